@@ -1,0 +1,41 @@
+# Every target sets up what it needs. Only Python 3.11+, make and git are assumed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SPEC ?= blueprints/chat-70b.yaml
+
+.PHONY: plan test check bench docs-check clean
+
+plan: $(VENV)/.base
+	$(BIN)/tonnage plan $(SPEC)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_style.py
+
+docs-check: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/test_docs.py
+
+bench: $(VENV)/.dev
+	$(BIN)/python tests/bench.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+# pip learned --group in 25.1, so it is brought up to date first.
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[pulumi]" --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

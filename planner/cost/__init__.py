@@ -1,0 +1,1 @@
+"""Cost lines, months and the time that machines run. Never speed."""

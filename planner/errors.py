@@ -1,0 +1,122 @@
+"""The errors a user can meet, each with its exit code.
+
+TonnageError
+├── UsageError        2   the command line or a file on it is wrong
+├── SpecError         2   one or more problems in a spec
+├── CredentialError   3   a cloud refused the caller
+├── ResourceError     4   a resource failed; the state is saved
+├── PolicyError       5   a budget or a rule forbids it
+├── MissingError      6   no such stack, plan, model or blueprint
+├── InfeasibleError  10   proved: nothing meets every constraint
+├── StaleError       11   the plan no longer matches the spec, the catalog or the state
+├── LockedError      12   somebody else works on the stack
+├── CatalogError     13   a price or a catalog row cannot be used
+└── CapacityError    14   the cloud has no capacity or no quota
+
+An error carries data; the command line turns it into a sentence and an exit code, in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in a file; line and column count from 1, 0 means the whole file."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """Write it as compilers do: path:line:column."""
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: what, where, why, and the one next step."""
+
+    code: str
+    message: str
+    next_step: str
+    place: Place | None = None
+    cause: str = ""
+
+
+class TonnageError(Exception):
+    """Base of every error that a user can cause; `exit_code` is its class's."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(p.message for p in problems))
+        self.problems = problems
+
+
+class UsageError(TonnageError):
+    """The command line, or a file named on it, is wrong."""
+
+    exit_code = 2
+
+
+class SpecError(TonnageError):
+    """A spec has problems; all of them are listed."""
+
+    exit_code = 2
+
+
+class CredentialError(TonnageError):
+    """A cloud refused the caller."""
+
+    exit_code = 3
+
+
+class ResourceError(TonnageError):
+    """A resource could not be created, changed or deleted; what was done is saved."""
+
+    exit_code = 4
+
+
+class PolicyError(TonnageError):
+    """A budget or a rule forbids what was asked."""
+
+    exit_code = 5
+
+
+class MissingError(TonnageError):
+    """What was named does not exist."""
+
+    exit_code = 6
+
+
+class InfeasibleError(TonnageError):
+    """No offer meets every constraint, and that is proved."""
+
+    exit_code = 10
+
+
+class StaleError(TonnageError):
+    """The plan was made for another spec, catalog or state."""
+
+    exit_code = 11
+
+
+class LockedError(TonnageError):
+    """Another process holds the stack."""
+
+    exit_code = 12
+
+
+class CatalogError(TonnageError):
+    """A row of the catalog or of the facts cannot be used."""
+
+    exit_code = 13
+
+
+class CapacityError(TonnageError):
+    """The cloud refused capacity or quota."""
+
+    exit_code = 14

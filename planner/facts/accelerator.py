@@ -1,0 +1,131 @@
+"""Accelerators and their MIG profiles: peaks of the data sheet, usable memory, links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from planner.facts import table
+
+LINKS: Final = (
+    "nvlink", "nvlink_pairs", "infinity_fabric", "ici", "neuronlink", "roce", "none",
+)  # fmt: skip
+PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """One chip. Memory in GiB as the driver reports it; peaks are dense, in TFLOP/s.
+
+    `link_gb_s` is the bidirectional scale-up bandwidth of one accelerator; 0 without a link.
+    """
+
+    accelerator: str
+    vendor: str
+    name: str
+    architecture: str
+    compute_capability: str
+    year: int
+    memory_gib: float
+    bandwidth_gb_s: float | None
+    bf16_tflops: float | None
+    fp8_tflops: float | None
+    int8_tops: float | None
+    fp4_tflops: float | None
+    link: str
+    link_gb_s: float
+    pcie_gen: int
+    tdp_w: float | None
+    mig: bool
+    precisions: tuple[str, ...]
+    confidence: str
+    source: str
+    as_of: str
+
+    def tflops(self, precision: str) -> float:
+        """Peak of a compute precision; weight-only formats compute in 16 bit, so 0 is absent."""
+        peaks = {
+            "bf16": self.bf16_tflops,
+            "fp8": self.fp8_tflops,
+            "int8": self.int8_tops,
+            "fp4": self.fp4_tflops,
+        }
+        return peaks.get(precision) or 0.0
+
+    def computes(self, precision: str) -> str:
+        """The precision in which weights of `precision` are multiplied.
+
+        4-bit integers and mxfp4 are unpacked to 16 bit unless fp4 units exist; fp8 and int8 need
+        units of their own and fall back to 16 bit as weight-only formats.
+        """
+        wanted = "fp4" if precision == "mxfp4" else precision
+        if wanted in self.precisions and self.tflops(wanted) > 0:
+            return wanted
+        return "bf16"
+
+    def runs(self, precision: str) -> bool:
+        """Whether an engine can hold weights of this precision on it.
+
+        fp8 and fp4 formats need the units (weight-only fp8 exists from Ampere on but is slower
+        than bf16 compute and is not proposed); int8 and int4 run anywhere as weight-only.
+        """
+        if precision in ("fp8", "fp4"):
+            return precision in self.precisions and self.tflops(precision) > 0
+        return bool(self.bf16_tflops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """A slice of a GPU: memory in GB as marketed, share of the compute."""
+
+    accelerator: str
+    profile: str
+    memory_gb: float
+    compute_fraction: Fraction
+    max_instances: int
+    source: str
+    as_of: str
+
+
+@cache
+def accelerators() -> dict[str, Accelerator]:
+    """Return all accelerators by name; raises CatalogError on a bad row."""
+    columns: dict[str, Any] = {
+        "accelerator": table.text, "vendor": table.text, "name": table.text,
+        "architecture": table.text, "compute_capability": table.free,
+        "year": table.whole(2016, 2100), "memory_gib": table.real(1, 2000),
+        "bandwidth_gb_s": table.optional(table.real(50, 100_000)),
+        "bf16_tflops": table.optional(table.real(1, 100_000)),
+        "fp8_tflops": table.optional(table.real(1, 100_000)),
+        "int8_tops": table.optional(table.real(1, 100_000)),
+        "fp4_tflops": table.optional(table.real(1, 100_000)),
+        "link": table.one_of(*LINKS), "link_gb_s": lambda c: table.real(0, 10_000)(c or "0"),
+        "pcie_gen": lambda c: table.whole(0, 8)(c or "0"),
+        "tdp_w": table.optional(table.real(10, 5000)), "mig": table.yes,
+        "precisions": table.many_of(*PRECISIONS), "confidence": table.CONFIDENCE, **table.SOURCED,
+    }  # fmt: skip
+    found = {}
+    for row in table.rows(_text("accelerators.csv"), "accelerators.csv", columns):
+        if row["accelerator"] in found:
+            table.refuse(row.place, f"{row['accelerator']} is given twice")
+        found[row["accelerator"]] = Accelerator(**row.cells)
+    return found
+
+
+@cache
+def mig_profiles() -> tuple[MigProfile, ...]:
+    """Return all MIG profiles; raises CatalogError on a bad row."""
+    columns: dict[str, Any] = {
+        "accelerator": table.one_of(*accelerators()), "profile": table.text,
+        "memory_gb": table.real(1, 1000), "compute_fraction": Fraction,
+        "max_instances": table.whole(1, 7), **table.SOURCED,
+    }  # fmt: skip
+    found = table.rows(_text("mig_profiles.csv"), "mig_profiles.csv", columns)
+    return tuple(MigProfile(**row.cells) for row in found)
+
+
+def _text(name: str) -> str:
+    return files("planner.facts").joinpath("data", name).read_text(encoding="utf-8")

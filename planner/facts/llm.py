@@ -1,0 +1,165 @@
+"""Language models by architecture: what memory and step time are computed from."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from planner.errors import MissingError, Place, Problem
+from planner.facts import table
+
+PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llm:
+    """A decoder model. Counts of parameters are absolute; lengths are in tokens.
+
+    `kv_lora_rank` > 0 means multi-head latent attention (MLA). `window_layers` of the `layers`
+    keep only the last `window` tokens. `experts` > 0 means a mixture of experts in all layers but
+    the first `dense_layers`. `precision` is the released one.
+    """
+
+    model: str
+    family: str
+    params: float
+    active: float
+    layers: int
+    hidden: int
+    ffn: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    experts: int = 0
+    experts_per_token: int = 0
+    moe_ffn: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    kv_lora_rank: int = 0
+    qk_rope_dim: int = 0
+    v_head_dim: int = 0
+    window: int = 0
+    window_layers: int = 0
+    tied: bool = False
+    max_context: int = 0
+    mlp_matrices: int = 3
+    precision: str = "bf16"
+    source: str = ""
+    as_of: str = "unknown"
+    assumed: str = ""
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers that hold experts."""
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def embedding(self) -> float:
+        """Parameters of input embedding and output head; once when they are tied."""
+        return float(self.vocab * self.hidden * (1 if self.tied else 2))
+
+    @property
+    def expert(self) -> float:
+        """Parameters of all routed experts."""
+        return float(
+            self.moe_layers * self.experts * self.mlp_matrices * self.hidden * self.moe_ffn
+        )
+
+    @property
+    def expert_active(self) -> float:
+        """Parameters of the routed experts that one token uses."""
+        return self.expert * self.experts_per_token / self.experts if self.experts else 0.0
+
+    @property
+    def dense(self) -> float:
+        """Parameters that every token uses, without embedding and head."""
+        return max(0.0, self.params - self.expert - self.embedding)
+
+
+@cache
+def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
+    """Return model -> (architecture, why it is not modelled, other names)."""
+    counted = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "experts",
+               "experts_per_token", "moe_ffn", "shared_experts", "dense_layers", "kv_lora_rank",
+               "q_lora_rank", "qk_rope_dim", "v_head_dim", "window", "window_layers",
+               "max_context", "mlp_matrices")  # fmt: skip
+    columns: dict[str, Any] = {
+        "model": table.text, "aliases": table.listed, "hf_name": table.free,
+        "family": table.text, "released": table.date,
+        "params_b": table.optional(table.real(0.01, 10_000)),
+        "active_b": table.optional(table.real(0.01, 10_000)),
+        **dict.fromkeys(counted, lambda c: table.whole(0, 20_000_000)(c or "0")),
+        "tied": table.yes, "precision": table.one_of(*PRECISIONS), "unmodelled": table.free,
+        **table.SOURCED,
+    }  # fmt: skip
+    result: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
+    text = files("planner.facts").joinpath("data", "models.csv").read_text(encoding="utf-8")
+    for row in table.rows(text, "models.csv", columns):
+        if row["model"] in result:
+            table.refuse(row.place, f"{row['model']} is given twice")
+        names = (*row["aliases"], row["hf_name"].lower(), row["hf_name"].lower().split("/")[-1])
+        result[row["model"]] = (_architecture(row), row["unmodelled"], names)
+    return result
+
+
+def _architecture(row: table.Row) -> Llm | None:
+    if row["unmodelled"]:
+        return None
+    skipped = (
+        "aliases", "hf_name", "released", "params_b", "active_b", "unmodelled", "q_lora_rank",
+    )  # fmt: skip
+    cells = {key: value for key, value in row.cells.items() if key not in skipped}
+    if not (row["params_b"] and row["layers"] and row["hidden"] and row["heads"]):
+        table.refuse(row.place, f"{row['model']} has no parameter count, layers, width or heads")
+    return Llm(params=row["params_b"] * 1e9, active=row["active_b"] * 1e9, **cells)
+
+
+def models() -> dict[str, Llm]:
+    """Return the models that can be sized, by name."""
+    return {name: found for name, (found, _, _) in _table().items() if found}
+
+
+def unmodelled() -> dict[str, str]:
+    """Return known models that cannot be sized yet, with the reason."""
+    return {name: why for name, (found, why, _) in _table().items() if not found}
+
+
+def find(name: str, place: Place | None = None) -> Llm:
+    """Return a model by name, other name or Hugging Face name; raises MissingError."""
+    wanted = name.lower()
+    for known, (found, why, names) in _table().items():
+        if wanted != known and wanted not in names:
+            continue
+        if found:
+            return found
+        message = f"{known} cannot be sized yet: it has {why}"
+        step = "use another model, or `params:` for a dense model of that size"
+        raise MissingError(
+            Problem(code="unmodelled", message=message, place=place, next_step=step)
+        )
+    close = difflib.get_close_matches(wanted, list(_table()), 1, cutoff=0.5)
+    step = f"did you mean '{close[0]}'?" if close else "run: tonnage models"
+    message = f"no model is named '{name}'"
+    raise MissingError(Problem(code="model", message=message, place=place, next_step=step))
+
+
+def dense_of(params: int) -> Llm:
+    """A dense model of a size, when nothing else is known of it.
+
+    Llama's proportions: layers = 14.2 * (params / 1e9)^0.40, rounded to 4, and a width so that
+    params = 12.6 * layers * width^2, rounded to 1,024; grouped-query attention with 8 KV heads.
+    """
+    layers = max(8, round((params / 1e9) ** 0.40 * 14.2 / 4) * 4)
+    heads = max(8, round((params / (12.6 * layers)) ** 0.5 / 1024) * 8)
+    hidden = heads * 128
+    return Llm(
+        model=f"dense-{params / 1e9:g}b", family="assumed", params=float(params),
+        active=float(params), layers=layers, hidden=hidden, ffn=int(3.5 * hidden), heads=heads,
+        kv_heads=8, head_dim=128, vocab=128_256,
+        max_context=131_072, source="assumed dense architecture in Llama proportions",
+        assumed=f"dense, {layers} layers of width {hidden}, grouped-query attention",
+    )  # fmt: skip

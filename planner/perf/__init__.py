@@ -1,0 +1,1 @@
+"""How much memory, how fast, how late: physics with its coefficients as data. Never price."""

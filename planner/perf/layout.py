@@ -1,0 +1,60 @@
+"""How one replica is laid over accelerators, and the hardware that it is laid over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
+    from planner.facts.llm import Llm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Precision and parallelism of one replica; `dp` and `cp` are 1 in serving.
+
+    tp * pp accelerators hold one replica. `ep` spreads experts over the tp group.
+    """
+
+    precision: str
+    kv_precision: str
+    tp: int
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+    cp: int = 1
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of one replica."""
+        return self.tp * self.pp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The accelerators of one machine. `network_gb_s` is one way, of the whole node."""
+
+    accelerator: Accelerator
+    count: int
+    memory_gib: float
+    fraction: float
+    scaleup: str
+    network_gb_s: float
+
+    def linked(self, tp: int) -> bool:
+        """Whether tp accelerators share a scale-up link (else they talk over PCIe)."""
+        if self.scaleup in ("pcie", "none"):
+            return False
+        return self.scaleup != "nvlink_pairs" or tp <= 2
+
+
+def valid(llm: Llm, tp: int) -> bool:
+    """Whether a model can be cut into tp parts.
+
+    Heads must divide by tp; KV heads must divide by tp or tp by KV heads; the width of the MLP
+    must divide by tp. MLA keeps one latent per token, so KV heads do not matter there.
+    """
+    kv = llm.kv_lora_rank > 0 or llm.kv_heads % tp == 0 or tp % llm.kv_heads == 0
+    width = llm.ffn if not llm.experts else llm.moe_ffn
+    return llm.heads % tp == 0 and kv and width % tp == 0

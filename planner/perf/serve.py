@@ -1,0 +1,231 @@
+"""A replica under load: how much it can take, and how late tokens are, to the percentile.
+
+Continuous batching is a birth-death process: with n requests in flight a replica completes
+    mu(n) = n / (prefill + answer * decode(n) + k * n * prefill)
+requests a second, k being the share of prompts' time that decoding requests pay. Arrivals that
+vary more or less than Poisson scale the waits by Allen and Cunneen's (ca^2 + cs^2) / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from planner.perf import memory
+from planner.perf.coefficient import coefficient
+from planner.perf.load import POINTS
+from planner.perf.step import Step, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.facts.llm import Llm
+    from planner.perf.layout import Layout, Node
+    from planner.perf.load import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait that is zero with 1 - chance, else exponential with this mean."""
+
+    chance: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a replica delivers at one rate; times in seconds.
+
+    `states` is the chance of n requests in flight, n from 0.
+    """
+
+    replica: Replica
+    rate: float
+    states: tuple[float, ...]
+    slot: Wait
+    prompt: Wait
+
+    @property
+    def in_flight(self) -> float:
+        """Mean number of requests in flight."""
+        return sum(n * p for n, p in enumerate(self.states))
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Tokens of answers a second."""
+        return self.rate * self.replica.load.answer.mean
+
+    def tpot(self, percentile: int) -> float:
+        """Time per output token at the batch that this share of arrivals meets or stays below."""
+        return self.replica.tpot(self._met(percentile))
+
+    def ttft(self, percentile: int) -> float:
+        """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
+        start = self._start()
+        return _quantile(
+            lambda x: sum(self._late(x - start - own) for own in self.replica.prompts) / POINTS,
+            percentile / 100,
+        )
+
+    def e2e(self, percentile: int) -> float:
+        """Time of a whole request: first token, then the answer at the mean pace."""
+        start = self._start()
+        pace = self.replica.tpot(max(1, round(self.in_flight)))
+        answers = [pace * length for length in self.replica.load.answer.points()]
+        own = sum(self.replica.prompts) / POINTS
+        return _quantile(
+            lambda x: sum(self._late(x - start - own - a) for a in answers) / POINTS,
+            percentile / 100,
+        )
+
+    def quantile(self, metric: str, percentile: int) -> float:
+        """Return ttft, tpot or e2e at a percentile."""
+        return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](percentile)
+
+    def _met(self, percentile: int) -> int:
+        total = 0.0
+        for n, chance in enumerate(self.states):
+            total += chance
+            if total >= percentile / 100:
+                return min(n + 1, self.replica.max_batch)
+        return self.replica.max_batch
+
+    def _start(self) -> float:
+        running = self.replica.tpot(max(1, round(self.in_flight)))
+        return coefficient("first_token") + coefficient("step_wait") * running
+
+    def _late(self, seconds: float) -> float:
+        """Chance that the two waits together last longer than this."""
+        if seconds < 0:
+            return 1.0
+        a, b = self.slot.chance, self.prompt.chance
+        alpha = 1 / max(self.slot.mean, 1e-9)
+        beta = 1 / max(self.prompt.mean, 1e-9)
+        if abs(alpha - beta) < 1e-6 * beta:
+            alpha *= 1.001  # two equal rates are the limit of two nearby ones
+        first, second = math.exp(-alpha * seconds), math.exp(-beta * seconds)
+        both = (beta * first - alpha * second) / (beta - alpha)
+        return a * (1 - b) * first + (1 - a) * b * second + a * b * both
+
+
+class Replica:
+    """One replica of a model in a layout on a node, for a given load."""
+
+    def __init__(self, llm: Llm, layout: Layout, node: Node, load: Load) -> None:
+        self.llm, self.layout, self.node, self.load = llm, layout, node, load
+        need = load.prompt.mean + coefficient("answer_share") * load.answer.mean
+        self.max_batch = memory.batch(llm, layout, node, need)
+        longest = max(load.context, need)
+        if self.max_batch and memory.batch(llm, layout, node, longest) < 1:
+            self.max_batch = 0
+
+    @cached_property
+    def step(self) -> Step:
+        """The terms of step time."""
+        return step(self.llm, self.layout, self.node)
+
+    @cached_property
+    def prompts(self) -> tuple[float, ...]:
+        """Seconds of prompts of equally likely lengths, without what the prefix cache holds."""
+        fresh = 1 - self.load.prefix_hit
+        return tuple(self.step.prefill(x * fresh) for x in self.load.prompt.points())
+
+    @cached_property
+    def prefill(self) -> float:
+        """Mean seconds of a prompt, shared over pipeline stages."""
+        return sum(self.prompts) / POINTS / self.layout.pp
+
+    @cached_property
+    def _paces(self) -> dict[int, float]:
+        return {}
+
+    def tpot(self, n: int) -> float:
+        """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
+        found = self._paces.get(n)
+        if found is None:
+            paid = coefficient("interference") * n * self.prefill / self.load.answer.mean
+            found = self._paces[n] = self.step.decode(n, self.load.held) + paid
+        return found
+
+    def completion(self, n: int) -> float:
+        """Requests completed a second with n in flight."""
+        return n / (self.prefill + self.load.answer.mean * self.tpot(n))
+
+    def bound(self, tpot: float) -> float:
+        """A rate that no load can exceed while the time per token stays within `tpot`.
+
+        completion() grows with n and tpot() too, so the largest admissible n gives the bound.
+        """
+        low, high = 0, self.max_batch
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.tpot(middle) <= tpot:
+                low = middle
+            else:
+                high = middle - 1
+        return self.completion(low) if low else 0.0
+
+    def at(self, rate: float) -> Service | None:
+        """Return the service at a rate, or nothing when it cannot keep up."""
+        full = self.completion(self.max_batch)
+        if rate >= full * 0.999:
+            return None
+        weights, weight, total = [1.0], 1.0, 1.0
+        for n in range(1, self.max_batch + 1):
+            weight *= rate / self.completion(n)
+            weights.append(weight)
+            total += weight
+            if weight < 1e-12 * total and n > 8:
+                break
+        if len(weights) == self.max_batch + 1:
+            tail = weight * rate / (full - rate)  # geometric: beyond max_batch they queue
+        else:
+            tail = 0.0
+        total += tail
+        states = tuple(w / total for w in weights)
+        waiting = (states[-1] + tail / total) if tail else 0.0
+        return Service(
+            replica=self, rate=rate, states=states,
+            slot=Wait(waiting, self._allen(self.load.answer.variation) / (full - rate)),
+            prompt=self._prompt_wait(rate),
+        )  # fmt: skip
+
+    def closed(self, in_flight: float) -> Service:
+        """Return the service with a constant number of requests in flight."""
+        n = max(1, min(self.max_batch, round(in_flight)))
+        over = max(0.0, in_flight / self.max_batch - 1)
+        cycle = self.prefill + self.load.answer.mean * self.tpot(n)
+        rate = n / cycle
+        states = (0.0,) * (n - 1) + (1.0,)
+        return Service(
+            replica=self, rate=rate, states=states,
+            slot=Wait(1.0 if over else 0.0, over * cycle), prompt=self._prompt_wait(rate),
+        )  # fmt: skip
+
+    def _allen(self, service: float) -> float:
+        return (self.load.variation + service) / 2
+
+    def _prompt_wait(self, rate: float) -> Wait:
+        """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals."""
+        mean = sum(self.prompts) / POINTS
+        square = sum(x * x for x in self.prompts) / POINTS
+        busy = min(0.98, rate * self.prefill)
+        spread = square / mean**2 - 1
+        correction = (self.load.variation + spread) / (1 + spread)
+        return Wait(busy, square / (2 * mean) * correction / (1 - busy))
+
+
+def _quantile(exceeds: Callable[[float], float], share: float) -> float:
+    """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
+    low, high = 0.0, 0.01
+    while exceeds(high) > 1 - share and high < 1e6:
+        low, high = high, high * 2
+    for _ in range(24):
+        middle = (low + high) / 2
+        if exceeds(middle) > 1 - share:
+            low = middle
+        else:
+            high = middle
+    return high

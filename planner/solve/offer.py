@@ -1,0 +1,100 @@
+"""What can be bought: instance types, offers and the catalog that lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from planner.facts.accelerator import Accelerator, accelerators
+from planner.perf.layout import Node
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.cost.price import PriceBook
+
+Purchase: TypeAlias = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
+ORDERABLE: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A machine type: its accelerators, host, network and fabric. GiB, Gbps, GB."""
+
+    provider: str
+    instance_type: str
+    family: str
+    accelerator: str
+    accelerators: int
+    fraction: float
+    memory_gib_each: float
+    vcpu: int
+    ram_gib: float
+    nvme_gb: float
+    network_gbps: float
+    fabric: str
+    fabric_gbps: float
+    gpudirect_rdma: bool
+    network_cards: int
+    fabric_interfaces: int
+    scaleup: str
+    arch: str
+    confidence: str
+
+    @property
+    def chip(self) -> Accelerator:
+        """The accelerator's data sheet."""
+        return accelerators()[self.accelerator]
+
+    @property
+    def node(self) -> Node:
+        """The machine as the performance model sees it.
+
+        The memory of each accelerator is the smaller of what the driver reports for the chip and
+        what the cloud states for the machine.
+        """
+        return Node(
+            accelerator=self.chip,
+            count=self.accelerators,
+            memory_gib=min(self.memory_gib_each, self.chip.memory_gib * self.fraction),
+            fraction=self.fraction,
+            scaleup=self.scaleup,
+            network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An instance type in a region at a purchase option; USD an hour for one machine."""
+
+    instance: Instance
+    region: str
+    zones: tuple[str, ...]
+    purchase: str
+    usd_hour: Decimal
+    basis: str
+    source: str
+    as_of: str
+    confidence: str
+
+    @property
+    def provider(self) -> str:
+        """The cloud that sells it."""
+        return self.instance.provider
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What identifies it, and the last tie-break between equal offers."""
+        return (self.provider, self.instance.instance_type, self.region, self.purchase)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All offers and service prices of one date. `unpriced` are types that no price is known of."""
+
+    offers: tuple[Offer, ...]
+    unlisted: tuple[Offer, ...]
+    unpriced: tuple[Instance, ...]
+    book: PriceBook
+    sha256: str
+    as_of: str

@@ -1,0 +1,178 @@
+"""A spec as values: what the user asked for, in base units, with the place of each block.
+
+Times are seconds, sizes bytes, money USD a month, shares fractions of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from planner.errors import Place
+
+Precision: TypeAlias = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4", "auto"]
+Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """Which model: by name, by number of parameters, or by a config.json beside the spec."""
+
+    place: Place
+    name: str | None = None
+    params: int | None = None
+    config: str | None = None
+    precision: tuple[str, ...] = ("auto",)
+    kv_precision: str = "auto"
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One latency limit: metric ttft, tpot or e2e, percentile, seconds."""
+
+    metric: Literal["ttft", "tpot", "e2e"]
+    percentile: int
+    seconds: Decimal
+
+    @property
+    def key(self) -> str:
+        """Its key in the spec, such as ttft_p95."""
+        return f"{self.metric}_p{self.percentile}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sla:
+    """What the service promises; empty when nothing is promised."""
+
+    place: Place
+    limits: tuple[Limit, ...] = ()
+    availability: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """A length distribution by its mean and 95th percentile."""
+
+    mean: Decimal
+    p95: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """How requests arrive. Exactly one of the first five says how many."""
+
+    place: Place
+    peak_rps: Decimal | None = None
+    requests_per_day: int | None = None
+    total_requests: int | None = None
+    concurrency: int | None = None
+    trace: str | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    burstiness: Decimal = Decimal(1)
+    profile: str | tuple[Decimal, ...] = "flat"
+    prefix_hit: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorRule:
+    """Accelerators that may or may not be used, by glob pattern."""
+
+    place: Place | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where it may run."""
+
+    place: Place | None = None
+    clouds: tuple[str, ...] = ("aws", "azure", "gcp")
+    regions: tuple[str, ...] = ()
+    accelerators: AcceleratorRule = field(default_factory=AcceleratorRule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buy:
+    """How capacity may be bought, and the most that it may cost a month."""
+
+    place: Place | None = None
+    spot: Literal["auto", "never", "only"] = "auto"
+    commit: tuple[str, ...] = ("none",)
+    budget: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """When capacity is given back."""
+
+    place: Place | None = None
+    idle: Decimal | None = None
+    ttl: Decimal | None = None
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """What a workspace must be able to hold."""
+
+    place: Place
+    model: str
+    use: Literal["inference", "lora", "finetune"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The accelerators of a workspace: memory of each in bytes, and how many."""
+
+    place: Place
+    memory: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What all kinds share."""
+
+    place: Place
+    name: str
+    labels: dict[str, str] = field(default_factory=dict)
+    where: Where = field(default_factory=Where)
+    buy: Buy = field(default_factory=Buy)
+    shutdown: Shutdown = field(default_factory=Shutdown)
+    runtime: Runtime = "vm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference(Base):
+    """A service that answers requests within an SLA."""
+
+    model: ModelSpec
+    traffic: Traffic
+    sla: Sla | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Base):
+    """Inference without latency: so many requests before a deadline."""
+
+    model: ModelSpec
+    traffic: Traffic
+    deadline: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace(Base):
+    """An interactive machine for each of a few people."""
+
+    fits: Fits | None = None
+    accelerator: Machine | None = None
+    users: int = 1
+    disk: int = 200 * 2**30
+
+
+Spec: TypeAlias = Inference | Batch | Workspace

@@ -1,0 +1,206 @@
+"""The keys of a spec, their kinds and their documentation: the single definition.
+
+The reader, the JSON Schema and the reference page are all made from these tables.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.errors import Place
+from planner.spec import model, unit
+from planner.spec.field import MISSING, Block, Choice, Field, Kind, ListOf, Quantity, Table, Text
+from planner.spec.source import Mapping, Node, Scalar
+
+if TYPE_CHECKING:
+    from planner.spec.field import Report
+
+NAME: Final = Text(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "a name of a-z, 0-9 and -, at most 40 characters", 40)
+GLOB: Final = Text(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *")
+FILE: Final = Text(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+", "a path beside the spec, without ..")
+PRECISIONS: Final = ("auto", "bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
+PERCENTILES: Final = (50, 90, 95, 99)
+METRICS: Final = {"ttft": "time to first token", "tpot": "time per output token", "e2e": "time of a whole request"}
+DAY: Final = r"(weekdays|weekends|daily|(mon|tue|wed|thu|fri|sat|sun)([-,](mon|tue|wed|thu|fri|sat|sun))*)"
+SCHEDULE: Final = Text(DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?", "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'")
+
+
+def _sla(place: Place, availability: Decimal | None, **limits: Decimal | None) -> model.Sla:
+    found = []
+    for key, value in limits.items():
+        if value is not None:
+            metric, percentile = key.split("_p")
+            found.append(model.Limit(metric=metric, percentile=int(percentile), seconds=value))  # type: ignore[arg-type]
+    return model.Sla(place=place, limits=tuple(found), availability=availability)
+
+
+def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  # noqa: ARG001
+    # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
+    return model.Tokens(mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957"))
+
+
+def _fits(place: Place, model_: str, use: str) -> model.Fits:
+    return model.Fits(place=place, model=model_, use=use)  # type: ignore[arg-type]
+
+
+class _Tokens:
+    """Token lengths: one number, or {mean, p95}."""
+
+    block = Block("tokens", _tokens, (
+        Field("mean", Quantity(lambda t: Decimal(unit.count(t)), "1200", minimum=1, maximum=10**7), "mean length in tokens", required=True),
+        Field("p95", Quantity(lambda t: Decimal(unit.count(t)), "4000", minimum=1, maximum=10**7), "95th percentile of the length"),
+    ))  # fmt: skip
+
+    def read(self, node: Node, name: str, report: Report) -> Any:
+        """Read a number as a fixed length, a mapping as a distribution."""
+        if not isinstance(node, Scalar):
+            value = self.block.read(node, name, report)
+            if value is not MISSING and value.p95 < value.mean:
+                return report.add(node.place, "range", f"{name}: p95 is below the mean", "write a p95 of at least the mean")
+            return value
+        mean = self.block.fields[0].kind.read(node, name, report)
+        return MISSING if mean is MISSING else model.Tokens(mean=mean, p95=mean)
+
+    def schema(self) -> dict[str, Any]:
+        """Describe both forms."""
+        return {"anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]}
+
+
+class _Profile:
+    """A weekly shape: a known name, or 24 or 168 hourly weights."""
+
+    names = Choice(("flat", "business-hours", "diurnal"))
+    weights = ListOf(Quantity(unit.number, "0.4", maximum=10**6))
+
+    def read(self, node: Node, name: str, report: Report) -> Any:
+        """Read a name or a list of weights."""
+        if isinstance(node, Scalar):
+            return self.names.read(node, name, report)
+        values = self.weights.read(node, name, report)
+        if values is MISSING:
+            return MISSING
+        if len(values) not in (24, 168) or not any(values):
+            return report.add(node.place, "length", f"{name} has {len(values)} weights", "give 24 or 168 hourly weights, not all zero")
+        return values
+
+    def schema(self) -> dict[str, Any]:
+        """Describe both forms."""
+        return {"anyOf": [self.names.schema(), self.weights.schema()]}
+
+
+class _Renamed:
+    """Reads `for` (a Python keyword) into `use` and `model` into `model_`."""
+
+    def __init__(self, block: Block, names: dict[str, str]) -> None:
+        self.block, self.names = block, names
+
+    def read(self, node: Node, name: str, report: Report) -> Any:
+        """Read the block under its own key names."""
+        build = self.block.build
+        block = Block(self.block.name, lambda **v: build(**{self.names.get(k, k): x for k, x in v.items()}), self.block.fields)
+        return block.read(node, name, report)
+
+    def schema(self) -> dict[str, Any]:
+        """Describe the block."""
+        return self.block.schema()
+
+
+MODEL: Final = Block("model", model.ModelSpec, (
+    Field("name", Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"), "a known model; `tonnage models` lists them"),
+    Field("params", Quantity(unit.count, "70B", minimum=10**6, maximum=10**14), "only a size: a dense architecture is assumed, and said so"),
+    Field("config", FILE, "a Hugging Face config.json beside the spec"),
+    Field("precision", ListOf(Choice(PRECISIONS), single=True), "allowed weight precisions; auto takes the released one, and fp8 where the accelerator has it", default=("auto",)),
+    Field("kv_precision", Choice(("auto", "bf16", "fp8")), "precision of the KV cache; auto is bf16", default="auto"),
+    Field("context", Quantity(unit.context, "8k", minimum=16, maximum=2**24), "longest sequence that must fit, in tokens (k is 1024); the default is what the traffic needs"),
+), doc="what is served", choose=(("name", "params", "config"),))  # fmt: skip
+
+SLA: Final = Block("sla", _sla, (
+    *(Field(f"{m}_p{p}", Quantity(unit.seconds, "800ms", minimum=Decimal("0.0001"), maximum=Decimal(86400)), f"{what}, {p}th percentile, at peak") for m, what in METRICS.items() for p in PERCENTILES),
+    Field("availability", Quantity(unit.percent, "99.9%", minimum=Decimal("0.5"), maximum=Decimal("0.99999")), "share of time with enough replicas for the peak; also survives the loss of one node"),
+), doc="what is promised; the percentile is part of the name")  # fmt: skip
+
+_TRAFFIC: Final = (
+    Field("requests_per_day", Quantity(unit.count, "1M", minimum=1, maximum=10**12), "requests of a day, spread by `profile`"),
+    Field("input_tokens", _Tokens(), "length of a prompt: one number, or {mean, p95}"),
+    Field("output_tokens", _Tokens(), "length of an answer: one number, or {mean, p95}"),
+    Field("prefix_hit", Quantity(unit.percent, "30%", maximum=Decimal("0.99")), "share of prompt tokens found in the prefix cache", default=Decimal(0)),
+)  # fmt: skip
+TRAFFIC: Final = Block("traffic", model.Traffic, (
+    Field("peak_rps", Quantity(unit.number, "12", minimum=Decimal("0.0001"), maximum=10**7), "requests a second in the busiest minutes"),
+    Field("concurrency", Quantity(unit.count, "64", minimum=1, maximum=10**7), "requests in flight at once, each followed by the next (closed loop)"),
+    Field("trace", FILE, "a CSV beside the spec with timestamp, input_tokens, output_tokens"),
+    *_TRAFFIC,
+    Field("burstiness", Quantity(unit.number, "1.5", maximum=20), "coefficient of variation of the times between arrivals; 1 is Poisson", default=Decimal(1)),
+    Field("profile", _Profile(), "shape of a week: flat, business-hours, diurnal, or 24 or 168 hourly weights", default="flat"),
+), doc="how requests arrive", choose=(("peak_rps", "requests_per_day", "concurrency", "trace"),))  # fmt: skip
+BATCH_TRAFFIC: Final = Block("traffic", model.Traffic, (
+    Field("total_requests", Quantity(unit.count, "2M", minimum=1, maximum=10**12), "requests of the whole run"),
+    *_TRAFFIC,
+), doc="how much there is to do", choose=(("requests_per_day", "total_requests"),))  # fmt: skip
+
+WHERE: Final = Block("where", model.Where, (
+    Field("clouds", ListOf(Choice(("aws", "gcp", "azure")), single=True), "clouds that may be used", default=("aws", "azure", "gcp")),
+    Field("regions", ListOf(GLOB, single=True), "regions that may be used, with * as wildcard; all when empty", default=()),
+    Field("accelerators", Block("accelerators", model.AcceleratorRule, (
+        Field("allow", ListOf(GLOB, single=True), "only these accelerators", default=()),
+        Field("deny", ListOf(GLOB, single=True), "never these accelerators", default=()),
+    )), "accelerators that may or may not be used", default=model.AcceleratorRule()),
+), doc="where it may run")  # fmt: skip
+BUY: Final = Block("buy", model.Buy, (
+    Field("spot", Choice(("auto", "never", "only")), "auto uses spot where an interruption loses no promise: batch yes, services and workspaces no", default="auto"),
+    Field("commit", ListOf(Choice(("none", "1y", "3y")), single=True), "commitments that may be bought", default=("none",)),
+    Field("budget", Quantity(unit.spending, "60000/month", minimum=Decimal(1), maximum=10**10), "most that it may cost: infeasible above it"),
+), doc="how capacity may be bought")  # fmt: skip
+SHUTDOWN: Final = Block("shutdown", model.Shutdown, (
+    Field("idle", Quantity(unit.seconds, "30m", minimum=300, maximum=30 * 86400), "give the machine back after this long without GPU work"),
+    Field("ttl", Quantity(unit.seconds, "72h", minimum=600, maximum=120 * 86400), "hard deadline after creation, even when busy"),
+    Field("schedule", SCHEDULE, "hours in which it runs; outside them it is given back"),
+), doc="when capacity is given back")  # fmt: skip
+
+_SHARED: Final = (
+    Field("name", NAME, "names the stack and every resource in it", required=True),
+    Field("labels", Table(Text(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31), Text(r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63)), "become tags on every resource", default={}),
+    Field("where", WHERE, "where it may run", default=model.Where()),
+    Field("buy", BUY, "how capacity may be bought", default=model.Buy()),
+    Field("shutdown", SHUTDOWN, "when capacity is given back", default=model.Shutdown()),
+    Field("runtime", Choice(("vm", "kubernetes", "slurm")), "what runs the replicas; only vm is built yet", default="vm"),
+)  # fmt: skip
+_HEAD: Final = (
+    Field("apiVersion", Choice(("tonnage/v1",)), "version of this format", required=True),
+    Field("kind", Choice(("Inference", "Batch", "Workspace")), "what sort of workload it is", required=True),
+)  # fmt: skip
+KINDS: Final = {
+    "Inference": Block("Inference", model.Inference, (*_HEAD, *_SHARED,
+        Field("model", MODEL, "what is served", required=True),
+        Field("sla", SLA, "what is promised"),
+        Field("traffic", TRAFFIC, "how requests arrive", required=True),
+    ), doc="A service that answers requests within an SLA."),
+    "Batch": Block("Batch", model.Batch, (*_HEAD, *_SHARED,
+        Field("model", MODEL, "what is run", required=True),
+        Field("traffic", BATCH_TRAFFIC, "how much there is to do", required=True),
+        Field("deadline", Quantity(unit.seconds, "12h", minimum=600, maximum=90 * 86400), "time a run may take", required=True),
+    ), doc="Inference without latency: so many requests before a deadline."),
+    "Workspace": Block("Workspace", model.Workspace, (*_HEAD, *_SHARED,
+        Field("fits", _Renamed(Block("fits", _fits, (
+            Field("model", Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"), "a known model", required=True),
+            Field("for", Choice(("inference", "lora", "finetune")), "what is done with it", required=True),
+        )), {"model": "model_", "for": "use"}), "what the machine must be able to hold"),
+        Field("accelerator", Block("accelerator", model.Machine, (
+            Field("memory", Quantity(unit.size, "24GiB", minimum=2**30, maximum=2**40), "memory of each accelerator", required=True),
+            Field("count", Quantity(unit.count, "1", minimum=1, maximum=64), "accelerators of a machine", default=1),
+        )), "the accelerators themselves"),
+        Field("users", Quantity(unit.count, "3", minimum=1, maximum=1000), "people, each with a machine", default=1),
+        Field("disk", Quantity(unit.size, "200GiB", minimum=20 * 2**30, maximum=64 * 2**40), "disk of each machine", default=200 * 2**30),
+    ), doc="An interactive machine for each of a few people.", choose=(("fits", "accelerator"),)),
+}  # fmt: skip
+
+
+def kind_of(root: Mapping) -> str:
+    """Return the text of `kind`, or nothing when it is absent or no text."""
+    node = root.items.get("kind")
+    return re.sub(r"\s", "", node.text) if isinstance(node, Scalar) else ""
+
+
+__all__ = ["BATCH_TRAFFIC", "BUY", "KINDS", "MODEL", "SHUTDOWN", "SLA", "TRAFFIC", "WHERE", "Kind", "kind_of"]

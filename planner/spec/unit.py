@@ -1,0 +1,103 @@
+"""Quantities as people write them: 70B, 8k, 800ms, 14d, 4TiB, 99.9%, 60000/month.
+
+Every reader takes text and returns a number in the base unit, or raises ValueError with a
+sentence that says what would be accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
+
+COUNT: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+# Context lengths are written in binary thousands: a "128k" model takes 131,072 tokens.
+CONTEXT: Final = {"": 1, "k": 1024, "m": 1024**2}
+SECONDS: Final = {
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+    "d": Decimal(86400),
+    "w": Decimal(604800),
+}
+BYTES: Final = {
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+    "pib": 2**50,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "pb": 10**15,
+}
+MONTHS: Final = {  # billing convention of the three clouds: 730 hours a month
+    "hour": Decimal(730),
+    "day": Decimal(730) / 24,
+    "month": Decimal(1),
+    "year": Decimal(1) / 12,
+}
+
+
+def number(text: str) -> Decimal:
+    """A plain non-negative number; no exponent, no sign, no NaN, at most 15 digits."""
+    if not re.fullmatch(NUMBER, text):
+        raise ValueError("write a plain number, for example 12 or 1.5")
+    return Decimal(text)
+
+
+def count(text: str) -> int:
+    """How many: 12, 8k, 4M, 70B, 1T (decimal thousands); a trailing word `tokens` is allowed."""
+    return _scaled(text.removesuffix("tokens"), COUNT, "a count, for example 4000, 4k or 70B")
+
+
+def context(text: str) -> int:
+    """Tokens of a sequence: 4096, 8k, 1M (binary thousands: 8k is 8192)."""
+    return _scaled(text.removesuffix("tokens"), CONTEXT, "a length, for example 8192 or 8k")
+
+
+def seconds(text: str) -> Decimal:
+    """A time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
+    found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
+    if not found or found[2] not in SECONDS:
+        raise ValueError("write a time span with its unit, for example 800ms, 30m, 12h or 14d")
+    return Decimal(found[1]) * SECONDS[found[2]]
+
+
+def size(text: str) -> int:
+    """A size in bytes: 200GiB (binary) or 4TB (decimal)."""
+    found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
+    if not found or found[2] not in BYTES:
+        raise ValueError("write a size with its unit, for example 200GiB or 4TiB")
+    return int(Decimal(found[1]) * BYTES[found[2]])
+
+
+def percent(text: str) -> Decimal:
+    """A share as a fraction of one: 99.9% is 0.999."""
+    found = re.fullmatch(NUMBER + r"\s*%", text.strip())
+    if not found or Decimal(found[1]) > 100:
+        raise ValueError("write a percentage from 0% to 100%, for example 99.9%")
+    return Decimal(found[1]) / 100
+
+
+def spending(text: str) -> Decimal:
+    """Money in USD a month: 60000/month, 20/hour, $500/day."""
+    found = re.fullmatch(r"\$?" + NUMBER + r"\s*/\s*([a-z]+)", text.strip().lower())
+    if not found or found[2] not in MONTHS:
+        raise ValueError("write an amount of USD per time, for example 60000/month")
+    return Decimal(found[1]) * MONTHS[found[2]]
+
+
+def _scaled(text: str, scale: dict[str, int], wanted: str) -> int:
+    found = re.fullmatch(NUMBER + r"\s*([A-Za-z]?)", text.strip())
+    if not found or found[2].lower() not in scale:
+        raise ValueError(f"write {wanted}")
+    value = Decimal(found[1]) * scale[found[2].lower()]
+    if value != value.to_integral_value():
+        raise ValueError(f"write {wanted}; {text.strip()} is not whole")
+    return int(value)

@@ -1,0 +1,1 @@
+"""The embedded snapshot of offers and prices: dated, hashed, validated row by row."""
