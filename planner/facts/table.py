@@ -42,12 +42,17 @@ def rows(text: str, path: str, columns: dict[str, Callable[[str], Any]]) -> Iter
         odd = set(header) ^ set(columns)
         refuse(Place(path, 1, 1), f"columns differ: {', '.join(sorted(odd))}")
     converters = [columns[name] for name in header]
+    # Most columns repeat few values, so each distinct cell is converted once.
+    memos: list[dict[str, Any]] = [{} for _ in header]
     for cells in lines:
         place = Place(path, lines.line_num, 1)
         if len(cells) != len(header):
             refuse(place, f"{len(cells)} cells, the header has {len(header)}")
         try:
-            values = [convert(cell) for convert, cell in zip(converters, cells, strict=True)]
+            values = [
+                memo[cell] if cell in memo else memo.setdefault(cell, convert(cell))
+                for memo, convert, cell in zip(memos, converters, cells, strict=True)
+            ]
         except (ValueError, InvalidOperation):
             _blame(place, header, converters, cells)
         yield Row(place, dict(zip(header, values, strict=True)))

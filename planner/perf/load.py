@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Final
 
@@ -36,9 +37,14 @@ class Lengths:
 
     def points(self) -> tuple[float, ...]:
         """Equally likely lengths that stand for the distribution; their mean is the mean."""
-        drawn = [math.exp(self.sigma * z) for z in QUANTILES]
-        scale = self.mean * POINTS / sum(drawn)
-        return tuple(max(1.0, x * scale) for x in drawn)
+        return _points(self)
+
+
+@cache
+def _points(lengths: Lengths) -> tuple[float, ...]:
+    drawn = [math.exp(lengths.sigma * z) for z in QUANTILES]
+    scale = lengths.mean * POINTS / sum(drawn)
+    return tuple(max(1.0, x * scale) for x in drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

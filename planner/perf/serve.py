@@ -34,7 +34,7 @@ class Wait:
     mean: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """What a replica delivers at one rate; times in seconds.
 
@@ -47,7 +47,7 @@ class Service:
     slot: Wait
     prompt: Wait
 
-    @property
+    @cached_property
     def in_flight(self) -> float:
         """Mean number of requests in flight."""
         return sum(n * p for n, p in enumerate(self.states))
@@ -63,26 +63,34 @@ class Service:
 
     def ttft(self, percentile: int) -> float:
         """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
-        start = self._start()
-        return _quantile(
-            lambda x: sum(self._late(x - start - own) for own in self.replica.prompts) / POINTS,
-            percentile / 100,
-        )
+        return _quantile(self._ttft_above, percentile / 100)
 
     def e2e(self, percentile: int) -> float:
         """Time of a whole request: first token, then the answer at the mean pace."""
-        start = self._start()
-        pace = self.replica.tpot(max(1, round(self.in_flight)))
-        answers = [pace * length for length in self.replica.load.answer.points()]
-        own = sum(self.replica.prompts) / POINTS
-        return _quantile(
-            lambda x: sum(self._late(x - start - own - a) for a in answers) / POINTS,
-            percentile / 100,
-        )
+        return _quantile(self._e2e_above, percentile / 100)
 
     def quantile(self, metric: str, percentile: int) -> float:
         """Return ttft, tpot or e2e at a percentile."""
         return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](percentile)
+
+    def meets(self, metric: str, percentile: int, seconds: float) -> bool:
+        """Whether the quantile is within `seconds`; cheaper than the quantile itself."""
+        if metric == "tpot":
+            return self.tpot(percentile) <= seconds
+        above = self._ttft_above if metric == "ttft" else self._e2e_above
+        return above(seconds) <= 1 - percentile / 100
+
+    def _ttft_above(self, seconds: float) -> float:
+        """Chance that the first token takes longer."""
+        left = seconds - self._start()
+        return sum(self._late(left - own) for own in self.replica.prompts) / POINTS
+
+    def _e2e_above(self, seconds: float) -> float:
+        """Chance that the whole request takes longer."""
+        pace = self.replica.tpot(max(1, round(self.in_flight)))
+        left = seconds - self._start() - sum(self.replica.prompts) / POINTS
+        answers = self.replica.load.answer.points()
+        return sum(self._late(left - pace * length) for length in answers) / POINTS
 
     def _met(self, percentile: int) -> int:
         total = 0.0

@@ -39,6 +39,8 @@ class Instance:
     fabric_interfaces: int
     scaleup: str
     arch: str
+    on_demand: bool
+    spot: bool
     confidence: str
 
     @property

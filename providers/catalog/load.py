@@ -64,7 +64,7 @@ def _instances(
         "confidence": table.CONFIDENCE, **table.SOURCED,
     }  # fmt: skip
     found, where = {}, {}
-    skipped = ("on_demand", "spot", "min_driver", "regions", "source", "as_of")
+    skipped = ("min_driver", "regions", "source", "as_of")
     for row in table.rows(text, "instances.csv", columns):
         key = (row["provider"], row["instance_type"])
         if key in found:
@@ -100,6 +100,7 @@ def _offers(
         "usd_min": table.optional(table.price), "usd_max": table.optional(table.price),
         "as_of": table.date, "source": table.one_of(*known), "confidence": table.CONFIDENCE,
     }  # fmt: skip
+    listed = {(provider, machine) for provider, _, machine in zones}
     found: list[Offer] = []
     demand: dict[tuple[str, str, str], Any] = {}
     for row in table.rows(text, "prices.csv", columns):
@@ -107,19 +108,19 @@ def _offers(
         if key not in instances:
             table.refuse(row.place, f"instance_type: no machine is named '{key[1]}'")
         at = (key[0], row["region"])
-        located = zones.get((*at, key[1]))
-        if located is None:
-            located = zones.get((*at, "*"), None) if key[0] == "azure" or not where[key] else None
+        located = zones.get((*at, key[1] if key in listed else "*"))
+        machine = instances[key]
         if row["purchase"] == "on_demand":
             demand[(*key, row["region"])] = row["usd_hour"]
+        sold = {"on_demand": machine.on_demand, "spot": machine.spot}
         soldout = row["purchase"] == "spot" and row["usd_hour"] >= demand.get(
             (*key, row["region"]), row["usd_hour"] + 1
         )
-        if located is None or soldout or (where[key] and row["region"] not in where[key]):
+        if located is None or soldout or not sold.get(row["purchase"], True) or (where[key] and row["region"] not in where[key]):
             continue  # not offered there, or a spot price that says "no capacity"
         found.append(
             Offer(
-                instance=instances[key], region=row["region"], zones=located,
+                instance=machine, region=row["region"], zones=located,
                 purchase=row["purchase"] if row["scope"] == "machine" else "dws_calendar",
                 usd_hour=row["usd_hour"], basis=row["basis"], source=row["source"],
                 as_of=row["as_of"], confidence=row["confidence"],

@@ -1,0 +1,122 @@
+"""A week of a workload: its load by the hour, and the hours in which it runs at all.
+
+Hours of the week count from Monday 00:00 in the time zone of the schedule (UTC without one).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Final
+
+from planner.facts import table
+
+HOURS: Final = 168
+HOURS_PER_MONTH: Final = Decimal(730)  # billing convention of the three clouds
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+NAMED: Final = {"weekdays": DAYS[:5], "weekends": DAYS[5:], "daily": DAYS}
+
+
+@dataclass(frozen=True)
+class Week:
+    """Load relative to the peak, and the running share, of each of 168 hours."""
+
+    load: tuple[float, ...]
+    running: tuple[Decimal, ...]
+
+    @cached_property
+    def mean(self) -> float:
+        """Mean load of a served hour, relative to the peak, over the whole week."""
+        return sum(w * float(r) for w, r in zip(self.load, self.running, strict=True)) / HOURS
+
+    @cached_property
+    def on_hours(self) -> Decimal:
+        """Hours of a month in which anything runs."""
+        return sum(self.running, Decimal(0)) / HOURS * HOURS_PER_MONTH
+
+    def nodes(self, peak: int, unit: int) -> tuple[int, ...]:
+        """Nodes of each hour when `peak` nodes carry the peak, in steps of `unit`.
+
+        Load per node never exceeds that of the peak; at least one unit runs in a running hour.
+        """
+        groups = peak // unit
+        return tuple(
+            0 if not r else unit * max(1, math.ceil(groups * w - 1e-9))
+            for w, r in zip(self.load, self.running, strict=True)
+        )
+
+    def node_hours(self, peak: int, unit: int) -> Decimal:
+        """Node-hours of a month, scaled down with the load."""
+        pairs = Counter(zip(self.nodes(peak, unit), self.running, strict=True))
+        total = sum((n * r * times for (n, r), times in pairs.items()), Decimal(0))
+        return total / HOURS * HOURS_PER_MONTH
+
+
+@cache
+def _profiles() -> dict[tuple[str, str, int], float]:
+    columns = {
+        "profile": table.text, "day": table.one_of("weekday", "weekend"),
+        "hour": table.whole(0, 23), "weight": table.real(0, 1), **table.SOURCED,
+    }  # fmt: skip
+    text = files("planner.cost").joinpath("data", "profiles.csv").read_text(encoding="utf-8")
+    found = table.rows(text, "profiles.csv", columns)
+    return {(r["profile"], r["day"], r["hour"]): r["weight"] for r in found}
+
+
+def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
+    """Return the week of a traffic profile and a schedule."""
+    if isinstance(profile, str):
+        days = ["weekday"] * 5 + ["weekend"] * 2
+        load = [_profiles()[profile, day, hour] for day in days for hour in range(24)]
+    else:
+        top = max(profile)
+        load = [float(w / top) for w in profile] * (HOURS // len(profile))
+    return Week(tuple(load), running(schedule))
+
+
+def running(schedule: str | None) -> tuple[Decimal, ...]:
+    """Return the running share of each hour of the week; everything without a schedule."""
+    if schedule is None:
+        return (Decimal(1),) * HOURS
+    days, start, end, _ = window(schedule)
+    shares = [Decimal(0)] * HOURS
+    length = (end - start) % 1440 or 1440
+    for day in days:
+        first = day * 1440 + start
+        for minute in range(first, first + length):
+            shares[minute // 60 % HOURS] += 1
+    return tuple(min(Decimal(1), share / 60) for share in shares)
+
+
+def window(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
+    """Split a schedule into days (Monday is 0), start and end in minutes, and time zone.
+
+    An end at or before the start means the next day. Raises ValueError for a time that is none.
+    """
+    words = schedule.split()
+    start, end = (_minutes(t) for t in words[1].split("-"))
+    return _days(words[0]), start, end, words[2] if len(words) > 2 else "UTC"
+
+
+def _days(text: str) -> tuple[int, ...]:
+    if text in NAMED:
+        return tuple(DAYS.index(d) for d in NAMED[text])
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        begin = DAYS.index(first)
+        stop = DAYS.index(last or first)
+        found.update((begin + i) % 7 for i in range((stop - begin) % 7 + 1))
+    return tuple(sorted(found))
+
+
+def _minutes(text: str) -> int:
+    hours, minutes = (int(part) for part in re.split(":", text))
+    if hours > 24 or minutes > 59 or hours * 60 + minutes > 1440:
+        raise ValueError(f"{text} is not a time of the day")
+    return hours * 60 + minutes

@@ -1,0 +1,217 @@
+"""From a spec and a catalog to a solution: the one entrance to solving. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.errors import Problem, SpecError
+from planner.solve import workspace
+from planner.solve.explain import alternatives, bindings, relaxations
+from planner.solve.need import Need, need
+from planner.solve.predict import predict
+from planner.solve.rule import Rule, funnel, kept, rules
+from planner.solve.search import Found, Search
+from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
+from planner.spec.model import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.solve.offer import Catalog, Instance, Offer
+    from planner.spec.model import Batch, Inference, Spec
+
+UNRELIABLE: Final = "low"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solver:
+    """What solving takes besides the spec.
+
+    `built` says why no stack can be built for a machine type and a number of nodes for each
+    replica, or nothing. `read` opens files beside the spec. `keep` is how many alternatives.
+    """
+
+    catalog: Catalog
+    built: Callable[[Instance], str | None]
+    read: Callable[[str], bytes]
+    keep: int = 3
+
+    def solve(self, spec: Spec) -> Solution:
+        """Return the cheapest fleet that meets a spec, or why there is none."""
+        if spec.runtime != "vm":
+            message = f"runtime {spec.runtime} cannot be built yet"
+            problem = Problem(
+                code="unsupported", message=message, place=spec.place, next_step="use runtime: vm"
+            )
+            raise SpecError(problem)
+        given = rules(spec, self.built)
+        if isinstance(spec, Workspace):
+            return self._workspace(spec, given)
+        return self._serving(spec, need(spec, self.read), given)
+
+    def _serving(self, spec: Inference | Batch, wanted: Need, given: tuple[Rule, ...]) -> Solution:
+        search = Search(self.catalog.book)
+        offers = kept(self.catalog.offers, given)
+        result = search.solve(wanted, offers, keep=self.keep + 1)
+        budget = spec.buy.budget
+        if not result.found or (budget is not None and result.found[0].bill.usd_month > budget):
+            nearest = relaxations(
+                wanted, search, self.catalog, given, budget if result.found else None
+            )
+            return self._nothing(wanted, given, nearest)
+        chosen = result.found[0]
+        barred = self._barred(wanted, search, given, chosen)
+        hours = wanted.week.nodes(chosen.fit.nodes, chosen.fit.span)
+        pool = Pool(
+            offer=chosen.offer, nodes=chosen.fit.nodes, least=min((n for n in hours if n)),
+            span=chosen.fit.span, replicas=chosen.fit.replicas * chosen.fit.groups,
+            role="batch" if wanted.mode == "batch" else "serve", layout=chosen.fit.layout,
+            max_batch=chosen.fit.replica.max_batch,
+        )  # fmt: skip
+        return Solution(
+            status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
+            binding=bindings(wanted, search, self.catalog, given, chosen),
+            alternatives=alternatives(wanted, result, barred, self.keep),
+            bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
+            llm=wanted.llm, funnel=self._funnel(given), considered=len(offers),
+        )  # fmt: skip
+
+    def _barred(
+        self, wanted: Need, search: Search, given: tuple[Rule, ...], chosen: Found
+    ) -> list[Found]:
+        """Cheaper fits that only the way of buying keeps out."""
+        wide = search.solve(wanted, kept(self.catalog.offers, given, "buy"), keep=self.keep).found
+        return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
+
+    def _nothing(
+        self, wanted: Need, given: tuple[Rule, ...], nearest: tuple[Binding, ...]
+    ) -> Solution:
+        return Solution(
+            status="infeasible", pools=(), predicted={}, binding=nearest, alternatives=(),
+            bill=None, warnings=(), week=wanted.week, llm=wanted.llm,
+            funnel=self._funnel(given), considered=len(self.catalog.offers),
+        )  # fmt: skip
+
+    def _funnel(self, given: tuple[Rule, ...]) -> tuple[tuple[str, int], ...]:
+        return tuple((rule.key, left) for rule, left in funnel(self.catalog.offers, given))
+
+    def _workspace(self, spec: Workspace, given: tuple[Rule, ...]) -> Solution:
+        wanted = workspace.room(spec)
+        fits, small = [], []
+        for offer in kept(self.catalog.offers, given):
+            lack = wanted.lacks(offer.instance)
+            cost = offer.usd_hour * workspace.node_hours(spec, offer)
+            (small if lack else fits).append((cost, offer.key, offer, lack))
+        fits.sort(key=lambda f: f[:2])
+        weekly = workspace.open_week(spec)
+        chosen = fits[0][2] if fits else None
+        total = workspace.bill(spec, chosen, self.catalog.book) if chosen else None
+        budget = spec.buy.budget
+        if chosen is None or total is None or (budget is not None and total.usd_month > budget):
+            return self._no_machine(spec, wanted, given, total.usd_month if total else None)
+        pool = Pool(
+            offer=chosen, nodes=spec.users, least=spec.users, span=1, replicas=spec.users,
+            role="workspace", layout=None, max_batch=0,
+        )  # fmt: skip
+        return Solution(
+            status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),
+            alternatives=self._others(spec, fits, small, total.usd_month), bill=total,
+            warnings=_price_warnings(chosen, total.unknown), week=weekly, llm=wanted.llm,
+            funnel=self._funnel(given), considered=len(fits) + len(small),
+        )  # fmt: skip
+
+    def _others(
+        self,
+        spec: Workspace,
+        fits: list[tuple[Decimal, tuple[str, ...], Offer, str]],
+        small: list[tuple[Decimal, tuple[str, ...], Offer, str]],
+        below: Decimal,
+    ) -> tuple[Alternative, ...]:
+        chosen = fits[0][2].instance.instance_type
+        dearer = _first_of_type([f for f in fits if f[2].instance.instance_type != chosen])
+        cheaper = _first_of_type(sorted((f for f in small if f[0] < below), key=lambda f: f[:2]))
+        picked = [*dearer[: self.keep], *cheaper[-self.keep :]]
+        return tuple(
+            Alternative(
+                offer=offer, nodes=spec.users,
+                usd_month=workspace.bill(spec, offer, self.catalog.book).usd_month,
+                rejected_by=lack or "price",
+            )
+            for _, _, offer, lack in picked
+        )  # fmt: skip
+
+    def _no_machine(
+        self,
+        spec: Workspace,
+        wanted: workspace.Room,
+        given: tuple[Rule, ...],
+        cost: Decimal | None,
+    ) -> Solution:
+        nearest = []
+        for rule in given[1:]:
+            wide = [o for o in kept(self.catalog.offers, given, rule.key)
+                    if not wanted.lacks(o.instance)]  # fmt: skip
+            if wide and cost is None:
+                best = min(wide, key=lambda o: (o.usd_hour, o.key))
+                total = workspace.bill(spec, best, self.catalog.book).usd_month
+                fleet = f"{best.provider} {best.region} {best.instance.instance_type}"
+                nearest.append(_relaxed(rule.key, "any", total, fleet))
+        if cost is not None:
+            nearest.append(_relaxed("buy.budget", f"{cost:,.0f} USD/month", cost, ""))
+        return Solution(
+            status="infeasible", pools=(), predicted={}, binding=tuple(nearest), alternatives=(),
+            bill=None, warnings=(), week=workspace.open_week(spec), llm=wanted.llm,
+            funnel=self._funnel(given), considered=len(self.catalog.offers),
+        )  # fmt: skip
+
+
+def _relaxed(key: str, relax_to: str, cost: Decimal, fleet: str) -> Binding:
+    return Binding(
+        constraint=key, slack=None, relax_to=relax_to, saves_usd_month=None, usd_month=cost,
+        fleet=fleet,
+    )  # fmt: skip
+
+
+def _first_of_type(
+    fits: list[tuple[Decimal, tuple[str, ...], Offer, str]],
+) -> list[tuple[Decimal, tuple[str, ...], Offer, str]]:
+    seen: dict[str, tuple[Decimal, tuple[str, ...], Offer, str]] = {}
+    for item in fits:
+        seen.setdefault(item[2].instance.instance_type, item)
+    return list(seen.values())
+
+
+def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:
+    have = offer.instance.node.memory_gib * offer.instance.accelerators
+    if not wanted.total_gib:
+        return {}
+    each = wanted.total_gib / offer.instance.accelerators
+    share = wanted.total_gib / have
+    return {
+        "memory_gib_per_accelerator": Predicted(each, each / 1.05, each * 1.05, "physics"),
+        "memory_fraction": Predicted(share, share / 1.05, share * 1.05, "physics"),
+    }
+
+
+def _warnings(spec: Inference | Batch, wanted: Need, chosen: Found) -> tuple[Warn, ...]:
+    found = [Warn(code="assumed-model", message=note) for note in wanted.notes]
+    if chosen.offer.purchase == "spot":
+        message = "spot machines can be taken back at short notice, all of them at once"
+        found.append(Warn(code="spot", message=message, place=spec.buy.place))
+    return (*found, *_price_warnings(chosen.offer, chosen.bill.unknown))
+
+
+def _price_warnings(offer: Offer, unknown: tuple[str, ...]) -> tuple[Warn, ...]:
+    found = []
+    if offer.confidence == UNRELIABLE or offer.basis != "observed":
+        message = (
+            f"the {offer.purchase} price of {offer.instance.instance_type} in {offer.region} is "
+            f"{offer.basis}, of {offer.as_of}, with {offer.confidence} confidence"
+        )
+        found.append(Warn(code="price", message=message))
+    if unknown:
+        message = "no price is known of " + ", ".join(unknown) + ": not in the total"
+        found.append(Warn(code="price-unknown", message=message))
+    return tuple(found)

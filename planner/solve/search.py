@@ -1,0 +1,242 @@
+"""The exact search: every layout on every machine type, the cheapest region of each.
+
+Best first by a proved lower bound of the cost, so that what is not looked at cannot be cheaper.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from planner.cost.week import HOURS_PER_MONTH
+from planner.perf.serve import Replica
+from planner.solve.bill import COMMITTED, Bill, bill
+from planner.solve.size import SPANS, Fit, Refusal, layouts, lowest, size, startup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from planner.cost.price import PriceBook
+    from planner.perf.layout import Layout, Node
+    from planner.solve.need import Need
+    from planner.solve.offer import Offer
+    from planner.spec.model import Limit
+
+Hardware: TypeAlias = "tuple[str, int, float, float, str, float]"
+Question: TypeAlias = "tuple[tuple[Limit, ...], float, int, Decimal | None, Decimal, float]"
+TIE: Final = Decimal("0.005")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A fit on an offer with its bill."""
+
+    offer: Offer
+    fit: Fit
+    bill: Bill
+
+    @property
+    def rank(self) -> tuple[Decimal, int, int, int, tuple[str, str, str, str]]:
+        """The documented order: cost, nodes, accelerators of a replica, tp, then names."""
+        layout = self.fit.layout
+        return (
+            self.bill.usd_month, self.fit.nodes, layout.accelerators, layout.tp, self.offer.key,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """The best that a machine type can do when it cannot meet the need.
+
+    `usd_month` is the least that it would cost at the load, were the limit not there.
+    """
+
+    offer: Offer
+    refusal: Refusal
+    nodes: int
+    usd_month: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The cheapest fits, one for each machine type and purchase, and the cheaper ones rejected."""
+
+    found: tuple[Found, ...]
+    rejected: tuple[Rejected, ...]
+    evaluated: int
+
+
+class Search:
+    """Searches offers for a need; what is learned of a layout serves later questions too."""
+
+    def __init__(self, book: PriceBook) -> None:
+        self.book = book
+        self._replicas: dict[tuple[Hardware, Layout, int], Replica] = {}
+        self._answers: dict[tuple[int, int, Question], Fit | Refusal] = {}
+        self._bounds: dict[tuple[int, int, Question], float] = {}
+
+    def solve(self, need: Need, offers: Iterable[Offer], keep: int = 1) -> Result:
+        """Return the `keep` cheapest fits; nodes of one machine first, several only if needed."""
+        cheapest = self.cheapest(offers)
+        result = self._search(need, cheapest, keep, (1,))
+        if result.found:
+            return result
+        spread = self._search(need, cheapest, keep, SPANS)
+        return spread if spread.found else result
+
+    def _search(
+        self, need: Need, offers: list[Offer], keep: int, spans: tuple[int, ...]
+    ) -> Result:
+        queue, refused = self._queue(need, offers, spans)
+        best: dict[tuple[str, str, str], Found] = {}
+        evaluated = 0
+        while queue:
+            bound, _, index, offer, replica, span = heapq.heappop(queue)
+            worst = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
+            if worst and bound > float(worst[0] + TIE):
+                break
+            evaluated += 1
+            answer = self.size(need, replica, span)
+            if isinstance(answer, Refusal):
+                refused.append((bound, offer, answer))
+                continue
+            found = Found(
+                offer=offer, fit=answer, bill=bill(need, answer, offer, self.book)
+            )
+            kind = (offer.provider, offer.instance.instance_type, offer.purchase)
+            if kind not in best or found.rank < best[kind].rank:
+                best[kind] = found
+        ranked = sorted(best.values(), key=lambda f: f.rank)
+        return Result(
+            found=tuple(ranked[:keep]), rejected=_summary(refused, best), evaluated=evaluated
+        )
+
+    def _queue(
+        self, need: Need, offers: list[Offer], spans: tuple[int, ...]
+    ) -> tuple[list[tuple[float, tuple[str, ...], int, Offer, Replica, int]], list[_Refused]]:
+        """Every layout on every offer with its lower bound, as a heap; and what never fits."""
+        queue = []
+        refused: list[_Refused] = []
+        index = 0
+        for offer in offers:
+            node = offer.instance.node
+            for span in spans:
+                for layout in layouts(need.llm, need, node, span):
+                    replica = self.replica(need, layout, node, span)
+                    index += 1
+                    groups = self._lowest(need, replica, span)
+                    cost = _least(need, replica, offer, span, groups)
+                    if groups < math.inf:
+                        queue.append((cost, offer.key, index, offer, replica, span))
+                        continue
+                    answer = self.size(need, replica, span)
+                    if isinstance(answer, Refusal):
+                        refused.append((cost, offer, answer))
+        heapq.heapify(queue)
+        return queue, refused
+
+    def replicas(self, need: Need, offer: Offer) -> Iterator[tuple[Replica, int]]:
+        """Return every layout of one node of an offer, as replicas with their span."""
+        node = offer.instance.node
+        for layout in layouts(need.llm, need, node, 1):
+            yield self.replica(need, layout, node, 1), 1
+
+    @staticmethod
+    def cheapest(offers: Iterable[Offer]) -> list[Offer]:
+        """Return the cheapest region of each machine type and purchase; speed is the same.
+
+        That drops only dominated offers: no other price varies by region in the catalog.
+        """
+        best: dict[tuple[str, str, str], Offer] = {}
+        for offer in offers:
+            if not offer.instance.chip.bandwidth_gb_s or not offer.instance.chip.bf16_tflops:
+                continue  # without a data sheet nothing can be said of its speed
+            kind = (offer.provider, offer.instance.instance_type, offer.purchase)
+            known = best.get(kind)
+            if known is None or (offer.usd_hour, offer.region) < (known.usd_hour, known.region):
+                best[kind] = offer
+        return [best[kind] for kind in sorted(best)]
+
+    def size(self, need: Need, replica: Replica, span: int) -> Fit | Refusal:
+        """Size a replica once for each question that is asked of it."""
+        key = (id(replica), span, _question(need))
+        if key not in self._answers:
+            self._answers[key] = size(need, replica, span)
+        return self._answers[key]
+
+    def _lowest(self, need: Need, replica: Replica, span: int) -> float:
+        key = (id(replica), span, _question(need))
+        if key not in self._bounds:
+            self._bounds[key] = lowest(need, replica, span) if replica.max_batch else math.inf
+        return self._bounds[key]
+
+    def replica(self, need: Need, layout: Layout, node: Node, span: int) -> Replica:
+        """Return the replica of a layout on a node; equal hardware and load share one."""
+        chip = node.accelerator.accelerator
+        hardware = (
+            chip, node.count, node.memory_gib, node.fraction, node.scaleup,
+            node.network_gb_s if span > 1 else 0.0,
+        )  # fmt: skip
+        key = (hardware, layout, span)
+        found = self._replicas.get(key)
+        if found is None or not _same(found, need):
+            found = self._replicas[key] = Replica(need.llm, layout, node, need.load)
+        return found
+
+
+_Refused: TypeAlias = "tuple[float, Offer, Refusal]"
+
+
+def _question(need: Need) -> Question:
+    return (
+        need.limits, need.load.rate, need.load.concurrency, need.availability,
+        need.requests, need.deadline,
+    )  # fmt: skip
+
+
+def _same(replica: Replica, need: Need) -> bool:
+    a, b = replica.load, need.load
+    return (a.prompt, a.answer, a.variation, a.prefix_hit, a.context) == (
+        b.prompt, b.answer, b.variation, b.prefix_hit, b.context,
+    )  # fmt: skip
+
+
+def _least(need: Need, replica: Replica, offer: Offer, span: int, groups: float) -> float:
+    """USD a month that the machines cost at least: fractional groups, but one while running."""
+    if groups == math.inf:  # no number of groups will do: the price of one is shown
+        groups = 1.0
+    price = float(offer.usd_hour) * span
+    if offer.purchase in COMMITTED:
+        return price * max(1.0, math.ceil(groups - 1e-9)) * float(HOURS_PER_MONTH)
+    if need.mode == "batch":
+        run = groups * need.deadline + startup(replica)
+        return price * run / 3600 * float(need.runs_per_month)
+    return price * max(
+        float(need.week.on_hours), groups * need.week.mean * float(HOURS_PER_MONTH)
+    )
+
+
+def _summary(
+    refused: list[_Refused], best: dict[tuple[str, str, str], Found]
+) -> tuple[Rejected, ...]:
+    """For each machine type that found nothing: the layout that came nearest."""
+    nearest: dict[tuple[str, str, str], tuple[float, float, Offer, Refusal]] = {}
+    for bound, offer, refusal in refused:
+        kind = (offer.provider, offer.instance.instance_type, offer.purchase)
+        if kind in best:
+            continue
+        excess = refusal.value / refusal.limit + (1e6 if refusal.key == "memory" else 0.0)
+        if kind not in nearest or excess < nearest[kind][0]:
+            nearest[kind] = (excess, bound, offer, refusal)
+    found = [
+        Rejected(
+            offer=offer, refusal=refusal, nodes=1,
+            usd_month=Decimal(str(round(bound, 2))) if bound < math.inf
+            else (offer.usd_hour * HOURS_PER_MONTH).quantize(Decimal("0.01")),
+        )
+        for _, bound, offer, refusal in nearest.values()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda r: (r.usd_month, r.offer.key)))

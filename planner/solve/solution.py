@@ -1,0 +1,94 @@
+"""The answer to a spec: what to buy, what it will do, what it costs and why not less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.cost.week import Week
+    from planner.errors import Place
+    from planner.facts.llm import Llm
+    from planner.perf.layout import Layout
+    from planner.solve.bill import Bill
+    from planner.solve.offer import Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Machines of one kind. `span` nodes hold one replica when a node is too small.
+
+    `least` is the number of nodes in the quietest running hour.
+    """
+
+    offer: Offer
+    nodes: int
+    least: int
+    span: int
+    replicas: int
+    role: Literal["serve", "batch", "workspace"]
+    layout: Layout | None
+    max_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A predicted number with its 90 % band and what it rests on."""
+
+    value: float
+    low: float
+    high: float
+    basis: Literal["measured", "calibrated", "physics", "spec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A constraint: its slack, and what moving it to `relax_to` would save a month.
+
+    In an infeasible solution `relax_to` is the nearest value with which a fleet exists, and
+    `usd_month` what that fleet costs.
+    """
+
+    constraint: str
+    slack: float | None
+    relax_to: str
+    saves_usd_month: Decimal | None
+    usd_month: Decimal | None
+    fleet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another fleet, and what stopped it from being chosen."""
+
+    offer: Offer
+    nodes: int
+    usd_month: Decimal
+    rejected_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warn:
+    """Something to know before paying."""
+
+    code: str
+    message: str
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The whole answer. Without pools it is infeasible, and `binding` says what would do."""
+
+    status: Literal["optimal", "feasible", "infeasible"]
+    pools: tuple[Pool, ...]
+    predicted: dict[str, Predicted]
+    binding: tuple[Binding, ...]
+    alternatives: tuple[Alternative, ...]
+    bill: Bill | None
+    warnings: tuple[Warn, ...]
+    week: Week
+    llm: Llm | None
+    funnel: tuple[tuple[str, int], ...]
+    considered: int

@@ -1,0 +1,90 @@
+"""Machines for people: the cheapest that holds what they work on, one for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.line import Usage, services
+from planner.cost.week import HOURS_PER_MONTH, Week, week
+from planner.facts import llm
+from planner.perf import memory
+from planner.perf.layout import Layout
+from planner.solve.bill import COMMITTED, Bill, machines, summed
+
+if TYPE_CHECKING:
+    from planner.cost.price import PriceBook
+    from planner.facts.llm import Llm
+    from planner.solve.offer import Instance, Offer
+    from planner.spec.model import Workspace
+
+GB: Final = Decimal(10**9)
+INTERACTIVE: Final = 8192  # tokens of context that an interactive model must hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a machine must have: GiB of each accelerator or of all together, and how many."""
+
+    each_gib: float
+    total_gib: float
+    count: int
+    llm: Llm | None
+
+    def lacks(self, instance: Instance) -> str:
+        """Say what a machine type lacks, or nothing."""
+        node = instance.node
+        usable = node.memory_gib
+        if instance.accelerators < self.count:
+            return f"accelerators: {instance.accelerators} of {self.count}"
+        # Marketed and usable memory differ by up to 7 %: a "24 GB" GPU reports 22.35 GiB.
+        if instance.memory_gib_each < self.each_gib * 0.93:
+            return f"memory: {instance.memory_gib_each:g} GiB each of {self.each_gib:g} GiB"
+        if usable * instance.accelerators < self.total_gib:
+            have = usable * instance.accelerators
+            return f"memory: {have:,.0f} GiB of {self.total_gib:,.0f} GiB"
+        return ""
+
+
+def room(spec: Workspace) -> Room:
+    """Return what a workspace must hold; raises MissingError for an unknown model."""
+    if spec.accelerator is not None:
+        each = spec.accelerator.memory / memory.GIB
+        return Room(each_gib=each, total_gib=0.0, count=spec.accelerator.count, llm=None)
+    assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
+    found = llm.find(spec.fits.model, spec.fits.place)
+    if spec.fits.use != "inference":
+        total = memory.training_gib(found, spec.fits.use)
+        return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
+    layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
+    held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
+    reserve = memory.coefficient("activation") + memory.coefficient("non_torch")
+    total = held / memory.GIB / memory.coefficient("memory_share") + reserve
+    return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
+
+
+def bill(spec: Workspace, offer: Offer, book: PriceBook) -> Bill:
+    """Return the bill when every machine runs in all scheduled hours: an upper bound."""
+    hours = node_hours(spec, offer)
+    disk = Decimal(spec.disk) / GB
+    use = Usage(
+        provider=offer.provider, nodes=spec.users, node_hours=hours,
+        on_hours=open_week(spec).on_hours,
+        # A disk is kept while its machine sleeps, so it is billed for the whole month.
+        cache_gb=disk * spec.users * HOURS_PER_MONTH / hours if hours else Decimal(0),
+        weights_gb=Decimal(0), sent_gb=Decimal(0), received_gb=Decimal(0), served=False,
+    )  # fmt: skip
+    return summed([machines(offer, spec.users, hours), *services(use, book)], offer, spec.users)
+
+
+def node_hours(spec: Workspace, offer: Offer) -> Decimal:
+    """Machine-hours of a month that are paid."""
+    if offer.purchase in COMMITTED:
+        return HOURS_PER_MONTH * spec.users
+    return open_week(spec).on_hours * spec.users
+
+
+def open_week(spec: Workspace) -> Week:
+    """The hours in which the machines may run."""
+    return week("flat", spec.shutdown.schedule)
