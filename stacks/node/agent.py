@@ -1,0 +1,76 @@
+"""The agent of a node: gives the node back when it is idle, or past its deadline.
+
+Runs on the node with the standard library alone; everything it knows stands in its settings.
+A probe that fails counts as busy, so that a broken probe never kills work; the deadline and the
+cloud's own backstop still hold.
+"""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+
+TICK = 60.0
+GRACE = 1800.0
+
+
+def decide(now, state, settings):
+    """Return "deadline", "idle" or "": the reason to give the node back, if any.
+
+    state: booted, last_busy (seconds since the epoch). settings: idle, deadline (seconds or 0).
+    """
+    if settings.get("deadline") and now >= settings["deadline"]:
+        return "deadline"
+    idle = settings.get("idle", 0)
+    if idle and now - max(state["last_busy"], state["booted"] + GRACE) >= idle:
+        return "idle"
+    return ""
+
+
+def gpu_busy():
+    """Whether any accelerator works; raises on a probe that fails."""
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    shown = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+    return any(float(line) >= 5.0 for line in shown.stdout.split())
+
+
+def requests_waiting(port):
+    """Whether the server runs or queues requests."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode("utf-8", "replace").splitlines()
+    wanted = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    return any(line.startswith(wanted) and float(line.split()[-1]) > 0 for line in lines)
+
+
+def busy(settings):
+    """Whether the node works; a failed probe counts as busy and is told."""
+    try:
+        if gpu_busy():
+            return True
+        return bool(settings.get("port")) and requests_waiting(settings["port"])
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"probe failed, counted as busy: {error}\n")
+        return True
+
+
+def main(path):
+    """Watch until a reason comes up, then run the command that gives the node back."""
+    with open(path, encoding="utf-8") as handle:
+        settings = json.load(handle)
+    started = time.time()
+    state = {"booted": started, "last_busy": started}
+    while True:
+        now = time.time()
+        if busy(settings):
+            state["last_busy"] = now
+        reason = decide(now, state, settings)
+        if reason:
+            sys.stderr.write(f"giving the node back: {reason}\n")
+            subprocess.run(["/bin/sh", "-c", settings["give_back"]], check=False, timeout=300)
+            time.sleep(300)  # the cloud stops the machine meanwhile; else it is tried again
+        time.sleep(TICK)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,181 @@
+"""What a stack is built from: a solution and a spec, reduced to the facts of one fleet."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.week import HOURS, window
+from planner.errors import Problem, SpecError
+from planner.perf import memory
+
+if TYPE_CHECKING:
+    from planner.cost.week import Week
+    from planner.perf.layout import Layout
+    from planner.solve.offer import Instance
+    from planner.solve.solution import Pool, Solution
+    from planner.spec.model import Spec
+
+PORT: Final = 8000
+MINUTES: Final = 7 * 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From a time of these days on (Monday is 0), so many nodes; in the fleet's time zone."""
+
+    days: tuple[int, ...]
+    minute: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for."""
+
+    name: str
+    labels: dict[str, str]
+    provider: str
+    region: str
+    zones: tuple[str, ...]
+    instance: Instance
+    purchase: str
+    nodes: int
+    span: int
+    role: str
+    model: str
+    layout: Layout | None
+    max_batch: int
+    context: int
+    cache_gb: int
+    idle: int | None
+    ttl: int | None
+    timezone: str
+    changes: tuple[Change, ...]
+
+    @property
+    def spot(self) -> bool:
+        """Whether machines can be taken back."""
+        return self.purchase == "spot"
+
+    @property
+    def served(self) -> bool:
+        """Whether something listens for requests."""
+        return self.role == "serve"
+
+    @property
+    def together(self) -> bool:
+        """Whether nodes must be placed close to each other: a replica spans several."""
+        return self.span > 1
+
+    @property
+    def fabric(self) -> bool:
+        """Whether the interfaces of the fast fabric are attached.
+
+        Always where accelerators reach it directly; on other types when a replica spans nodes.
+        """
+        kind = self.instance.fabric
+        direct = self.instance.gpudirect_rdma or kind in ("tcpx", "tcpxo")
+        return kind != "none" and (direct or self.together)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags of every resource: the labels of the spec, and whose it is."""
+        return {**self.labels, "tonnage-stack": self.name, "managed-by": "tonnage"}
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that make global names unlikely to collide."""
+        seed = f"{self.name}/{self.provider}/{self.region}/{sorted(self.labels.items())}"
+        return hashlib.sha256(seed.encode()).hexdigest()[:8]
+
+    @property
+    def short(self) -> str:
+        """A name of at most 20 characters for places that allow few."""
+        return f"{self.name[:11].rstrip('-')}-{self.digest}"
+
+
+def site(spec: Spec, solution: Solution, pool: Pool) -> Site:
+    """Reduce a solution to the site of one pool."""
+    instance, offer = pool.offer.instance, pool.offer
+    weights = 0.0
+    if pool.layout is not None and solution.llm is not None:
+        weights = memory.weights(solution.llm, pool.layout) * pool.layout.accelerators / 1e9
+    asked = getattr(spec, "disk", 0) / 1e9
+    cache_gb = asked or (0 if instance.nvme_gb >= weights * 1.2 else weights * 1.2 + 1)
+    shutdown = spec.shutdown
+    schedule = shutdown.schedule
+    return Site(
+        name=spec.name, labels=spec.labels, provider=offer.provider, region=offer.region,
+        zones=offer.zones, instance=instance, purchase=offer.purchase, nodes=pool.nodes,
+        span=pool.span, role=pool.role, model=solution.llm.model if solution.llm else "",
+        layout=pool.layout, max_batch=pool.max_batch,
+        context=_context(spec), cache_gb=int(cache_gb),
+        idle=int(shutdown.idle) if shutdown.idle else None,
+        ttl=int(shutdown.ttl) if shutdown.ttl else None,
+        timezone=window(schedule)[3] if schedule else "UTC",
+        changes=changes(solution.week, pool, schedule),
+    )  # fmt: skip
+
+
+def _context(spec: Spec) -> int:
+    model = getattr(spec, "model", None)
+    return int(model.context or 0) if model is not None else 0
+
+
+def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
+    """Return when the number of nodes changes in a week; nothing when it never does.
+
+    Committed machines are paid for anyway, and a batch run ends by itself.
+    """
+    if pool.role == "batch" or pool.offer.purchase.startswith("reserved"):
+        return ()
+    hourly = week.nodes(pool.nodes, pool.span)
+    open_at = _open(schedule)
+    levels = [
+        max(hourly[minute // 60 % HOURS], pool.span) if open_at[minute] else 0
+        for minute in range(MINUTES)
+    ]
+    found: dict[tuple[int, int], list[int]] = {}
+    for minute, nodes in enumerate(levels):
+        if nodes != levels[minute - 1]:
+            found.setdefault((minute % 1440, nodes), []).append(minute // 1440)
+    return tuple(
+        Change(tuple(days), minute, nodes) for (minute, nodes), days in sorted(found.items())
+    )
+
+
+def _open(schedule: str | None) -> list[bool]:
+    if schedule is None:
+        return [True] * MINUTES
+    days, start, end, _ = window(schedule)
+    result = [False] * MINUTES
+    length = (end - start) % 1440 or 1440
+    for day in days:
+        for minute in range(day * 1440 + start, day * 1440 + start + length):
+            result[minute % MINUTES] = True
+    return result
+
+
+@cache
+def table(name: str, key: str, value: str) -> dict[str, str]:
+    """Return two columns of a table of stacks/data as key to value."""
+    raw = files("stacks").joinpath("data", name).read_text(encoding="utf-8")
+    return {row[key]: row[value] for row in csv.DictReader(raw.splitlines())}
+
+
+def unsupported(instance: Instance) -> str | None:
+    """Say why no stack can be built yet for a machine type, or nothing."""
+    reasons = table("unsupported.csv", "value", "reason")
+    if instance.fraction < 1:
+        return reasons["shared"]
+    return reasons.get(instance.accelerator) or reasons.get(instance.instance_type)
+
+
+def refuse(message: str, step: str) -> SpecError:
+    """The error of a stack that cannot be built as asked."""
+    return SpecError(Problem(code="stack", message=message, next_step=step))
