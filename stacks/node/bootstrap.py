@@ -80,7 +80,7 @@ def script(site: Site, cloud: dict[str, str]) -> str:
         source = files("stacks.node").joinpath("agent.py").read_text(encoding="utf-8")
         body = json.dumps(settings, indent=1, sort_keys=True)
         if site.ttl:
-            body = body.replace('"deadline": 0', '"deadline": ${deadline:%s}')
+            body = body.replace('"deadline": 0', '"deadline": ${deadline.unix}')
         parts.append(AGENT.format(agent=source, settings=body))
     if site.layout is not None:
         parts.append(_serve(site, cloud))

@@ -1,0 +1,1 @@
+"""Amazon Web Services: from a site to resources."""

@@ -1,0 +1,149 @@
+"""The machines: a launch template, an Auto Scaling group, and a load balancer in front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.cost.line import usage
+from stacks.aws import fabric, identity, network, storage
+from stacks.graph import Resource, ref, text
+from stacks.node.bootstrap import script
+from stacks.site import PORT, table
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+
+def resources(site: Site) -> list[Resource]:
+    """Template, group and, for a service, its internal network load balancer."""
+    return [_template(site), _group(site), *(_balancer(site) if site.served else [])]
+
+
+def _template(site: Site) -> Resource:
+    inputs = {
+        "instanceType": site.instance.instance_type,
+        "imageId": table("images.csv", "image", "reference")["aws"],
+        "iamInstanceProfile": {"arn": ref("node-profile", "arn")},
+        "ebsOptimized": "true",
+        "instanceInitiatedShutdownBehavior": "terminate",
+        "metadataOptions": {
+            "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
+        },
+        "monitoring": {"enabled": True},
+        "blockDeviceMappings": _disks(site),
+        "networkInterfaces": fabric.interfaces(site),
+        "userData": text(script(site, _commands(site)), encode="base64"),
+        "tagSpecifications": [
+            {"resourceType": kind, "tags": {**site.tags, "Name": f"{site.name}-node"}}
+            for kind in ("instance", "volume", "network-interface")
+        ],
+        "tags": site.tags,
+    }  # fmt: skip
+    return Resource(
+        type="aws:ec2/launchTemplate:LaunchTemplate", name="node-template", inputs=inputs
+    )
+
+
+def _disks(site: Site) -> list[dict[str, Any]]:
+    sizes = {"/dev/sda1": int(usage("boot_disk_gb"))}
+    if site.cache_gb:
+        sizes["/dev/sdf"] = site.cache_gb
+    return [
+        {"deviceName": name, "ebs": {
+            "volumeType": "gp3", "volumeSize": size, "encrypted": "true",
+            "deleteOnTermination": "true",
+        }}
+        for name, size in sizes.items()
+    ]  # fmt: skip
+
+
+def _group(site: Site) -> Resource:
+    """The group. It may shrink to nothing, or an idle node could not leave it.
+
+    The number of nodes is the schedule's and the agents' to change after creation.
+    """
+    template = {"version": ref("node-template", "latestVersion")}
+    inputs: dict[str, Any] = {
+        "name": identity.group(site),
+        "minSize": 0,
+        "maxSize": site.nodes,
+        "desiredCapacity": site.nodes,
+        "vpcZoneIdentifiers": network.subnets(site),
+        "healthCheckType": "EC2",
+        "healthCheckGracePeriod": 900,
+        "waitForCapacityTimeout": "0",
+        "tags": [
+            {"key": key, "value": value, "propagateAtLaunch": False}
+            for key, value in sorted(site.tags.items())
+        ],
+    }
+    if site.spot:
+        launch = {"launchTemplateId": ref("node-template"), **template}
+        inputs["capacityRebalance"] = True
+        inputs["mixedInstancesPolicy"] = {
+            "launchTemplate": {"launchTemplateSpecification": launch},
+            "instancesDistribution": {
+                "onDemandBaseCapacity": 0, "onDemandPercentageAboveBaseCapacity": 0,
+                "spotAllocationStrategy": "price-capacity-optimized",
+            },
+        }  # fmt: skip
+    else:
+        inputs["launchTemplate"] = {"id": ref("node-template"), **template}
+    if site.together:
+        inputs["placementGroup"] = ref("together", "name")
+    after = list(network.ready(site))
+    if site.served:
+        inputs["targetGroupArns"] = [ref("targets", "arn")]
+        after.append("listener")
+    return Resource(
+        type="aws:autoscaling/group:Group", name="nodes", inputs=inputs,
+        depends_on=tuple(sorted(after)),
+        options={"ignore_changes": ["desiredCapacity"], "delete_timeout": "45m"},
+    )  # fmt: skip
+
+
+def _balancer(site: Site) -> list[Resource]:
+    health = {
+        "enabled": True, "protocol": "HTTP", "path": "/health", "port": "traffic-port",
+        "matcher": "200", "interval": 10, "timeout": 6, "healthyThreshold": 2,
+        "unhealthyThreshold": 3,
+    }  # fmt: skip
+    return [
+        Resource(type="aws:lb/loadBalancer:LoadBalancer", name="balancer", inputs={
+            "loadBalancerType": "network", "internal": True, "ipAddressType": "ipv4",
+            "subnets": network.subnets(site), "securityGroups": [ref("nodes-group")],
+            "enableCrossZoneLoadBalancing": True, "tags": site.tags,
+        }),
+        Resource(type="aws:lb/targetGroup:TargetGroup", name="targets", inputs={
+            "port": PORT, "protocol": "TCP", "targetType": "instance", "vpcId": ref("vpc"),
+            "deregistrationDelay": 120, "healthCheck": health, "tags": site.tags,
+        }),
+        Resource(type="aws:lb/listener:Listener", name="listener", inputs={
+            "loadBalancerArn": ref("balancer", "arn"), "port": PORT, "protocol": "TCP",
+            "defaultActions": [{"type": "forward", "targetGroupArn": ref("targets", "arn")}],
+            "tags": site.tags,
+        }),
+    ]  # fmt: skip
+
+
+def _commands(site: Site) -> dict[str, str]:
+    """The commands of a node that are AWS's own."""
+    token = (
+        "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
+        " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
+        " I=$(curl -sH \"X-aws-ec2-metadata-token: $T\""
+        " http://169.254.169.254/latest/meta-data/instance-id);"
+    )
+    leave = (
+        f" aws --region {site.region} autoscaling terminate-instance-in-auto-scaling-group"
+        " --instance-id $I --should-decrement-desired-capacity"
+    )
+    peers = (
+        f"aws --region {site.region} ec2 describe-instances"
+        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group(site)}"
+        " Name=instance-state-name,Values=running"
+        " --query 'Reservations[].Instances[].PrivateIpAddress' --output text | tr '\\t' '\\n'"
+        " | sort"
+    )
+    fetch = f"aws --region {site.region} s3 sync s3://{storage.bucket(site)}/ /models/"
+    return {"give_back": token + leave, "peers": peers, "fetch": fetch}

@@ -1,0 +1,49 @@
+"""Logs, and an alarm when the fleet runs although the deadline or the schedule has passed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stacks.aws import identity
+from stacks.graph import Resource, ref
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+KEPT_DAYS: Final = 30
+
+
+def resources(site: Site) -> list[Resource]:
+    """The log group, and an alarm on spending that nobody uses.
+
+    EC2 has no GPU metric of its own; network traffic under 1 MB in the idle time, on every node,
+    is what the cloud can see from outside.
+    """
+    found = [
+        Resource(type="aws:cloudwatch/logGroup:LogGroup", name="logs", inputs={
+            "name": identity.log_group(site), "retentionInDays": KEPT_DAYS, "tags": site.tags,
+        }),
+    ]  # fmt: skip
+    if site.idle:
+        found += _idle(site)
+    return found
+
+
+def _idle(site: Site) -> list[Resource]:
+    periods = max(1, -(-site.idle // 300)) if site.idle else 1
+    return [
+        Resource(type="aws:autoscaling/policy:Policy", name="to-zero", inputs={
+            "name": "idle-to-zero", "autoscalingGroupName": ref("nodes", "name"),
+            "policyType": "SimpleScaling", "adjustmentType": "ExactCapacity",
+            "scalingAdjustment": 0, "cooldown": 300,
+        }),
+        Resource(type="aws:cloudwatch/metricAlarm:MetricAlarm", name="idle-alarm", inputs={
+            "name": f"{site.name}-idle", "namespace": "AWS/EC2", "metricName": "NetworkIn",
+            "dimensions": {"AutoScalingGroupName": identity.group(site)},
+            # Twice the idle time: the agent on the node decides first, this only backs it up.
+            "statistic": "Maximum", "period": 300, "evaluationPeriods": min(288, 2 * periods),
+            "threshold": 1_000_000, "comparisonOperator": "LessThanThreshold",
+            "treatMissingData": "notBreaching", "alarmActions": [ref("to-zero", "arn")],
+            "tags": site.tags,
+        }),
+    ]  # fmt: skip

@@ -1,0 +1,20 @@
+"""Cluster placement for nodes that hold one replica together; else they are spread by zone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stacks.graph import Resource
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+
+def resources(site: Site) -> list[Resource]:
+    """A cluster placement group when a replica spans nodes."""
+    if not site.together:
+        return []
+    inputs = {"strategy": "cluster", "tags": {**site.tags, "Name": f"{site.name}-together"}}
+    return [
+        Resource(type="aws:ec2/placementGroup:PlacementGroup", name="together", inputs=inputs)
+    ]

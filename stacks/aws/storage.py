@@ -1,0 +1,43 @@
+"""The bucket of the model weights, private and encrypted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stacks.graph import Resource, ref
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+
+def bucket(site: Site) -> str:
+    """Its name, which must be unique in the world."""
+    return f"{site.name}-models-{site.digest}"
+
+
+def resources(site: Site) -> list[Resource]:
+    """The bucket, with public access blocked and encryption at rest."""
+    if site.layout is None:
+        return []
+    tags = {**site.tags, "Name": f"{site.name}-models"}
+    return [
+        Resource(type="aws:s3/bucket:Bucket", name="models", inputs={
+            "bucket": bucket(site), "forceDestroy": True, "tags": tags,
+        }),
+        Resource(
+            type="aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", name="models-private",
+            inputs={
+                "bucket": ref("models"), "blockPublicAcls": True, "blockPublicPolicy": True,
+                "ignorePublicAcls": True, "restrictPublicBuckets": True,
+            },
+        ),
+        Resource(
+            type="aws:s3/bucketServerSideEncryptionConfiguration:"
+            "BucketServerSideEncryptionConfiguration",
+            name="models-encrypted",
+            inputs={
+                "bucket": ref("models"),
+                "rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}}],
+            },
+        ),
+    ]  # fmt: skip

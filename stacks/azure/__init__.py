@@ -1,0 +1,1 @@
+"""Microsoft Azure: from a site to resources."""

@@ -1,0 +1,46 @@
+"""InfiniBand: the scale set is the isolation boundary, so it must be one placement group.
+
+The interfaces themselves come with the machine type and are not declared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.site import refuse
+
+if TYPE_CHECKING:
+    from stacks.graph import Resource
+    from stacks.site import Site
+
+MOST_NODES: Final = 100  # of a scale set in one placement group, without a support request
+
+
+def infiniband(site: Site) -> bool:
+    """Whether the machines are joined by InfiniBand."""
+    return site.fabric and site.instance.fabric == "infiniband"
+
+
+def resources(site: Site) -> list[Resource]:
+    """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
+    if infiniband(site) and site.nodes > MOST_NODES:
+        message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {MOST_NODES}"
+        raise refuse(message, "split the workload, or ask Azure support for 300")
+    if site.together and site.instance.fabric != "infiniband":
+        message = f"{site.instance.instance_type} has no fabric to join several nodes"
+        raise refuse(message, "allow other accelerators, or a lower precision")
+    return []
+
+
+def orchestration(site: Site) -> dict[str, Any]:
+    """How the scale set is run: Uniform in one placement group for InfiniBand, else Flexible.
+
+    Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
+    """
+    shared = {"platformFaultDomainCount": 1, "upgradePolicy": {"mode": "Manual"}}
+    if infiniband(site):
+        return {
+            **shared, "orchestrationMode": "Uniform", "singlePlacementGroup": True,
+            "overprovision": False,
+        }  # fmt: skip
+    return {**shared, "orchestrationMode": "Flexible"}

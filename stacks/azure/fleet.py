@@ -1,0 +1,161 @@
+"""The machines: a scale set, and a load balancer in front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.azure import fabric, placement, storage
+from stacks.azure.identity import common
+from stacks.graph import Resource, ref, text
+from stacks.node.bootstrap import script
+from stacks.site import PORT, table
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+ADMIN: Final = "tonnage"
+# Azure demands a public key. Nobody holds the private half of this one: it is a point of the
+# curve that was hashed from a public text, so a login is impossible and run-command is the way in.
+NO_LOGIN: Final = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINpkl58t4nBdSgyOlKrFiGdw7GPJ/FrqfORPhsYEXTMa no-login"
+)
+# Provider updates these in place although Azure refuses, so the replacement is asked for.
+IMMUTABLE: Final = ["orchestrationMode", "singlePlacementGroup", "platformFaultDomainCount",
+                    "zones", "location", "virtualMachineProfile.priority"]  # fmt: skip
+
+
+def resources(site: Site) -> list[Resource]:
+    """The scale set and, for a service, its internal load balancer."""
+    return [_scale_set(site), *([_balancer(site)] if site.served else [])]
+
+
+def _scale_set(site: Site) -> Resource:
+    inputs = {
+        "vmScaleSetName": f"{site.name}-nodes",
+        "sku": {
+            "name": site.instance.instance_type, "tier": "Standard", "capacity": site.nodes,
+        },
+        "identity": {
+            "type": "UserAssigned", "userAssignedIdentities": [ref("node-identity")],
+        },
+        "virtualMachineProfile": _profile(site),
+        **fabric.orchestration(site),
+        **placement.zones(site),
+        **common(site),
+    }  # fmt: skip
+    if site.spot and not fabric.infiniband(site):
+        inputs["spotRestorePolicy"] = {"enabled": True, "restoreTimeout": "PT1H"}
+    return Resource(
+        type="azure-native:compute:VirtualMachineScaleSet", name="nodes", inputs=inputs,
+        options={
+            "ignore_changes": ["sku.capacity"], "replace_on_changes": IMMUTABLE,
+            "delete_before_replace": True, "delete_timeout": "45m",
+        },
+    )  # fmt: skip
+
+
+def _profile(site: Site) -> dict[str, Any]:
+    publisher, offer, sku, version = table("images.csv", "image", "reference")["azure"].split(":")
+    profile: dict[str, Any] = {
+        "priority": "Spot" if site.spot else "Regular",
+        "osProfile": {
+            "computerNamePrefix": site.short[:9], "adminUsername": ADMIN,
+            "customData": text(script(site, _commands(site)), encode="base64"),
+            "linuxConfiguration": {
+                "disablePasswordAuthentication": True,
+                "ssh": {"publicKeys": [{
+                    "path": f"/home/{ADMIN}/.ssh/authorized_keys", "keyData": NO_LOGIN,
+                }]},
+            },
+        },
+        "storageProfile": {
+            "imageReference": {
+                "publisher": publisher, "offer": offer, "sku": sku, "version": version,
+            },
+            "osDisk": {
+                "createOption": "FromImage", "caching": "ReadWrite", "diskSizeGB": 128,
+                "osType": "Linux", "managedDisk": {"storageAccountType": "Premium_LRS"},
+            },
+            **_data_disk(site),
+        },
+        "networkProfile": _network(site),
+        "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+    }  # fmt: skip
+    if site.spot:
+        profile["evictionPolicy"] = "Delete"
+        profile["billingProfile"] = {"maxPrice": -1}
+    else:
+        # Azure refuses this notice on spot machines.
+        notice = {"enable": True, "notBeforeTimeout": "PT5M"}
+        profile["scheduledEventsProfile"] = {"terminateNotificationProfile": notice}
+    return profile
+
+
+def _data_disk(site: Site) -> dict[str, Any]:
+    if not site.cache_gb:
+        return {}
+    disk = {
+        "lun": 0, "createOption": "Empty", "diskSizeGB": site.cache_gb, "caching": "None",
+        "managedDisk": {"storageAccountType": "PremiumV2_LRS"},
+    }  # fmt: skip
+    return {"dataDisks": [disk]}
+
+
+def _network(site: Site) -> dict[str, Any]:
+    address: dict[str, Any] = {
+        "name": "address", "primary": True, "subnet": {"id": ref("subnet")},
+    }  # fmt: skip
+    if site.served:
+        pool = ref("balancer", "backendAddressPools[0].id")
+        address["loadBalancerBackendAddressPools"] = [{"id": pool}]
+    interface = {
+        "name": "host", "primary": True, "enableAcceleratedNetworking": True,
+        "ipConfigurations": [address],
+    }  # fmt: skip
+    profile: dict[str, Any] = {"networkInterfaceConfigurations": [interface]}
+    if not fabric.infiniband(site):
+        profile["networkApiVersion"] = "2020-11-01"
+    return profile
+
+
+def _balancer(site: Site) -> Resource:
+    """`$self` is how the provider names parts of the resource that is being created."""
+    rule = {
+        "name": "serve", "protocol": "Tcp", "frontendPort": PORT, "backendPort": PORT,
+        "idleTimeoutInMinutes": 30, "enableTcpReset": True,
+        "frontendIPConfiguration": {"id": "$self/frontendIPConfigurations/front"},
+        "backendAddressPool": {"id": "$self/backendAddressPools/nodes"},
+        "probe": {"id": "$self/probes/health"},
+    }  # fmt: skip
+    return Resource(type="azure-native:network:LoadBalancer", name="balancer", inputs={
+        "loadBalancerName": f"{site.name}-balancer", "sku": {"name": "Standard"},
+        "frontendIPConfigurations": [{
+            "name": "front", "privateIPAllocationMethod": "Static",
+            "privateIPAddress": "10.42.0.4", "subnet": {"id": ref("subnet")},
+        }],
+        "backendAddressPools": [{"name": "nodes"}],
+        "probes": [{
+            "name": "health", "protocol": "Http", "port": PORT, "requestPath": "/health",
+            "intervalInSeconds": 5, "probeThreshold": 2,
+        }],
+        "loadBalancingRules": [rule], **common(site),
+    })  # fmt: skip
+
+
+def _commands(site: Site) -> dict[str, str]:
+    """The commands of a node that are Azure's own. A machine that is only shut down still bills."""
+    meta = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
+    login = "az login --identity --only-show-errors >/dev/null"
+    leave = (
+        f"{login}; N=$({meta}/name?api-version=2021-02-01&format=text');"
+        f" G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"
+        f" az vmss delete-instances -g $G -n {site.name}-nodes --instance-ids ${{N##*_}} --no-wait"
+    )
+    peers = (
+        f"{login}; G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"
+        f" az vmss nic list -g $G --vmss-name {site.name}-nodes"
+        " --query '[].ipConfigurations[0].privateIPAddress' -o tsv | sort"
+    )
+    url = f"https://{storage.account(site)}.blob.core.windows.net/models"
+    fetch = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{url}' /models --recursive"
+    return {"give_back": leave, "peers": peers, "fetch": fetch}

@@ -1,0 +1,23 @@
+"""Zones of the scale set: one when nodes work together or share InfiniBand, else all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.azure.fabric import infiniband
+
+if TYPE_CHECKING:
+    from stacks.graph import Resource
+    from stacks.site import Site
+
+
+def resources(site: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+    """Nothing: one placement group needs no proximity group, and each one lowers the chance."""
+    return []
+
+
+def zones(site: Site) -> dict[str, Any]:
+    """The zones of the scale set; regions without zones take none."""
+    if not site.zones or infiniband(site):
+        return {}
+    return {"zones": list(site.zones[:1] if site.together else site.zones)}

@@ -1,0 +1,78 @@
+"""Capacity that is given back: an autoscale setting with a profile for each change of the week.
+
+Minimum 0 lets an idle node leave; the profile's default is what a change starts. Capacities are
+text, and time zones have Windows names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.azure.identity import common
+from stacks.graph import Resource, ref, text
+from stacks.site import refuse, table
+
+if TYPE_CHECKING:
+    from stacks.site import Change, Site
+
+DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MOST_PROFILES: Final = 20
+
+
+def resources(site: Site) -> list[Resource]:
+    """The autoscale setting, when hours or a deadline are asked for."""
+    if not site.changes and not site.ttl:
+        return []
+    profiles = [{"name": "default", "capacity": _capacity(site.nodes), "rules": []}]
+    if site.changes:
+        zone = _zone(site)
+        profiles += [_weekly(f"week-{i}", c, zone) for i, c in enumerate(site.changes)]
+    if site.ttl:
+        profiles.append(_deadline())
+    if len(profiles) > MOST_PROFILES:
+        message = f"the week has {len(site.changes)} changes; Azure autoscale holds 18"
+        raise refuse(message, "use a simpler traffic.profile, or another cloud")
+    return [
+        Resource(type="azure-native:monitor:AutoscaleSetting", name="hours", inputs={
+            "autoscaleSettingName": f"{site.name}-hours", "enabled": True,
+            "targetResourceUri": ref("nodes"), "profiles": profiles, **common(site),
+        })
+    ]  # fmt: skip
+
+
+def backstop(site: Site) -> str:
+    """What gives machines back when a node is wedged, in one line."""
+    found = ["autoscale profiles by the week"] if site.changes else []
+    found += ["autoscale sets the scale set to 0 at the deadline"] if site.ttl else []
+    return "; ".join(found)
+
+
+def _capacity(nodes: int) -> dict[str, str]:
+    return {"minimum": "0", "maximum": str(nodes), "default": str(nodes)}
+
+
+def _weekly(name: str, change: Change, zone: str) -> dict[str, Any]:
+    schedule = {
+        "timeZone": zone, "days": [DAYS[d] for d in change.days],
+        "hours": [change.minute // 60], "minutes": [change.minute % 60],
+    }  # fmt: skip
+    # A change must start machines, so its minimum is what it asks for.
+    capacity = {key: str(change.nodes) for key in ("minimum", "maximum", "default")}
+    return {
+        "name": name, "capacity": capacity, "rules": [],
+        "recurrence": {"frequency": "Week", "schedule": schedule},
+    }  # fmt: skip
+
+
+def _deadline() -> dict[str, Any]:
+    dates = {"timeZone": "UTC", "start": text("${deadline.rfc3339}"),
+             "end": text("${deadline.far}")}  # fmt: skip
+    return {"name": "deadline", "capacity": _capacity(0), "rules": [], "fixedDate": dates}
+
+
+def _zone(site: Site) -> str:
+    known = table("timezones.csv", "iana", "windows")
+    if site.timezone not in known:
+        message = f"no Windows name is known of time zone {site.timezone}, which Azure needs"
+        raise refuse(message, "use one of: " + ", ".join(sorted(known)))
+    return known[site.timezone]

@@ -1,0 +1,39 @@
+"""The storage account of the model weights: no public blobs, no keys, only the fleet's subnet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stacks.azure.identity import common
+from stacks.graph import Resource, ref
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+
+def account(site: Site) -> str:
+    """Its name: 3 to 24 of a-z and 0-9, unique in the world."""
+    letters = "".join(c for c in site.name if c.isalnum())[:14]
+    return f"{letters}{site.digest}"
+
+
+def resources(site: Site) -> list[Resource]:
+    """The account and its container."""
+    if site.layout is None:
+        return []
+    rules = {
+        "defaultAction": "Deny", "bypass": "AzureServices",
+        "virtualNetworkRules": [{"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}],
+    }  # fmt: skip
+    return [
+        Resource(type="azure-native:storage:StorageAccount", name="store", inputs={
+            "accountName": account(site), "kind": "StorageV2", "sku": {"name": "Standard_LRS"},
+            "allowBlobPublicAccess": False, "allowSharedKeyAccess": False,
+            "minimumTlsVersion": "TLS1_2", "enableHttpsTrafficOnly": True,
+            "networkRuleSet": rules, **common(site),
+        }),
+        Resource(type="azure-native:storage:BlobContainer", name="models", inputs={
+            "resourceGroupName": ref("group", "name"), "accountName": ref("store", "name"),
+            "containerName": "models", "publicAccess": "None",
+        }),
+    ]  # fmt: skip

@@ -1,0 +1,31 @@
+"""From a solution to the resource graph of its cloud: the one place that knows all clouds."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from stacks.site import site
+
+if TYPE_CHECKING:
+    from planner.solve.solution import Solution
+    from planner.spec.model import Spec
+    from stacks.graph import Graph
+
+CLOUDS: Final = {
+    "aws": "stacks.aws",
+    "azure": "stacks.azure",
+    "gcp": "stacks.gcp",
+}
+
+
+def build(spec: Spec, solution: Solution) -> tuple[Graph, str]:
+    """Build the graph of a solution, and say what gives machines back from outside.
+
+    Raises SpecError when the stack cannot be built as asked.
+    """
+    found = site(spec, solution, solution.pools[0])
+    package = CLOUDS[found.provider]
+    graph: Graph = importlib.import_module(f"{package}.stack").build(found)
+    backstop: str = importlib.import_module(f"{package}.shutdown").backstop(found)
+    return graph, backstop

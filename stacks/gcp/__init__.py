@@ -1,0 +1,1 @@
+"""Google Cloud: from a site to resources."""

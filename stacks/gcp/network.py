@@ -1,0 +1,94 @@
+"""The host network: subnet, firewall and NAT. The fabric adds networks of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.graph import Resource, ref
+from stacks.site import PORT
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+RANGE: Final = "10.42.0.0/20"
+# Ranges from which Google's health checks and Identity-Aware Proxy reach a machine.
+PROBES: Final = ("130.211.0.0/22", "35.191.0.0/16")
+PROXY: Final = ("35.235.240.0/20",)
+MTU: Final = {"tcpx": 8244, "tcpxo": 8244, "roce": 8896}
+
+
+def mtu(site: Site) -> int:
+    """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
+    return MTU.get(site.instance.fabric, 1460) if site.fabric else 1460
+
+
+def zone(site: Site) -> str:
+    """The one zone of the fleet: group, fabric network and scheduler address it by name."""
+    return site.zones[0]
+
+
+def resources(site: Site) -> list[Resource]:
+    """The host network, from the network to the NAT."""
+    found = [*pair(site, "net", RANGE), *_firewall(site)]
+    name = f"{site.name}-router"
+    found.append(Resource(type="gcp:compute/router:Router", name="router", inputs={
+        "name": name, "network": ref("net"), "region": site.region,
+    }))  # fmt: skip
+    found.append(Resource(type="gcp:compute/routerNat:RouterNat", name="nat", inputs={
+        "name": f"{site.name}-nat", "router": ref("router", "name"), "region": site.region,
+        "natIpAllocateOption": "AUTO_ONLY",
+        "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+    }))  # fmt: skip
+    return found
+
+
+def pair(site: Site, part: str, block: str, **extra: Any) -> list[Resource]:
+    """A network with one subnet."""
+    name = f"{site.name}-{part}"
+    return [
+        Resource(type="gcp:compute/network:Network", name=part, inputs={
+            "name": name, "autoCreateSubnetworks": False, "mtu": mtu(site),
+            "routingMode": "REGIONAL", **extra,
+        }),
+        subnet(site, part, part, block),
+    ]  # fmt: skip
+
+
+def subnet(site: Site, network: str, part: str, block: str) -> Resource:
+    """A subnet of a network in the fleet's region."""
+    inputs: dict[str, Any] = {
+        "name": f"{site.name}-{part}", "network": ref(network), "region": site.region,
+        "ipCidrRange": block,
+    }  # fmt: skip
+    if part == "net":
+        inputs["privateIpGoogleAccess"] = True
+    return Resource(
+        type="gcp:compute/subnetwork:Subnetwork", name=f"{part}-subnet", inputs=inputs
+    )
+
+
+def inside(site: Site, network: str, block: str) -> Resource:
+    """Lets the nodes of a network talk to each other."""
+    return _rule(site, f"{network}-inside", network, (block,), [
+        {"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"},
+    ])  # fmt: skip
+
+
+def _firewall(site: Site) -> list[Resource]:
+    found = [
+        inside(site, "net", RANGE),
+        _rule(site, "net-proxy", "net", PROXY, [{"protocol": "tcp", "ports": ["22"]}]),
+    ]
+    if site.served:
+        probe = [{"protocol": "tcp", "ports": [str(PORT)]}]
+        found.append(_rule(site, "net-probes", "net", PROBES, probe))
+    return found
+
+
+def _rule(
+    site: Site, part: str, network: str, sources: tuple[str, ...], allows: list[dict[str, Any]]
+) -> Resource:
+    return Resource(type="gcp:compute/firewall:Firewall", name=part, inputs={
+        "name": f"{site.name}-{part}", "network": ref(network), "direction": "INGRESS",
+        "sourceRanges": list(sources), "targetTags": [f"{site.name}-node"], "allows": allows,
+    })  # fmt: skip

@@ -1,0 +1,59 @@
+"""Capacity that is given back: scheduler jobs that set the size of the group from outside.
+
+A cron line has no year. A deadline less than a year away fires once; the job that stays behind
+sets an empty group to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.gcp import fleet, network
+from stacks.graph import Resource, ref, text
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
+
+
+def resources(site: Site) -> list[Resource]:
+    """A job for each change of the week, and one for the deadline."""
+    found = []
+    for index, change in enumerate(site.changes):
+        days = ",".join(str(CRON_DAYS[d]) for d in change.days)
+        line = f"{change.minute % 60} {change.minute // 60} * * {days}"
+        found.append(_job(site, f"week-{index}", (line, site.timezone), change.nodes))
+    if site.ttl:
+        found.append(_job(site, "deadline", (text("${deadline.cron}"), "Etc/UTC"), 0))
+    return found
+
+
+def backstop(site: Site) -> str:
+    """What gives machines back when a node is wedged, in one line."""
+    found = ["Cloud Scheduler sets the size by the week"] if site.changes else []
+    found += ["Cloud Scheduler sets the group to 0 at the deadline"] if site.ttl else []
+    return "; ".join(found)
+
+
+def _job(site: Site, name: str, when: tuple[Any, str], nodes: int) -> Resource:
+    path = (
+        f"https://compute.googleapis.com/compute/v1/projects/${{project}}/zones/"
+        f"{network.zone(site)}/instanceGroupManagers/{fleet.group(site)}/resize?size={nodes}"
+    )
+    return Resource(
+        type="gcp:cloudscheduler/job:Job", name=name,
+        inputs={
+            "name": f"{site.name}-{name}", "region": site.region, "schedule": when[0],
+            "timeZone": when[1], "attemptDeadline": "60s",
+            "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
+            "httpTarget": {
+                "uri": text(path), "httpMethod": "POST",
+                "oauthToken": {
+                    "serviceAccountEmail": ref("clock-account", "email"),
+                    "scope": "https://www.googleapis.com/auth/cloud-platform",
+                },
+            },
+        },
+        depends_on=("clock-resize", "nodes"),
+    )  # fmt: skip
