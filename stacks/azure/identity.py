@@ -13,7 +13,7 @@ from stacks.graph import Resource, ref
 if TYPE_CHECKING:
     from stacks.site import Site
 
-# Built-in role: read and write blobs.
+# Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 

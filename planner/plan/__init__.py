@@ -1,0 +1,1 @@
+"""The plan document: canonical bytes, digest, staleness and difference. Never clouds."""

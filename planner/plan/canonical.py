@@ -1,0 +1,58 @@
+"""Canonical JSON: equal documents are equal bytes, and the digest says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from planner.errors import Place, Problem, UsageError
+
+SCHEMA: Final = "tonnage.plan/1"
+MAX_BYTES: Final = 16 * 2**20
+
+
+def dump(document: dict[str, Any]) -> str:
+    """Write a document: keys sorted, two spaces, ends with a newline."""
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def digest(document: dict[str, Any]) -> str:
+    """SHA-256 of a plan without its digest and without how long solving took."""
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    solution = rest.get("solution")
+    if isinstance(solution, dict):
+        rest["solution"] = {k: v for k, v in solution.items() if k != "solve_ms"}
+    body = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document with its digest."""
+    return {**document, "digest": digest(document)}
+
+
+def parse(raw: bytes, path: str) -> dict[str, Any]:
+    """Read a plan; raises UsageError when it is none, was edited, or is of another schema."""
+    try:
+        if len(raw) > MAX_BYTES:
+            raise ValueError("larger than 16 MiB")
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, f"not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else None
+        raise _unreadable(path, f"not a {SCHEMA} document: {str(found)[:40]}")
+    if document.get("digest") != digest(document):
+        raise _unreadable(path, "the plan was changed after it was made: its digest differs")
+    return document
+
+
+def is_plan(raw: bytes) -> bool:
+    """Whether a file claims to be a plan rather than a spec: plans are JSON objects."""
+    return raw.lstrip()[:1] == b"{"
+
+
+def _unreadable(path: str, message: str) -> UsageError:
+    step = "make a new plan: tonnage plan SPEC -o FILE"
+    return UsageError(Problem(code="plan", message=message, place=Place(path), next_step=step))

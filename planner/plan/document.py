@@ -1,0 +1,178 @@
+"""Assembles the plan document from a spec, its solution and its graph."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.plan.canonical import SCHEMA, sealed
+from planner.spec.load import normal
+from planner.spec.model import Batch, Inference, Workspace
+from planner.version import VERSION
+
+if TYPE_CHECKING:
+    from planner.cost.line import Line
+    from planner.solve.offer import Catalog
+    from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
+    from planner.spec.model import Spec
+
+EXCLUDES: Final = ("tax", "support plans", "private discounts", "data transfer between regions")
+DIGITS: Final = 6
+
+
+def assemble(
+    spec: Spec, source: tuple[str, str], catalog: Catalog, solution: Solution, stack: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the sealed document.
+
+    `source` is the path and SHA-256 of the spec. `stack` holds graph, backstop, name and the
+    digest of the state that the plan was made on (None: the stack does not exist).
+    """
+    return sealed({
+        "schema": SCHEMA,
+        "tool_version": VERSION,
+        "catalog": {"sha256": catalog.sha256, "as_of": catalog.as_of},
+        "spec": {"path": source[0], "sha256": source[1], "normalized": _normal(spec)},
+        "workload": _workload(spec, solution),
+        "solution": {
+            "status": solution.status,
+            "gap": "0" if solution.status == "optimal" else None,
+            "solve_ms": None,
+            "considered": solution.considered,
+            "funnel": [{"rule": rule, "offers": left} for rule, left in solution.funnel],
+            "pools": [_pool(p) for p in solution.pools],
+            "predicted": {key: _predicted(p) for key, p in solution.predicted.items()},
+            "binding": [_binding(b) for b in solution.binding],
+        },
+        "alternatives": [_alternative(a) for a in solution.alternatives],
+        "cost": _cost(solution),
+        "graph": stack["graph"],
+        "stack": {"name": stack["name"], "state_sha256": stack["state_sha256"]},
+        "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
+        "warnings": [_warning(w) for w in solution.warnings],
+    })  # fmt: skip
+
+
+def _normal(spec: Spec) -> dict[str, Any]:
+    result: dict[str, Any] = normal(spec)
+    return {"apiVersion": "tonnage/v1", "kind": type(spec).__name__, **result}
+
+
+def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
+    names = {Inference: "inference", Batch: "batch", Workspace: "workspace"}
+    result: dict[str, Any] = {"kind": names[type(spec)], "name": spec.name}
+    if solution.llm is not None:
+        llm = solution.llm
+        result["model"] = {
+            "name": llm.model, "family": llm.family, "params": _number(llm.params),
+            "active_params": _number(llm.active), "source": llm.source,
+        }  # fmt: skip
+    return result
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    offer, layout = pool.offer, pool.layout
+    return {
+        "provider": offer.provider,
+        "region": offer.region,
+        "zones": sorted(offer.zones),
+        "instance_type": offer.instance.instance_type,
+        "accelerator": offer.instance.accelerator,
+        "accelerators_per_node": offer.instance.accelerators,
+        "nodes": pool.nodes,
+        "nodes_least": pool.least,
+        "purchase": offer.purchase,
+        "role": pool.role,
+        "replicas": pool.replicas,
+        "layout": None if layout is None else {
+            "precision": layout.precision, "kv_precision": layout.kv_precision, "tp": layout.tp,
+            "pp": layout.pp, "ep": layout.ep, "dp": layout.dp, "cp": layout.cp,
+            "max_batch": pool.max_batch,
+        },
+        "usd_per_hour": money(offer.usd_hour),
+    }  # fmt: skip
+
+
+def _predicted(found: Predicted) -> dict[str, Any]:
+    return {
+        "value": _number(found.value), "low": _number(found.low), "high": _number(found.high),
+        "basis": found.basis,
+    }  # fmt: skip
+
+
+def _binding(found: Binding) -> dict[str, Any]:
+    return {
+        "constraint": found.constraint,
+        "slack": None if found.slack is None else _number(found.slack),
+        "relax_to": found.relax_to,
+        "saves_usd_month": _amount(found.saves_usd_month),
+        "usd_month": _amount(found.usd_month),
+        "fleet": found.fleet,
+    }
+
+
+def _alternative(found: Alternative) -> dict[str, Any]:
+    offer = found.offer
+    pool = {
+        "provider": offer.provider, "region": offer.region,
+        "instance_type": offer.instance.instance_type, "accelerator": offer.instance.accelerator,
+        "nodes": found.nodes, "purchase": offer.purchase, "usd_per_hour": money(offer.usd_hour),
+    }  # fmt: skip
+    return {
+        "pools": [pool], "usd_month": money(found.usd_month), "rejected_by": found.rejected_by,
+    }  # fmt: skip
+
+
+def _cost(solution: Solution) -> dict[str, Any]:
+    bill = solution.bill
+    return {
+        "currency": "USD",
+        "usd_hour": money(bill.usd_hour) if bill else "0",
+        "usd_month": money(bill.usd_month) if bill else "0",
+        "lines": [_line(x) for x in bill.lines] if bill else [],
+        "excludes": sorted([*EXCLUDES, *(bill.unknown if bill else ())]),
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "name": line.name, "kind": line.kind, "unit": line.unit, "quantity": money(line.quantity),
+        "unit_price": _amount(line.unit_price), "usd_month": _amount(line.usd_month),
+        "price_source": line.source or None, "price_as_of": line.as_of or None,
+        "price_found": line.found,
+    }  # fmt: skip
+
+
+def _shutdown(spec: Spec) -> dict[str, Any]:
+    wish = spec.shutdown
+    return {
+        "idle": None if wish.idle is None else money(wish.idle),
+        "ttl": None if wish.ttl is None else money(wish.ttl),
+        "schedule": wish.schedule,
+    }
+
+
+def _warning(found: Warn) -> dict[str, Any]:
+    place = found.place
+    return {
+        "code": found.code, "message": found.message, "path": place.path if place else None,
+        "line": place.line if place else None, "column": place.column if place else None,
+    }  # fmt: skip
+
+
+def money(value: Decimal) -> str:
+    """A decimal as text, without an exponent."""
+    return format(value, "f")
+
+
+def _amount(value: Decimal | None) -> str | None:
+    return None if value is None else money(value)
+
+
+def _number(value: float) -> float | int:
+    """A float with six significant digits: more would be noise, and differ by machine."""
+    if value == 0 or not math.isfinite(value):
+        return 0
+    rounded = round(value, DIGITS - 1 - math.floor(math.log10(abs(value))))
+    return int(rounded) if rounded == int(rounded) else rounded

@@ -1,0 +1,51 @@
+"""How numbers are written for people: money, times, shares. One way each."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+
+def dollars(text: str | None, *, cents: bool = False) -> str:
+    """Write money: $48,912 or $48,912.07; a missing price is ?."""
+    if text is None:
+        return "?"
+    value = Decimal(text)
+    return f"${value:,.2f}" if cents or 0 < abs(value) < 10 else f"${value:,.0f}"
+
+
+def change(value: Decimal) -> str:
+    """Write a difference of money with its sign."""
+    sign = "-" if value < 0 else "+"
+    return f"{sign}${abs(value):,.2f}" if value else "$0.00"
+
+
+def percent(value: Decimal | None) -> str:
+    """Write a relative change, or `new` when there was nothing before."""
+    return "new" if value is None else f"{value:+.1f} %"
+
+
+def quantity(text: str) -> str:
+    """Write how much of something: at most two decimals, none when they are zero."""
+    value = Decimal(text)
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def milliseconds(value: float) -> str:
+    """Write a time: 33 ms, 1.4 s, 2.1 h."""
+    if value < 1000:
+        return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    return f"{value / 1000:,.1f} s" if value < 3_600_000 else f"{value / 3_600_000:,.1f} h"
+
+
+def span(text: str) -> str:
+    """Write seconds as people do: 30m, 12h, 3d."""
+    seconds = Decimal(text)
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:f}{unit}"
+    return f"{seconds:f}s"
+
+
+def share(value: float) -> str:
+    """Write a fraction of one as a percentage."""
+    return f"{value * 100:.0f} %"
