@@ -49,3 +49,12 @@ def span(text: str) -> str:
 def share(value: float) -> str:
     """Write a fraction of one as a percentage."""
     return f"{value * 100:.0f} %"
+
+
+def quantity_price(text: str | None) -> str:
+    """Write a unit price as exactly as it is known."""
+    if text is None:
+        return "?"
+    value = f"{Decimal(text):,.6f}".rstrip("0")
+    whole, _, part = value.partition(".")
+    return f"{whole}.{part.ljust(2, '0')}"

@@ -1,0 +1,35 @@
+"""tonnage catalog: where the facts come from, and the tables themselves."""
+
+from __future__ import annotations
+
+import click
+
+from planner.cli import option
+from planner.cli.compose import open_catalog
+
+
+@click.command("catalog")
+@click.argument("what", type=click.Choice(["status", "accelerators", "mig", "unpriced"]),
+                default="status")  # fmt: skip
+@option.catalog
+@option.formats("text", "json", "csv", "markdown")
+@option.color
+def command(what: str, catalog: str | None, form: str, color: str) -> int:
+    """Show the state of the catalog, its accelerators, MIG profiles, or types without a price.
+
+    Example: tonnage catalog accelerators
+    """
+    from planner.facts.accelerator import accelerators, mig_profiles
+    from planner.render import listing
+    from planner.solve.listing import catalog_rows, unpriced_rows
+
+    if what == "accelerators":
+        rows = listing.accelerator_rows(list(accelerators().values()))
+    elif what == "mig":
+        rows = listing.mig_rows(list(mig_profiles()))
+    elif what == "unpriced":
+        rows = unpriced_rows(open_catalog(catalog, None))
+    else:
+        rows = catalog_rows(open_catalog(catalog, None))
+    option.write(listing.show(rows, form, color=option.colored(color)))
+    return 0

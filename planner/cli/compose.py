@@ -1,0 +1,170 @@
+"""The composition root: joins specs, catalog, solver, stacks and engines for the commands."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.errors import MissingError, Place, Problem, UsageError
+
+if TYPE_CHECKING:
+    from planner.solve.offer import Catalog
+    from planner.solve.solution import Solution
+    from planner.spec.model import Spec
+    from providers.simulated.world import World
+    from stacks.engine.protocol import Engine
+
+FOLDER: Final = Path(".tonnage")
+SIMULATED: Final = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A spec file: its path as given, its bytes and what it says."""
+
+    path: str
+    raw: bytes
+    spec: Spec
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+
+def read_file(path: str) -> bytes:
+    """Read a file that was named on the command line; `-` is standard input."""
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        step = "check the path, or write a spec with: tonnage init"
+        problem = Problem(
+            code="file", message="no such file", place=Place(path), next_step=step
+        )
+        raise MissingError(problem) from error
+
+
+def read_spec(path: str) -> Source:
+    """Read and check a spec."""
+    from planner.spec.load import load
+
+    raw = read_file(path)
+    return Source(path=path, raw=raw, spec=load(raw, path))
+
+
+def beside(path: str) -> Any:
+    """Return a function that reads files beside a spec, and none elsewhere."""
+    folder = (Path(path).parent if path != "-" else Path()).resolve()
+
+    def read(name: str) -> bytes:
+        wanted = (folder / name).resolve()
+        if folder not in wanted.parents:
+            problem = Problem(
+                code="file", message=f"{name} lies outside the folder of the spec",
+                place=Place(path), next_step="put the file beside the spec",
+            )  # fmt: skip
+            raise UsageError(problem)
+        return read_file(str(wanted))
+
+    return read
+
+
+def open_catalog(path: str | None, world: World | None) -> Catalog:
+    """Open the embedded catalog or another one, with the prices of a simulated world."""
+    from providers.catalog.load import load
+
+    catalog = load(Path(path) if path else None)
+    if world is None:
+        return catalog
+    from providers.simulated.world import priced
+
+    return priced(world, catalog)
+
+
+def open_world(simulate: str | None) -> World | None:
+    """Read a world file, or take the default world; None when nothing is simulated."""
+    if simulate is None:
+        return None
+    from providers.simulated import world
+
+    if simulate == SIMULATED:
+        return world.default()
+    return world.read(read_file(simulate), simulate)
+
+
+def solve(source: Source, catalog: Catalog, keep: int = 3) -> Solution:
+    """Solve a spec against a catalog, with the stacks that can be built."""
+    from planner.solve.answer import Solver
+    from stacks.site import unsupported
+
+    solver = Solver(catalog=catalog, built=unsupported, read=beside(source.path), keep=keep)
+    return solver.solve(source.spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the planning commands share."""
+
+    catalog: str | None = None
+    simulate: str | None = None
+    stack: str | None = None
+    alternatives: int = 3
+    engine: str | None = None
+    backend: str | None = None
+
+    @property
+    def bound(self) -> bool:
+        """Whether the plan is made on the state of a stack."""
+        return self.simulate is not None or self.stack is not None
+
+
+def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, Any]:
+    """Make the plan document of a spec; an infeasible one has no pools and no graph."""
+    from planner.plan.document import assemble
+    from stacks.build import build
+
+    solution = solve(source, catalog, options.alternatives)
+    graph: dict[str, Any] = {"provider": "", "region": "", "resources": [], "outputs": {}}
+    backstop = ""
+    if solution.pools:
+        built, backstop = build(source.spec, solution)
+        graph = built.document()
+    name = options.stack or source.spec.name
+    standing = open_engine(options).standing(name) if options.bound else None
+    stack = {
+        "graph": graph, "backstop": backstop or None, "name": name,
+        "state_sha256": standing.sha256 if standing else None,
+    }  # fmt: skip
+    return assemble(source.spec, (source.path, source.sha256), catalog, solution, stack)
+
+
+def open_engine(options: Options) -> Engine:
+    """Return the engine that the options ask for.
+
+    Without --simulate it is Pulumi on real clouds; with it, the in-process engine on the
+    simulated clouds, or Pulumi on them when --engine says so.
+    """
+    world = open_world(options.simulate)
+    wanted = options.engine or ("simulated" if world else "pulumi")
+    if wanted == "simulated":
+        if world is None:
+            problem = Problem(
+                code="engine", message="the simulated engine works on simulated clouds only",
+                next_step="add --simulate",
+            )  # fmt: skip
+            raise UsageError(problem)
+        from stacks.engine.simulated import SimulatedEngine
+
+        return SimulatedEngine(world, FOLDER / "simulated")
+    from stacks.engine.pulumi import PulumiEngine
+
+    return PulumiEngine(
+        FOLDER / ("pulumi-simulated" if world else "pulumi"),
+        backend=options.backend, world=options.simulate, environment=dict(os.environ),
+    )  # fmt: skip

@@ -1,0 +1,45 @@
+"""tonnage destroy: delete everything of a stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from planner.cli import option, progress
+from planner.cli.compose import open_engine
+from planner.errors import MissingError, Problem, UsageError
+
+
+@click.command("destroy")
+@click.argument("stack")
+@option.simulate
+@option.engine
+@option.backend
+@option.no_input
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(stack: str, **values: Any) -> int:
+    """Delete everything of STACK, dependents first; asks before it does.
+
+    Example: tonnage destroy chat-8b --simulate --yes
+    """
+    options = option.options(values)
+    engine = open_engine(options)
+    standing = engine.standing(stack)
+    if standing is None:
+        step = "run: tonnage status" + (" --simulate" if options.simulate else "")
+        problem = Problem(code="stack", message=f"no stack is named {stack}", next_step=step)
+        raise MissingError(problem)
+    click.echo(f"{stack}: {len(standing.resources)} resources will be deleted", err=True)
+    if not values["yes"]:
+        if values["no_input"]:
+            problem = Problem(
+                code="confirm", message="destroy asks, and --no-input forbids asking",
+                next_step="add --yes",
+            )  # fmt: skip
+            raise UsageError(problem)
+        if not click.confirm(f"Delete {stack}?", default=False, err=True):
+            click.echo("declined: nothing was done", err=True)
+            return 0
+    shell = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
+    return progress.run(lambda listen: engine.destroy(stack, listen), "destroyed", shell, options)

@@ -1,0 +1,145 @@
+"""The command line: lazily loaded commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from planner.version import VERSION
+
+if TYPE_CHECKING:
+    from planner.errors import Problem, TonnageError
+
+COMMANDS: Final = {
+    "init": "write a commented spec from a blueprint",
+    "check": "validate specs, offline",
+    "plan": "solve a spec: what to buy, what it costs, what is created",
+    "show": "render a saved plan again",
+    "explain": "why this, why not that, what would more traffic cost",
+    "diff": "cost difference of two specs or two plans",
+    "apply": "create or change what a plan says",
+    "destroy": "delete everything of a stack",
+    "status": "what a stack has and costs now",
+    "catalog": "the dated catalog of offers and prices",
+    "models": "models that can be sized",
+    "offers": "what can be bought, sorted by price",
+    "schema": "JSON Schema of a spec",
+    "completion": "completion script for bash, zsh or fish",
+}
+INTERRUPTED: Final = 8
+BROKEN_PIPE: Final = 0
+BUG: Final = 1
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are called, so that help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the commands in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"planner.cli.{name}").command
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter  # noqa: ARG002
+    ) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command for one that is not known."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], list(COMMANDS), 1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            ctx.fail(f"No such command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Lazy,
+    context_settings={
+        "help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TONNAGE",
+        "show_default": False, "max_content_width": 100,
+    },
+)  # fmt: skip
+@click.version_option(VERSION, "-V", "--version", message="tonnage %(version)s")
+@click.option("-C", "directory", metavar="DIR", help="Work in DIR.",
+              type=click.Path(exists=True, file_okay=False))  # fmt: skip
+def cli(directory: str | None) -> None:
+    """From a workload spec to the cheapest GPU infrastructure that meets it.
+
+    Example: tonnage init --blueprint chat-8b && tonnage plan chat-8b.yaml
+    """
+    if directory:
+        os.chdir(directory)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run the command line; the only place where an exception becomes an exit code."""
+    from planner.errors import TonnageError
+
+    try:
+        result = cli.main(args=argv, prog_name="tonnage", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return error.exit_code
+    except TonnageError as error:
+        tell(error)
+        return 1 if "--detailed-exitcode" in argv else error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("cancelled: nothing more is done", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        click.echo(f"error[file]: {error.filename or ''}: {error.strerror or error}", err=True)
+        click.echo("  next: check the path and its permissions", err=True)
+        return 2
+    except Exception as error:  # noqa: BLE001 - the choke point: a bug must not show a traceback
+        if os.environ.get("TONNAGE_TRACEBACK"):
+            raise
+        click.echo(f"error[bug]: {type(error).__name__}: {error}", err=True)
+        click.echo("  next: report it with TONNAGE_TRACEBACK=1 set", err=True)
+        return BUG
+    return result if isinstance(result, int) else 0
+
+
+def tell(error: TonnageError) -> None:
+    """Write every problem of an error to standard error."""
+    for problem in error.problems:
+        click.echo(_sentence(problem), err=True)
+
+
+def _sentence(problem: Problem) -> str:
+    place = f"{problem.place}  " if problem.place else ""
+    lines = [f"{place}error[{problem.code}]: {problem.message}"]
+    if problem.cause:
+        lines.append(f"  cause: {problem.cause}")
+    lines.append(f"  next: {problem.next_step}")
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

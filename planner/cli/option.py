@@ -1,0 +1,114 @@
+"""Options that several commands share, and how results leave the program."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from planner.cli.compose import SIMULATED, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.render.page import Page
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+catalog = click.option("--catalog", metavar="FILE", help="Use the catalog of this manifest.json.")
+simulate = click.option(
+    "--simulate", metavar="WORLD.yaml", is_flag=False, flag_value=SIMULATED,
+    help="Work on simulated clouds, optionally those of a world file.",
+)  # fmt: skip
+engine = click.option(
+    "--engine", type=click.Choice(["pulumi", "simulated"]),
+    help="What carries the plan out; simulated is the default with --simulate.",
+)  # fmt: skip
+backend = click.option(
+    "--backend", metavar="URL",
+    help="Where Pulumi keeps its state: file://, s3://, gs://, azblob://; default .tonnage.",
+)  # fmt: skip
+stack = click.option("--stack", metavar="NAME", help="Plan on this stack; default the spec's name.")
+alternatives = click.option(
+    "--alternatives", type=click.IntRange(0, 20), default=3, metavar="N",
+    help="Show N alternatives of each sort (3).",
+)  # fmt: skip
+output = click.option("-o", "--output", metavar="FILE", help="Write the result to FILE.")
+color = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+    help="Color the output; auto colors terminals and honors NO_COLOR.",
+)  # fmt: skip
+no_input = click.option("--no-input", is_flag=True, help="Never ask; refuse where one would.")
+exit_code = click.option("--exit-code", is_flag=True, help="Exit with 20 when something changes.")
+detailed = click.option(
+    "--detailed-exitcode", is_flag=True,
+    help="Exit as Terraform does: 0 no change, 1 error, 2 changes.",
+)  # fmt: skip
+CHANGED, TERRAFORM_CHANGED = 20, 2
+
+
+def formats(*names: str) -> Callable[[F], F]:
+    """An option for the formats that a command writes; the first is the default."""
+    return click.option(
+        "-f", "--format", "form", type=click.Choice(names), default=names[0],
+        help=f"Write {', '.join(names)} ({names[0]}).",
+    )  # fmt: skip
+
+
+def planning(command: F) -> F:
+    """The options of commands that plan."""
+    for option in (engine, backend, stack, alternatives, simulate, catalog):
+        command = option(command)
+    return command
+
+
+def options(values: dict[str, Any]) -> Options:
+    """Collect the planning options from the parameters of a command."""
+    known = ("catalog", "simulate", "stack", "alternatives", "engine", "backend")
+    return Options(**{key: values[key] for key in known if key in values})
+
+
+def colored(wish: str) -> bool:
+    """Decide about color: NO_COLOR and TERM=dumb are honored, FORCE_COLOR too."""
+    if wish != "auto":
+        return wish == "always"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal; None when the output goes elsewhere."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return max(60, shutil.get_terminal_size().columns)
+
+
+def show(page: Page, form: str, wish: str = "auto") -> None:
+    """Write a page to standard output as text or markdown."""
+    if form == "markdown":
+        from planner.render import markdown
+
+        write(markdown.render(page))
+        return
+    from planner.render import text
+
+    write(text.render(page, color=colored(wish), width=terminal_width()))
+
+
+def write(text: str, path: str | None = None) -> None:
+    """Write a result to standard output, or whole to a file."""
+    if path is None or path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    part = target.with_name(target.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(target)
+

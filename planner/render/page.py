@@ -1,0 +1,36 @@
+"""What is shown, before it is text or markdown: headings, paragraphs and tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Tone: TypeAlias = Literal["", "strong", "dim", "good", "warn", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A line that opens a part."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """One line of text; `tone` is how it is meant, never the only carrier of meaning."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under column titles; titles that start with > are aligned to the right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    tones: tuple[Tone, ...] = ()
+
+
+Block: TypeAlias = Heading | Paragraph | Table
+Page: TypeAlias = tuple[Block, ...]

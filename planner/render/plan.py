@@ -1,0 +1,212 @@
+"""The page of a plan: what was asked, what was chosen and why, what it costs, what is created."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from planner.render import words
+from planner.render.page import Block, Heading, Page, Paragraph, Table
+
+
+def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
+    """Return the page; `full` lists every resource, `saved` names the file for the next step."""
+    blocks: list[Block] = [*_asked(plan)]
+    if plan["solution"]["status"] == "infeasible":
+        return (*blocks, *_infeasible(plan))
+    blocks += _chosen(plan)
+    blocks += _others(plan)
+    blocks += _binding(plan)
+    blocks += _cost(plan)
+    blocks += _resources(plan, full=full)
+    blocks += _ending(plan, saved)
+    return tuple(blocks)
+
+
+def _asked(plan: dict[str, Any]) -> list[Block]:
+    spec, workload = plan["spec"], plan["workload"]
+    words_ = [spec["path"], workload["kind"]]
+    if "model" in workload:
+        words_.append(workload["model"]["name"])
+    words_ += _traffic(spec["normalized"])
+    limits = (spec["normalized"].get("sla") or {}).get("limits", [])
+    words_ += [
+        f"{x['metric'].upper()} p{x['percentile']} <= {_seconds(x['seconds'])}" for x in limits
+    ]
+    catalog = plan["catalog"]
+    second = (
+        f"catalog of {catalog['as_of']} ({catalog['sha256'][:8]}), "
+        f"{plan['solution']['considered']:,} offers considered"
+    )
+    return [Paragraph("  ·  ".join(words_), "strong"), Paragraph(second, "dim")]
+
+
+def _seconds(text: str) -> str:
+    return words.milliseconds(float(text) * 1000)
+
+
+def _traffic(spec: dict[str, Any]) -> list[str]:
+    traffic = spec.get("traffic", {})
+    if "peak_rps" in traffic:
+        return [f"peak {words.quantity(traffic['peak_rps'])} req/s"]
+    if "requests_per_day" in traffic:
+        return [f"{traffic['requests_per_day']:,} requests a day"]
+    if "total_requests" in traffic:
+        return [f"{traffic['total_requests']:,} requests"]
+    if "concurrency" in traffic:
+        return [f"{traffic['concurrency']:,} in flight"]
+    return [f"{spec['users']} users"] if "users" in spec else []
+
+
+def _chosen(plan: dict[str, Any]) -> list[Block]:
+    rows = []
+    for pool in plan["solution"]["pools"]:
+        gpus = f"{pool['accelerators_per_node']} x {pool['accelerator']}"
+        rows.append((
+            "CHOSEN", f"{pool['provider']} {pool['region']}",
+            f"{pool['nodes']} x {pool['instance_type']}", gpus, pool["purchase"],
+            _total(plan),
+        ))  # fmt: skip
+    blocks: list[Block] = [
+        Table(("", "", "", "", "", ">"), tuple(rows), ("good",) * len(rows)),
+        *(Paragraph("  " + line) for line in _layout(plan)),
+    ]
+    predicted = _predicted(plan)
+    if predicted:
+        columns = ("predicted at peak", ">value", ">90 % band", "basis")
+        blocks.append(Table(columns, tuple(predicted)))
+    return blocks
+
+
+def _total(plan: dict[str, Any]) -> str:
+    mark = ">= " if any(not x["price_found"] for x in plan["cost"]["lines"]) else ""
+    return f"{mark}{words.dollars(plan['cost']['usd_month'])}/mo"
+
+
+def _layout(plan: dict[str, Any]) -> list[str]:
+    lines = []
+    for pool in plan["solution"]["pools"]:
+        layout = pool["layout"]
+        if layout is None:
+            lines.append(f"one machine for each of {pool['nodes']} users")
+            continue
+        shape = f"TP{layout['tp']}" + (f" PP{layout['pp']}" if layout["pp"] > 1 else "")
+        shape += f" EP{layout['ep']}" if layout["ep"] > 1 else ""
+        text = f"{pool['replicas']} replicas of {shape} in {layout['precision']}, "
+        text += f"up to {layout['max_batch']} requests each"
+        if pool["nodes_least"] < pool["nodes"]:
+            text += f"; {pool['nodes_least']} to {pool['nodes']} nodes over the week"
+        lines.append(text)
+    return lines
+
+
+def _predicted(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows = []
+    for key, found in plan["solution"]["predicted"].items():
+        value, low, high = (_shown(key, found[part]) for part in ("value", "low", "high"))
+        rows.append((_title(key), value, f"{low} to {high}", found["basis"]))
+    return rows
+
+
+def _title(key: str) -> str:
+    if key.endswith("_ms"):
+        metric, percentile = key.removesuffix("_ms").rsplit("_", 1)
+        return f"{metric.upper()} {percentile}"
+    names = {"memory_fraction": "memory used", "memory_gib_per_accelerator": "GiB per accelerator",
+             "output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s",
+             "duration_days": "hours of a run"}  # fmt: skip
+    return names.get(key, key)
+
+
+def _shown(key: str, value: float) -> str:
+    if key.endswith("_ms"):
+        return words.milliseconds(value)
+    if key == "memory_fraction":
+        return words.share(value)
+    if key == "duration_days":
+        return f"{value * 24:,.1f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def _others(plan: dict[str, Any]) -> list[Block]:
+    rows = []
+    for other in plan["alternatives"]:
+        for pool in other["pools"]:
+            place = f"{pool['provider']} {pool['region']}"
+            kind = f"{pool['nodes']} x {pool['instance_type']}"
+            amount = words.dollars(other["usd_month"])
+            rows.append((place, kind, pool["purchase"], amount, other["rejected_by"]))
+    if not rows:
+        return []
+    columns = ("not chosen", "", "", ">$/mo", "what stops it")
+    return [Table(columns, tuple(rows))]
+
+
+def _binding(plan: dict[str, Any]) -> list[Block]:
+    rows = []
+    for found in plan["solution"]["binding"]:
+        slack = "" if found["slack"] is None else words.share(found["slack"])
+        amount = words.dollars(found["saves_usd_month"])
+        rows.append((found["constraint"], slack, found["relax_to"], amount, found["fleet"]))
+    if not rows:
+        return [Paragraph("no wish of the spec costs money: nothing binds but the price", "dim")]
+    columns = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")
+    return [Table(columns, tuple(rows))]
+
+
+def _cost(plan: dict[str, Any]) -> list[Block]:
+    rows = []
+    for line in plan["cost"]["lines"]:
+        price = words.quantity_price(line["unit_price"])
+        quantity = f"{words.quantity(line['quantity'])} {line['unit']}"
+        age = line["price_as_of"] or "no price known"
+        rows.append((line["name"], quantity, price, words.dollars(line["usd_month"], cents=True), age))
+    rows.append(("total", "", "", _total(plan), ""))
+    columns = ("cost of a month", ">quantity", ">unit price", ">USD", "price of")
+    tones = ("",) * (len(rows) - 1) + ("strong",)
+    return [Table(columns, tuple(rows), tones)]
+
+
+def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
+    resources = plan["graph"]["resources"]
+    if full:
+        rows = tuple((r["name"], r["type"]) for r in resources)
+        return [Heading(f"{len(resources)} resources to create"), Table(("", ""), rows)]
+    counts = Counter(r["type"].split(":")[-1] for r in resources)
+    listed = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in sorted(counts.items()))
+    return [Heading(f"{len(resources)} resources to create"), Paragraph(f"  {listed}")]
+
+
+def _ending(plan: dict[str, Any], saved: str) -> list[Block]:
+    shutdown = plan["shutdown"]
+    wishes = [f"idle {words.span(shutdown['idle'])}"] if shutdown["idle"] else []
+    wishes += [f"ttl {words.span(shutdown['ttl'])}"] if shutdown["ttl"] else []
+    wishes += [shutdown["schedule"]] if shutdown["schedule"] else []
+    line = "shutdown  " + (", ".join(wishes) or "never: it runs until it is destroyed")
+    if shutdown["backstop"]:
+        line += f"  ·  from outside: {shutdown['backstop']}"
+    blocks: list[Block] = [Paragraph(""), Paragraph(line, "" if wishes else "warn")]
+    blocks += [Paragraph(f"! {w['message']}", "warn") for w in plan["warnings"]]
+    excludes = ", ".join(plan["cost"]["excludes"])
+    blocks.append(Paragraph(f"not in the total: {excludes}", "dim"))
+    if saved:
+        blocks.append(Paragraph(f"saved to {saved}     next: tonnage apply {saved}"))
+    return blocks
+
+
+def _infeasible(plan: dict[str, Any]) -> list[Block]:
+    funnel = "  >  ".join(f"{f['rule']} {f['offers']:,}" for f in plan["solution"]["funnel"])
+    blocks: list[Block] = [
+        Paragraph("INFEASIBLE: no offer meets every constraint, and that is proved", "bad"),
+        Paragraph(f"  offers left after each rule: {funnel}"),
+    ]
+    rows = [
+        (b["constraint"], b["relax_to"], words.dollars(b["usd_month"]), b["fleet"])
+        for b in plan["solution"]["binding"]
+    ]
+    if rows:
+        columns = ("nearest, changing one thing", "to", ">$/mo", "with")
+        blocks.append(Table(columns, tuple(rows)))
+    else:
+        blocks.append(Paragraph("  no single change makes it feasible: relax two", "warn"))
+    return blocks

@@ -1,0 +1,1 @@
+"""What carries a graph out: the protocol, the simulated engine, and Pulumi."""

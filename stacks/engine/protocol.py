@@ -1,0 +1,79 @@
+"""The Engine protocol: what the commands ask of an engine, and what it tells them meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done to one resource, and why: the properties that changed."""
+
+    action: Action
+    type: str
+    name: str
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Progress: a step began, was done, or failed; seconds since the start of the run."""
+
+    seconds: float
+    step: Step
+    phase: Literal["begin", "done", "failed"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run did: steps that changed something, and the outputs of the stack."""
+
+    steps: tuple[Step, ...]
+    outputs: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A stack as it stands: resources as (type, name), outputs, and what it was made by."""
+
+    name: str
+    plan: str
+    sha256: str
+    complete: bool
+    resources: tuple[tuple[str, str], ...]
+    outputs: dict[str, Any]
+    facts: dict[str, Any]
+
+
+Listener: TypeAlias = "Callable[[Event], None]"
+
+
+class Engine(Protocol):
+    """Creates, changes, replaces and destroys what a graph says.
+
+    Every method may raise LockedError while another process works on the stack.
+    """
+
+    def standing(self, stack: str) -> Standing | None:
+        """Return the stack as the state has it; nothing when it does not exist."""
+
+    def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+        """Return what apply would do, in the order of names, without doing it."""
+
+    def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
+        """Make the stack what the plan says.
+
+        A second call changes nothing. What was done is saved step by step, so that a failure
+        (ResourceError, CapacityError) loses nothing and the next call goes on from there.
+        """
+
+    def destroy(self, stack: str, listen: Listener) -> Outcome:
+        """Delete everything of the stack, dependents first. Raises MissingError without one."""
