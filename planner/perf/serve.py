@@ -175,6 +175,18 @@ class Replica:
                 high = middle - 1
         return self.completion(low) if low else 0.0
 
+    def idle(self, metric: str, percentile: int) -> float:
+        """The quantile of ttft, tpot or e2e when nobody else is there: the best it can be."""
+        rank = math.ceil(percentile / 100 * POINTS) - 1
+        pace = self.tpot(1)
+        start = coefficient("first_token") + coefficient("step_wait") * pace
+        if metric == "tpot":
+            return pace
+        if metric == "ttft":
+            return start + self.prompts[rank]
+        answer = self.load.answer.points()[rank]
+        return start + sum(self.prompts) / POINTS + pace * answer
+
     def at(self, rate: float) -> Service | None:
         """Return the service at a rate, or nothing when it cannot keep up."""
         full = self.completion(self.max_batch)

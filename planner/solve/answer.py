@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import Problem, SpecError
@@ -11,7 +12,7 @@ from planner.solve import workspace
 from planner.solve.explain import alternatives, bindings, relaxations
 from planner.solve.need import Need, need
 from planner.solve.predict import predict
-from planner.solve.rule import Rule, funnel, kept, rules
+from planner.solve.rule import Judged, Rule, funnel, judge, kept, rules
 from planner.solve.search import Found, Search
 from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
 from planner.spec.model import Workspace
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """All offers with the rules that each breaks."""
+
+    judged: Judged
+    given: tuple[Rule, ...]
+
+    @property
+    def funnel(self) -> tuple[tuple[str, int], ...]:
+        """How many offers are left after each rule in turn."""
+        return tuple(funnel(self.judged, self.given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +60,23 @@ class Solver:
                 code="unsupported", message=message, place=spec.place, next_step="use runtime: vm"
             )
             raise SpecError(problem)
-        given = rules(spec, self.built)
+        given = rules(spec, cache(self.built))
+        market = Market(judge(self.catalog.offers, given), given)
         if isinstance(spec, Workspace):
-            return self._workspace(spec, given)
-        return self._serving(spec, need(spec, self.read), given)
+            return self._workspace(spec, market)
+        return self._serving(spec, need(spec, self.read), market)
 
-    def _serving(self, spec: Inference | Batch, wanted: Need, given: tuple[Rule, ...]) -> Solution:
+    def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
         search = Search(self.catalog.book)
-        offers = kept(self.catalog.offers, given)
+        offers = kept(market.judged)
         result = search.solve(wanted, offers, keep=self.keep + 1)
         budget = spec.buy.budget
         if not result.found or (budget is not None and result.found[0].bill.usd_month > budget):
-            nearest = relaxations(
-                wanted, search, self.catalog, given, budget if result.found else None
-            )
-            return self._nothing(wanted, given, nearest)
+            broke = budget if result.found else None
+            nearest = relaxations(wanted, search, market.judged, broke)
+            return self._nothing(wanted, market, nearest)
         chosen = result.found[0]
-        barred = self._barred(wanted, search, given, chosen)
+        barred = self._barred(wanted, search, market, chosen)
         hours = wanted.week.nodes(chosen.fit.nodes, chosen.fit.span)
         pool = Pool(
             offer=chosen.offer, nodes=chosen.fit.nodes, least=min((n for n in hours if n)),
@@ -72,35 +86,32 @@ class Solver:
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
-            binding=bindings(wanted, search, self.catalog, given, chosen),
+            binding=bindings(wanted, search, market.judged, chosen),
             alternatives=alternatives(wanted, result, barred, self.keep),
             bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
-            llm=wanted.llm, funnel=self._funnel(given), considered=len(offers),
+            llm=wanted.llm, funnel=market.funnel, considered=len(offers),
         )  # fmt: skip
 
     def _barred(
-        self, wanted: Need, search: Search, given: tuple[Rule, ...], chosen: Found
+        self, wanted: Need, search: Search, market: Market, chosen: Found
     ) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
-        wide = search.solve(wanted, kept(self.catalog.offers, given, "buy"), keep=self.keep).found
+        wide = search.solve(wanted, kept(market.judged, "buy"), keep=self.keep).found
         return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
 
     def _nothing(
-        self, wanted: Need, given: tuple[Rule, ...], nearest: tuple[Binding, ...]
+        self, wanted: Need, market: Market, nearest: tuple[Binding, ...]
     ) -> Solution:
         return Solution(
             status="infeasible", pools=(), predicted={}, binding=nearest, alternatives=(),
             bill=None, warnings=(), week=wanted.week, llm=wanted.llm,
-            funnel=self._funnel(given), considered=len(self.catalog.offers),
+            funnel=market.funnel, considered=len(self.catalog.offers),
         )  # fmt: skip
 
-    def _funnel(self, given: tuple[Rule, ...]) -> tuple[tuple[str, int], ...]:
-        return tuple((rule.key, left) for rule, left in funnel(self.catalog.offers, given))
-
-    def _workspace(self, spec: Workspace, given: tuple[Rule, ...]) -> Solution:
+    def _workspace(self, spec: Workspace, market: Market) -> Solution:
         wanted = workspace.room(spec)
         fits, small = [], []
-        for offer in kept(self.catalog.offers, given):
+        for offer in kept(market.judged):
             lack = wanted.lacks(offer.instance)
             cost = offer.usd_hour * workspace.node_hours(spec, offer)
             (small if lack else fits).append((cost, offer.key, offer, lack))
@@ -110,7 +121,7 @@ class Solver:
         total = workspace.bill(spec, chosen, self.catalog.book) if chosen else None
         budget = spec.buy.budget
         if chosen is None or total is None or (budget is not None and total.usd_month > budget):
-            return self._no_machine(spec, wanted, given, total.usd_month if total else None)
+            return self._no_machine(spec, wanted, market, total.usd_month if total else None)
         pool = Pool(
             offer=chosen, nodes=spec.users, least=spec.users, span=1, replicas=spec.users,
             role="workspace", layout=None, max_batch=0,
@@ -119,7 +130,7 @@ class Solver:
             status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),
             alternatives=self._others(spec, fits, small, total.usd_month), bill=total,
             warnings=_price_warnings(chosen, total.unknown), week=weekly, llm=wanted.llm,
-            funnel=self._funnel(given), considered=len(fits) + len(small),
+            funnel=market.funnel, considered=len(fits) + len(small),
         )  # fmt: skip
 
     def _others(
@@ -146,13 +157,12 @@ class Solver:
         self,
         spec: Workspace,
         wanted: workspace.Room,
-        given: tuple[Rule, ...],
+        market: Market,
         cost: Decimal | None,
     ) -> Solution:
         nearest = []
-        for rule in given[1:]:
-            wide = [o for o in kept(self.catalog.offers, given, rule.key)
-                    if not wanted.lacks(o.instance)]  # fmt: skip
+        for rule in market.given[1:]:
+            wide = [o for o in kept(market.judged, rule.key) if not wanted.lacks(o.instance)]  # fmt: skip
             if wide and cost is None:
                 best = min(wide, key=lambda o: (o.usd_hour, o.key))
                 total = workspace.bill(spec, best, self.catalog.book).usd_month
@@ -163,7 +173,7 @@ class Solver:
         return Solution(
             status="infeasible", pools=(), predicted={}, binding=tuple(nearest), alternatives=(),
             bill=None, warnings=(), week=workspace.open_week(spec), llm=wanted.llm,
-            funnel=self._funnel(given), considered=len(self.catalog.offers),
+            funnel=market.funnel, considered=len(self.catalog.offers),
         )  # fmt: skip
 
 

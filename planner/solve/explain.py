@@ -7,14 +7,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.rule import Rule, kept
-from planner.solve.size import IDLE, Fit, Refusal, serve
+from planner.solve.rule import Judged, kept
+from planner.solve.size import Fit, Refusal, serve
 from planner.solve.solution import Alternative, Binding
 from planner.spec.model import Limit
 
 if TYPE_CHECKING:
     from planner.solve.need import Need
-    from planner.solve.offer import Catalog, Offer
+    from planner.solve.offer import Offer
     from planner.solve.search import Found, Rejected, Result, Search
 
 
@@ -88,18 +88,19 @@ def span(seconds: float) -> str:
 
 
 def bindings(
-    need: Need, search: Search, catalog: Catalog, given: tuple[Rule, ...], chosen: Found
+    need: Need, search: Search, judged: Judged, chosen: Found
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it."""
-    offers = kept(catalog.offers, given)
+    offers = kept(judged)
     found = []
     for limit in need.limits:
         other = search.solve(need.without(limit.key), offers).found
         found.append(_priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit))
-    for rule in given:
-        if rule.key in ("where.regions", "where.clouds", "where.accelerators", "buy"):
-            other = search.solve(need, kept(catalog.offers, given, rule.key)).found
-            found.append(_priced(rule.key, None, chosen, other, None))
+    for key in ("where.regions", "where.clouds", "where.accelerators", "buy"):
+        wide = kept(judged, key)
+        if len(wide) > len(offers):
+            other = search.solve(need, wide).found
+            found.append(_priced(key, None, chosen, other, None))
     if need.availability is not None and chosen.fit.groups > chosen.fit.needed:
         other = search.solve(replace(need, availability=None), offers).found
         found.append(_priced("sla.availability", 0.0, chosen, other, None))
@@ -108,32 +109,52 @@ def bindings(
 
 
 def relaxations(
-    need: Need, search: Search, catalog: Catalog, given: tuple[Rule, ...], budget: Decimal | None
+    need: Need, search: Search, judged: Judged, budget: Decimal | None
 ) -> tuple[Binding, ...]:
-    """For an infeasible need: each single change with which a fleet exists, cheapest first."""
-    offers = kept(catalog.offers, given)
+    """For an infeasible need: each single change with which a fleet exists, cheapest first.
+
+    With a budget the need itself is feasible: then only changes that keep the budget count.
+    """
+    offers = kept(judged)
     found: list[Binding] = []
-    for limit in need.limits:
-        loose = search.solve(need.without(limit.key), offers)
-        if not loose.found:
-            continue
-        reach = _reach(need, search, offers, limit)
-        if reach is None:
-            continue
-        tried = replace(limit, seconds=reach)
-        limits = tuple(tried if x.key == limit.key else x for x in need.limits)
-        found += _nearest(limit.key, span(float(reach)), search, replace(need, limits=limits), offers)
-    for rule in given:
-        wide = kept(catalog.offers, given, rule.key)
-        if rule.key != "stack" and len(wide) > len(offers):
-            found += _nearest(rule.key, "any", search, need, wide)
-    for precision in ("fp8", "int4"):
-        if precision not in need.precisions:
-            tried_need = replace(need, precisions=(*need.precisions, precision))
-            found += _nearest("model.precision", f"also {precision}", search, tried_need, offers)
     if budget is not None:
         found += _nearest("buy.budget", "", search, need, offers)
+    for limit in need.limits:
+        found += _loosened(need, search, offers, limit, budget)
+    for key in ("where.clouds", "where.regions", "where.accelerators", "buy"):
+        wide = kept(judged, key)
+        if len(wide) > len(offers):
+            found += _nearest(key, "any", search, need, wide)
+    for precision in ("fp8", "int4"):
+        if precision not in need.precisions:
+            tried = replace(need, precisions=(*need.precisions, precision))
+            found += _nearest("model.precision", f"also {precision}", search, tried, offers)
+    if budget is not None:
+        found = [b for b in found if b.constraint == "buy.budget" or _within(b, budget)]
     return tuple(sorted(found, key=lambda b: (b.usd_month or 0, b.constraint, b.relax_to)))
+
+
+def _within(found: Binding, budget: Decimal) -> bool:
+    return found.usd_month is not None and found.usd_month <= budget
+
+
+def _loosened(
+    need: Need, search: Search, offers: list[Offer], limit: Limit, budget: Decimal | None
+) -> list[Binding]:
+    """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
+    free = search.solve(need.without(limit.key), offers).found
+    if not free:
+        return []
+    if budget is not None:
+        value = free[0].fit.service.quantile(limit.metric, limit.percentile)
+        return _nearest(limit.key, span(value), search, need.without(limit.key), offers)
+    reach = _reach(need, search, offers, limit)
+    if reach is None:
+        return []
+    tried = replace(limit, seconds=reach)
+    limits = tuple(tried if x.key == limit.key else x for x in need.limits)
+    looser = replace(need, limits=limits)
+    return _nearest(limit.key, span(float(reach)), search, looser, offers)
 
 
 def _nearest(
@@ -166,9 +187,11 @@ def _reach(need: Need, search: Search, offers: list[Offer], limit: Limit) -> Dec
     rest = need.without(limit.key)
     for offer in search.cheapest(offers):
         for replica, span_ in search.replicas(rest, offer):
-            idle = replica.at(IDLE) if replica.max_batch else None
-            if idle and isinstance(search.size(rest, replica, span_), Fit):
-                best = min(best, idle.quantile(limit.metric, limit.percentile))
+            if not replica.max_batch:
+                continue
+            reached = replica.idle(limit.metric, limit.percentile)
+            if reached < best and isinstance(search.size(rest, replica, span_), Fit):
+                best = reached
     if best == math.inf:
         return None
     digits = 3 - math.floor(math.log10(best * 1.05)) - 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.spec.model import Batch
 
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
     from planner.solve.offer import Instance, Offer
     from planner.spec.model import Spec
 
-COMMITMENTS = {"1y": "reserved_1y", "3y": "reserved_3y"}
+COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
+
+
+Judged: TypeAlias = "list[tuple[Offer, tuple[str, ...]]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its key in the spec; `allows` says whether an offer keeps it."""
+    """A rule by its key in the spec: which part of an offer it looks at, and what it allows."""
 
     key: str
-    wish: str
-    allows: Callable[[Offer], bool]
+    part: Callable[[Offer], str]
+    allows: Callable[[str], bool]
 
 
 def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ...]:
@@ -35,20 +39,19 @@ def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ..
     allow, deny = where.accelerators.allow, where.accelerators.deny
     bought = purchases(spec)
     return (
-        Rule("stack", "a stack that can be built", lambda o: built(o.instance) is None),
-        Rule("where.clouds", ", ".join(where.clouds), lambda o: o.provider in where.clouds),
+        Rule("stack", lambda o: "" if built(o.instance) is None else "no", lambda p: not p),
+        Rule("where.clouds", lambda o: o.provider, lambda p: p in where.clouds),
         Rule(
             "where.regions",
-            ", ".join(where.regions) or "any",
-            lambda o: not where.regions or _any(o.region, where.regions),
+            lambda o: o.region,
+            lambda p: not where.regions or _any(p, where.regions),
         ),
         Rule(
             "where.accelerators",
-            _listed(allow, deny),
-            lambda o: (not allow or _any(o.instance.accelerator, allow))
-            and not _any(o.instance.accelerator, deny),
+            lambda o: o.instance.accelerator,
+            lambda p: (not allow or _any(p, allow)) and not _any(p, deny),
         ),
-        Rule("buy", ", ".join(bought), lambda o: o.purchase in bought),
+        Rule("buy", lambda o: o.purchase, lambda p: p in bought),
     )
 
 
@@ -68,25 +71,28 @@ def purchases(spec: Spec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def kept(offers: Iterable[Offer], given: tuple[Rule, ...], skip: str = "") -> list[Offer]:
-    """Return the offers that keep every rule, but for the one that is skipped."""
-    checks = [r.allows for r in given if r.key != skip]
-    return [offer for offer in offers if all(check(offer) for check in checks)]
+def judge(offers: Iterable[Offer], given: tuple[Rule, ...]) -> Judged:
+    """Return every offer with the keys of the rules that it breaks."""
+    checks = [(rule.key, rule.part, cache(rule.allows)) for rule in given]
+    return [
+        (offer, tuple(key for key, part, allows in checks if not allows(part(offer))))
+        for offer in offers
+    ]
 
 
-def funnel(offers: Iterable[Offer], given: tuple[Rule, ...]) -> list[tuple[Rule, int]]:
+def kept(judged: Judged, skip: str = "") -> list[Offer]:
+    """Return the offers that break no rule, but for the one that is skipped."""
+    return [offer for offer, broken in judged if not broken or broken == (skip,)]
+
+
+def funnel(judged: Judged, given: tuple[Rule, ...]) -> list[tuple[str, int]]:
     """Return how many offers are left after each rule in turn."""
-    left, result = list(offers), []
+    result, applied = [], set()
     for rule in given:
-        left = [offer for offer in left if rule.allows(offer)]
-        result.append((rule, len(left)))
+        applied.add(rule.key)
+        result.append((rule.key, sum(applied.isdisjoint(broken) for _, broken in judged)))
     return result
 
 
 def _any(word: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(word, pattern) for pattern in patterns)
-
-
-def _listed(allow: tuple[str, ...], deny: tuple[str, ...]) -> str:
-    words = [*allow, *(f"not {d}" for d in deny)]
-    return ", ".join(words) or "any"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from planner.solve.need import Need
     from planner.spec.model import Limit
 
-IDLE: Final = 1e-6  # requests a second: what a layout can do at best
 MOST_GROUPS: Final = 4096
 SPANS: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
 GB: Final = 10**9
@@ -102,14 +101,12 @@ def size(need: Need, replica: Replica, span: int) -> Fit | Refusal:
     count = max(1, replica.node.count // replica.layout.accelerators) if span == 1 else 1
     if need.mode == "batch":
         return _run(need, replica, count, span)
-    best = replica.at(IDLE)
-    assert best is not None  # noqa: S101 - an idle replica always keeps up
-    missed = broken(best, need.limits)
-    if missed:
-        return Refusal(
-            layout=replica.layout, key=missed.key,
-            value=best.quantile(missed.metric, missed.percentile), limit=float(missed.seconds),
-        )  # fmt: skip
+    for limit in need.limits:
+        best = replica.idle(limit.metric, limit.percentile)
+        if best > float(limit.seconds):
+            return Refusal(
+                layout=replica.layout, key=limit.key, value=best, limit=float(limit.seconds)
+            )
     return _grow(need, replica, count, span)
 
 
