@@ -95,8 +95,11 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line; the only place where an exception becomes an exit code."""
+    import gc
+
     from planner.errors import TonnageError
 
+    gc.disable()  # a command is short and makes no cycles worth collecting: a fifth of its time
     try:
         result = cli.main(args=argv, prog_name="tonnage", standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -52,9 +52,17 @@ class Week:
 
     def node_hours(self, peak: int, unit: int) -> Decimal:
         """Node-hours of a month, scaled down with the load."""
-        pairs = Counter(zip(self.nodes(peak, unit), self.running, strict=True))
-        total = sum((n * r * times for (n, r), times in pairs.items()), Decimal(0))
+        groups = peak // unit
+        total = sum(
+            (unit * max(1, math.ceil(groups * w - 1e-9)) * r * times
+             for (w, r), times in self._hours.items() if r),
+            Decimal(0),
+        )  # fmt: skip
         return total / HOURS * HOURS_PER_MONTH
+
+    @cached_property
+    def _hours(self) -> Counter[tuple[float, Decimal]]:
+        return Counter(zip(self.load, self.running, strict=True))
 
 
 @cache

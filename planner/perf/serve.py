@@ -146,20 +146,35 @@ class Replica:
         return sum(self.prompts) / POINTS / self.layout.pp
 
     @cached_property
+    def _attention(self) -> float:
+        return self.step.attention(self.load.held)
+
+    @cached_property
+    def _paid(self) -> float:
+        return coefficient("interference") * self.prefill / self.load.answer.mean
+
+    @cached_property
     def _paces(self) -> dict[int, float]:
+        return {}
+
+    @cached_property
+    def _rates(self) -> dict[int, float]:
         return {}
 
     def tpot(self, n: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
         found = self._paces.get(n)
         if found is None:
-            paid = coefficient("interference") * n * self.prefill / self.load.answer.mean
-            found = self._paces[n] = self.step.decode(n, self.load.held) + paid
+            found = self._paces[n] = self.step.decode(n, self._attention) + n * self._paid
         return found
 
     def completion(self, n: int) -> float:
         """Requests completed a second with n in flight."""
-        return n / (self.prefill + self.load.answer.mean * self.tpot(n))
+        found = self._rates.get(n)
+        if found is None:
+            cycle = self.prefill + self.load.answer.mean * self.tpot(n)
+            found = self._rates[n] = n / cycle
+        return found
 
     def bound(self, tpot: float) -> float:
         """A rate that no load can exceed while the time per token stays within `tpot`.

@@ -45,8 +45,13 @@ class Step:
     sequence: float
     overlap: float
 
-    def decode(self, sequences: float, context: float) -> float:
-        """Seconds of one decode step with so many sequences of so much context.
+    def attention(self, context: float) -> float:
+        """Seconds that the attention of one sequence adds to a decode step."""
+        held = memory.kv(self.llm, self.layout, context) * self.layout.pp
+        return held * self.kv_byte + self.latent_flop * context
+
+    def decode(self, sequences: float, attention: float) -> float:
+        """Seconds of one decode step with so many sequences of so much attention() each.
 
         Pipeline stages work on sequences / pp at a time and a token passes all of them.
         """
@@ -57,10 +62,8 @@ class Step:
             chosen = self.llm.experts_per_token / self.llm.experts
             touched = 1.0 - (1.0 - chosen) ** batch
             experts = _norm(self.expert_read * touched, self.expert_flop * batch, self.overlap)
-        held = memory.kv(self.llm, self.layout, context) * self.layout.pp
-        attention = batch * (held * self.kv_byte + self.latent_flop * context)
-        collectives = self.reduce_fixed + self.reduce_token * batch
-        return dense + experts + attention + collectives + self.fixed + self.sequence * batch
+        each = attention + self.reduce_token + self.sequence
+        return dense + experts + self.reduce_fixed + self.fixed + batch * each
 
     def prefill(self, tokens: float) -> float:
         """Seconds that the prompt of one request occupies a replica.

@@ -86,7 +86,7 @@ class Solver:
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
-            binding=bindings(wanted, search, market.judged, chosen),
+            binding=bindings(wanted, search, market.judged, chosen, barred),
             alternatives=alternatives(wanted, result, barred, self.keep),
             bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
             llm=wanted.llm, funnel=market.funnel, considered=len(offers),

@@ -88,15 +88,19 @@ def span(seconds: float) -> str:
 
 
 def bindings(
-    need: Need, search: Search, judged: Judged, chosen: Found
+    need: Need, search: Search, judged: Judged, chosen: Found, barred: list[Found]
 ) -> tuple[Binding, ...]:
-    """For each constraint: its slack, and what it costs, by solving again without it."""
+    """For each constraint: its slack, and what it costs, by solving again without it.
+
+    `barred` are the cheaper fits that the way of buying keeps out.
+    """
     offers = kept(judged)
     found = []
     for limit in need.limits:
         other = search.solve(need.without(limit.key), offers).found
         found.append(_priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit))
-    for key in ("where.regions", "where.clouds", "where.accelerators", "buy"):
+    found.append(_priced("buy", None, chosen, tuple(barred), None))
+    for key in ("where.regions", "where.clouds", "where.accelerators"):
         wide = kept(judged, key)
         if len(wide) > len(offers):
             other = search.solve(need, wide).found

@@ -76,7 +76,8 @@ class Search:
         self.book = book
         self._replicas: dict[tuple[Hardware, Layout, int], Replica] = {}
         self._answers: dict[tuple[int, int, Question], Fit | Refusal] = {}
-        self._bounds: dict[tuple[int, int, Question], float] = {}
+        self._known: dict[tuple[Hardware, tuple[int, ...], Question, tuple[str, ...]],
+                          list[_Option]] = {}  # fmt: skip
 
     def solve(self, need: Need, offers: Iterable[Offer], keep: int = 1) -> Result:
         """Return the `keep` cheapest fits; nodes of one machine first, several only if needed."""
@@ -116,27 +117,33 @@ class Search:
 
     def _queue(
         self, need: Need, offers: list[Offer], spans: tuple[int, ...]
-    ) -> tuple[list[tuple[float, tuple[str, ...], int, Offer, Replica, int]], list[_Refused]]:
+    ) -> tuple[list[_Waiting], list[_Refused]]:
         """Every layout on every offer with its lower bound, as a heap; and what never fits."""
-        queue = []
+        queue: list[_Waiting] = []
         refused: list[_Refused] = []
-        index = 0
         for offer in offers:
-            node = offer.instance.node
-            for span in spans:
-                for layout in layouts(need.llm, need, node, span):
-                    replica = self.replica(need, layout, node, span)
-                    index += 1
-                    groups = self._lowest(need, replica, span)
-                    cost = _least(need, replica, offer, span, groups)
-                    if groups < math.inf:
-                        queue.append((cost, offer.key, index, offer, replica, span))
-                        continue
-                    answer = self.size(need, replica, span)
-                    if isinstance(answer, Refusal):
-                        refused.append((cost, offer, answer))
+            for replica, span, groups in self._options(need, offer.instance.node, spans):
+                cost = _least(need, replica, offer, span, groups)
+                if groups < math.inf:
+                    queue.append((cost, offer.key, len(queue), offer, replica, span))
+                    continue
+                answer = self.size(need, replica, span)
+                if isinstance(answer, Refusal):
+                    refused.append((cost, offer, answer))
         heapq.heapify(queue)
         return queue, refused
+
+    def _options(self, need: Need, node: Node, spans: tuple[int, ...]) -> list[_Option]:
+        """Every layout on a kind of node with its bound; equal hardware is looked at once."""
+        key = (_hardware(node), spans, _question(need), need.precisions)
+        if key not in self._known:
+            self._known[key] = [
+                (replica, span, lowest(need, replica, span) if replica.max_batch else math.inf)
+                for span in spans
+                for layout in layouts(need.llm, need, node, span)
+                for replica in (self.replica(need, layout, node, span),)
+            ]
+        return self._known[key]
 
     def replicas(self, need: Need, offer: Offer) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
@@ -167,20 +174,9 @@ class Search:
             self._answers[key] = size(need, replica, span)
         return self._answers[key]
 
-    def _lowest(self, need: Need, replica: Replica, span: int) -> float:
-        key = (id(replica), span, _question(need))
-        if key not in self._bounds:
-            self._bounds[key] = lowest(need, replica, span) if replica.max_batch else math.inf
-        return self._bounds[key]
-
     def replica(self, need: Need, layout: Layout, node: Node, span: int) -> Replica:
         """Return the replica of a layout on a node; equal hardware and load share one."""
-        chip = node.accelerator.accelerator
-        hardware = (
-            chip, node.count, node.memory_gib, node.fraction, node.scaleup,
-            node.network_gb_s if span > 1 else 0.0,
-        )  # fmt: skip
-        key = (hardware, layout, span)
+        key = (_hardware(node), layout, span)
         found = self._replicas.get(key)
         if found is None or not _same(found, need):
             found = self._replicas[key] = Replica(need.llm, layout, node, need.load)
@@ -188,6 +184,15 @@ class Search:
 
 
 _Refused: TypeAlias = "tuple[float, Offer, Refusal]"
+_Option: TypeAlias = "tuple[Replica, int, float]"
+_Waiting: TypeAlias = "tuple[float, tuple[str, str, str, str], int, Offer, Replica, int]"
+
+
+def _hardware(node: Node) -> Hardware:
+    return (
+        node.accelerator.accelerator, node.count, node.memory_gib, node.fraction, node.scaleup,
+        node.network_gb_s,
+    )  # fmt: skip
 
 
 def _question(need: Need) -> Question:
