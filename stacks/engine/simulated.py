@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.errors import CapacityError, MissingError, Problem, ResourceError
+from planner.errors import MissingError, Problem
 from providers.simulated.cloud import Cloud, CloudError, durations
 from providers.simulated.world import recall, remember
 from stacks.engine import state as states
 from stacks.engine.change import steps
+from stacks.engine.failure import error
 from stacks.engine.fill import at, fill, words
 from stacks.engine.protocol import Event, Outcome, Standing, Step
 from stacks.graph import Graph, restore
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from stacks.engine.protocol import Listener
 
 PARALLEL: Final = 10
-CAPACITY: Final = ("Capacity", "CAPACITY", "EXHAUSTED", "Allocation", "Quota", "QUOTA", "Limit")
 
 
 class SimulatedEngine:
@@ -74,7 +74,7 @@ class SimulatedEngine:
                 return Outcome(steps=(), outputs=state["outputs"])
             if not state["started"]:
                 state["started"] = run.now().isoformat()
-            state |= {"complete": False, "plan": plan["digest"], "facts": _facts(plan)}
+            state |= {"complete": False, "plan": plan["digest"], "facts": facts(plan)}
             run.known = words(self.world.project, datetime.fromisoformat(state["started"]), plan["shutdown"]["ttl"])
             run.work(todo)
             run.finish(plan)
@@ -193,7 +193,7 @@ class _Run:
             self._try(step)
             done.add(name)
         if self.failed:
-            raise self._error()
+            raise error([(f"{s.action} of {s.name}", str(e)) for s, e in self.failed])
 
     def _before(self, name: str, todo: list[Step], *, backwards: bool) -> set[str]:
         """Names in the same phase that must be done first."""
@@ -235,25 +235,8 @@ class _Run:
             "needs": resource.needs(),
         }  # fmt: skip
 
-    def _error(self) -> ResourceError | CapacityError:
-        codes = [error.code for _, error in self.failed]
-        short = all(any(word in code for word in CAPACITY) for code in codes)
-        kind = CapacityError if short else ResourceError
-        step = "plan again with other regions or machine types" if short else "run apply again"
-        return kind(
-            *(
-                Problem(
-                    code="capacity" if short else "resource",
-                    message=f"{s.action} of {s.name} failed: {error}",
-                    cause="what was done is saved; the next apply goes on from there",
-                    next_step=step,
-                )
-                for s, error in self.failed
-            )
-        )  # fmt: skip
 
-
-def _facts(plan: dict[str, Any]) -> dict[str, Any]:
+def facts(plan: dict[str, Any]) -> dict[str, Any]:
     """What `status` shows of a plan."""
     return {
         "region": plan["graph"]["region"], "pools": plan["solution"]["pools"],
