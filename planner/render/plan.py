@@ -14,9 +14,9 @@ def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
     blocks: list[Block] = [*_asked(plan)]
     if plan["solution"]["status"] == "infeasible":
         return (*blocks, *_infeasible(plan))
-    blocks += _chosen(plan)
-    blocks += _others(plan)
-    blocks += _binding(plan)
+    blocks += chosen(plan)
+    blocks += others(plan)
+    blocks += binding(plan)
     blocks += _cost(plan)
     blocks += _resources(plan, full=full)
     blocks += _ending(plan, saved)
@@ -58,7 +58,8 @@ def _traffic(spec: dict[str, Any]) -> list[str]:
     return [f"{spec['users']} users"] if "users" in spec else []
 
 
-def _chosen(plan: dict[str, Any]) -> list[Block]:
+def chosen(plan: dict[str, Any]) -> list[Block]:
+    """What was chosen, its layout and what it is expected to do."""
     rows = []
     for pool in plan["solution"]["pools"]:
         gpus = f"{pool['accelerators_per_node']} x {pool['accelerator']}"
@@ -102,7 +103,7 @@ def _layout(plan: dict[str, Any]) -> list[str]:
 
 def _predicted(plan: dict[str, Any]) -> list[tuple[str, ...]]:
     rows = []
-    for key, found in plan["solution"]["predicted"].items():
+    for key, found in sorted(plan["solution"]["predicted"].items()):
         value, low, high = (_shown(key, found[part]) for part in ("value", "low", "high"))
         rows.append((_title(key), value, f"{low} to {high}", found["basis"]))
     return rows
@@ -128,7 +129,8 @@ def _shown(key: str, value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
 
 
-def _others(plan: dict[str, Any]) -> list[Block]:
+def others(plan: dict[str, Any]) -> list[Block]:
+    """What was not chosen, and what stopped it."""
     rows = []
     for other in plan["alternatives"]:
         for pool in other["pools"]:
@@ -142,7 +144,8 @@ def _others(plan: dict[str, Any]) -> list[Block]:
     return [Table(columns, tuple(rows))]
 
 
-def _binding(plan: dict[str, Any]) -> list[Block]:
+def binding(plan: dict[str, Any]) -> list[Block]:
+    """The wishes that cost money, and what relaxing each would save."""
     rows = []
     for found in plan["solution"]["binding"]:
         slack = "" if found["slack"] is None else words.share(found["slack"])

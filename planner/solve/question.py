@@ -1,0 +1,93 @@
+"""Questions about a solution: why not that machine, and what would more traffic cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from planner.errors import MissingError, Problem
+from planner.solve.explain import fleet, reason
+from planner.solve.need import need
+from planner.solve.rule import judge, kept, rules
+from planner.solve.search import Search
+from planner.solve.workspace import bill, room
+from planner.spec.model import Workspace
+
+if TYPE_CHECKING:
+    from planner.solve.answer import Solver
+    from planner.solve.offer import Offer
+    from planner.spec.model import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a machine type could do: the fleet, USD a month, and why it is not chosen."""
+
+    fleet: str
+    usd_month: Decimal | None
+    why: str
+
+
+def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
+    """Say for every machine type that matches what keeps it from being chosen.
+
+    First the rules that exclude it, then what it lacks or misses, then its price. Raises
+    MissingError when no machine type matches.
+    """
+    asked = [o for o in solver.catalog.offers if _matches(o, pattern)]
+    if not asked:
+        step = "run: tonnage offers --limit 1000"
+        message = f"no machine type matches '{pattern}'"
+        raise MissingError(Problem(code="offer", message=message, next_step=step))
+    kinds = sorted({(o.provider, o.instance.instance_type) for o in asked})
+    return [_answer(spec, solver, [o for o in asked if _kind(o) == kind]) for kind in kinds]
+
+
+def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
+    """Return the fleet for so many times the traffic (or the people of a workspace)."""
+    given = rules(spec, solver.built)
+    offers = kept(judge(solver.catalog.offers, given))
+    if isinstance(spec, Workspace):
+        users = max(1, round(spec.users * factor))
+        solution = solver.solve(replace(spec, users=users))
+        cost = solution.bill.usd_month if solution.bill else None
+        return Answer(f"{users} users", cost, "" if cost is not None else "infeasible")
+    wanted = need(spec, solver.read).scaled(factor)
+    found = Search(solver.catalog.book).solve(wanted, offers).found
+    if not found:
+        return Answer("", None, "infeasible")
+    return Answer(fleet(found[0]), found[0].bill.usd_month, "")
+
+
+def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
+    given = rules(spec, solver.built)
+    judged = judge(offers, given)
+    left = kept(judged)
+    name = f"{offers[0].provider} {offers[0].instance.instance_type}"
+    if not left:
+        broken = sorted(judged, key=lambda j: len(j[1]))[0][1]
+        unbuilt = solver.built(offers[0].instance)
+        return Answer(name, None, unbuilt or "excluded by " + ", ".join(broken))
+    if isinstance(spec, Workspace):
+        lack = room(spec).lacks(left[0].instance)
+        best = min(left, key=lambda o: (o.usd_hour, o.key))
+        cost = bill(spec, best, solver.catalog.book).usd_month
+        return Answer(f"{name} x {spec.users}", None if lack else cost, lack or "price")
+    result = Search(solver.catalog.book).solve(need(spec, solver.read), left)
+    if result.found:
+        return Answer(fleet(result.found[0]), result.found[0].bill.usd_month, "price")
+    if result.rejected:
+        return Answer(name, None, reason(result.rejected[0].refusal))
+    return Answer(name, None, "no layout of the model fits its accelerators")
+
+
+def _kind(offer: Offer) -> tuple[str, str]:
+    return offer.provider, offer.instance.instance_type
+
+
+def _matches(offer: Offer, pattern: str) -> bool:
+    wanted = pattern.lower()
+    names = (offer.instance.instance_type.lower(), offer.instance.accelerator)
+    return any(fnmatchcase(name, wanted) for name in names)
