@@ -105,7 +105,6 @@ def order(resources: tuple[Resource, ...]) -> list[Resource]:
         ready = sorted(n for n, r in left.items() if placed.issuperset(r.needs()))
         if not ready:
             raise ValueError("resources depend on each other: " + ", ".join(sorted(left)))
-        for name in ready:
-            done.append(left.pop(name))
+        done += [left.pop(name) for name in ready]
         placed.update(ready)
     return done

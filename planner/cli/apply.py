@@ -91,9 +91,7 @@ def _refuse_stale(plan: dict[str, Any], path: str, catalog: Catalog, options: Op
 
     standing = open_engine(options).standing(plan["stack"]["name"])
     state = {"sha256": standing.sha256, "plan": standing.plan} if standing else {"sha256": None}
-    check(
-        plan, spec_sha256=_spec_sha256(plan, path), catalog_sha256=catalog.sha256, state=state
-    )
+    check(plan, spec_sha256=_spec_sha256(plan, path), catalog_sha256=catalog.sha256, state=state)
 
 
 def _spec_sha256(plan: dict[str, Any], path: str) -> str | None:

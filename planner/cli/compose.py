@@ -44,9 +44,7 @@ def read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         step = "check the path, or write a spec with: tonnage init"
-        problem = Problem(
-            code="file", message="no such file", place=Place(path), next_step=step
-        )
+        problem = Problem(code="file", message="no such file", place=Place(path), next_step=step)
         raise MissingError(problem) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from planner.errors import TonnageError
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from planner.errors import Problem, TonnageError
+    from planner.errors import Problem
 
 COMMANDS: Final = {
     "init": "write a commented spec from a blueprint",
@@ -31,7 +33,6 @@ COMMANDS: Final = {
     "completion": "completion script for bash, zsh or fish",
 }
 INTERRUPTED: Final = 8
-BROKEN_PIPE: Final = 0
 BUG: Final = 1
 
 
@@ -50,7 +51,9 @@ class Lazy(click.Group):
         return command
 
     def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter  # noqa: ARG002
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,
     ) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -95,38 +98,46 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run the command line; the only place where an exception becomes an exit code."""
-    import gc
-
-    from planner.errors import TonnageError
-
     gc.disable()  # a command is short and makes no cycles worth collecting: a fifth of its time
     try:
         result = cli.main(args=argv, prog_name="tonnage", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        return error.exit_code
-    except TonnageError as error:
-        tell(error)
-        return 1 if "--detailed-exitcode" in argv else error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
+        code = _code(error)
+        return 1 if code > 1 and "--detailed-exitcode" in argv else code
+    except KeyboardInterrupt:
         click.echo("cancelled: nothing more is done", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except OSError as error:
-        click.echo(f"error[file]: {error.filename or ''}: {error.strerror or error}", err=True)
-        click.echo("  next: check the path and its permissions", err=True)
-        return 2
-    except Exception as error:  # noqa: BLE001 - the choke point: a bug must not show a traceback
-        if os.environ.get("TONNAGE_TRACEBACK"):
-            raise
-        click.echo(f"error[bug]: {type(error).__name__}: {error}", err=True)
-        click.echo("  next: report it with TONNAGE_TRACEBACK=1 set", err=True)
-        return BUG
     return result if isinstance(result, int) else 0
+
+
+def _code(error: Exception) -> int:
+    """Tell an error and return its exit code."""
+    code = BUG
+    match error:
+        case click.exceptions.Exit():
+            code = error.exit_code
+        case click.Abort():
+            click.echo("cancelled: nothing more is done", err=True)
+            code = INTERRUPTED
+        case click.ClickException():
+            error.show(sys.stderr)
+            code = error.exit_code
+        case TonnageError():
+            tell(error)
+            code = error.exit_code
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        case OSError():
+            click.echo(f"error[file]: {error.filename or ''}: {error.strerror or error}", err=True)
+            click.echo("  next: check the path and its permissions", err=True)
+            code = 2
+        case _:
+            if os.environ.get("TONNAGE_TRACEBACK"):
+                raise error
+            click.echo(f"error[bug]: {type(error).__name__}: {error}", err=True)
+            click.echo("  next: report it, with TONNAGE_TRACEBACK=1 set", err=True)
+    return code
 
 
 def tell(error: TonnageError) -> None:

@@ -14,7 +14,9 @@ SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
 @click.command("offers")
 @click.argument("accelerator", required=False, default="*")
-@click.option("--cloud", multiple=True, type=click.Choice(["aws", "gcp", "azure"]), help="Only it.")
+@click.option(
+    "--cloud", multiple=True, type=click.Choice(["aws", "gcp", "azure"]), help="Only it."
+)
 @click.option("--region", multiple=True, metavar="PATTERN", help="Only these regions.")
 @click.option("--type", "kind", multiple=True, metavar="PATTERN", help="Only these machine types.")
 @click.option("--purchase", multiple=True, help="Only on_demand, spot, reserved_1y, reserved_3y.",

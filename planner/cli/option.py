@@ -31,7 +31,9 @@ backend = click.option(
     "--backend", metavar="URL",
     help="Where Pulumi keeps its state: file://, s3://, gs://, azblob://; default .tonnage.",
 )  # fmt: skip
-stack = click.option("--stack", metavar="NAME", help="Plan on this stack; default the spec's name.")
+stack = click.option(
+    "--stack", metavar="NAME", help="Plan on this stack; default the spec's name."
+)
 alternatives = click.option(
     "--alternatives", type=click.IntRange(0, 20), default=3, metavar="N",
     help="Show N alternatives of each sort (3).",
@@ -111,4 +113,3 @@ def write(text: str, path: str | None = None) -> None:
     part = target.with_name(target.name + ".part")
     part.write_text(text, encoding="utf-8")
     part.replace(target)
-

@@ -53,7 +53,9 @@ def line(event: Event) -> str:
     words_ = {"begin": f"{event.step.action} ...", "done": "done", "failed": "FAILED"}
     detail = f"  {event.detail}" if event.detail else ""
     mark = MARKS[event.step.action]
-    return f"{_clock(event.seconds)}  {mark}  {kind} {event.step.name}  {words_[event.phase]}{detail}"
+    return (
+        f"{_clock(event.seconds)}  {mark}  {kind} {event.step.name}  {words_[event.phase]}{detail}"
+    )
 
 
 def _plain(event: Event) -> None:
@@ -74,5 +76,7 @@ def _clock(seconds: float) -> str:
 def _flags(options: Options) -> str:
     flag = ""
     if options.simulate is not None:
-        flag = " --simulate" if options.simulate == "default" else f" --simulate {options.simulate}"
+        flag = (
+            " --simulate" if options.simulate == "default" else f" --simulate {options.simulate}"
+        )
     return flag + (f" --engine {options.engine}" if options.engine else "")

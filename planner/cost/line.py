@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 CENT: Final = Decimal("0.01")
 FINE: Final = Decimal("0.0001")
+ROLES: Final = {
+    "disk": ("boot disks", "GB-month"),
+    "load_balancer": ("load balancer", "hour"),
+    "load_balancer_data": ("load balancer data", "GB"),
+    "load_balancer_unit": ("load balancer data", "unit-hour"),
+    "logs": ("logs", "GB"),
+    "nat": ("NAT gateway", "hour"),
+    "nat_data": ("NAT data", "GB"),
+    "object_storage": ("object storage, model weights", "GB-month"),
+    "public_ip": ("public address", "hour"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +73,7 @@ class Usage:
 def usage(name: str) -> Decimal:
     """Return an assumption of how much is used, from data/usage.csv."""
     columns = {
-        "usage": table.text, "value": table.Decimal, "unit": table.text, "meaning": table.text,
+        "usage": table.text, "value": table.decimal, "unit": table.text, "meaning": table.text,
         **table.SOURCED,
     }  # fmt: skip
     text = files("planner.cost").joinpath("data", "usage.csv").read_text(encoding="utf-8")
@@ -96,13 +107,9 @@ def services(use: Usage, book: PriceBook) -> list[Line]:
     if use.served:
         lines += _balancer(use, book)
         lines += _egress(use, book)
-    simple = [
-        ("object storage, model weights", "object_storage", "GB-month", use.weights_gb),
-        ("logs", "logs", "GB", use.node_hours * usage("log_gb_per_node_hour")),
-    ]
-    for name, role, unit, quantity in simple:
-        lines.append(_single(use, book, name, role, unit, quantity))
-    return lines
+    logged = use.node_hours * usage("log_gb_per_node_hour")
+    stored = _single(use, book, "object_storage", use.weights_gb)
+    return [*lines, stored, _single(use, book, "logs", logged)]
 
 
 def total(lines: list[Line]) -> tuple[Decimal, list[str]]:
@@ -111,9 +118,9 @@ def total(lines: list[Line]) -> tuple[Decimal, list[str]]:
     return known, [x.name for x in lines if not x.found]
 
 
-def _single(
-    use: Usage, book: PriceBook, name: str, role: str, unit: str, quantity: Decimal
-) -> Line:
+def _single(use: Usage, book: PriceBook, role: str, quantity: Decimal) -> Line:
+    """The line of a role that has one price; its name and unit stand in ROLES."""
+    name, unit = ROLES[role]
     found = book.find(use.provider, role)
     return priced(name, role, found[0].unit if found else unit, quantity, (*found, None)[0])
 
@@ -123,13 +130,14 @@ def _disk(use: Usage, book: PriceBook, months: Decimal) -> Line:
     fixed = book.find(use.provider, "disk_p10")
     if fixed:
         return priced("boot disks", "disk", fixed[0].unit, months, fixed[0])
-    quantity = usage("boot_disk_gb") * months
-    return _single(use, book, "boot disks", "disk", "GB-month", quantity)
+    return _single(use, book, "disk", usage("boot_disk_gb") * months)
 
 
 def _cache(use: Usage, book: PriceBook, months: Decimal) -> Line:
-    role = "cache_disk" if book.find(use.provider, "cache_disk") else "disk"
-    return _single(use, book, "model and data disks", role, "GB-month", use.cache_gb * months)
+    found = book.find(use.provider, "cache_disk") or book.find(use.provider, "disk")
+    price = found[0] if found else None
+    unit = price.unit if price else "GB-month"
+    return priced("model and data disks", "disk", unit, use.cache_gb * months, price)
 
 
 def _network(use: Usage, book: PriceBook) -> list[Line]:
@@ -138,27 +146,21 @@ def _network(use: Usage, book: PriceBook) -> list[Line]:
     Nodes reach object storage through a private endpoint; only images pass the NAT.
     """
     starts = usage("node_starts_per_month") * use.node_hours / HOURS_PER_MONTH
-    through = usage("container_image_gb") * starts
     per_node = book.find(use.provider, "nat_per_node")
     if per_node:
         nat = priced("NAT gateway", "nat", per_node[0].unit, use.node_hours, per_node[0])
     else:
-        nat = _single(use, book, "NAT gateway", "nat", "hour", HOURS_PER_MONTH)
-    return [
-        nat,
-        _single(use, book, "NAT data", "nat_data", "GB", through),
-        _single(use, book, "public address", "public_ip", "hour", HOURS_PER_MONTH),
-    ]
+        nat = _single(use, book, "nat", HOURS_PER_MONTH)
+    through = _single(use, book, "nat_data", usage("container_image_gb") * starts)
+    return [nat, through, _single(use, book, "public_ip", HOURS_PER_MONTH)]
 
 
 def _balancer(use: Usage, book: PriceBook) -> list[Line]:
-    """The load balancer and what it processes; AWS bills units of 1 GB an hour."""
-    moved = use.sent_gb + use.received_gb
-    role = "load_balancer_unit" if use.provider == "aws" else "load_balancer_data"
-    return [
-        _single(use, book, "load balancer", "load_balancer", "hour", HOURS_PER_MONTH),
-        _single(use, book, "load balancer data", role, "GB", moved),
-    ]
+    """The load balancer and what it processes, by the GB or by units of 1 GB an hour."""
+    units = book.find(use.provider, "load_balancer_unit")
+    role = "load_balancer_unit" if units else "load_balancer_data"
+    moved = _single(use, book, role, use.sent_gb + use.received_gb)
+    return [_single(use, book, "load_balancer", HOURS_PER_MONTH), moved]
 
 
 def _egress(use: Usage, book: PriceBook) -> list[Line]:

@@ -116,14 +116,18 @@ class _Config:
         kinds = self.config.get("layer_types")
         if isinstance(kinds, list):
             return window, sum(k == "sliding_attention" for k in kinds)
-        pattern = self.size("sliding_window_pattern", default={"gemma3": 6, "gemma3_text": 6}.get(kind, 2))
+        pattern = self.size(
+            "sliding_window_pattern", default={"gemma3": 6, "gemma3_text": 6}.get(kind, 2)
+        )
         if kind in ("gemma2", "gemma3", "gemma3_text", "gpt_oss") and pattern:
             return window, layers - layers // pattern
         return (window, layers) if kind in ("mistral", "phi3") else (0, 0)
 
     def _precision(self) -> str:
         quantization = self.config.get("quantization_config") or {}
-        method = str(quantization.get("quant_method", "")) if isinstance(quantization, dict) else ""
+        method = (
+            str(quantization.get("quant_method", "")) if isinstance(quantization, dict) else ""
+        )
         return {"fp8": "fp8", "mxfp4": "mxfp4"}.get(method, "bf16")
 
 

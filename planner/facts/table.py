@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from planner.errors import CatalogError, Place, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Row:
         return self.cells[column]
 
 
-def rows(text: str, path: str, columns: dict[str, Callable[[str], Any]]) -> Iterator[Row]:
+def rows(text: str, path: str, columns: Mapping[str, Callable[[str], Any]]) -> Iterator[Row]:
     """Yield the rows of a table; the header must be exactly `columns`, in any order.
 
     Raises CatalogError that names file, line and column of the first bad cell.
@@ -74,6 +74,7 @@ def _blame(
             refuse(place, f"{name}: '{cell}' is not a number")
         except ValueError as error:
             refuse(place, f"{name}: '{cell}' {error}")
+    refuse(place, "the row cannot be read")
 
 
 def text(cell: str) -> str:
@@ -153,6 +154,14 @@ def date(cell: str) -> str:
     if not re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?|unknown", cell):
         raise ValueError("is not a date")
     return cell
+
+
+def decimal(cell: str) -> Decimal:
+    """Any finite decimal number."""
+    value = Decimal(cell)
+    if not value.is_finite():
+        raise ValueError("is not finite")
+    return value
 
 
 def optional(convert: Callable[[str], T]) -> Callable[[str], T | None]:

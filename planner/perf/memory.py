@@ -104,7 +104,6 @@ def training_gib(llm: Llm, method: str) -> float:
 
     parameters * bytes(method) + activations of one sequence with checkpointing.
     """
-    return (
-        llm.params * coefficient("optimizer_bytes", method) / GIB
-        + coefficient("training_activation")
+    return llm.params * coefficient("optimizer_bytes", method) / GIB + coefficient(
+        "training_activation"
     )

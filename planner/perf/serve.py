@@ -214,10 +214,8 @@ class Replica:
             total += weight
             if weight < 1e-12 * total and n > 8:
                 break
-        if len(weights) == self.max_batch + 1:
-            tail = weight * rate / (full - rate)  # geometric: beyond max_batch they queue
-        else:
-            tail = 0.0
+        # Beyond max_batch requests queue, and the chances fall geometrically.
+        tail = weight * rate / (full - rate) if len(weights) > self.max_batch else 0.0
         total += tail
         states = tuple(w / total for w in weights)
         waiting = (states[-1] + tail / total) if tail else 0.0

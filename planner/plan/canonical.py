@@ -34,9 +34,9 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
 
 def parse(raw: bytes, path: str) -> dict[str, Any]:
     """Read a plan; raises UsageError when it is none, was edited, or is of another schema."""
+    if len(raw) > MAX_BYTES:
+        raise _unreadable(path, "larger than 16 MiB")
     try:
-        if len(raw) > MAX_BYTES:
-            raise ValueError("larger than 16 MiB")
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise _unreadable(path, f"not JSON: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.plan.canonical import SCHEMA, sealed
@@ -12,6 +11,8 @@ from planner.spec.model import Batch, Inference, Workspace
 from planner.version import VERSION
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.cost.line import Line
     from planner.solve.offer import Catalog
     from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
@@ -22,7 +23,11 @@ DIGITS: Final = 6
 
 
 def assemble(
-    spec: Spec, source: tuple[str, str], catalog: Catalog, solution: Solution, stack: dict[str, Any]
+    spec: Spec,
+    source: tuple[str, str],
+    catalog: Catalog,
+    solution: Solution,
+    stack: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the sealed document.
 

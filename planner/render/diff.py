@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.render import words
-from planner.render.page import Block, Page, Paragraph, Table
+from planner.render.page import Block, Page, Paragraph, Table, total_last
 
 if TYPE_CHECKING:
     from planner.plan.diff import Diff
@@ -24,7 +24,7 @@ def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
 def _workload(found: Diff) -> list[Block]:
     if not found.changes:
         return [Paragraph(f"{found.name}: no change, {words.dollars(str(found.usd_after))}/mo")]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for item in found.changes:
         arrow = f"{item.before or '-'} -> {item.after or '-'}"
         money = f"{_usd(item.usd_before)} -> {_usd(item.usd_after)}"
@@ -36,8 +36,7 @@ def _workload(found: Diff) -> list[Block]:
         ("", "total", "", total, f"{words.change(found.delta)} ({words.percent(found.percent)})")
     )
     columns = ("", found.name, "", ">USD a month", ">change")
-    tones = ("",) * (len(rows) - 1) + ("strong",)
-    return [Table(columns, tuple(rows), tones)]
+    return [Table(columns, tuple(rows), total_last(len(rows)))]
 
 
 def _usd(value: object) -> str:

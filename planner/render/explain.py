@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.render import words
 from planner.render.page import Block, Heading, Page, Paragraph, Table
+from planner.render.plan import binding, chosen, others, page
 
 if TYPE_CHECKING:
     from planner.solve.question import Answer
@@ -14,11 +15,7 @@ if TYPE_CHECKING:
 
 def reasons(plan: dict[str, Any]) -> Page:
     """Return why the plan is what it is: the funnel, the wishes that cost, the alternatives."""
-    from planner.render.plan import binding, chosen, others
-
     if plan["solution"]["status"] == "infeasible":
-        from planner.render.plan import page
-
         return page(plan)
     steps = [(f["rule"], f"{f['offers']:,}") for f in plan["solution"]["funnel"]]
     blocks: list[Block] = [

@@ -34,3 +34,10 @@ class Table:
 
 Block: TypeAlias = Heading | Paragraph | Table
 Page: TypeAlias = tuple[Block, ...]
+
+
+def total_last(count: int) -> tuple[Tone, ...]:
+    """Tones for so many rows, the last of which is a total."""
+    plain: Tone = ""
+    strong: Tone = "strong"
+    return (*(plain for _ in range(count - 1)), strong)

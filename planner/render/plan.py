@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from planner.render import words
-from planner.render.page import Block, Heading, Page, Paragraph, Table
+from planner.render.page import Block, Heading, Page, Paragraph, Table, Tone, total_last
+
+GOOD: Final[Tone] = "good"
 
 
 def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
@@ -69,7 +71,7 @@ def chosen(plan: dict[str, Any]) -> list[Block]:
             _total(plan),
         ))  # fmt: skip
     blocks: list[Block] = [
-        Table(("", "", "", "", "", ">"), tuple(rows), ("good",) * len(rows)),
+        Table(("", "", "", "", "", ">"), tuple(rows), tuple(GOOD for _ in rows)),
         *(Paragraph("  " + line) for line in _layout(plan)),
     ]
     predicted = _predicted(plan)
@@ -102,7 +104,7 @@ def _layout(plan: dict[str, Any]) -> list[str]:
 
 
 def _predicted(plan: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, found in sorted(plan["solution"]["predicted"].items()):
         value, low, high = (_shown(key, found[part]) for part in ("value", "low", "high"))
         rows.append((_title(key), value, f"{low} to {high}", found["basis"]))
@@ -163,11 +165,12 @@ def _cost(plan: dict[str, Any]) -> list[Block]:
         price = words.quantity_price(line["unit_price"])
         quantity = f"{words.quantity(line['quantity'])} {line['unit']}"
         age = line["price_as_of"] or "no price known"
-        rows.append((line["name"], quantity, price, words.dollars(line["usd_month"], cents=True), age))
+        rows.append(
+            (line["name"], quantity, price, words.dollars(line["usd_month"], cents=True), age)
+        )
     rows.append(("total", "", "", _total(plan), ""))
     columns = ("cost of a month", ">quantity", ">unit price", ">USD", "price of")
-    tones = ("",) * (len(rows) - 1) + ("strong",)
-    return [Table(columns, tuple(rows), tones)]
+    return [Table(columns, tuple(rows), total_last(len(rows)))]
 
 
 def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import Problem, SpecError
 from planner.solve import workspace
@@ -19,6 +18,7 @@ from planner.spec.model import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
     from planner.solve.offer import Catalog, Instance, Offer
     from planner.spec.model import Batch, Inference, Spec
@@ -79,7 +79,7 @@ class Solver:
         barred = self._barred(wanted, search, market, chosen)
         hours = wanted.week.nodes(chosen.fit.nodes, chosen.fit.span)
         pool = Pool(
-            offer=chosen.offer, nodes=chosen.fit.nodes, least=min((n for n in hours if n)),
+            offer=chosen.offer, nodes=chosen.fit.nodes, least=min(n for n in hours if n),
             span=chosen.fit.span, replicas=chosen.fit.replicas * chosen.fit.groups,
             role="batch" if wanted.mode == "batch" else "serve", layout=chosen.fit.layout,
             max_batch=chosen.fit.replica.max_batch,
@@ -92,16 +92,12 @@ class Solver:
             llm=wanted.llm, funnel=market.funnel, considered=len(offers),
         )  # fmt: skip
 
-    def _barred(
-        self, wanted: Need, search: Search, market: Market, chosen: Found
-    ) -> list[Found]:
+    def _barred(self, wanted: Need, search: Search, market: Market, chosen: Found) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
         wide = search.solve(wanted, kept(market.judged, "buy"), keep=self.keep).found
         return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
 
-    def _nothing(
-        self, wanted: Need, market: Market, nearest: tuple[Binding, ...]
-    ) -> Solution:
+    def _nothing(self, wanted: Need, market: Market, nearest: tuple[Binding, ...]) -> Solution:
         return Solution(
             status="infeasible", pools=(), predicted={}, binding=nearest, alternatives=(),
             bill=None, warnings=(), week=wanted.week, llm=wanted.llm,
@@ -110,7 +106,8 @@ class Solver:
 
     def _workspace(self, spec: Workspace, market: Market) -> Solution:
         wanted = workspace.room(spec)
-        fits, small = [], []
+        fits: list[_Machine] = []
+        small: list[_Machine] = []
         for offer in kept(market.judged):
             lack = wanted.lacks(offer.instance)
             cost = offer.usd_hour * workspace.node_hours(spec, offer)
@@ -136,8 +133,8 @@ class Solver:
     def _others(
         self,
         spec: Workspace,
-        fits: list[tuple[Decimal, tuple[str, ...], Offer, str]],
-        small: list[tuple[Decimal, tuple[str, ...], Offer, str]],
+        fits: list[_Machine],
+        small: list[_Machine],
         below: Decimal,
     ) -> tuple[Alternative, ...]:
         chosen = fits[0][2].instance.instance_type
@@ -177,6 +174,9 @@ class Solver:
         )  # fmt: skip
 
 
+_Machine: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
+
+
 def _relaxed(key: str, relax_to: str, cost: Decimal, fleet: str) -> Binding:
     return Binding(
         constraint=key, slack=None, relax_to=relax_to, saves_usd_month=None, usd_month=cost,
@@ -185,9 +185,9 @@ def _relaxed(key: str, relax_to: str, cost: Decimal, fleet: str) -> Binding:
 
 
 def _first_of_type(
-    fits: list[tuple[Decimal, tuple[str, ...], Offer, str]],
-) -> list[tuple[Decimal, tuple[str, ...], Offer, str]]:
-    seen: dict[str, tuple[Decimal, tuple[str, ...], Offer, str]] = {}
+    fits: list[_Machine],
+) -> list[_Machine]:
+    seen: dict[str, _Machine] = {}
     for item in fits:
         seen.setdefault(item[2].instance.instance_type, item)
     return list(seen.values())

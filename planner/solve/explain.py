@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from planner.solve.rule import Judged, kept
 from planner.solve.size import Fit, Refusal, serve
 from planner.solve.solution import Alternative, Binding
-from planner.spec.model import Limit
 
 if TYPE_CHECKING:
     from planner.solve.need import Need
     from planner.solve.offer import Offer
     from planner.solve.search import Found, Rejected, Result, Search
+    from planner.spec.model import Limit
 
 
 def alternatives(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import statistics
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -167,7 +168,7 @@ def _traced(traffic: Traffic, read: Callable[[str], bytes]) -> Traffic:
         step = "give at least 100 requests"
         raise SpecError(_problem(Place(path), f"the trace has {len(times)} requests", step))
     times.sort()
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     minutes: dict[int, int] = {}
     for at in times:
         minutes[int((at - times[0]) // 60)] = minutes.get(int((at - times[0]) // 60), 0) + 1

@@ -92,7 +92,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All offers and service prices of one date. `unpriced` are types that no price is known of."""
+    """All offers and service prices of one date.
+
+    `unlisted` offers cannot be ordered at their price; `unpriced` types have none at all.
+    """
 
     offers: tuple[Offer, ...]
     unlisted: tuple[Offer, ...]

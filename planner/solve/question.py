@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from planner.solve.workspace import bill, room
 from planner.spec.model import Workspace
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.solve.answer import Solver
     from planner.solve.offer import Offer
     from planner.spec.model import Spec
@@ -67,7 +68,7 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
     left = kept(judged)
     name = f"{offers[0].provider} {offers[0].instance.instance_type}"
     if not left:
-        broken = sorted(judged, key=lambda j: len(j[1]))[0][1]
+        broken = min(judged, key=lambda j: len(j[1]))[1]
         unbuilt = solver.built(offers[0].instance)
         return Answer(name, None, unbuilt or "excluded by " + ", ".join(broken))
     if isinstance(spec, Workspace):

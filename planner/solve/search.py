@@ -95,7 +95,7 @@ class Search:
         best: dict[tuple[str, str, str], Found] = {}
         evaluated = 0
         while queue:
-            bound, _, index, offer, replica, span = heapq.heappop(queue)
+            bound, _, _index, offer, replica, span = heapq.heappop(queue)
             worst = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
             if worst and bound > float(worst[0] + TIE):
                 break
@@ -104,9 +104,7 @@ class Search:
             if isinstance(answer, Refusal):
                 refused.append((bound, offer, answer))
                 continue
-            found = Found(
-                offer=offer, fit=answer, bill=bill(need, answer, offer, self.book)
-            )
+            found = Found(offer=offer, fit=answer, bill=bill(need, answer, offer, self.book))
             kind = (offer.provider, offer.instance.instance_type, offer.purchase)
             if kind not in best or found.rank < best[kind].rank:
                 best[kind] = found
@@ -219,9 +217,7 @@ def _least(need: Need, replica: Replica, offer: Offer, span: int, groups: float)
     if need.mode == "batch":
         run = groups * need.deadline + startup(replica)
         return price * run / 3600 * float(need.runs_per_month)
-    return price * max(
-        float(need.week.on_hours), groups * need.week.mean * float(HOURS_PER_MONTH)
-    )
+    return price * max(float(need.week.on_hours), groups * need.week.mean * float(HOURS_PER_MONTH))
 
 
 def _summary(

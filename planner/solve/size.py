@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
 from planner.perf.coefficient import coefficient
 from planner.perf.layout import Layout, Node, valid
-from planner.perf.serve import Replica, Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from decimal import Decimal
 
     from planner.facts.llm import Llm
+    from planner.perf.serve import Replica, Service
     from planner.solve.need import Need
     from planner.spec.model import Limit
 
@@ -148,8 +148,7 @@ def spared(groups: int, span: int, availability: Decimal | None) -> int:
     total = groups + 1
     while True:
         enough = sum(
-            math.comb(total, k) * up**k * (1 - up) ** (total - k)
-            for k in range(groups, total + 1)
+            math.comb(total, k) * up**k * (1 - up) ** (total - k) for k in range(groups, total + 1)
         )
         if enough >= float(availability):
             return total
@@ -198,9 +197,7 @@ def _run(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
     started = startup(replica)
     left = need.deadline - started
     if left <= 0:
-        return Refusal(
-            layout=replica.layout, key="deadline", value=started, limit=need.deadline
-        )
+        return Refusal(layout=replica.layout, key="deadline", value=started, limit=need.deadline)
     rate = most(replica) * count
     groups = max(1, math.ceil(float(need.requests) / rate / left - 1e-9))
     hours = (float(need.requests) / (rate * groups) + started) / 3600

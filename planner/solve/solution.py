@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.cost.week import Week
     from planner.errors import Place
     from planner.facts.llm import Llm

@@ -33,9 +33,7 @@ class Report:
 
     def add(self, place: Place, code: str, message: str, next_step: str) -> _Missing:
         """Record a problem; the value it concerns is then MISSING."""
-        self.problems.append(
-            Problem(code=code, message=message, place=place, next_step=next_step)
-        )
+        self.problems.append(Problem(code=code, message=message, place=place, next_step=next_step))
         return MISSING
 
 

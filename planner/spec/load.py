@@ -45,8 +45,7 @@ def normal(value: Any) -> Any:
     """A spec as plain JSON values: base units, decimals as strings, without file positions."""
     if is_dataclass(value) and not isinstance(value, type):
         pairs = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "place"}
-        result = {k: normal(v) for k, v in pairs.items() if v is not None}
-        return result
+        return {k: normal(v) for k, v in pairs.items() if v is not None}
     if isinstance(value, dict):
         return {key: normal(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -101,5 +100,7 @@ def _position(problem: Problem) -> tuple[int, int]:
 
 
 def _problem(place: Place, code: str, message: str) -> Problem:
-    step = "use kind Inference, Batch or Workspace" if code == "unsupported" else "run: tonnage init"
+    step = (
+        "use kind Inference, Batch or Workspace" if code == "unsupported" else "run: tonnage init"
+    )
     return Problem(code=code, message=message, place=place, next_step=step)

@@ -9,22 +9,33 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.errors import Place
 from planner.spec import model, unit
 from planner.spec.field import MISSING, Block, Choice, Field, Kind, ListOf, Quantity, Table, Text
 from planner.spec.source import Mapping, Node, Scalar
 
 if TYPE_CHECKING:
+    from planner.errors import Place
     from planner.spec.field import Report
 
-NAME: Final = Text(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "a name of a-z, 0-9 and -, at most 40 characters", 40)
+NAME: Final = Text(
+    r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "a name of a-z, 0-9 and -, at most 40 characters", 40
+)
 GLOB: Final = Text(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *")
 FILE: Final = Text(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+", "a path beside the spec, without ..")
 PRECISIONS: Final = ("auto", "bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 PERCENTILES: Final = (50, 90, 95, 99)
-METRICS: Final = {"ttft": "time to first token", "tpot": "time per output token", "e2e": "time of a whole request"}
-DAY: Final = r"(weekdays|weekends|daily|(mon|tue|wed|thu|fri|sat|sun)([-,](mon|tue|wed|thu|fri|sat|sun))*)"
-SCHEDULE: Final = Text(DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?", "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'")
+METRICS: Final = {
+    "ttft": "time to first token",
+    "tpot": "time per output token",
+    "e2e": "time of a whole request",
+}
+DAY: Final = (
+    r"(weekdays|weekends|daily|(mon|tue|wed|thu|fri|sat|sun)([-,](mon|tue|wed|thu|fri|sat|sun))*)"
+)
+SCHEDULE: Final = Text(
+    DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
+    "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'",
+)
 
 
 def _sla(place: Place, availability: Decimal | None, **limits: Decimal | None) -> model.Sla:
@@ -58,7 +69,12 @@ class _Tokens:
         if not isinstance(node, Scalar):
             value = self.block.read(node, name, report)
             if value is not MISSING and value.p95 < value.mean:
-                return report.add(node.place, "range", f"{name}: p95 is below the mean", "write a p95 of at least the mean")
+                return report.add(
+                    node.place,
+                    "range",
+                    f"{name}: p95 is below the mean",
+                    "write a p95 of at least the mean",
+                )
             return value
         mean = self.block.fields[0].kind.read(node, name, report)
         return MISSING if mean is MISSING else model.Tokens(mean=mean, p95=mean)
@@ -82,7 +98,12 @@ class _Profile:
         if values is MISSING:
             return MISSING
         if len(values) not in (24, 168) or not any(values):
-            return report.add(node.place, "length", f"{name} has {len(values)} weights", "give 24 or 168 hourly weights, not all zero")
+            return report.add(
+                node.place,
+                "length",
+                f"{name} has {len(values)} weights",
+                "give 24 or 168 hourly weights, not all zero",
+            )
         return values
 
     def schema(self) -> dict[str, Any]:
@@ -99,7 +120,11 @@ class _Renamed:
     def read(self, node: Node, name: str, report: Report) -> Any:
         """Read the block under its own key names."""
         build = self.block.build
-        block = Block(self.block.name, lambda **v: build(**{self.names.get(k, k): x for k, x in v.items()}), self.block.fields)
+        block = Block(
+            self.block.name,
+            lambda **v: build(**{self.names.get(k, k): x for k, x in v.items()}),
+            self.block.fields,
+        )
         return block.read(node, name, report)
 
     def schema(self) -> dict[str, Any]:
@@ -203,4 +228,15 @@ def kind_of(root: Mapping) -> str:
     return re.sub(r"\s", "", node.text) if isinstance(node, Scalar) else ""
 
 
-__all__ = ["BATCH_TRAFFIC", "BUY", "KINDS", "MODEL", "SHUTDOWN", "SLA", "TRAFFIC", "WHERE", "Kind", "kind_of"]
+__all__ = [
+    "BATCH_TRAFFIC",
+    "BUY",
+    "KINDS",
+    "MODEL",
+    "SHUTDOWN",
+    "SLA",
+    "TRAFFIC",
+    "WHERE",
+    "Kind",
+    "kind_of",
+]

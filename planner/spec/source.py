@@ -109,6 +109,8 @@ class _Reader:
 
     def _at(self, event: yaml.Event) -> Place:
         mark = event.start_mark
+        if mark is None:
+            return Place(self.path)
         return Place(self.path, mark.line + 1, mark.column + 1)
 
     def _node(self, event: yaml.NodeEvent, events: Iterator[yaml.Event], *, depth: int) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.price import PriceBook, ServicePrice
@@ -116,15 +117,25 @@ def _offers(
         soldout = row["purchase"] == "spot" and row["usd_hour"] >= demand.get(
             (*key, row["region"]), row["usd_hour"] + 1
         )
-        if located is None or soldout or not sold.get(row["purchase"], True) or (where[key] and row["region"] not in where[key]):
+        if (
+            located is None
+            or soldout
+            or not sold.get(row["purchase"], True)
+            or (where[key] and row["region"] not in where[key])
+        ):
             continue  # not offered there, or a spot price that says "no capacity"
         found.append(
             Offer(
-                instance=machine, region=row["region"], zones=located,
+                instance=machine,
+                region=row["region"],
+                zones=located,
                 purchase=row["purchase"] if row["scope"] == "machine" else "dws_calendar",
-                usd_hour=row["usd_hour"], basis=row["basis"], source=row["source"],
-                as_of=row["as_of"], confidence=row["confidence"],
-            )  # fmt: skip
+                usd_hour=row["usd_hour"],
+                basis=row["basis"],
+                source=row["source"],
+                as_of=row["as_of"],
+                confidence=row["confidence"],
+            )
         )
     return found
 
@@ -133,8 +144,8 @@ def _services(text: str) -> PriceBook:
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS), "category": table.text, "item": table.text,
         "role": table.free, "region": table.text, "unit": table.text,
-        "usd": lambda c: table.price(c) if float(c) else table.Decimal(0),
-        "from_gb": table.optional(table.Decimal), "to_gb": table.optional(table.Decimal),
+        "usd": lambda c: table.price(c) if float(c) else Decimal(0),
+        "from_gb": table.optional(table.decimal), "to_gb": table.optional(table.decimal),
         "as_of": table.date, "source": table.text, "confidence": table.CONFIDENCE,
         "note": table.free,
     }  # fmt: skip

@@ -56,7 +56,7 @@ class Cloud:
         seed = f"{kind}/{name}/{self.memory.serial}"
         token = hashlib.sha256(seed.encode()).hexdigest()[:12]
         fixed = inputs.get(names().get(kind, ""))
-        identity = f"{kind.split(':')[-1].lower()}-{token}"
+        identity = f"{kind.rsplit(':', maxsplit=1)[-1].lower()}-{token}"
         outputs = self._outputs(kind, identity, str(fixed or identity), inputs)
         self.memory.objects[identity] = {
             "type": kind, "name": name, "inputs": inputs, "outputs": outputs,

@@ -163,7 +163,7 @@ class _Turn:
         self.memory = world.recall(self.path)
         return Cloud(self.provider.rules, self.memory, self.provider.region)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             world.remember(self.path, self.memory)
         finally:

@@ -14,6 +14,7 @@ Patterns take * and ?; what no row matches is unlimited, and costs what the cata
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ class World:
 
 def _at(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError("write a time such as 2026-11-21T08:00:00Z") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -102,20 +103,23 @@ _WHERE: Final = (
 _NODES: Final = Field("nodes", Quantity(unit.count, "2"), "how many nodes", required=True)
 _USD: Final = Field("usd_hour", Quantity(unit.number, "30"), "USD an hour", required=True)
 _SMALL: Final = Quantity(unit.count, "1", maximum=10**6)
+_LIMIT: Final = Block("limit", _placed(Limit), (*_WHERE, _NODES))
+_PRICE: Final = Block("price", _placed(Price), (*_WHERE, _USD))
+_CODE: Final = Text(r"[A-Za-z_.]+", "an error code")
 SHAPE: Final = Block("world", _placed(World), (
     Field("clock", Quantity(_at, START), "the time at which the world begins", default=_at(START)),
     Field("project", PATTERN, "project or account", default="simulated-project"),
-    Field("capacity", ListOf(Block("capacity", _placed(Limit), (*_WHERE, _NODES))), "", default=()),
-    Field("quota", ListOf(Block("quota", _placed(Limit), (*_WHERE, _NODES))), "", default=()),
-    Field("prices", ListOf(Block("prices", _placed(Price), (*_WHERE, _USD))), "", default=()),
+    Field("capacity", ListOf(_LIMIT), "how many nodes there are", default=()),
+    Field("quota", ListOf(_LIMIT), "how many nodes one may have", default=()),
+    Field("prices", ListOf(_PRICE), "other prices than the catalog's", default=()),
     Field("faults", ListOf(Block("faults", _placed(Fault), (
         Field("on", Choice(("create", "update", "delete")), "operation", required=True),
         Field("type", PATTERN, "resource type", default="*"),
         Field("name", PATTERN, "resource name", default="*"),
-        Field("code", Text(r"[A-Za-z_.]+", "an error code"), "what the cloud answers", required=True),
+        Field("code", _CODE, "what the cloud answers", required=True),
         Field("times", _SMALL, "how often it fails", default=1),
         Field("after", _SMALL, "how many calls succeed first", default=0),
-    ))), "", default=()),
+    ))), "calls that fail", default=()),
 ))  # fmt: skip
 
 
@@ -144,8 +148,6 @@ def priced(world: World, catalog: Catalog) -> Catalog:
     """Return the catalog with the prices of the world; its digest then tells them apart."""
     if not world.prices:
         return catalog
-    import hashlib
-
     seed = catalog.sha256 + repr(world.prices)
     offers = tuple(_repriced(world, offer) for offer in catalog.offers)
     return replace(catalog, offers=offers, sha256=hashlib.sha256(seed.encode()).hexdigest())

@@ -128,10 +128,10 @@ def _balancer(site: Site) -> list[Resource]:
 
 def _commands(site: Site) -> dict[str, str]:
     """The commands of a node that are AWS's own."""
-    token = (
+    itself = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
         " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
-        " I=$(curl -sH \"X-aws-ec2-metadata-token: $T\""
+        ' I=$(curl -sH "X-aws-ec2-metadata-token: $T"'
         " http://169.254.169.254/latest/meta-data/instance-id);"
     )
     leave = (
@@ -146,4 +146,4 @@ def _commands(site: Site) -> dict[str, str]:
         " | sort"
     )
     fetch = f"aws --region {site.region} s3 sync s3://{storage.bucket(site)}/ /models/"
-    return {"give_back": token + leave, "peers": peers, "fetch": fetch}
+    return {"give_back": itself + leave, "peers": peers, "fetch": fetch}

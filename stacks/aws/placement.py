@@ -15,6 +15,4 @@ def resources(site: Site) -> list[Resource]:
     if not site.together:
         return []
     inputs = {"strategy": "cluster", "tags": {**site.tags, "Name": f"{site.name}-together"}}
-    return [
-        Resource(type="aws:ec2/placementGroup:PlacementGroup", name="together", inputs=inputs)
-    ]
+    return [Resource(type="aws:ec2/placementGroup:PlacementGroup", name="together", inputs=inputs)]

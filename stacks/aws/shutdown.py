@@ -47,9 +47,7 @@ def _change(site: Site, index: int) -> Resource:
     }
     if site.ttl:
         inputs["endTime"] = text("${deadline.rfc3339}")
-    return Resource(
-        type="aws:autoscaling/schedule:Schedule", name=f"week-{index}", inputs=inputs
-    )
+    return Resource(type="aws:autoscaling/schedule:Schedule", name=f"week-{index}", inputs=inputs)
 
 
 def _deadline(site: Site) -> list[Resource]:

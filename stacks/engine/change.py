@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacks.engine.protocol import Step
-from stacks.graph import Graph, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stacks.engine.protocol import Action
+    from stacks.graph import Graph, Resource
 
 
 def steps(
@@ -68,8 +68,8 @@ def _step(
     changed = tuple(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))
     if not changed:
         return Step("same", resource.type, resource.name)
-    forced = [*replaces(resource.type, before, after),
-              *(k for k in resource.options.get("replace_on_changes", []) if k in changed)]  # fmt: skip
+    forced = replaces(resource.type, before, after)
+    forced += [k for k in resource.options.get("replace_on_changes", []) if k in changed]
     action: Action = "replace" if forced else "update"
     return Step(action, resource.type, resource.name, tuple(forced) or changed)
 

@@ -62,6 +62,9 @@ class Engine(Protocol):
     Every method may raise LockedError while another process works on the stack.
     """
 
+    def stacks(self) -> list[str]:
+        """Return the names of all stacks, sorted."""
+
     def standing(self, stack: str) -> Standing | None:
         """Return the stack as the state has it; nothing when it does not exist."""
 

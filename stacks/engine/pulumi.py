@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from providers.simulated.world import World
-    from stacks.engine.program import Program
     from stacks.engine.protocol import Action, Listener
 
 PROJECT: Final = "tonnage"
@@ -56,7 +55,7 @@ class PulumiEngine:
 
     def standing(self, stack: str) -> Standing | None:
         """Return the stack as the backend has it."""
-        with self._opened(stack, NOTHING, {}, create=False) as (found, _):
+        with self._opened(stack, NOTHING, {}, create=False) as found:
             if found is None:
                 return None
             deployment = found.export_stack().deployment or {}
@@ -82,7 +81,7 @@ class PulumiEngine:
                 seen[step.name] = step
 
         graph = restore(plan["graph"])
-        with self._opened(plan["stack"]["name"], graph, plan) as (stack, _):
+        with self._opened(plan["stack"]["name"], graph, plan) as stack:
             watch = _Watch(lambda event: note(event.step))
             self._call(lambda: stack.preview(on_event=watch, color="never"), watch)
         return tuple(seen[name] for name in sorted(seen))
@@ -91,24 +90,24 @@ class PulumiEngine:
         """Make the stack what the plan says."""
         name = plan["stack"]["name"]
         graph = restore(plan["graph"])
-        with states.locked(self.folder / f"{name}.json", name):
-            with self._opened(name, graph, plan) as (stack, _):
-                watch = _Watch(listen)
-                self._call(lambda: stack.up(on_event=watch, color="never"), watch)
-                outputs = {k: v.value for k, v in stack.outputs().items() if k not in OURS}
+        lock = states.locked(self.folder / f"{name}.json", name)
+        with lock, self._opened(name, graph, plan) as stack:
+            watch = _Watch(listen)
+            self._call(lambda: stack.up(on_event=watch, color="never"), watch)
+            outputs = {k: v.value for k, v in stack.outputs().items() if k not in OURS}
         return Outcome(steps=watch.changed(), outputs=outputs, seconds=watch.clock())
 
     def destroy(self, stack: str, listen: Listener) -> Outcome:
         """Delete everything of the stack, and the stack itself."""
-        with states.locked(self.folder / f"{stack}.json", stack):
-            with self._opened(stack, NOTHING, {}, create=False) as (found, _):
-                if found is None:
-                    step = "run: tonnage status"
-                    message = f"no stack is named {stack}"
-                    raise MissingError(Problem(code="stack", message=message, next_step=step))
-                watch = _Watch(listen)
-                self._call(lambda: found.destroy(on_event=watch, color="never"), watch)
-                found.workspace.remove_stack(stack)
+        lock = states.locked(self.folder / f"{stack}.json", stack)
+        with lock, self._opened(stack, NOTHING, {}, create=False) as found:
+            if found is None:
+                step = "run: tonnage status"
+                message = f"no stack is named {stack}"
+                raise MissingError(Problem(code="stack", message=message, next_step=step))
+            watch = _Watch(listen)
+            self._call(lambda: found.destroy(on_event=watch, color="never"), watch)
+            found.workspace.remove_stack(stack)
         return Outcome(steps=watch.changed(), seconds=watch.clock())
 
     def stacks(self) -> list[str]:
@@ -120,8 +119,11 @@ class PulumiEngine:
     @contextmanager
     def _opened(
         self, name: str, graph: Graph, plan: dict[str, Any], *, create: bool = True
-    ) -> Iterator[tuple[Any, Program]]:
-        """Open a stack with its program; closes the program's loop however the work ends."""
+    ) -> Iterator[Any]:
+        """Open a stack with its program, and close the program's loop however the work ends.
+
+        Yields None when the stack does not exist and is not to be created.
+        """
         auto = self._automation()
         from stacks.engine.program import Program
 
@@ -134,7 +136,7 @@ class PulumiEngine:
                 opts=auto.LocalWorkspaceOptions(**self._settings(auto)),
             )  # fmt: skip
         except auto.StackNotFoundError:
-            yield None, program
+            yield None
             return
         if create:
             known = {k: v.value for k, v in stack.outputs().items()}
@@ -145,7 +147,7 @@ class PulumiEngine:
                 "tonnage:facts": json.dumps(facts(plan), sort_keys=True),
             }  # fmt: skip
         try:
-            yield stack, program
+            yield stack
         finally:
             program.close()
 
@@ -224,7 +226,9 @@ class PulumiEngine:
             problem = Problem(code="locked", message="the stack is locked", next_step=step)
             raise LockedError(problem) from trouble
         except errors.CommandError as trouble:
-            raise error(watch.failures() or [("pulumi", str(trouble).splitlines()[0])]) from trouble
+            raise error(
+                watch.failures() or [("pulumi", str(trouble).splitlines()[0])]
+            ) from trouble
 
 
 def _patiently(work: Callable[[], Any]) -> None:
@@ -296,7 +300,9 @@ class _Watch:
 
     def failures(self) -> list[tuple[str, str]]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
-        named = [(u.rsplit("::", 1)[-1], "; ".join(m)) for u, m in sorted(self.errors.items()) if u]
+        named = [
+            (u.rsplit("::", 1)[-1], "; ".join(m)) for u, m in sorted(self.errors.items()) if u
+        ]
         return named or [("the update", m) for m in self.errors.get("", [])]
 
 

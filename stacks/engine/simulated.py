@@ -75,7 +75,11 @@ class SimulatedEngine:
             if not state["started"]:
                 state["started"] = run.now().isoformat()
             state |= {"complete": False, "plan": plan["digest"], "facts": facts(plan)}
-            run.known = words(self.world.project, datetime.fromisoformat(state["started"]), plan["shutdown"]["ttl"])
+            run.known = words(
+                self.world.project,
+                datetime.fromisoformat(state["started"]),
+                plan["shutdown"]["ttl"],
+            )
             run.work(todo)
             run.finish(plan)
         changed = tuple(s for s in todo if s.action != "same")

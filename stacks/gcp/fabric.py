@@ -42,8 +42,7 @@ def _roce(site: Site, count: int) -> list[Resource]:
         "routingMode": "REGIONAL", "networkProfile": text(profile),
     })  # fmt: skip
     rails = [
-        subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20")
-        for index in range(count)
+        subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20") for index in range(count)
     ]
     return [network, *rails]
 

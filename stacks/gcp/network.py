@@ -62,9 +62,7 @@ def subnet(site: Site, network: str, part: str, block: str) -> Resource:
     }  # fmt: skip
     if part == "net":
         inputs["privateIpGoogleAccess"] = True
-    return Resource(
-        type="gcp:compute/subnetwork:Subnetwork", name=f"{part}-subnet", inputs=inputs
-    )
+    return Resource(type="gcp:compute/subnetwork:Subnetwork", name=f"{part}-subnet", inputs=inputs)
 
 
 def inside(site: Site, network: str, block: str) -> Resource:

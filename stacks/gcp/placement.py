@@ -13,7 +13,7 @@ from stacks.graph import Resource, ref
 if TYPE_CHECKING:
     from stacks.site import Site
 
-TOKEN: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
+POLICY: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 
 def resources(site: Site) -> list[Resource]:
@@ -25,7 +25,7 @@ def resources(site: Site) -> list[Resource]:
         inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
     else:
         inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
-    return [Resource(type=TOKEN, name="together", inputs=inputs)]
+    return [Resource(type=POLICY, name="together", inputs=inputs)]
 
 
 def of_group(site: Site) -> dict[str, Any]:

@@ -17,6 +17,7 @@ def bucket(site: Site) -> str:
 
 def labels(site: Site) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
+
     def clean(word: str) -> str:
         kept = (c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word.lower())
         return "".join(kept)[:63]
