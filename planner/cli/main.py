@@ -52,7 +52,7 @@ class Lazy(click.Group):
 
     def format_commands(
         self,
-        ctx: click.Context,
+        ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
         """List the commands without importing them."""

@@ -76,6 +76,7 @@ def _profiles() -> dict[tuple[str, str, int], float]:
     return {(r["profile"], r["day"], r["hour"]): r["weight"] for r in found}
 
 
+@cache
 def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
     """Return the week of a traffic profile and a schedule."""
     if isinstance(profile, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from planner.facts import table
 PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Llm:
     """A decoder model. Counts of parameters are absolute; lengths are in tokens.
 
@@ -52,29 +52,29 @@ class Llm:
     as_of: str = "unknown"
     assumed: str = ""
 
-    @property
+    @cached_property
     def moe_layers(self) -> int:
         """Layers that hold experts."""
         return self.layers - self.dense_layers if self.experts else 0
 
-    @property
+    @cached_property
     def embedding(self) -> float:
         """Parameters of input embedding and output head; once when they are tied."""
         return float(self.vocab * self.hidden * (1 if self.tied else 2))
 
-    @property
+    @cached_property
     def expert(self) -> float:
         """Parameters of all routed experts."""
         return float(
             self.moe_layers * self.experts * self.mlp_matrices * self.hidden * self.moe_ffn
         )
 
-    @property
+    @cached_property
     def expert_active(self) -> float:
         """Parameters of the routed experts that one token uses."""
         return self.expert * self.experts_per_token / self.experts if self.experts else 0.0
 
-    @property
+    @cached_property
     def dense(self) -> float:
         """Parameters that every token uses, without embedding and head."""
         return max(0.0, self.params - self.expert - self.embedding)

@@ -91,12 +91,11 @@ def account(llm: Llm, layout: Layout, node: Node) -> Memory:
     )
 
 
-def batch(llm: Llm, layout: Layout, node: Node, tokens: float) -> int:
-    """How many sequences of `tokens` fit, up to the limit of the engine; 0 when none does."""
-    room = account(llm, layout, node).pool_gib * GIB
-    if room <= 0:
+def batch(llm: Llm, layout: Layout, pool_gib: float, tokens: float) -> int:
+    """How many sequences of `tokens` a pool holds, up to the engine's limit; 0 when none."""
+    if pool_gib <= 0:
         return 0
-    return min(int(coefficient("max_sequences")), int(room / kv(llm, layout, tokens)))
+    return min(int(coefficient("max_sequences")), int(pool_gib * GIB / kv(llm, layout, tokens)))
 
 
 def training_gib(llm: Llm, method: str) -> float:

@@ -124,9 +124,10 @@ class Replica:
     def __init__(self, llm: Llm, layout: Layout, node: Node, load: Load) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
         need = load.prompt.mean + coefficient("answer_share") * load.answer.mean
-        self.max_batch = memory.batch(llm, layout, node, need)
-        longest = max(load.context, need)
-        if self.max_batch and memory.batch(llm, layout, node, longest) < 1:
+        self.memory = memory.account(llm, layout, node)
+        pool = self.memory.pool_gib
+        self.max_batch = memory.batch(llm, layout, pool, need)
+        if self.max_batch and not memory.batch(llm, layout, pool, max(load.context, need)):
             self.max_batch = 0
 
     @cached_property

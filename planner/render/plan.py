@@ -95,7 +95,8 @@ def _layout(plan: dict[str, Any]) -> list[str]:
             continue
         shape = f"TP{layout['tp']}" + (f" PP{layout['pp']}" if layout["pp"] > 1 else "")
         shape += f" EP{layout['ep']}" if layout["ep"] > 1 else ""
-        text = f"{pool['replicas']} replicas of {shape} in {layout['precision']}, "
+        copies = "replica" if pool["replicas"] == 1 else "replicas"
+        text = f"{pool['replicas']} {copies} of {shape} in {layout['precision']}, "
         text += f"up to {layout['max_batch']} requests each"
         if pool["nodes_least"] < pool["nodes"]:
             text += f"; {pool['nodes_least']} to {pool['nodes']} nodes over the week"

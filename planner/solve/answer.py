@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import Problem, SpecError
@@ -11,7 +10,7 @@ from planner.solve import workspace
 from planner.solve.explain import alternatives, bindings, relaxations
 from planner.solve.need import Need, need
 from planner.solve.predict import predict
-from planner.solve.rule import Judged, Rule, funnel, judge, kept, rules
+from planner.solve.rule import Market, rules
 from planner.solve.search import Found, Search
 from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
 from planner.spec.model import Workspace
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
-
-
-@dataclass(frozen=True, slots=True)
-class Market:
-    """All offers with the rules that each breaks."""
-
-    judged: Judged
-    given: tuple[Rule, ...]
-
-    @property
-    def funnel(self) -> tuple[tuple[str, int], ...]:
-        """How many offers are left after each rule in turn."""
-        return tuple(funnel(self.judged, self.given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +46,19 @@ class Solver:
                 code="unsupported", message=message, place=spec.place, next_step="use runtime: vm"
             )
             raise SpecError(problem)
-        given = rules(spec, cache(self.built))
-        market = Market(judge(self.catalog.offers, given), given)
+        market = Market(self.catalog.ranked, rules(spec, self.built))
         if isinstance(spec, Workspace):
             return self._workspace(spec, market)
         return self._serving(spec, need(spec, self.read), market)
 
     def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
         search = Search(self.catalog.book)
-        offers = kept(market.judged)
+        offers = market.best()
         result = search.solve(wanted, offers, keep=self.keep + 1)
         budget = spec.buy.budget
         if not result.found or (budget is not None and result.found[0].bill.usd_month > budget):
             broke = budget if result.found else None
-            nearest = relaxations(wanted, search, market.judged, broke)
+            nearest = relaxations(wanted, search, market, broke)
             return self._nothing(wanted, market, nearest)
         chosen = result.found[0]
         barred = self._barred(wanted, search, market, chosen)
@@ -86,15 +71,15 @@ class Solver:
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
-            binding=bindings(wanted, search, market.judged, chosen, barred),
+            binding=bindings(wanted, search, market, chosen, barred),
             alternatives=alternatives(wanted, result, barred, self.keep),
             bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
-            llm=wanted.llm, funnel=market.funnel, considered=len(offers),
+            llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
         )  # fmt: skip
 
     def _barred(self, wanted: Need, search: Search, market: Market, chosen: Found) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
-        wide = search.solve(wanted, kept(market.judged, "buy"), keep=self.keep).found
+        wide = search.solve(wanted, market.best("buy"), keep=self.keep).found
         return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
 
     def _nothing(self, wanted: Need, market: Market, nearest: tuple[Binding, ...]) -> Solution:
@@ -108,7 +93,7 @@ class Solver:
         wanted = workspace.room(spec)
         fits: list[_Machine] = []
         small: list[_Machine] = []
-        for offer in kept(market.judged):
+        for offer in market.best():
             lack = wanted.lacks(offer.instance)
             cost = offer.usd_hour * workspace.node_hours(spec, offer)
             (small if lack else fits).append((cost, offer.key, offer, lack))
@@ -127,7 +112,7 @@ class Solver:
             status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),
             alternatives=self._others(spec, fits, small, total.usd_month), bill=total,
             warnings=_price_warnings(chosen, total.unknown), week=weekly, llm=wanted.llm,
-            funnel=market.funnel, considered=len(fits) + len(small),
+            funnel=market.funnel, considered=market.allowed,
         )  # fmt: skip
 
     def _others(
@@ -159,7 +144,8 @@ class Solver:
     ) -> Solution:
         nearest = []
         for rule in market.given[1:]:
-            wide = [o for o in kept(market.judged, rule.key) if not wanted.lacks(o.instance)]  # fmt: skip
+            left = market.best(rule.key)
+            wide = [offer for offer in left if not wanted.lacks(offer.instance)]
             if wide and cost is None:
                 best = min(wide, key=lambda o: (o.usd_hour, o.key))
                 total = workspace.bill(spec, best, self.catalog.book).usd_month

@@ -7,13 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.rule import Judged, kept
 from planner.solve.size import Fit, Refusal, serve
 from planner.solve.solution import Alternative, Binding
 
 if TYPE_CHECKING:
     from planner.solve.need import Need
     from planner.solve.offer import Offer
+    from planner.solve.rule import Market
     from planner.solve.search import Found, Rejected, Result, Search
     from planner.spec.model import Limit
 
@@ -88,21 +88,21 @@ def span(seconds: float) -> str:
 
 
 def bindings(
-    need: Need, search: Search, judged: Judged, chosen: Found, barred: list[Found]
+    need: Need, search: Search, market: Market, chosen: Found, barred: list[Found]
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
     `barred` are the cheaper fits that the way of buying keeps out.
     """
-    offers = kept(judged)
+    offers = market.best()
     found = []
     for limit in need.limits:
         other = search.solve(need.without(limit.key), offers).found
         found.append(_priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit))
     found.append(_priced("buy", None, chosen, tuple(barred), None))
     for key in ("where.regions", "where.clouds", "where.accelerators"):
-        wide = kept(judged, key)
-        if len(wide) > len(offers):
+        wide = market.best(key)
+        if wide != offers:
             other = search.solve(need, wide).found
             found.append(_priced(key, None, chosen, other, None))
     if need.availability is not None and chosen.fit.groups > chosen.fit.needed:
@@ -113,21 +113,21 @@ def bindings(
 
 
 def relaxations(
-    need: Need, search: Search, judged: Judged, budget: Decimal | None
+    need: Need, search: Search, market: Market, budget: Decimal | None
 ) -> tuple[Binding, ...]:
     """For an infeasible need: each single change with which a fleet exists, cheapest first.
 
     With a budget the need itself is feasible: then only changes that keep the budget count.
     """
-    offers = kept(judged)
+    offers = market.best()
     found: list[Binding] = []
     if budget is not None:
         found += _nearest("buy.budget", "", search, need, offers)
     for limit in need.limits:
         found += _loosened(need, search, offers, limit, budget)
     for key in ("where.clouds", "where.regions", "where.accelerators", "buy"):
-        wide = kept(judged, key)
-        if len(wide) > len(offers):
+        wide = market.best(key)
+        if wide != offers:
             found += _nearest(key, "any", search, need, wide)
     for precision in ("fp8", "int4"):
         if precision not in need.precisions:
@@ -189,7 +189,7 @@ def _reach(need: Need, search: Search, offers: list[Offer], limit: Limit) -> Dec
     """
     best = math.inf
     rest = need.without(limit.key)
-    for offer in search.cheapest(offers):
+    for offer in offers:
         for replica, span_ in search.replicas(rest, offer):
             if not replica.max_batch:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.facts.accelerator import Accelerator, accelerators
@@ -17,7 +18,7 @@ Purchase: TypeAlias = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
 ORDERABLE: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Instance:
     """A machine type: its accelerators, host, network and fabric. GiB, Gbps, GB."""
 
@@ -43,12 +44,12 @@ class Instance:
     spot: bool
     confidence: str
 
-    @property
+    @cached_property
     def chip(self) -> Accelerator:
         """The accelerator's data sheet."""
         return accelerators()[self.accelerator]
 
-    @property
+    @cached_property
     def node(self) -> Node:
         """The machine as the performance model sees it.
 
@@ -90,7 +91,7 @@ class Offer:
         return (self.provider, self.instance.instance_type, self.region, self.purchase)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Catalog:
     """All offers and service prices of one date.
 
@@ -103,3 +104,13 @@ class Catalog:
     book: PriceBook
     sha256: str
     as_of: str
+
+    @cached_property
+    def ranked(self) -> tuple[Offer, ...]:
+        """The offers by kind, the cheapest region first; names break ties."""
+        return tuple(sorted(self.offers, key=_rank))
+
+
+def _rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
+    kind = offer.instance
+    return (kind.provider, kind.instance_type, offer.purchase, offer.usd_hour, offer.region)

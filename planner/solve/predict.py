@@ -20,7 +20,7 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
 
     Latency percentiles are the spec's; without any, the 95th.
     """
-    room = memory.account(need.llm, fit.layout, fit.replica.node)
+    room = fit.replica.memory
     copies = fit.replicas * fit.needed
     held = fit.service.in_flight * memory.kv(need.llm, fit.layout, need.load.held) / memory.GIB
     used = room.used_gib + min(held, room.pool_gib)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.errors import MissingError, Problem
 from planner.solve.explain import fleet, reason
 from planner.solve.need import need
-from planner.solve.rule import judge, kept, rules
+from planner.solve.rule import Market, rules
 from planner.solve.search import Search
 from planner.solve.workspace import bill, room
 from planner.spec.model import Workspace
@@ -37,7 +37,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
     First the rules that exclude it, then what it lacks or misses, then its price. Raises
     MissingError when no machine type matches.
     """
-    asked = [o for o in solver.catalog.offers if _matches(o, pattern)]
+    asked = [o for o in solver.catalog.ranked if _matches(o, pattern)]
     if not asked:
         step = "run: tonnage offers --limit 1000"
         message = f"no machine type matches '{pattern}'"
@@ -48,8 +48,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
 
 def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
-    given = rules(spec, solver.built)
-    offers = kept(judge(solver.catalog.offers, given))
+    offers = Market(solver.catalog.ranked, rules(spec, solver.built)).best()
     if isinstance(spec, Workspace):
         users = max(1, round(spec.users * factor))
         solution = solver.solve(replace(spec, users=users))
@@ -63,12 +62,11 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
 
 
 def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
-    given = rules(spec, solver.built)
-    judged = judge(offers, given)
-    left = kept(judged)
+    market = Market(tuple(offers), rules(spec, solver.built))
+    left = market.best()
     name = f"{offers[0].provider} {offers[0].instance.instance_type}"
     if not left:
-        broken = min(judged, key=lambda j: len(j[1]))[1]
+        broken = min((market.breaks(o) for o in offers), key=len)
         unbuilt = solver.built(offers[0].instance)
         return Answer(name, None, unbuilt or "excluded by " + ", ".join(broken))
     if isinstance(spec, Workspace):

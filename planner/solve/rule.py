@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from planner.facts.accelerator import accelerators
 from planner.spec.model import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from planner.solve.offer import Instance, Offer
     from planner.spec.model import Spec
 
 COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
-
-
-Judged: TypeAlias = "list[tuple[Offer, tuple[str, ...]]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,8 @@ def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ..
     allow, deny = where.accelerators.allow, where.accelerators.deny
     bought = purchases(spec)
     return (
-        Rule("stack", lambda o: "" if built(o.instance) is None else "no", lambda p: not p),
+        Rule("data sheet", lambda o: o.instance.accelerator, _sheet),
+        Rule("stack", lambda o: built(o.instance) or "", lambda reason: not reason),
         Rule("where.clouds", lambda o: o.provider, lambda p: p in where.clouds),
         Rule(
             "where.regions",
@@ -71,27 +70,68 @@ def purchases(spec: Spec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def judge(offers: Iterable[Offer], given: tuple[Rule, ...]) -> Judged:
-    """Return every offer with the keys of the rules that it breaks."""
-    checks = [(rule.key, rule.part, cache(rule.allows)) for rule in given]
-    return [
-        (offer, tuple(key for key, part, allows in checks if not allows(part(offer))))
-        for offer in offers
-    ]
+class Market:
+    """The offers of a catalog under the rules of a spec."""
+
+    def __init__(self, ranked: tuple[Offer, ...], given: tuple[Rule, ...]) -> None:
+        self.given = given
+        self._judged = _judge(ranked, given)
+
+    def best(self, skip: str = "") -> list[Offer]:
+        """Return the cheapest region of each machine type and purchase, skipping one rule.
+
+        Speed is the same in every region, and so is the price of everything else in the catalog:
+        that drops only dominated offers.
+        """
+        found: dict[tuple[str, str, str], Offer] = {}
+        for offer, broken in self._judged:
+            if not broken or broken == (skip,):
+                kind = offer.instance
+                found.setdefault((kind.provider, kind.instance_type, offer.purchase), offer)
+        return list(found.values())
+
+    @property
+    def allowed(self) -> int:
+        """How many offers keep every rule."""
+        return sum(not broken for _, broken in self._judged)
+
+    @property
+    def funnel(self) -> tuple[tuple[str, int], ...]:
+        """How many offers are left after each rule in turn."""
+        counts = Counter(broken for _, broken in self._judged)
+        result = []
+        applied: set[str] = set()
+        for rule in self.given:
+            applied.add(rule.key)
+            left = sum(n for broken, n in counts.items() if applied.isdisjoint(broken))
+            result.append((rule.key, left))
+        return tuple(result)
+
+    def breaks(self, offer: Offer) -> list[str]:
+        """Return the keys of the rules that an offer breaks."""
+        return [rule.key for rule in self.given if not rule.allows(rule.part(offer))]
 
 
-def kept(judged: Judged, skip: str = "") -> list[Offer]:
-    """Return the offers that break no rule, but for the one that is skipped."""
-    return [offer for offer, broken in judged if not broken or broken == (skip,)]
-
-
-def funnel(judged: Judged, given: tuple[Rule, ...]) -> list[tuple[str, int]]:
-    """Return how many offers are left after each rule in turn."""
-    result, applied = [], set()
+def _judge(
+    offers: tuple[Offer, ...], given: tuple[Rule, ...]
+) -> list[tuple[Offer, tuple[str, ...]]]:
+    """Every offer with the keys of the rules that it breaks; equal parts are judged once."""
+    broken: list[tuple[str, ...]] = [()] * len(offers)
     for rule in given:
-        applied.add(rule.key)
-        result.append((rule.key, sum(applied.isdisjoint(broken) for _, broken in judged)))
-    return result
+        verdicts: dict[str, bool] = {}
+        for index, offer in enumerate(offers):
+            part = rule.part(offer)
+            if part not in verdicts:
+                verdicts[part] = rule.allows(part)
+            if not verdicts[part]:
+                broken[index] = (*broken[index], rule.key)
+    return list(zip(offers, broken, strict=True))
+
+
+def _sheet(name: str) -> bool:
+    """Whether enough is known of an accelerator to say how fast it is."""
+    chip = accelerators()[name]
+    return bool(chip.bandwidth_gb_s and chip.bf16_tflops)
 
 
 def _any(word: str, patterns: tuple[str, ...]) -> bool:

@@ -17,7 +17,7 @@ from planner.solve.bill import COMMITTED, Bill, bill
 from planner.solve.size import SPANS, Fit, Refusal, layouts, lowest, size, startup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from planner.cost.price import PriceBook
     from planner.perf.layout import Layout, Node
@@ -39,12 +39,11 @@ class Found:
     bill: Bill
 
     @property
-    def rank(self) -> tuple[Decimal, int, int, int, tuple[str, str, str, str]]:
-        """The documented order: cost, nodes, accelerators of a replica, tp, then names."""
+    def rank(self) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
+        """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
         layout = self.fit.layout
-        return (
-            self.bill.usd_month, self.fit.nodes, layout.accelerators, layout.tp, self.offer.key,
-        )  # fmt: skip
+        size = (layout.accelerators, layout.pp, layout.ep)
+        return (self.bill.usd_month, self.fit.nodes, *size, self.offer.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +78,15 @@ class Search:
         self._known: dict[tuple[Hardware, tuple[int, ...], Question, tuple[str, ...]],
                           list[_Option]] = {}  # fmt: skip
 
-    def solve(self, need: Need, offers: Iterable[Offer], keep: int = 1) -> Result:
-        """Return the `keep` cheapest fits; nodes of one machine first, several only if needed."""
-        cheapest = self.cheapest(offers)
-        result = self._search(need, cheapest, keep, (1,))
+    def solve(self, need: Need, offers: list[Offer], keep: int = 1) -> Result:
+        """Return the `keep` cheapest fits on `offers`, one region of each machine type.
+
+        Replicas on one machine first; replicas over several only when none of those fits.
+        """
+        result = self._search(need, offers, keep, (1,))
         if result.found:
             return result
-        spread = self._search(need, cheapest, keep, SPANS)
+        spread = self._search(need, offers, keep, SPANS)
         return spread if spread.found else result
 
     def _search(
@@ -148,22 +149,6 @@ class Search:
         node = offer.instance.node
         for layout in layouts(need.llm, need, node, 1):
             yield self.replica(need, layout, node, 1), 1
-
-    @staticmethod
-    def cheapest(offers: Iterable[Offer]) -> list[Offer]:
-        """Return the cheapest region of each machine type and purchase; speed is the same.
-
-        That drops only dominated offers: no other price varies by region in the catalog.
-        """
-        best: dict[tuple[str, str, str], Offer] = {}
-        for offer in offers:
-            if not offer.instance.chip.bandwidth_gb_s or not offer.instance.chip.bf16_tflops:
-                continue  # without a data sheet nothing can be said of its speed
-            kind = (offer.provider, offer.instance.instance_type, offer.purchase)
-            known = best.get(kind)
-            if known is None or (offer.usd_hour, offer.region) < (known.usd_hour, known.region):
-                best[kind] = offer
-        return [best[kind] for kind in sorted(best)]
 
     def size(self, need: Need, replica: Replica, span: int) -> Fit | Refusal:
         """Size a replica once for each question that is asked of it."""

@@ -63,8 +63,8 @@ def layouts(llm: Llm, need: Need, node: Node, span: int) -> Iterator[Layout]:
     """Every layout of a model over `span` nodes, in the documented order of ties.
 
     One node: all tp * pp up to its accelerators. Several nodes: tp fills each, pp spans them.
-    Experts are also spread (ep = tp). Order: precision as allowed, fewer accelerators, smaller
-    tp, tensor before expert parallelism.
+    Experts are also spread (ep = tp). Order: precision as allowed, fewer accelerators, fewer
+    stages, tensor before expert parallelism.
     """
     for precision in need.precisions:
         if not node.accelerator.runs(precision):
@@ -86,13 +86,13 @@ def _shapes(llm: Llm, node: Node, span: int) -> list[tuple[int, int]]:
     if span > 1:
         return [(t, node.count // t * span) for t in widths if t == max(widths)]
     pairs = [(tp, pp) for tp in widths for pp in (1, 2, 4, 8) if tp * pp <= node.count]
-    return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]))
+    return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))
 
 
 def size(need: Need, replica: Replica, span: int) -> Fit | Refusal:
     """Return the fewest groups that meet every limit, or the limit that cannot be met."""
     if not replica.max_batch:
-        room = memory.account(replica.llm, replica.layout, replica.node)
+        room = replica.memory
         held = memory.kv(replica.llm, replica.layout, need.load.context) / memory.GIB
         return Refusal(
             layout=replica.layout, key="memory", value=room.total_gib - room.pool_gib + held,

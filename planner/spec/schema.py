@@ -15,7 +15,7 @@ def schema() -> dict[str, Any]:
         kinds[name]["properties"]["kind"] = {"const": name}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://tonnage.dev/schema/spec.json",
+        "$id": "urn:tonnage:schema:spec:v1",
         "title": "tonnage spec",
         "type": "object",
         "required": ["apiVersion", "kind"],

@@ -143,7 +143,7 @@ def _balancer(site: Site) -> Resource:
 
 
 def _commands(site: Site) -> dict[str, str]:
-    """The commands of a node that are Azure's own; a machine that is only shut down still bills."""
+    """The commands of a node that are Azure's own; a machine that only halts still bills."""
     meta = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
     login = "az login --identity --only-show-errors >/dev/null"
     leave = (
