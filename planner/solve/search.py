@@ -121,6 +121,8 @@ class Search:
         queue: list[_Waiting] = []
         refused: list[_Refused] = []
         for offer in offers:
+            if spans != (1,) and offer.instance.fabric == "none":
+                continue  # replicas that span machines need a fabric between them
             for replica, span, groups in self._options(need, offer.instance.node, spans):
                 cost = _least(need, replica, offer, span, groups)
                 if groups < math.inf:

@@ -26,9 +26,6 @@ def resources(site: Site) -> list[Resource]:
     if infiniband(site) and site.nodes > MOST_NODES:
         message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {MOST_NODES}"
         raise refuse(message, "split the workload, or ask Azure support for 300")
-    if site.together and site.instance.fabric != "infiniband":
-        message = f"{site.instance.instance_type} has no fabric to join several nodes"
-        raise refuse(message, "allow other accelerators, or a lower precision")
     return []
 
 

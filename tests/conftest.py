@@ -1,0 +1,109 @@
+"""Fixtures: the real catalog, small ones, and specs written in a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner.solve.answer import Solver
+from planner.spec.load import load as load_spec
+from providers.catalog.load import load as load_catalog
+from stacks.site import unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.solve.offer import Catalog, Offer
+    from planner.solve.solution import Solution
+    from planner.spec.model import Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
+
+CHAT = """
+apiVersion: tonnage/v1
+kind: Inference
+name: chat
+model: {name: MODEL, precision: PRECISION}
+sla: {SLA}
+traffic:
+  TRAFFIC
+  input_tokens: {mean: 900, p95: 3000}
+  output_tokens: {mean: 200, p95: 600}
+EXTRA
+"""
+
+
+def chat(
+    model: str = "llama-3.1-8b",
+    precision: str = "auto",
+    sla: str = "ttft_p95: 2s, tpot_p95: 80ms",
+    traffic: str = "peak_rps: 2",
+    extra: str = "",
+) -> str:
+    """An inference spec as text."""
+    pairs = {
+        "MODEL": model,
+        "PRECISION": precision,
+        "SLA": sla,
+        "TRAFFIC": traffic,
+        "EXTRA": extra,
+    }
+    text = CHAT
+    for key, value in pairs.items():
+        text = text.replace(key, value)
+    return text
+
+
+def spec_of(text: str) -> Spec:
+    """Read a spec from text."""
+    return load_spec(text.encode(), "spec.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the caller's shell changes what a test sees."""
+    for name in list(os.environ):
+        if name.startswith(("TONNAGE_", "FORCE_COLOR", "NO_COLOR")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The embedded catalog."""
+    return load_catalog()
+
+
+def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
+    """A catalog with some of the offers."""
+    return dataclasses.replace(catalog, offers=tuple(o for o in catalog.offers if keep(o)))
+
+
+def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
+    """Solve a spec given as text."""
+    solver = Solver(catalog=catalog, built=unsupported, read=lambda _: b"", keep=keep)
+    return solver.solve(spec_of(text))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tonnage(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in an empty folder; returns exit code, standard output, standard error."""
+    from planner.cli.main import run
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        code = run(list(argv))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

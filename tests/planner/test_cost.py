@@ -1,0 +1,90 @@
+"""Cost: hours, tiers and unknown prices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.cost.line import Usage, services, total
+from planner.cost.week import running, week, window
+from tests.conftest import chat, solve, spec_of
+
+
+def use(provider: str, **more: object) -> Usage:
+    words: dict[str, object] = {
+        "provider": provider, "nodes": 1, "node_hours": Decimal(730), "on_hours": Decimal(730),
+        "cache_gb": Decimal(0), "weights_gb": Decimal(16), "sent_gb": Decimal(0),
+        "received_gb": Decimal(0), "served": True, **more,
+    }  # fmt: skip
+    return Usage(**words)  # type: ignore[arg-type]
+
+
+def test_a_month_is_730_hours() -> None:
+    assert week("flat", None).node_hours(3, 1) == 3 * 730
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [("weekdays 07:00-20:00 Europe/Berlin", 65), ("daily 00:00-24:00", 168),
+     ("weekends 22:00-02:00", 8), ("mon-wed,fri 09:30-10:00", 2), ("fri-mon 00:00-24:00", 96)],
+)  # fmt: skip
+def test_schedules_run_the_hours_that_they_say(schedule: str, hours: int) -> None:
+    assert sum(running(schedule)) == hours
+
+
+@pytest.mark.parametrize("bad", ["weekdays 25:00-26:00", "daily 09:75-10:00"])
+def test_times_that_do_not_exist_are_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="not a time"):
+        window(bad)
+
+
+@given(st.integers(1, 50), st.sampled_from([1, 2, 4]))
+def test_nodes_follow_the_load_and_never_fall_below_one_unit(groups: int, unit: int) -> None:
+    shape = week("diurnal", None)
+    nodes = shape.nodes(groups * unit, unit)
+    assert max(nodes) == groups * unit
+    assert min(nodes) >= unit
+    for count, load in zip(nodes, shape.load, strict=True):
+        assert count / (groups * unit) >= load - 1e-9
+
+
+def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
+    lines = services(use("aws", sent_gb=Decimal(20_000)), catalog.book)
+    found = sum(x.usd_month for x in lines if x.kind == "egress")
+    by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal("0.085")
+    assert found == by_hand.quantize(Decimal("0.01"))
+
+
+def test_a_missing_price_is_unknown_and_never_zero(catalog) -> None:
+    lines = services(use("gcp"), catalog.book)
+    logs = next(x for x in lines if x.kind == "logs")
+    assert logs.usd_month is None
+    assert logs.unit_price is None
+    known, unknown = total(lines)
+    assert unknown == ["logs"]
+    assert known == sum(x.usd_month for x in lines if x.usd_month is not None)
+
+
+def test_every_line_has_unit_quantity_source_and_age(catalog) -> None:
+    bill = solve(catalog, chat()).bill
+    assert bill is not None
+    for line in bill.lines:
+        assert line.unit
+        assert line.quantity >= 0
+        assert (line.source and line.as_of) or not line.found
+
+
+def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
+    text = chat(extra='buy: {commit: [1y]}\nshutdown: {schedule: "weekdays 08:00-10:00"}')
+    solution = solve(catalog, text)
+    assert solution.bill is not None
+    machines = solution.bill.lines[0]
+    assert machines.quantity == 730 * solution.pools[0].nodes
+
+
+def test_specs_without_a_schedule_run_all_week() -> None:
+    assert spec_of(chat()).shutdown.schedule is None
+    assert week("flat", None).on_hours == 730

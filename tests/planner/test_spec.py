@@ -1,0 +1,171 @@
+"""The reader refuses what is hostile, and reports all that is wrong, with its place."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import SpecError, TonnageError
+from planner.spec import unit
+from planner.spec.load import load
+from planner.spec.schema import schema
+from planner.spec.source import parse
+from tests.conftest import BLUEPRINTS, ROOT, chat, spec_of
+
+ALIAS_BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
+)
+MERGE_BOMB = "a0: &a0 {k: v}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 24)
+)
+HAZARDS = {
+    "alias bomb": (ALIAS_BOMB, "alias"),
+    "merge bomb": (MERGE_BOMB, "alias"),
+    "merge key": ("a: {<<: {b: c}}", "merge-key"),
+    "deep nesting": ("[" * 50_000, "too-deep"),
+    "100,000 keys": ("".join(f"k{i}: v{i}\n" for i in range(100_000)), "too-large"),
+    "many nodes": ("[" + ",".join(["a"] * 21_000) + "]", "too-many"),
+    "duplicate key": ("name: a\nname: b\n", "duplicate-key"),
+    "tag": ("a: !!python/object/apply:os.system [ls]", "tag"),
+    "two documents": ("a: b\n---\nc: d\n", "documents"),
+    "NUL": ("a: b\0c", "control-character"),
+    "bidi": ("a: b\u202ec", "control-character"),
+    "not UTF-8": (b"a: \xff\xfe", "encoding"),
+    "empty": ("", "empty"),
+    "long value": ("a: " + "x" * 5000, "too-long"),
+    "broken": ("a: [b\n", "yaml"),
+}
+
+
+@pytest.mark.parametrize("name", HAZARDS)
+def test_every_hazard_is_refused_by_its_code(name: str) -> None:
+    text, code = HAZARDS[name]
+    raw = text if isinstance(text, bytes) else text.encode()
+    with pytest.raises(SpecError) as caught:
+        parse(raw, "bad.yaml")
+    assert caught.value.problems[0].code == code
+
+
+def test_hazards_cost_less_than_fifty_milliseconds() -> None:
+    slowest = 0.0
+    for name, (text, _) in HAZARDS.items():
+        if name == "many nodes":
+            continue  # 21,000 real values: bounded by the node limit, not a bomb
+        raw = text if isinstance(text, bytes) else text.encode()
+        start = time.process_time()
+        with pytest.raises(SpecError):
+            parse(raw, "bad.yaml")
+        slowest = max(slowest, time.process_time() - start)
+    assert slowest < 0.5, "ten times the promise, so that a busy machine does not fail the test"
+
+
+@pytest.mark.parametrize("word", ["no", "on", "1:30", "1e3", ".nan", ".inf", "0x1F"])
+def test_words_that_yaml_would_convert_are_text_and_no_numbers(word: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(traffic=f"peak_rps: {word}"))
+    problem = caught.value.problems[0]
+    assert (problem.code, problem.place.line) == ("quantity", 8)
+
+
+def test_a_leading_zero_is_no_octal_number() -> None:
+    assert spec_of(chat(traffic="peak_rps: 010")).traffic.peak_rps == 10
+
+
+def test_numbers_of_five_thousand_digits_are_refused() -> None:
+    with pytest.raises(SpecError):
+        spec_of(chat(traffic="peak_rps: " + "9" * 4000))
+
+
+def test_all_problems_of_a_file_are_reported_at_once_with_their_places() -> None:
+    text = chat(sla="tftt_p95: 800ms, tpot_p95: 40", traffic="peak_rps: -1", extra="shutdwn: {}")
+    with pytest.raises(SpecError) as caught:
+        spec_of(text)
+    found = [(str(p.place), p.code) for p in caught.value.problems]
+    assert found == [
+        ("spec.yaml:6:7", "unknown-key"),
+        ("spec.yaml:6:34", "quantity"),
+        ("spec.yaml:8:13", "quantity"),
+        ("spec.yaml:11:1", "unknown-key"),
+    ]
+    assert "did you mean 'ttft_p95'?" in caught.value.problems[0].next_step
+    assert "did you mean 'shutdown'?" in caught.value.problems[3].next_step
+
+
+def test_training_is_refused_by_name() -> None:
+    with pytest.raises(SpecError, match="Training"):
+        load(b"apiVersion: tonnage/v1\nkind: Training\nname: x\n", "t.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("800ms", "0.8"), ("30m", "1800"), ("14d", "1209600"), ("1.5h", "5400"), ("2 s", "2")],
+)
+def test_time_spans_are_read_as_written(text: str, seconds: str) -> None:
+    assert unit.seconds(text) == unit.number(seconds)
+
+
+def test_units_are_those_that_people_mean() -> None:
+    assert unit.count("70B") == 70 * 10**9
+    assert unit.count("4M tokens") == 4_000_000
+    assert unit.context("8k") == 8192
+    assert unit.size("4TiB") == 4 * 2**40
+    assert unit.size("4TB") == 4 * 10**12
+    assert unit.percent("99.9%") == unit.number("0.999")
+    assert unit.spending("60000/month") == 60_000
+    assert unit.spending("1/hour") == 730
+
+
+@given(st.text(max_size=40))
+def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(text: str) -> None:
+    for read in (unit.number, unit.count, unit.context, unit.seconds, unit.size, unit.percent,
+                 unit.spending):  # fmt: skip
+        try:
+            assert read(text) >= 0
+        except ValueError as error:
+            assert str(error).startswith("write ")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_spec_or_a_typed_error(raw: bytes) -> None:
+    try:
+        load(raw, "fuzz.yaml")
+    except TonnageError as error:
+        assert all(p.next_step for p in error.problems)
+
+
+def plain(text: str) -> object:
+    """A YAML text as JSON values, with every scalar as text or number as an editor sees it."""
+    return json.loads(json.dumps(yaml.safe_load(text)))
+
+
+@pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
+def test_blueprints_are_valid_under_the_published_schema(path) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(plain(path.read_text()), schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        chat(extra="surprise: 1"),
+        chat(traffic="peak_rps: 1\n  concurrency: 2"),
+        chat().replace("kind: Inference", "kind: Inferense"),
+        chat().replace("name: chat", "name: Chat!"),
+    ],
+)
+def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
+    with pytest.raises(SpecError):
+        spec_of(text)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(plain(text), schema())
+
+
+def test_the_schema_beside_the_blueprints_is_the_one_that_is_printed() -> None:
+    stored = json.loads((ROOT / "blueprints" / "spec.schema.json").read_text())
+    assert stored == json.loads(json.dumps(schema()))

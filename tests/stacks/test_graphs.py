@@ -1,0 +1,318 @@
+"""Graphs: valid under the official schemas, and what each cloud's documentation asks for."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import subprocess
+from functools import cache
+
+import pytest
+
+from providers.catalog.load import load
+from stacks.build import build
+from stacks.graph import Graph, Resource, order, ref, refs
+from stacks.node import agent
+from stacks.site import site, unsupported
+from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
+from tests.oracles import schema
+
+LARGE = chat(
+    model="llama-3.1-405b", precision="bf16", sla="tpot_p95: 300ms", traffic="peak_rps: 0.1",
+    extra='shutdown: {idle: 30m, ttl: 72h, schedule: "weekdays 07:30-20:00 Europe/Berlin"}',
+)  # fmt: skip
+SMALL = chat(
+    traffic="peak_rps: 1\n  profile: business-hours",
+    extra="shutdown: {idle: 30m, ttl: 72h}\nbuy: {spot: SPOT}",
+)
+ONE_NODE = ("g6.xlarge", "g6e.12xlarge", "p5.48xlarge", "p4d.24xlarge", "g2-standard-8",
+            "a2-highgpu-1g", "a3-highgpu-8g", "a3-megagpu-8g", "g4-standard-48",
+            "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5", "Standard_NV36ads_A10_v5")  # fmt: skip
+MANY_NODES = ("p4de.24xlarge", "p5.48xlarge", "p4d.24xlarge", "a3-highgpu-8g", "a3-megagpu-8g",
+              "Standard_ND96amsr_A100_v4", "Standard_ND96isr_H100_v5")  # fmt: skip
+
+
+@cache
+def built(text: str, machine: str) -> Graph:
+    """The graph of a spec when only one machine type is for sale."""
+    catalog = only(load(), lambda o: o.instance.instance_type == machine)
+    solution = solve(catalog, text, keep=0)
+    assert solution.pools, solution.binding
+    return build(spec_of(text), solution)[0]
+
+
+def small(machine: str, spot: str = "never") -> Graph:
+    return built(SMALL.replace("SPOT", spot), machine)
+
+
+def named(graph: Graph, name: str) -> dict:
+    return next(r for r in graph.resources if r.name == name).inputs
+
+
+def check(graph: Graph) -> None:
+    """Valid inputs, references that exist, outputs that exist, an order without a cycle."""
+    kinds = {r.name: r.type for r in graph.resources}
+    assert len(kinds) == len(graph.resources)
+    for resource in graph.resources:
+        assert schema.errors(resource.type, resource.inputs) == [], resource.name
+        assert set(resource.needs()) <= set(kinds)
+    for value in (*(r.inputs for r in graph.resources), graph.outputs):
+        for name, output in _references(value):
+            head = output.replace("[", ".").split(".")[0]
+            assert head in schema.outputs(kinds[name]), f"{name}.{output}"
+    assert len(order(graph.resources)) == len(graph.resources)
+
+
+def _references(value):
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield value["$ref"], value["output"]
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+@pytest.mark.parametrize("machine", ONE_NODE)
+def test_single_node_fleets_are_valid(machine: str) -> None:
+    check(small(machine))
+
+
+@pytest.mark.parametrize("machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"])
+def test_spot_fleets_are_valid(machine: str) -> None:
+    check(small(machine, "only"))
+
+
+@pytest.mark.parametrize("machine", MANY_NODES)
+def test_multi_node_fleets_are_valid(machine: str) -> None:
+    check(built(LARGE, machine))
+
+
+@pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
+def test_blueprints_give_valid_graphs(path, catalog) -> None:
+    text = path.read_text()
+    check(build(spec_of(text), solve(catalog, text, keep=0))[0])
+
+
+def test_the_schema_check_can_fail() -> None:
+    vpc = "aws:ec2/vpc:Vpc"
+    assert schema.errors(vpc, {"cidr_block": "10.0.0.0/16"})
+    assert schema.errors(vpc, {"cidrBlock": 5})
+    assert schema.errors("aws:ec2/subnet:Subnet", {})
+    assert schema.errors("aws:ec2/nothing:Nothing", {})
+
+
+def interfaces(machine: str, text: str = LARGE) -> list[dict]:
+    return named(built(text, machine), "node-template")["networkInterfaces"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "efa", "cards"),
+    [("p4de.24xlarge", 4, 4), ("p5.48xlarge", 32, 32), ("p4d.24xlarge", 4, 4)],
+)
+def test_efa_interfaces_follow_the_layout_that_aws_recommends(
+    machine: str, efa: int, cards: int
+) -> None:
+    found = interfaces(machine)
+    primary = found[0]
+    fabric = [i for i in found if i["interfaceType"] == "efa-only"]
+    assert (primary["networkCardIndex"], primary["deviceIndex"]) == (0, 0)
+    assert primary["interfaceType"] == "interface"
+    assert len(fabric) == efa
+    assert [i["networkCardIndex"] for i in fabric] == list(range(cards))
+    assert all(i["deviceIndex"] == (1 if i["networkCardIndex"] == 0 else 0) for i in fabric)
+    assert all(i["deleteOnTermination"] == "true" for i in found)
+    assert not any("associatePublicIpAddress" in i for i in found)
+
+
+def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(catalog) -> None:
+    text = chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms",
+                traffic="peak_rps: 0.1", extra="buy: {spot: only}")  # fmt: skip
+    cat = only(catalog, lambda o: o.instance.instance_type == "p6-b300.48xlarge")
+    if not any(o.purchase == "spot" for o in cat.offers):
+        text = text.replace("buy: {spot: only}", "")
+    found = named(build(spec_of(text), solve(cat, text, keep=0))[0], "node-template")
+    cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
+    assert cards == list(range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("machine", "vpcs", "nics", "mtu"),
+    [("a3-highgpu-8g", 5, 5, 8244), ("a3-megagpu-8g", 9, 9, 8244)],
+)
+def test_gpudirect_machines_have_a_network_for_each_interface(
+    machine: str, vpcs: int, nics: int, mtu: int
+) -> None:
+    graph = built(LARGE, machine)
+    networks = [r for r in graph.resources if r.type.endswith(":Network")]
+    found = interfaces(machine)
+    assert len(networks) == vpcs
+    assert {n.inputs["mtu"] for n in networks} == {mtu}
+    assert len(found) == nics
+    assert {i["nicType"] for i in found} == {"GVNIC"}
+    assert len({i["network"]["$ref"] for i in found}) == nics
+
+
+def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it(catalog) -> None:
+    text = chat(model="deepseek-r1", precision="fp8", sla="tpot_p95: 200ms",
+                extra="buy: {spot: only}")  # fmt: skip
+    cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
+    graph = build(spec_of(text), solve(cat, text, keep=0))[0]
+    check(graph)
+    found = named(graph, "node-template")["networkInterfaces"]
+    assert [i["nicType"] for i in found] == ["GVNIC"] * 2 + ["MRDMA"] * 8
+    zone = named(graph, "nodes")["zone"]
+    assert named(graph, "rdma")["networkProfile"]["$text"].endswith(f"/{zone}-vpc-roce")
+    rules = [r for r in graph.resources if r.type.endswith(":Firewall")]
+    assert "rdma" not in {name for r in rules for name in refs(r.inputs)}
+
+
+def test_infiniband_machines_share_one_placement_group() -> None:
+    found = named(built(LARGE, "Standard_ND96isr_H100_v5"), "nodes")
+    assert found["orchestrationMode"] == "Uniform"
+    assert found["singlePlacementGroup"] is True
+    assert found["overprovision"] is False
+    assert found["platformFaultDomainCount"] == 1
+
+
+def test_azure_networks_keep_clear_of_the_range_that_rdma_reserves() -> None:
+    graph = built(LARGE, "Standard_ND96isr_H100_v5")
+    reserved = ipaddress.ip_network("172.16.0.0/16")
+    for prefix in named(graph, "network")["addressSpace"]["addressPrefixes"]:
+        assert not reserved.overlaps(ipaddress.ip_network(prefix))
+
+
+@pytest.mark.parametrize("machine", ["Standard_NC96ads_A100_v4", "a2-highgpu-8g"])
+def test_machines_without_a_fabric_never_hold_one_replica_together(catalog, machine: str) -> None:
+    cat = only(catalog, lambda o: o.instance.instance_type == machine)
+    text = chat(model="llama-3.1-405b", precision="bf16", sla="tpot_p95: 900ms",
+                traffic="peak_rps: 0.01")  # fmt: skip
+    assert solve(cat, text, keep=0).status == "infeasible"
+
+
+def test_security_groups_of_efa_name_themselves_both_ways() -> None:
+    graph = built(LARGE, "p5.48xlarge")
+    itself = ref("nodes-group")
+    for name in ("nodes-in", "nodes-out"):
+        found = named(graph, name)
+        assert found["referencedSecurityGroupId"] == itself == found["securityGroupId"]
+        assert found["ipProtocol"] == "-1"
+
+
+def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> None:
+    graph = built(LARGE, "p5.48xlarge")
+    assert len(named(graph, "nodes")["vpcZoneIdentifiers"]) == 1
+    assert named(graph, "together")["strategy"] == "cluster"
+    alone = small("g6.xlarge")
+    assert not any(r.name == "together" for r in alone.resources)
+
+
+@pytest.mark.parametrize("machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"])
+def test_no_machine_has_a_public_address(machine: str) -> None:
+    text = json.dumps(small(machine).document())
+    assert "associatePublicIpAddress" not in text
+    assert "accessConfigs" not in text
+    assert "publicIPAddressConfiguration" not in text
+
+
+def test_aws_policies_allow_nothing_on_everything_but_reading_and_sessions() -> None:
+    graph = built(LARGE, "p5.48xlarge")
+    wide = set()
+    for resource in graph.resources:
+        if resource.type != "aws:iam/rolePolicy:RolePolicy":
+            continue
+        for statement in json.loads(resource.inputs["policy"])["Statement"]:
+            actions = statement["Action"]
+            actions = [actions] if isinstance(actions, str) else actions
+            assert not any("*" in a for a in actions)
+            if statement["Resource"] == "*" and "Condition" not in statement:
+                wide.update(actions)
+    changing = [a for a in wide if not a.split(":")[1].startswith("Describe")]
+    assert all(a.startswith(("ssm:", "ssmmessages:")) for a in changing)
+
+
+def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
+    for machine, kinds in (
+        ("p5.48xlarge", ("scheduler/schedule:Schedule", "autoscaling/schedule:Schedule")),
+        ("a3-megagpu-8g", ("cloudscheduler/job:Job",)),
+        ("Standard_ND96isr_H100_v5", ("monitor:AutoscaleSetting",)),
+    ):
+        text = json.dumps(built(LARGE, machine).document())
+        assert all(kind in text for kind in kinds)
+        assert "${deadline." in text
+
+
+def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
+    solution = solve(catalog, LARGE, keep=0)
+    found = site(spec_of(LARGE), solution, solution.pools[0])
+    assert [(c.days, c.minute, c.nodes) for c in found.changes] == [
+        ((0, 1, 2, 3, 4), 450, found.nodes), ((0, 1, 2, 3, 4), 1200, 0),
+    ]  # fmt: skip
+    assert found.timezone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize("machine", ["p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"])
+def test_the_boot_script_is_valid_shell_and_fits_user_data(machine: str, tmp_path) -> None:
+    def scripts(value):
+        if isinstance(value, dict):
+            if "$text" in value and value["$text"].startswith("#!"):
+                yield value["$text"]
+            for item in value.values():
+                yield from scripts(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from scripts(item)
+
+    found = [s for r in built(LARGE, machine).resources for s in scripts(r.inputs)]
+    assert len(found) == 1
+    path = tmp_path / "boot.sh"
+    path.write_text(found[0].replace("${deadline.unix}", "1"))
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert len(base64.b64encode(found[0].encode())) < 16_384
+    assert "--tensor-parallel-size 8" in found[0]
+    assert "--pipeline-parallel-size" in found[0]
+
+
+def test_what_cannot_be_built_says_so_by_name(catalog) -> None:
+    reasons = {unsupported(o.instance) for o in catalog.offers}
+    assert None in reasons
+    assert len(reasons) > 5
+    mi300x = next(o for o in catalog.offers if o.instance.accelerator == "mi300x")
+    assert "ROCm" in str(unsupported(mi300x.instance))
+
+
+def test_a_cycle_is_found() -> None:
+    a = Resource(type="t", name="a", inputs={"x": ref("b")})
+    b = Resource(type="t", name="b", inputs={}, depends_on=("a",))
+    with pytest.raises(ValueError, match="depend on each other"):
+        order((a, b))
+
+
+SETTINGS = {"idle": 1800, "deadline": 100_000}
+
+
+@pytest.mark.parametrize(
+    ("now", "booted", "last_busy", "reason"),
+    [
+        (3000, 0, 0, ""),  # boot grace: half an hour of loading is no idleness
+        (3601, 0, 0, "idle"),
+        (5000, 0, 4000, ""),
+        (5801, 0, 4000, "idle"),
+        (100_000, 0, 99_999, "deadline"),  # even when it is busy
+    ],
+)
+def test_the_agent_gives_the_node_back_when_it_should(
+    now: float, booted: float, last_busy: float, reason: str
+) -> None:
+    state = {"booted": booted, "last_busy": last_busy}
+    assert agent.decide(now, state, SETTINGS) == reason
+
+
+def test_a_probe_that_fails_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> bool:
+        raise OSError("nvidia-smi hangs")
+
+    monkeypatch.setattr(agent, "gpu_busy", broken)
+    assert agent.busy({"port": 0})
