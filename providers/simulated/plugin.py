@@ -72,8 +72,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Say that nothing changes; a region lives in the resources."""
-        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+        """Say that another region is another place: everything in it must be replaced."""
+        before, after = plain(request.old_inputs), plain(request.news)
+        keys = [k for k in ("location", "region") if before.get(k) != after.get(k)]
+        same, some = provider_pb2.DiffResponse.DIFF_NONE, provider_pb2.DiffResponse.DIFF_SOME
+        return provider_pb2.DiffResponse(changes=some if keys else same, replaces=keys, diffs=keys)
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Learn the region."""

@@ -60,7 +60,8 @@ def _disks(site: Site) -> list[dict[str, Any]]:
 def _group(site: Site) -> Resource:
     """The group. It may shrink to nothing, or an idle node could not leave it.
 
-    The number of nodes is the schedule's and the agents' to change after creation.
+    The schedule and the agents change the number of nodes too; an apply sets it only when the plan
+    asks for another one, because inputs are compared with inputs.
     """
     template = {"version": ref("node-template", "latestVersion")}
     inputs: dict[str, Any] = {
@@ -98,7 +99,7 @@ def _group(site: Site) -> Resource:
     return Resource(
         type="aws:autoscaling/group:Group", name="nodes", inputs=inputs,
         depends_on=tuple(sorted(after)),
-        options={"ignore_changes": ["desiredCapacity"], "delete_timeout": "45m"},
+        options={"delete_timeout": "45m"},
     )  # fmt: skip
 
 

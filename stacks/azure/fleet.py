@@ -48,7 +48,7 @@ def _scale_set(site: Site) -> Resource:
     return Resource(
         type="azure-native:compute:VirtualMachineScaleSet", name="nodes", inputs=inputs,
         options={
-            "ignore_changes": ["sku.capacity"], "replace_on_changes": IMMUTABLE,
+            "replace_on_changes": IMMUTABLE,
             "delete_before_replace": True, "delete_timeout": "45m",
         },
     )  # fmt: skip

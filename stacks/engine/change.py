@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stacks.engine.protocol import Step
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from stacks.graph import Graph, Resource
 
 
+# Why a resource is deleted before it is created anew.
+FIRST: Final = ("delete before replace",)
+
+
 def steps(
     graph: Graph,
     state: dict[str, Any],
@@ -21,23 +25,38 @@ def steps(
     """Return a step for every resource of graph and state, in the order of names.
 
     Compares the inputs of the graph, references unfilled, with those the state was made from. A
-    resource that is deleted before it is replaced takes along everything that needs it.
+    resource that is deleted before it is replaced takes along everything that needs it. In another
+    region or cloud everything is another thing, so all of it is replaced.
     """
     before = state["resources"]
-    found = {r.name: _step(r, before.get(r.name), replaces) for r in graph.resources}
-    moved = {
-        r.name for r in graph.resources
-        if found[r.name].action == "replace" and r.options.get("delete_before_replace")
-    }  # fmt: skip
+    found = {}
     for resource in graph.resources:
-        if found[resource.name].action not in ("create", "replace") and _over(
-            resource, graph, moved
-        ):
-            found[resource.name] = Step("replace", resource.type, resource.name, ("dependency",))
+        old = before.get(resource.name)
+        if old is not None and elsewhere(old, graph):
+            found[resource.name] = Step("replace", resource.type, resource.name, FIRST)
+        else:
+            found[resource.name] = _step(resource, old, replaces)
+    _take_along(graph, before, found)
     for name, old in before.items():
         if name not in found:
             found[name] = Step("delete", old["type"], name)
     return tuple(found[name] for name in sorted(found))
+
+
+def elsewhere(record: dict[str, Any], graph: Graph) -> bool:
+    """Whether a resource was made in another cloud or region than the graph's."""
+    return list(record["place"]) != [graph.provider, graph.region]
+
+
+def _take_along(graph: Graph, before: dict[str, Any], found: dict[str, Step]) -> None:
+    """Mark what must be deleted before something it needs is replaced."""
+    gone = {
+        r.name for r in graph.resources
+        if found[r.name].action == "replace" and r.options.get("delete_before_replace")
+    }  # fmt: skip
+    for resource in graph.resources:
+        if resource.name in before and (resource.name in gone or _over(resource, graph, gone)):
+            found[resource.name] = Step("replace", resource.type, resource.name, FIRST)
 
 
 def _over(resource: Resource, graph: Graph, moved: set[str]) -> bool:

@@ -15,7 +15,7 @@ from planner.errors import MissingError, Problem
 from providers.simulated.cloud import Cloud, CloudError, durations
 from providers.simulated.world import recall, remember
 from stacks.engine import state as states
-from stacks.engine.change import steps
+from stacks.engine.change import FIRST, elsewhere, steps
 from stacks.engine.failure import error
 from stacks.engine.fill import at, fill, words
 from stacks.engine.protocol import Event, Outcome, Standing, Step
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.simulated.world import Memory, World
-    from stacks.engine.protocol import Listener
+    from stacks.engine.protocol import Action, Listener
 
 PARALLEL: Final = 10
+CHANGING: Final = ("create", "update", "replace")
+OLD: Final = "old:"
 
 
 class SimulatedEngine:
@@ -145,22 +147,16 @@ class _Run:
 
     def work(self, todo: tuple[Step, ...]) -> None:
         """First what must go before its replacement comes, then the new, then the old."""
-        byname = {r.name: r for r in self.graph.resources}
-        first = [
-            s for s in todo
-            if s.action == "replace" and (
-                byname[s.name].options.get("delete_before_replace") or s.why == ("dependency",)
-            )
-        ]  # fmt: skip
+        first = [s for s in todo if s.action == "replace" and s.why == FIRST]
         gone = {s.name for s in first}
-        self._phase([Step("delete", s.type, s.name, s.why) for s in first], backwards=True)
-        ahead = [
-            Step("create", s.type, s.name, s.why) if s.name in gone else s
-            for s in todo if s.action in ("create", "update", "replace")
-        ]  # fmt: skip
-        self._phase(ahead, backwards=False)
-        self._phase([s for s in todo if s.action == "delete"], backwards=True)
-        self._phase([Step("delete", s.type, name) for name, s in self._leftover()], backwards=True)
+        leaving = [s for s in todo if s.action == "delete"]
+        held = self.state["resources"]
+        early = [s for s in leaving if elsewhere(held[s.name], self.graph)]
+        self._phase([_as("delete", s) for s in first] + early, backwards=True)
+        coming = [_as("create", s) if s.name in gone else s for s in todo]
+        self._phase([s for s in coming if s.action in CHANGING], backwards=False)
+        late = [s for s in leaving if s not in early]
+        self._phase(late + self._leftover(), backwards=True)
 
     def finish(self, plan: dict[str, Any]) -> None:
         outputs = {name: r["outputs"] for name, r in self.state["resources"].items()}
@@ -170,12 +166,10 @@ class _Run:
         self.state["complete"] = True
         self.save()
 
-    def _leftover(self) -> list[tuple[str, Step]]:
+    def _leftover(self) -> list[Step]:
         """Old objects that a replacement left behind: they go when nothing needs them."""
-        return [
-            (name, Step("delete", r["type"], name))
-            for name, r in sorted(self.state["resources"].items()) if name.startswith("old:")
-        ]  # fmt: skip
+        held = sorted(self.state["resources"].items())
+        return [Step("delete", r["type"], name) for name, r in held if name.startswith(OLD)]
 
     def _phase(self, todo: list[Step], *, backwards: bool) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
@@ -206,7 +200,8 @@ class _Run:
             needs = {r.name: set(r.needs()) for r in self.graph.resources}
             return needs.get(name, set()) & names
         held = self.state["resources"]
-        return {n for n in names if name in held.get(n, {}).get("needs", ())}
+        wanted = name.removeprefix(OLD)
+        return {n for n in names if n != name and wanted in held.get(n, {}).get("needs", ())}
 
     def _try(self, step: Step) -> None:
         try:
@@ -233,11 +228,16 @@ class _Run:
         else:
             identity, made = self.cloud.create(step.type, step.name, filled)
             if step.action == "replace":
-                held[f"old:{step.name}"] = held[step.name]
+                held[OLD + step.name] = held[step.name]
         held[step.name] = {
             "type": step.type, "id": identity, "inputs": resource.inputs, "outputs": made,
             "needs": resource.needs(),
+            "place": [self.graph.provider, self.graph.region],
         }  # fmt: skip
+
+
+def _as(action: Action, step: Step) -> Step:
+    return Step(action, step.type, step.name, step.why)
 
 
 def facts(plan: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,8 @@ def _scheduling(site: Site) -> dict[str, Any]:
 def _group(site: Site) -> Resource:
     """The group. It refers to the template by its unique link, so that a new one rolls out.
 
-    Its size is the schedule's and the agents' to change after creation.
+    The schedule and the agents change its size too; an apply sets it only when the plan asks for
+    another one, because inputs are compared with inputs.
     """
     inputs = {
         "name": group(site),
@@ -108,7 +109,7 @@ def _group(site: Site) -> Resource:
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager", name="nodes", inputs=inputs,
         depends_on=tuple(sorted([*rules, "nat", *identity.ready(site)])),
-        options={"ignore_changes": ["targetSize"], "delete_timeout": "45m"},
+        options={"delete_timeout": "45m"},
     )  # fmt: skip
 
 

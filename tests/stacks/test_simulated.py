@@ -1,0 +1,317 @@
+"""The simulated clouds and their engine: applied twice, changed, broken, and taken away."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from planner.errors import (
+    CapacityError,
+    LockedError,
+    MissingError,
+    ResourceError,
+    SpecError,
+    UsageError,
+)
+from planner.plan.document import assemble
+from providers.simulated import world
+from providers.simulated.cloud import Cloud, CloudError
+from stacks.build import build
+from stacks.engine import state as states
+from stacks.engine.change import steps
+from stacks.engine.failure import classify
+from stacks.engine.fill import PLACE, at, fill, words
+from stacks.engine.simulated import PARALLEL, SimulatedEngine
+from stacks.graph import Graph, Resource, ref
+from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
+
+TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
+
+
+def plan_of(catalog, text: str) -> dict:
+    """The plan document of a spec."""
+    spec, solution = spec_of(text), solve(catalog, text, keep=0)
+    graph, backstop = build(spec, solution)
+    stack = {
+        "graph": graph.document(),
+        "backstop": backstop,
+        "name": spec.name,
+        "state_sha256": None,
+    }
+    return json.loads(
+        json.dumps(assemble(spec, ("spec.yaml", "0" * 64), catalog, solution, stack))
+    )
+
+
+@pytest.fixture
+def engine(here) -> SimulatedEngine:
+    return SimulatedEngine(world.default(), here / "clouds")
+
+
+def quiet(event) -> None:
+    """Listens to nothing."""
+
+
+def objects(engine: SimulatedEngine) -> dict:
+    return world.recall(engine.memory_path).objects
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_apply_creates_everything_and_a_second_apply_nothing(engine, catalog, cloud) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    first = engine.apply(plan, quiet)
+    assert {s.action for s in first.steps} == {"create"}
+    assert len(objects(engine)) == len(plan["graph"]["resources"])
+    before = engine.memory_path.read_bytes()
+    assert engine.apply(plan, quiet).steps == ()
+    assert engine.memory_path.read_bytes() == before
+    assert all(s.action == "same" for s in engine.preview(plan))
+    assert set(first.outputs) == set(plan["graph"]["outputs"])
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", cloud)), quiet)
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+    assert engine.standing("chat") is None
+    assert engine.stacks() == []
+
+
+@pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
+def test_every_blueprint_applies_shows_and_destroys(engine, catalog, path) -> None:
+    plan = plan_of(catalog, path.read_text())
+    engine.apply(plan, quiet)
+    standing = engine.standing(plan["stack"]["name"])
+    assert standing.complete
+    assert standing.plan == plan["digest"]
+    assert len(standing.resources) == len(plan["graph"]["resources"])
+    engine.destroy(plan["stack"]["name"], quiet)
+    assert objects(engine) == {}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
+    text = TEXT.replace("CLOUD", cloud)
+    kinds = {o.instance.instance_type for p in solve(catalog, text).pools for o in [p.offer]}
+    same = only(catalog, lambda o: o.instance.instance_type in kinds)
+    engine.apply(plan_of(same, text), quiet)
+    bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 9"))
+    changed = engine.apply(bigger, quiet)
+    assert changed.steps
+    assert "delete" not in {s.action for s in changed.steps}
+    assert len(changed.steps) < len(bigger["graph"]["resources"]) / 2
+    assert all(s.action == "same" for s in engine.preview(bigger))
+    assert len(objects(engine)) == len(bigger["graph"]["resources"])
+
+
+@pytest.mark.parametrize("pair", [("aws", "gcp"), ("azure", "aws"), ("gcp", "azure")])
+def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", pair[0])), quiet)
+    there = plan_of(catalog, TEXT.replace("CLOUD", pair[1]))
+    engine.apply(there, quiet)
+    assert len(objects(engine)) == len(there["graph"]["resources"])
+    assert all(s.action == "same" for s in engine.preview(there))
+
+
+def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(here, catalog) -> None:
+    rule = "faults: [{on: create, name: nodes, code: ServiceUnavailable, after: 1}]"
+    engine = SimulatedEngine(world_of(rule), here / "clouds")
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
+    there = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    with pytest.raises(ResourceError):
+        engine.apply(there, quiet)
+    engine.apply(there, quiet)
+    assert len(objects(engine)) == len(there["graph"]["resources"])
+    assert engine.standing("chat").complete
+
+
+def test_replaced_names_go_before_they_come_and_take_dependents_along(engine, catalog) -> None:
+    text = TEXT.replace("CLOUD", "aws")
+    engine.apply(plan_of(catalog, text), quiet)
+    spot = plan_of(catalog, text + "buy: {spot: only}\n")
+    engine.apply(spot, quiet)
+    assert len(objects(engine)) == len(spot["graph"]["resources"])
+
+
+def test_order_follows_dependencies_and_independent_work_overlaps(engine, catalog) -> None:
+    events = []
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    engine.apply(plan, events.append)
+    done, running, most = set(), 0, 0
+    needs = {r["name"]: Resource(type=r["type"], name=r["name"], inputs=r["inputs"],
+                                 depends_on=tuple(r["depends_on"])).needs()
+             for r in plan["graph"]["resources"]}  # fmt: skip
+    for event in events:
+        if event.phase == "begin":
+            assert set(needs[event.step.name]) <= done
+            running += 1
+            most = max(most, running)
+        else:
+            running -= 1
+            done.add(event.step.name)
+    assert 1 < most <= PARALLEL
+    assert done == set(needs)
+
+
+def world_of(text: str) -> world.World:
+    return world.read(text.encode(), "world.yaml")
+
+
+def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(here, catalog) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    broken = world_of("faults: [{on: create, name: nodes, code: InternalError}]")
+    engine = SimulatedEngine(broken, here / "clouds")
+    with pytest.raises(ResourceError, match="InternalError"):
+        engine.apply(plan, quiet)
+    standing = engine.standing("chat")
+    assert not standing.complete
+    assert 10 < len(standing.resources) < len(plan["graph"]["resources"])
+    rest = engine.apply(plan, quiet)
+    assert 0 < len(rest.steps) < 20
+    assert engine.standing("chat").complete
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+
+
+def test_every_single_failure_recovers_without_a_leftover(here, catalog) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    for index, resource in enumerate(plan["graph"]["resources"]):
+        rule = f"faults: [{{on: create, name: {resource['name']}, code: ServiceUnavailable}}]"
+        engine = SimulatedEngine(world_of(rule), here / str(index))
+        with pytest.raises(ResourceError):
+            engine.apply(plan, quiet)
+        engine.apply(plan, quiet)
+        assert len(objects(engine)) == len(plan["graph"]["resources"])
+        engine.destroy("chat", quiet)
+        assert objects(engine) == {}
+
+
+@pytest.mark.parametrize(("rule", "code"), [("capacity", "capacity"), ("quota", "quota")])
+def test_no_capacity_or_quota_is_told_as_such(here, catalog, rule, code) -> None:
+    engine = SimulatedEngine(world_of(f"{rule}: [{{nodes: 0}}]"), here / "clouds")
+    with pytest.raises(CapacityError) as caught:
+        engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "azure")), quiet)
+    assert caught.value.exit_code == 14
+    assert caught.value.problems[0].code == code
+
+
+def test_capacity_is_shared_between_stacks(here, catalog) -> None:
+    engine = SimulatedEngine(world_of("capacity: [{nodes: 1}]"), here / "clouds")
+    text = TEXT.replace("CLOUD", "gcp").replace("peak_rps: 2", "peak_rps: 0.2")
+    engine.apply(plan_of(catalog, text), quiet)
+    with pytest.raises(CapacityError, match="1 used"):
+        engine.apply(plan_of(catalog, text.replace("name: chat", "name: other")), quiet)
+
+
+def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
+    found = next(o for o in objects(engine).values() if o["name"] == "deadline-schedule")
+    expected = world.default().clock + timedelta(hours=72)
+    assert found["inputs"]["scheduleExpression"] == expected.strftime("at(%Y-%m-%dT%H:%M:%S)")
+    bigger = plan_of(catalog, TEXT.replace("CLOUD", "aws").replace("peak_rps: 2", "peak_rps: 9"))
+    engine.apply(bigger, quiet)
+    again = next(o for o in objects(engine).values() if o["name"] == "deadline-schedule")
+    assert again["inputs"]["scheduleExpression"] == found["inputs"]["scheduleExpression"]
+
+
+def test_two_at_a_time_is_refused(engine, catalog) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    with states.locked(engine.path("chat"), "chat"), pytest.raises(LockedError) as caught:
+        engine.apply(plan, quiet)
+    assert caught.value.exit_code == 12
+    assert objects(engine) == {}
+
+
+def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
+    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
+    path = engine.path("chat")
+    whole = path.read_bytes()
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole.replace(b'"serial": 4', b'"serial": 5'),
+        b"",
+        b"[]",
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match="damaged"):
+            engine.standing("chat")
+        assert path.read_bytes() == damaged
+
+
+def test_destroying_what_does_not_exist_is_not_found(engine) -> None:
+    with pytest.raises(MissingError):
+        engine.destroy("nothing", quiet)
+
+
+def test_world_files_report_all_their_problems() -> None:
+    with pytest.raises(SpecError) as caught:
+        world_of("clok: x\ncapacity: [{nodes: many}]\nfaults: [{on: explode, code: X}]")
+    assert [p.code for p in caught.value.problems] == ["unknown-key", "quantity", "choice"]
+
+
+def test_a_world_has_prices_of_its_own(catalog) -> None:
+    cheap = world_of('prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]')
+    priced = world.priced(cheap, catalog)
+    assert solve(priced, chat()).pools[0].offer.provider == "azure"
+    assert priced.sha256 != catalog.sha256
+
+
+def test_the_cloud_refuses_what_clouds_refuse() -> None:
+    memory = world.Memory()
+    cloud = Cloud(world.default(), memory, "us-east-1")
+    vpc, _ = cloud.create("aws:ec2/vpc:Vpc", "vpc", {"cidrBlock": "10.0.0.0/16"})
+    subnet, _ = cloud.create("aws:ec2/subnet:Subnet", "subnet", {"vpcId": vpc})
+    with pytest.raises(CloudError, match="DependencyViolation"):
+        cloud.delete(vpc)
+    cloud.create("aws:s3/bucket:Bucket", "a", {"bucket": "same"})
+    with pytest.raises(CloudError, match="AlreadyExists"):
+        cloud.create("aws:s3/bucket:Bucket", "b", {"bucket": "same"})
+    with pytest.raises(CloudError, match="NotFound"):
+        cloud.update("gone", {})
+    cloud.delete(subnet)
+    cloud.delete(vpc)
+    cloud.delete(vpc)
+    assert cloud.read(vpc) is None
+
+
+def graph(*resources: Resource) -> Graph:
+    return Graph(provider="aws", region="r", resources=resources)
+
+
+def test_ignored_changes_are_no_changes() -> None:
+    record = {"type": "t", "inputs": {"n": 1, "s": {"c": 1, "k": 2}}, "place": ["aws", "r"]}
+    old = {"resources": {"a": record}}
+    new = Resource(type="t", name="a", inputs={"n": 5, "s": {"c": 9, "k": 2}},
+                   options={"ignore_changes": ["n", "s.c"]})  # fmt: skip
+    assert steps(graph(new), old, lambda *_: [])[0].action == "same"
+
+
+def test_references_and_texts_are_filled() -> None:
+    known = words("p", world.default().clock, "60")
+    outputs = {"lb": {"pools": [{"id": "x"}]}}
+    assert fill({"a": [ref("lb", "pools[0].id")]}, known, outputs) == {"a": ["x"]}
+    assert fill({"$text": "at(${deadline.at})"}, known, {}) == "at(2026-01-01T00:01:00)"
+    assert fill({"$text": "${project} ${HOME}"}, known, {}) == "p ${HOME}"
+    assert fill({"$text": "hi", "encode": "base64"}, known, {}) == "aGk="
+    assert at({"a": {"b": 1}}, "a.b") == 1
+    assert not PLACE.search("${deadline} ${N##*_}")
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("InsufficientInstanceCapacity: no p5 in us-east-1a", "capacity"),
+        ("error: ZONE_RESOURCE_POOL_EXHAUSTED", "capacity"),
+        ("Code=AllocationFailed", "capacity"),
+        ("VcpuLimitExceeded: you have requested more", "quota"),
+        ("Quota 'GPUS_ALL_REGIONS' exceeded", "quota"),
+        ("UnauthorizedOperation: not allowed", "credentials"),
+        ("Throttling: rate exceeded", "throttle"),
+        ("InvalidParameterValue: bad", "resource"),
+    ],
+)
+def test_answers_of_the_clouds_are_classified(message: str, found: str) -> None:
+    assert classify(message) == found
