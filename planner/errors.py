@@ -5,7 +5,6 @@ TonnageError
 ├── SpecError         2   one or more problems in a spec
 ├── CredentialError   3   a cloud refused the caller
 ├── ResourceError     4   a resource failed; the state is saved
-├── PolicyError       5   a budget or a rule forbids it
 ├── MissingError      6   no such stack, plan, model or blueprint
 ├── InfeasibleError  10   proved: nothing meets every constraint
 ├── StaleError       11   the plan no longer matches the spec, the catalog or the state
@@ -78,12 +77,6 @@ class ResourceError(TonnageError):
     """A resource could not be created, changed or deleted; what was done is saved."""
 
     exit_code = 4
-
-
-class PolicyError(TonnageError):
-    """A budget or a rule forbids what was asked."""
-
-    exit_code = 5
 
 
 class MissingError(TonnageError):

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from providers.simulated.cloud import names
+from stacks.graph import Graph
 from stacks.site import site
 
 if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
-    from stacks.graph import Graph, Resource
+    from stacks.graph import Resource
 
-CLOUDS: Final = {
-    "aws": "stacks.aws",
-    "azure": "stacks.azure",
-    "gcp": "stacks.gcp",
-}
+PARTS: Final = (
+    "network", "fabric", "placement", "storage", "identity", "fleet", "shutdown", "observe",
+)  # fmt: skip
 
 
 def build(spec: Spec, solution: Solution) -> tuple[Graph, str]:
     """Build the graph of a solution, and say what gives machines back from outside.
 
-    Raises SpecError when the stack cannot be built as asked.
+    Every cloud has the same parts. Raises SpecError when the stack cannot be built as asked.
     """
     found = site(spec, solution, solution.pools[0])
-    package = CLOUDS[found.provider]
-    graph: Graph = importlib.import_module(f"{package}.stack").build(found)
-    graph = replace(graph, resources=tuple(_named(r) for r in graph.resources))
-    backstop: str = importlib.import_module(f"{package}.shutdown").backstop(found)
+    parts = {name: import_module(f"stacks.{found.provider}.{name}") for name in PARTS}
+    resources = [r for part in parts.values() for r in part.resources(found)]
+    graph = Graph(
+        provider=found.provider, region=found.region,
+        resources=tuple(_named(r) for r in resources), outputs=parts["fleet"].outputs(found),
+    )  # fmt: skip
+    backstop: str = parts["shutdown"].backstop(found)
     return graph, backstop
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from planner.cli import option
@@ -14,7 +16,7 @@ from planner.cli.compose import open_catalog
 @option.catalog
 @option.formats("text", "json", "csv", "markdown")
 @option.color
-def command(what: str, catalog: str | None, form: str, color: str) -> int:
+def command(what: str, **values: Any) -> int:
     """Show the state of the catalog, its accelerators, MIG profiles, or types without a price.
 
     Example: tonnage catalog accelerators
@@ -28,8 +30,8 @@ def command(what: str, catalog: str | None, form: str, color: str) -> int:
     elif what == "mig":
         rows = listing.mig_rows(list(mig_profiles()))
     elif what == "unpriced":
-        rows = unpriced_rows(open_catalog(catalog, None))
+        rows = unpriced_rows(open_catalog(values["catalog"], None))
     else:
-        rows = catalog_rows(open_catalog(catalog, None))
-    option.write(listing.show(rows, form, color=option.colored(color)))
+        rows = catalog_rows(open_catalog(values["catalog"], None))
+    option.write(listing.show(rows, values["format"], color=option.colored(values["color"])))
     return 0

@@ -33,10 +33,10 @@ def command(before: str, after: str, **values: Any) -> int:
 
     catalog = open_catalog(values["catalog"], None)
     found = diff(_plan(before, catalog), _plan(after, catalog))
-    if values["form"] == "json":
+    if values["format"] == "json":
         option.write(_json(found))
     else:
-        option.show(page((found,), (before, after)), values["form"], values["color"])
+        option.show(page((found,), (before, after)), values["format"], values["color"])
     if values["detailed_exitcode"]:
         return option.TERRAFORM_CHANGED if found.changes else 0
     return option.CHANGED if values["exit_code"] and found.changes else 0

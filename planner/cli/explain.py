@@ -51,7 +51,7 @@ def command(path: str, offer: str | None, traffic: str | None, **values: Any) ->
         else:
             factor = _factor(traffic or "")
             page = explain.scaled(plan, factor, what_if(spec.spec, solver, factor))
-    option.show(page, values["form"], values["color"])
+    option.show(page, values["format"], values["color"])
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from planner.cli import option
@@ -11,7 +13,7 @@ from planner.cli import option
 @click.argument("pattern", required=False, default="*")
 @option.formats("text", "json", "csv", "markdown")
 @option.color
-def command(pattern: str, form: str, color: str) -> int:
+def command(pattern: str, **values: Any) -> int:
     """List the models that can be sized, and the known ones that cannot be yet.
 
     Example: tonnage models 'llama*'
@@ -23,5 +25,7 @@ def command(pattern: str, form: str, color: str) -> int:
 
     found = [m for name, m in models().items() if fnmatchcase(name, pattern.lower())]
     not_yet = {n: w for n, w in unmodelled().items() if fnmatchcase(n, pattern.lower())}
-    option.write(show(model_rows(found, not_yet), form, color=option.colored(color)))
+    option.write(
+        show(model_rows(found, not_yet), values["format"], color=option.colored(values["color"]))
+    )
     return 0

@@ -41,9 +41,9 @@ def command(accelerator: str, **values: Any) -> int:
         catalog.offers, accelerator.lower(), values["sort"],
         {k: values[k] for k in ("cloud", "region", "kind", "purchase")},
     )  # fmt: skip
-    shown = show(offer_rows(found[: values["limit"]]), values["form"],
+    shown = show(offer_rows(found[: values["limit"]]), values["format"],
                  color=option.colored(values["color"]))  # fmt: skip
     option.write(shown)
-    if len(found) > values["limit"] and values["form"] == "text":
+    if len(found) > values["limit"] and values["format"] == "text":
         click.echo(f"{len(found) - values['limit']:,} more: use --limit", err=True)
     return 0

@@ -55,7 +55,7 @@ CHANGED, TERRAFORM_CHANGED = 20, 2
 def formats(*names: str) -> Callable[[F], F]:
     """An option for the formats that a command writes; the first is the default."""
     return click.option(
-        "-f", "--format", "form", type=click.Choice(names), default=names[0],
+        "-f", "--format", "format", type=click.Choice(names), default=names[0],
         help=f"Write {', '.join(names)} ({names[0]}).",
     )  # fmt: skip
 

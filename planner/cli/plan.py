@@ -49,12 +49,12 @@ def _write(plan: dict[str, Any], values: dict[str, Any]) -> None:
 
     if values["output"]:
         option.write(dump(plan), values["output"])
-    if values["form"] == "json":
+    if values["format"] == "json":
         if not values["output"]:
             option.write(dump(plan))
         return
     shown = page(plan, full=values["full"], saved=values["output"] or "")
-    option.show(shown, values["form"], values["color"])
+    option.show(shown, values["format"], values["color"])
 
 
 def _changes(plan: dict[str, Any], values: dict[str, Any], options: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from planner.cli import option
@@ -14,7 +16,7 @@ from planner.cli.compose import read_file
 @option.output
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
-def command(plan: str, form: str, output: str | None, color: str, full: bool) -> int:  # noqa: FBT001
+def command(plan: str, **values: Any) -> int:
     """Render a saved PLAN again, without planning again.
 
     Example: tonnage show chat.plan.json --full
@@ -24,12 +26,14 @@ def command(plan: str, form: str, output: str | None, color: str, full: bool) ->
     from planner.render.plan import page
 
     document = parse(read_file(plan), plan)
+    form, output = values["format"], values["output"]
     if form == "json":
         option.write(dump(document), output)
-    elif output:
-        shown = page(document, full=full)
+        return 0
+    shown = page(document, full=values["full"])
+    if output:
         body = markdown.render(shown) if form == "markdown" else text.render(shown)
         option.write(body, output)
     else:
-        option.show(page(document, full=full), form, color)
+        option.show(shown, form, values["color"])
     return 0

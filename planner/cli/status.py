@@ -29,7 +29,7 @@ def command(stack: str | None, **values: Any) -> int:
     engine = open_engine(option.options(values))
     if stack is None:
         names = engine.stacks()
-        option.show(listing(names), values["form"], values["color"])
+        option.show(listing(names), values["format"], values["color"])
         return 0
     standing = engine.standing(stack)
     if standing is None:
@@ -42,10 +42,10 @@ def command(stack: str | None, **values: Any) -> int:
         "resources": [{"type": t, "name": n} for t, n in standing.resources],
         "outputs": standing.outputs, "facts": standing.facts,
     }  # fmt: skip
-    if values["form"] == "json":
+    if values["format"] == "json":
         from planner.plan.canonical import dump
 
         option.write(dump(document))
     else:
-        option.show(page(document, full=values["full"]), values["form"], values["color"])
+        option.show(page(document, full=values["full"]), values["format"], values["color"])
     return 0

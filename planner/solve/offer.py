@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.perf.layout import Node
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from planner.cost.price import PriceBook
 
-Purchase: TypeAlias = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
 ORDERABLE: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 

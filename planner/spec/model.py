@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from planner.errors import Place
 
-Precision: TypeAlias = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4", "auto"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 

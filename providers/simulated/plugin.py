@@ -21,7 +21,6 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from providers.simulated import world
 from providers.simulated.cloud import Cloud, CloudError
 
-UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # the engine's mark of "not known yet"
 FOLDER: Final = "TONNAGE_SIMULATED_FOLDER"
 WORLD: Final = "TONNAGE_SIMULATED_WORLD"
 GRACE: Final = 20.0

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from stacks.graph import ref
 
 if TYPE_CHECKING:
+    from stacks.graph import Resource
     from stacks.site import Site
+
+
+def resources(site: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+    """Nothing: EFA interfaces are part of the launch template."""
+    return []
 
 
 def interfaces(site: Site) -> list[dict[str, Any]]:

@@ -19,6 +19,16 @@ def resources(site: Site) -> list[Resource]:
     return [_template(site), _group(site), *(_balancer(site) if site.served else [])]
 
 
+def outputs(site: Site) -> dict[str, dict[str, str]]:
+    """What a user needs afterwards: the group, where it answers, where the weights go."""
+    found = {"group": ref("nodes", "name")}
+    if site.served:
+        found["endpoint"] = ref("balancer", "dnsName")
+    if site.layout is not None:
+        found["models"] = ref("models", "bucket")
+    return found
+
+
 def _template(site: Site) -> Resource:
     inputs = {
         "instanceType": site.instance.instance_type,

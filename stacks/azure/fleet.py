@@ -29,6 +29,16 @@ def resources(site: Site) -> list[Resource]:
     return [_scale_set(site), *([_balancer(site)] if site.served else [])]
 
 
+def outputs(site: Site) -> dict[str, dict[str, str]]:
+    """What a user needs afterwards: the group, where it answers, where the weights go."""
+    found = {"group": ref("nodes", "name"), "resource_group": ref("group", "name")}
+    if site.served:
+        found["endpoint"] = ref("balancer", "frontendIPConfigurations[0].privateIPAddress")
+    if site.layout is not None:
+        found["models"] = ref("store", "name")
+    return found
+
+
 def _scale_set(site: Site) -> Resource:
     inputs = {
         "vmScaleSetName": f"{site.name}-nodes",

@@ -22,6 +22,16 @@ def resources(site: Site) -> list[Resource]:
     return [_template(site), _group(site), *(_balancer(site) if site.served else [])]
 
 
+def outputs(site: Site) -> dict[str, dict[str, str]]:
+    """What a user needs afterwards: the group, where it answers, where the weights go."""
+    found = {"group": ref("nodes", "name")}
+    if site.served:
+        found["endpoint"] = ref("balancer", "ipAddress")
+    if site.layout is not None:
+        found["models"] = ref("models", "name")
+    return found
+
+
 def group(site: Site) -> str:
     """The name of the managed group."""
     return f"{site.name}-nodes"

@@ -1,0 +1,88 @@
+"""The real Pulumi engine on the simulated clouds; skipped, visibly, without its binary."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from planner.errors import CapacityError, MissingError
+from providers.simulated import world
+from stacks.engine.protocol import Engine
+from stacks.engine.simulated import SimulatedEngine
+from tests.stacks.test_simulated import TEXT, plan_of, quiet
+
+pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
+from stacks.engine.pulumi import PulumiEngine
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(shutil.which("pulumi") is None, reason="no pulumi binary on PATH"),
+    pytest.mark.enable_socket,
+]
+
+
+def engine_in(folder, rules: str = "") -> PulumiEngine:
+    import os
+
+    source = "default"
+    if rules:
+        (folder / "world.yaml").write_text(rules)
+        source = str(folder / "world.yaml")
+    return PulumiEngine(
+        folder / "pulumi", backend=None, world=source, environment=dict(os.environ)
+    )
+
+
+def objects(engine: PulumiEngine) -> dict:
+    return world.recall(engine.folder / "world.json").objects
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_the_real_engine_creates_keeps_changes_and_destroys(here, catalog, cloud) -> None:
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    assert engine.standing("chat") is None
+    outcome = engine.apply(plan, quiet)
+    assert len(objects(engine)) == len(plan["graph"]["resources"]) == len(outcome.steps)
+    assert set(outcome.outputs) == set(plan["graph"]["outputs"])
+    assert all(v is not None for v in outcome.outputs.values())
+    assert engine.apply(plan, quiet).steps == ()
+    standing = engine.standing("chat")
+    assert standing.complete
+    assert standing.plan == plan["digest"]
+    assert engine.stacks() == ["chat"]
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+    with pytest.raises(MissingError):
+        engine.destroy("chat", quiet)
+
+
+def test_both_engines_put_the_same_inputs_into_the_world(here, catalog) -> None:
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
+    real, ours = engine_in(here), SimulatedEngine(world.default(), here / "ours")
+    real.apply(plan, quiet)
+    ours.apply(plan, quiet)
+    mine = {o["name"]: o for o in world.recall(ours.memory_path).objects.values()}
+    theirs = {o["name"]: o for o in objects(real).values()}
+    assert mine.keys() == theirs.keys()
+    for name, found in mine.items():
+        assert found["type"] == theirs[name]["type"]
+        assert set(found["inputs"]) == set(theirs[name]["inputs"]), name
+
+
+def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
+    engine = engine_in(here, "capacity: [{nodes: 0}]\n")
+    plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
+    with pytest.raises(CapacityError, match="InsufficientInstanceCapacity"):
+        engine.apply(plan, quiet)
+    (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
+    engine.apply(plan, quiet)
+    assert engine.standing("chat").complete
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+
+
+def test_engines_keep_the_protocol(here) -> None:
+    found: list[Engine] = [engine_in(here), SimulatedEngine(world.default(), here)]
+    assert len(found) == 2

@@ -1,0 +1,157 @@
+"""The rooms of the house, read off its imports."""
+
+from __future__ import annotations
+
+import ast
+import csv
+from pathlib import Path
+
+import pytest
+
+from planner.cli.main import COMMANDS
+from planner.errors import TonnageError
+from tests.conftest import ROOT
+
+PACKAGES = ("planner", "providers", "stacks")
+# What each room may import of the others. planner/cli is the composition root.
+ALLOWED = {
+    "planner": {"planner"},
+    "providers": {"planner", "providers"},
+    "stacks": {"planner", "providers", "stacks"},
+    "planner.cli": {"planner", "providers", "stacks"},
+}
+OUTSIDE = {"click", "filelock", "yaml", "rich", "pulumi", "grpc", "google"}
+# The pure core does not touch these.
+EFFECTS = {"os", "time", "datetime", "random", "socket", "subprocess", "urllib", "pathlib", "sys"}
+
+
+def modules() -> list[Path]:
+    return [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py"))]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for item in ast.walk(ast.parse(path.read_text())):
+        if isinstance(item, ast.Import):
+            found |= {alias.name for alias in item.names}
+        elif isinstance(item, ast.ImportFrom) and item.module:
+            found |= {item.module, *(f"{item.module}.{a.name}" for a in item.names)}
+    return found
+
+
+def room(name: str) -> str:
+    return "planner.cli" if name.startswith("planner.cli") else name.split(".", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_run_one_way(path: Path) -> None:
+    here = room(name_of(path))
+    for target in imports(path):
+        head = target.split(".")[0]
+        if head in PACKAGES:
+            assert head in ALLOWED[here], f"{name_of(path)} imports {target}"
+            if here != "planner.cli":
+                assert not target.startswith("planner.cli")
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_only_known_packages_are_imported(path: Path) -> None:
+    import sys
+
+    for target in imports(path):
+        head = target.split(".")[0]
+        assert head in sys.stdlib_module_names or head in OUTSIDE or head in PACKAGES, target
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if room(name_of(p)) == "planner"], ids=name_of
+)
+def test_the_planner_is_pure(path: Path) -> None:
+    heads = {target.split(".")[0] for target in imports(path)}
+    assert not heads & EFFECTS
+    assert not heads & {"pulumi", "boto3", "google", "azure", "grpc"}
+
+
+def test_pulumi_stays_in_its_two_modules() -> None:
+    users = {name_of(p) for p in modules() if any(t.split(".")[0] == "pulumi" for t in imports(p))}
+    assert users == {
+        "stacks.engine.program", "stacks.engine.pulumi", "providers.simulated.plugin",
+    }  # fmt: skip
+
+
+def test_every_cloud_has_the_same_rooms() -> None:
+    wanted = {"network", "fabric", "placement", "fleet", "storage", "shutdown", "observe",
+              "identity", "__init__"}  # fmt: skip
+    for cloud in ("aws", "gcp", "azure"):
+        assert {p.stem for p in (ROOT / "stacks" / cloud).glob("*.py")} == wanted
+
+
+def test_no_import_goes_in_circles() -> None:
+    known = {name_of(p): p for p in modules()}
+    graph = {
+        name: {t for t in imports_at_load(path) if t in known} for name, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail, name))
+        if name not in done:
+            for target in graph[name]:
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def imports_at_load(path: Path) -> set[str]:
+    """Imports that run when the module is loaded: not those for types, not those in functions."""
+    found = set()
+    for item in ast.parse(path.read_text()).body:
+        if isinstance(item, ast.ImportFrom) and item.module:
+            names = {f"{item.module}.{a.name}" for a in item.names}
+            found |= names | {item.module}
+    return found - {name_of(path)}
+
+
+def test_every_row_of_facts_has_a_source_and_a_date() -> None:
+    tables = [p for name in PACKAGES for p in (ROOT / name).rglob("*.csv")]
+    assert len(tables) > 12
+    for path in tables:
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        assert rows, path
+        if path.name in (
+            "unsupported.csv",
+            "names.csv",
+            "outputs.csv",
+            "durations.csv",
+            "sources.csv",
+        ):
+            continue  # choices of ours and names, not facts about the world
+        assert all(row["source"] and row["as_of"] for row in rows), path
+
+
+def test_exit_codes_are_those_of_the_contract() -> None:
+    def below(kind):
+        return {kind, *(s for c in kind.__subclasses__() for s in below(c))}
+
+    codes = {kind.__name__: kind.exit_code for kind in below(TonnageError)}
+    assert codes == {
+        "TonnageError": 1, "UsageError": 2, "SpecError": 2, "CredentialError": 3,
+        "ResourceError": 4, "MissingError": 6, "InfeasibleError": 10,
+        "StaleError": 11, "LockedError": 12, "CatalogError": 13, "CapacityError": 14,
+    }  # fmt: skip
+
+
+def test_every_command_has_a_module() -> None:
+    files = {p.stem for p in (ROOT / "planner" / "cli").glob("*.py")}
+    assert set(COMMANDS) <= files
+
+
+def test_nothing_reads_what_lies_outside_the_project() -> None:
+    for path in [*modules(), *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]:
+        assert "../" + "shared" not in path.read_text(), path

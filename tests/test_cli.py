@@ -1,0 +1,252 @@
+"""The commands as people type them: results, errors, exit codes, golden screens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from planner.cli.main import COMMANDS
+from planner.plan.canonical import dump, parse
+from tests.conftest import BLUEPRINTS, chat
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def spec(here: Path) -> Path:
+    path = here / "chat.yaml"
+    path.write_text(chat(extra="shutdown: {idle: 30m, ttl: 72h}"))
+    return path
+
+
+def golden(name: str, shown: str) -> None:
+    """Compare with a stored screen; TONNAGE_UPDATE_GOLDEN=1 in the shell writes it anew."""
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN") and not os.environ.get("CI"):
+        path.write_text(shown)
+    assert shown == path.read_text()
+
+
+def test_the_screens_are_the_stored_ones(tonnage, here) -> None:
+    (here / "chat-8b.yaml").write_text((BLUEPRINTS[0].parent / "chat-8b.yaml").read_text())
+    (here / "chat-70b.yaml").write_text((BLUEPRINTS[0].parent / "chat-70b.yaml").read_text())
+    golden("plan.txt", tonnage("plan", "chat-8b.yaml")[1])
+    golden("plan.md", tonnage("plan", "chat-8b.yaml", "-f", "markdown")[1])
+    golden("plan.json", tonnage("plan", "chat-8b.yaml", "-f", "json")[1])
+    golden("diff.txt", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml")[1])
+    golden("diff.md", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml", "-f", "markdown")[1])
+
+
+def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
+    assert tonnage("plan", "chat.yaml", "-o", "one.json")[0] == 0
+    code, out, err = tonnage("apply", "one.json", "--simulate")
+    assert code == 0
+    assert re.match(r"applied chat: \+ \d+ in \d\d:\d\d", out)
+    assert "Group nodes" in err or "InstanceGroupManager nodes" in err or "ScaleSet nodes" in err
+    assert "complete" in tonnage("status", "chat", "--simulate")[1]
+    assert tonnage("status", "--simulate")[1] == "chat\n"
+    spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
+    assert tonnage("plan", "chat.yaml", "--simulate", "-o", "two.json")[0] == 0
+    code, out, _ = tonnage("diff", "one.json", "two.json")
+    assert code == 0
+    assert "+$" in out
+    assert tonnage("apply", "two.json", "--simulate")[0] == 0
+    assert "up to date" in tonnage("apply", "two.json", "--simulate")[1]
+    assert tonnage("destroy", "chat", "--simulate", "--yes")[0] == 0
+    assert tonnage("status", "chat", "--simulate")[0] == 6
+
+
+def test_a_stale_plan_exits_11_and_touches_nothing(tonnage, spec, here) -> None:
+    tonnage("plan", "chat.yaml", "-o", "p.json")
+    spec.write_text(spec.read_text() + "# changed\n")
+    code, _, err = tonnage("apply", "p.json", "--simulate")
+    assert code == 11
+    assert "chat.yaml has changed" in err
+    assert not (here / ".tonnage").exists()
+
+
+def test_a_plan_for_another_state_exits_11(tonnage, spec) -> None:
+    tonnage("plan", "chat.yaml", "-o", "first.json")
+    assert tonnage("apply", "chat.yaml", "--simulate", "--yes")[0] == 0
+    spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
+    tonnage("plan", "chat.yaml", "-o", "blind.json")
+    code, _, err = tonnage("apply", "blind.json", "--simulate")
+    assert code == 11
+    assert "stack chat has changed" in err
+
+
+def test_apply_of_a_spec_asks_and_no_input_refuses(tonnage, spec) -> None:
+    code, out, err = tonnage("apply", "chat.yaml", "--simulate", "--no-input")
+    assert code == 2
+    assert "CHOSEN" in out
+    assert "next: review a plan" in err
+    assert tonnage("destroy", "chat", "--simulate", "--no-input")[0] == 6
+
+
+def test_an_infeasible_spec_exits_10_and_names_the_nearest(tonnage, spec) -> None:
+    spec.write_text(spec.read_text().replace("ttft_p95: 2s", "ttft_p95: 1ms"))
+    code, out, _ = tonnage("plan", "chat.yaml", "-o", "p.json")
+    assert code == 10
+    assert "INFEASIBLE" in out
+    assert "ttft_p95" in out
+    assert json.loads(Path("p.json").read_text())["solution"]["status"] == "infeasible"
+    assert tonnage("apply", "p.json", "--simulate")[0] == 10
+
+
+def test_exit_codes_of_change(tonnage, spec) -> None:
+    assert tonnage("plan", "chat.yaml", "--exit-code")[0] == 20
+    assert tonnage("plan", "chat.yaml", "--detailed-exitcode")[0] == 2
+    tonnage("apply", "chat.yaml", "--simulate", "--yes")
+    assert tonnage("plan", "chat.yaml", "--simulate", "--exit-code")[0] == 0
+    assert tonnage("plan", "chat.yaml", "--simulate", "--detailed-exitcode")[0] == 0
+    assert tonnage("diff", "chat.yaml", "chat.yaml", "--exit-code")[0] == 0
+    spec.write_text("nonsense")
+    assert tonnage("plan", "chat.yaml", "--detailed-exitcode")[0] == 1
+
+
+def test_show_renders_a_saved_plan_as_plan_did(tonnage, spec) -> None:
+    planned = tonnage("plan", "chat.yaml")[1]
+    tonnage("plan", "chat.yaml", "-o", "p.json")
+    assert tonnage("show", "p.json")[1] == planned
+    assert tonnage("show", "p.json", "-f", "json")[1] == Path("p.json").read_text()
+    assert tonnage("show", "p.json", "-f", "markdown")[1].startswith("**chat.yaml")
+
+
+def test_capacity_and_faults_of_a_world_reach_the_exit_code(tonnage, spec, here) -> None:
+    (here / "full.yaml").write_text("capacity: [{nodes: 0}]\n")
+    (here / "broken.yaml").write_text("faults: [{on: create, name: nodes, code: InternalError}]\n")
+    assert tonnage("apply", "chat.yaml", "--simulate", "full.yaml", "--yes")[0] == 14
+    code, _, err = tonnage("apply", "chat.yaml", "--simulate", "broken.yaml", "--yes")
+    assert code == 4
+    assert "the next apply goes on from there" in err
+
+
+def test_explain_answers_the_three_questions(tonnage, spec) -> None:
+    assert "offers left" in tonnage("explain", "chat.yaml")[1]
+    code, out, _ = tonnage("explain", "chat.yaml", "g5.12xlarge")
+    assert code == 0
+    assert "g5.12xlarge" in out
+    assert "a month against the chosen fleet" in out
+    assert "2 times the traffic" in tonnage("explain", "chat.yaml", "--traffic", "2x")[1]
+    assert tonnage("explain", "chat.yaml", "nothing-like-it")[0] == 6
+    assert tonnage("explain", "chat.yaml", "--traffic", "lots")[0] == 2
+
+
+def test_errors_go_to_standard_error_with_place_and_next_step(tonnage, here) -> None:
+    (here / "bad.yaml").write_text(chat(sla="tftt_p95: 1s"))
+    for argv in (("plan", "bad.yaml"), ("check", "bad.yaml"), ("diff", "bad.yaml", "bad.yaml")):
+        code, out, err = tonnage(*argv)
+        assert code == 2
+        assert out == ""
+        assert "bad.yaml:6:7  error[unknown-key]: unknown key 'sla.tftt_p95'" in err
+        assert "next: did you mean 'ttft_p95'?" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [(("plan", "missing.yaml"), 6), (("show", "missing.json"), 6), (("plan",), 2), (("plna",), 2),
+     (("plan", "--nope"), 2), (("init", "--blueprint", "nothing"), 6), (("status", "x", "--simulate"), 6),
+     (("apply", "x", "--simulate"), 6), (("plan", "."), 6), (("models", "--format", "xml"), 2),
+     (("offers", "--catalog", "missing.json"), 13), (("apply", "chat.yaml", "--engine", "simulated"), 2)],
+)  # fmt: skip
+def test_wrong_calls_end_with_their_code_and_no_traceback(tonnage, spec, argv, code) -> None:
+    found, _, err = tonnage(*argv)
+    assert found == code
+    assert "Traceback" not in err
+    assert err.strip()
+
+
+def test_hostile_names_do_not_reach_the_terminal(tonnage, here) -> None:
+    (here / "bad.yaml").write_text('apiVersion: tonnage/v1\nkind: "Infe\\e[31mrence"\n')
+    _, _, err = tonnage("check", "bad.yaml")
+    assert "\x1b" not in err
+
+
+def test_a_catalog_that_was_touched_is_refused(tonnage, spec, here) -> None:
+    import shutil
+
+    from providers.catalog.manifest import FOLDER, write
+
+    copy = here / "catalog"
+    shutil.copytree(FOLDER, copy)
+    manifest = str(copy / "manifest.json")
+    assert tonnage("plan", "chat.yaml", "--catalog", manifest)[0] == 0
+    prices = copy / "prices.csv"
+    whole = prices.read_text()
+    prices.write_text(whole.replace("observed", "observd", 1))
+    code, _, err = tonnage("plan", "chat.yaml", "--catalog", manifest)
+    assert code == 13
+    assert "differs from the manifest" in err
+    write(copy)
+    code, _, err = tonnage("plan", "chat.yaml", "--catalog", manifest)
+    assert code == 13
+    assert "prices.csv:" in err
+    assert "'observd' is not one of" in err
+
+
+def test_lists_come_as_text_csv_and_json_with_the_same_rows(tonnage) -> None:
+    rows = json.loads(tonnage("offers", "h100*", "--limit", "5", "-f", "json")[1])
+    lines = tonnage("offers", "h100*", "--limit", "5", "-f", "csv")[1].splitlines()
+    assert [r["usd_gpu"] for r in rows] == sorted(r["usd_gpu"] for r in rows)
+    assert len(lines) == 6
+    assert json.loads(tonnage("models", "-f", "json")[1])
+    assert "llama-3.1-8b" in tonnage("models", "llama*")[1]
+    assert "nvlink" in tonnage("catalog", "accelerators")[1]
+    assert "1g." in tonnage("catalog", "mig")[1]
+    assert "tpu7x-standard-4t" in tonnage("catalog", "unpriced")[1]
+    assert "on_demand" in tonnage("catalog")[1]
+
+
+def test_init_lists_and_writes_blueprints_that_plan(tonnage) -> None:
+    listed = tonnage("init", "--list")[1].splitlines()
+    assert len(listed) >= 10
+    assert all(len(line.split("  ", 1)[1].strip()) > 20 for line in listed)
+    assert tonnage("init", "--blueprint", "chat-8b")[0] == 0
+    assert tonnage("init", "--blueprint", "chat-8b")[0] == 2
+    assert tonnage("plan", "chat-8b.yaml")[0] == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(tonnage, shell: str) -> None:
+    assert "tonnage" in tonnage("completion", shell)[1]
+
+
+def test_every_command_has_help_with_an_example(tonnage) -> None:
+    for name in COMMANDS:
+        code, out, _ = tonnage(name, "--help")
+        assert code == 0
+        assert "Example: tonnage" in out, name
+
+
+def test_variables_stand_for_flags(tonnage, spec, monkeypatch) -> None:
+    monkeypatch.setenv("TONNAGE_PLAN_FORMAT", "json")
+    out = tonnage("plan", "chat.yaml")[1]
+    assert dump(parse(out.encode(), "-")) == out
+
+
+def test_help_imports_nothing_heavy(here) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from planner.cli.main import run; run(['--help']); "
+        "bad = {'numpy', 'pulumi', 'boto3', 'google.cloud', 'azure', 'yaml', 'rich'}; "
+        "sys.exit(bool(bad & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode
+        == 0
+    )
+
+
+def test_missing_pulumi_is_one_clear_error(tonnage, spec, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    tonnage("plan", "chat.yaml", "-o", "p.json")
+    code, _, err = tonnage("apply", "p.json")
+    assert code == 2
+    assert "install it with" in err
+    assert "--simulate" in err
