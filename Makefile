@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check bench docs-check clean
+.PHONY: plan test check bench docs docs-check clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -17,6 +17,9 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_style.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m planner.cli.reference
 
 docs-check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_docs.py

@@ -91,7 +91,7 @@ def _pools(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
 def _lines(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Other lines by name; an unknown price compares by its quantity."""
     return {
-        x["name"]: (f"{Decimal(x['quantity']):,.2f} {x['unit']}", Decimal(x["usd_month"] or 0))
+        x["name"]: (f"{Decimal(x['quantity']):,.1f} {x['unit']}", Decimal(x["usd_month"] or 0))
         for x in plan["cost"]["lines"]
         if x["kind"] != "accelerators"
     }

@@ -8,7 +8,7 @@ from planner.render import words
 from planner.render.page import Block, Page, Paragraph, Table, total_last
 
 if TYPE_CHECKING:
-    from planner.plan.diff import Diff
+    from planner.plan.diff import Change, Diff
 
 
 def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
@@ -24,19 +24,29 @@ def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
 def _workload(found: Diff) -> list[Block]:
     if not found.changes:
         return [Paragraph(f"{found.name}: no change, {words.dollars(str(found.usd_after))}/mo")]
-    rows: list[tuple[str, ...]] = []
-    for item in found.changes:
-        arrow = f"{item.before or '-'} -> {item.after or '-'}"
-        money = f"{_usd(item.usd_before)} -> {_usd(item.usd_after)}"
-        name = f"pool {item.name}" if item.what == "pool" else item.name
-        rows.append((item.mark, name, arrow, money, words.change(item.delta)))
+    blocks: list[Block] = [
+        Paragraph(
+            f"{item.mark} {item.name}  {item.before or 'nothing'} -> {item.after or 'nothing'}"
+        )
+        for item in found.changes
+        if item.what == "pool"
+    ]
+    rows = [_row(item) for item in found.changes]
     mark = ">= " if found.partial else ""
-    total = f"{_usd(found.usd_before)} -> {mark}{_usd(found.usd_after)}"
-    rows.append(
-        ("", "total", "", total, f"{words.change(found.delta)} ({words.percent(found.percent)})")
-    )
-    columns = ("", found.name, "", ">USD a month", ">change")
-    return [Table(columns, tuple(rows), total_last(len(rows)))]
+    total = f"{words.change(found.delta)} ({words.percent(found.percent)})"
+    rows.append(("", "total", "", _usd(found.usd_before), f"{mark}{_usd(found.usd_after)}", total))
+    columns = ("", found.name, ">quantity", ">USD a month", ">then", ">change")
+    return [*blocks, Table(columns, tuple(rows), total_last(len(rows)))]
+
+
+def _row(item: Change) -> tuple[str, ...]:
+    name, quantity = item.name, f"{item.before or '-'} -> {item.after or '-'}"
+    if item.what == "pool":
+        name, quantity = "machines", ""
+    return (
+        item.mark, name, quantity, _usd(item.usd_before), _usd(item.usd_after),
+        words.change(item.delta),
+    )  # fmt: skip
 
 
 def _usd(value: object) -> str:

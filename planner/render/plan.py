@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from planner.render import words
 from planner.render.page import Block, Heading, Page, Paragraph, Table, Tone, total_last
 
 GOOD: Final[Tone] = "good"
+WIDE: Final = 100
 
 
 def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
@@ -40,7 +42,8 @@ def _asked(plan: dict[str, Any]) -> list[Block]:
         f"catalog of {catalog['as_of']} ({catalog['sha256'][:8]}), "
         f"{plan['solution']['considered']:,} offers considered"
     )
-    return [Paragraph("  ·  ".join(words_), "strong"), Paragraph(second, "dim")]
+    first = "  ·  ".join(words_[:4]), "  ·  ".join(words_[4:])
+    return [*(Paragraph(line, "strong") for line in first if line), Paragraph(second, "dim")]
 
 
 def _seconds(text: str) -> str:
@@ -181,7 +184,11 @@ def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
         return [Heading(f"{len(resources)} resources to create"), Table(("", ""), rows)]
     counts = Counter(r["type"].split(":")[-1] for r in resources)
     listed = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in sorted(counts.items()))
-    return [Heading(f"{len(resources)} resources to create"), Paragraph(f"  {listed}")]
+    lines = textwrap.wrap(listed, WIDE - 4)
+    return [
+        Heading(f"{len(resources)} resources to create"),
+        *(Paragraph(f"  {x}") for x in lines),
+    ]
 
 
 def _ending(plan: dict[str, Any], saved: str) -> list[Block]:
@@ -190,9 +197,9 @@ def _ending(plan: dict[str, Any], saved: str) -> list[Block]:
     wishes += [f"ttl {words.span(shutdown['ttl'])}"] if shutdown["ttl"] else []
     wishes += [shutdown["schedule"]] if shutdown["schedule"] else []
     line = "shutdown  " + (", ".join(wishes) or "never: it runs until it is destroyed")
-    if shutdown["backstop"]:
-        line += f"  ·  from outside: {shutdown['backstop']}"
     blocks: list[Block] = [Paragraph(""), Paragraph(line, "" if wishes else "warn")]
+    if shutdown["backstop"]:
+        blocks.append(Paragraph(f"  enforced from outside by {shutdown['backstop']}"))
     blocks += [Paragraph(f"! {w['message']}", "warn") for w in plan["warnings"]]
     excludes = ", ".join(plan["cost"]["excludes"])
     blocks.append(Paragraph(f"not in the total: {excludes}", "dim"))

@@ -1,0 +1,68 @@
+"""Speed, memory and size against what is promised: `make bench`. No test: machines differ."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TONNAGE = (sys.executable, "-m", "planner.cli.main")
+RUNS = 7
+
+
+def timed(*argv: str, runs: int = RUNS) -> tuple[float, float, float]:
+    """Minimum and median seconds of a command, and its peak memory in MB."""
+    seconds, memory = [], 0.0
+    for _ in range(runs):
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [*TONNAGE, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+        )
+        _, _, usage = os.wait4(process.pid, 0)
+        seconds.append(time.perf_counter() - start)
+        memory = max(memory, usage.ru_maxrss / 1024)
+    return min(seconds), statistics.median(seconds), memory
+
+
+def installed_size() -> float:
+    """MB of a fresh environment with the base installation, its interpreter links included."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "env"
+        venv.create(folder, with_pip=True, symlinks=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet",
+               "--disable-pip-version-check", str(ROOT)]  # fmt: skip
+        if subprocess.run(pip, check=False, capture_output=True).returncode:
+            return float("nan")
+        return sum(p.lstat().st_size for p in folder.rglob("*") if not p.is_symlink()) / 1e6
+
+
+def main() -> None:
+    """Print the table."""
+    blueprints = sorted(str(p) for p in (ROOT / "blueprints").glob("*.yaml"))
+    many = (blueprints * 8)[:100]
+    rows = [
+        ("tonnage --help", 0.12, None, timed("--help")),
+        ("check of one spec", 0.30, None, timed("check", "blueprints/chat-70b.yaml")),
+        ("plan of one spec, three clouds", 0.80, 150, timed("plan", "blueprints/chat-70b.yaml")),
+        ("plan of 100 specs", 8.0, None, timed("plan", *many, runs=2)),
+    ]
+    cores = os.cpu_count()
+    sys.stdout.write(f"{cores} cores, Python {sys.version.split()[0]}, {RUNS} runs each\n\n")
+    head = ("what", "promise s", "min s", "median s", "MB")
+    sys.stdout.write("{:<34}{:>10}{:>9}{:>10}{:>8}\n".format(*head))
+    for what, promise, _, (least, median, memory) in rows:
+        sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}{memory:>8.0f}\n")
+    sys.stdout.write(f"{'base installation, MB':<34}{140:>10}{installed_size():>9.0f}\n")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    sys.stdout.write(f"{'largest process, MB':<34}{150:>10}{peak:>9.0f}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The docs cannot rot: what they show is what the program does, and nothing is left out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+import click
+import pytest
+
+from planner.cli import reference
+from planner.cli.main import COMMANDS, cli
+from planner.spec.shape import KINDS
+from tests.conftest import BLUEPRINTS, ROOT, chat
+from tests.stacks.test_simulated import plan_of
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+SHOWN = re.compile(r"```console\n(.*?)```", re.DOTALL)
+UPDATE = bool(os.environ.get("UPDATE_GOLDEN")) and not os.environ.get("CI")
+
+
+def sessions(text: str) -> list[list[tuple[str, str]]]:
+    """The console blocks of a page: commands, each with the output that is shown."""
+    found = []
+    for block in SHOWN.findall(text):
+        parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+        found.append(list(zip(parts[1::2], parts[2::2], strict=True)))
+    return found
+
+
+def elided(shown: str, real: str) -> bool:
+    """Whether the output is the one shown; a line of ... stands for any lines."""
+    pattern = "".join(
+        "(?:.*\n)*?" if line.strip() == "..." else re.escape(line + "\n")
+        for line in shown.splitlines()
+    )
+    return re.fullmatch(pattern, real) is not None
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_commands_in_the_docs_give_the_output_that_is_shown(tonnage, path) -> None:
+    text = path.read_text()
+    for session in sessions(text):
+        for command, shown in session:
+            words = shlex.split(command)
+            if words[0] == "cat":
+                continue
+            assert words[0] == "tonnage", f"only tonnage can be checked: {command}"
+            _, out, err = tonnage(*words[1:])
+            real = err + out  # progress comes before the result
+            if UPDATE and not elided(shown, real) and "..." not in shown.split("\n"):
+                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{real}")
+                path.write_text(text)
+                continue
+            assert elided(shown, real), f"{path.name}: $ {command}\n{real}"
+
+
+def test_the_reference_pages_are_those_that_the_program_writes() -> None:
+    assert (DOCS / "commands.md").read_text() == reference.commands()
+    assert (DOCS / "spec.md").read_text() == reference.spec()
+
+
+def test_every_flag_and_every_key_has_a_line() -> None:
+    context = click.Context(cli)
+    page = (DOCS / "commands.md").read_text()
+    for name in COMMANDS:
+        for parameter in cli.get_command(context, name).params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{name} {parameter.opts} has no help"
+                assert parameter.opts[-1] in page
+    keys = (DOCS / "spec.md").read_text()
+    for block in KINDS.values():
+        for field in block.fields:
+            assert field.doc
+            assert f"`{field.name}`" in keys
+
+
+def test_every_field_of_a_plan_has_a_line(catalog) -> None:
+    page = (DOCS / "plan-document.md").read_text()
+    plan = plan_of(catalog, chat(extra="shutdown: {ttl: 72h}\nbuy: {spot: only}"))
+
+    def keys(value, name=""):
+        if isinstance(value, dict) and name not in ("inputs", "outputs", "options", "normalized"):
+            for key, item in value.items():
+                if not key.startswith(("ttft", "tpot", "e2e")):
+                    yield key
+                yield from keys(item, key)
+        elif isinstance(value, list):
+            for item in value:
+                yield from keys(item, name)
+
+    missing = {key for key in keys(plan) if f"`{key}`" not in page}
+    assert missing == set()
+
+
+def test_every_exit_code_has_a_line() -> None:
+    from planner.errors import TonnageError
+
+    page = (DOCS / "exit-codes.md").read_text()
+
+    def below(kind):
+        return {kind, *(s for c in kind.__subclasses__() for s in below(c))}
+
+    for code in {kind.exit_code for kind in below(TonnageError)} | {0, 8, 20}:
+        assert f"| {code} |" in page
+
+
+def test_every_blueprint_begins_with_what_it_is_for() -> None:
+    for path in BLUEPRINTS:
+        lines = path.read_text().splitlines()
+        assert lines[0].startswith("# yaml-language-server: $schema=")
+        assert lines[1].startswith("# ")
+        assert lines[1].endswith(".")
+        assert len([x for x in lines if x.startswith("#")]) >= 4
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for path in [*PAGES, ROOT / "CONTRIBUTING.md", *(DOCS / "decisions").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} -> {target}"
