@@ -123,6 +123,7 @@ class Replica:
 
     def __init__(self, llm: Llm, layout: Layout, node: Node, load: Load) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
+        self._known: dict[float, float] = {}
         need = load.prompt.mean + coefficient("answer_share") * load.answer.mean
         self.memory = memory.account(llm, layout, node)
         pool = self.memory.pool_gib
@@ -182,6 +183,11 @@ class Replica:
 
         completion() grows with n and tpot() too, so the largest admissible n gives the bound.
         """
+        if tpot not in self._known:
+            self._known[tpot] = self._bound(tpot)
+        return self._known[tpot]
+
+    def _bound(self, tpot: float) -> float:
         low, high = 0, self.max_batch
         while low < high:
             middle = (low + high + 1) // 2

@@ -27,6 +27,7 @@ class Step:
     latent_flop              seconds of latent attention for one token of context
     reduce_fixed, reduce_token  seconds of all collectives of a step: fixed, and for each token
     fixed, sequence          overhead of a step, and for each sequence
+    prompt_fixed, prompt_full   overhead of a prompt, and the length that pays all of the layers'
     """
 
     llm: Llm
@@ -44,6 +45,8 @@ class Step:
     layer_overhead: float
     sequence: float
     overlap: float
+    prompt_fixed: float
+    prompt_full: float
 
     def attention(self, context: float) -> float:
         """Seconds that the attention of one sequence adds to a decode step."""
@@ -74,8 +77,7 @@ class Step:
         seen = full * tokens + self.llm.window_layers * min(tokens, 2.0 * self.llm.window)
         products = tokens * (self.dense_flop + self.expert_flop)
         attention = self.attention_flop * tokens * seen / 2
-        share = min(1.0, tokens / coefficient("prefill_layer_tokens"))
-        overhead = coefficient("prefill_base") + share * self.layer_overhead
+        overhead = self.prompt_fixed + min(1.0, tokens / self.prompt_full) * self.layer_overhead
         return products + attention + tokens * self.reduce_token + overhead
 
 
@@ -114,6 +116,8 @@ def step(llm: Llm, layout: Layout, node: Node) -> Step:
         layer_overhead=per_layer,
         sequence=coefficient("sequence_overhead", vendor),
         overlap=coefficient("overlap"),
+        prompt_fixed=coefficient("prefill_base"),
+        prompt_full=coefficient("prefill_layer_tokens"),
     )
 
 

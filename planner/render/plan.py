@@ -199,7 +199,7 @@ def _ending(plan: dict[str, Any], saved: str) -> list[Block]:
     line = "shutdown  " + (", ".join(wishes) or "never: it runs until it is destroyed")
     blocks: list[Block] = [Paragraph(""), Paragraph(line, "" if wishes else "warn")]
     if shutdown["backstop"]:
-        blocks.append(Paragraph(f"  enforced from outside by {shutdown['backstop']}"))
+        blocks.append(Paragraph(f"  enforced from outside: {shutdown['backstop']}"))
     blocks += [Paragraph(f"! {w['message']}", "warn") for w in plan["warnings"]]
     excludes = ", ".join(plan["cost"]["excludes"])
     blocks.append(Paragraph(f"not in the total: {excludes}", "dim"))

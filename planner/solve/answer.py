@@ -46,7 +46,7 @@ class Solver:
                 code="unsupported", message=message, place=spec.place, next_step="use runtime: vm"
             )
             raise SpecError(problem)
-        market = Market(self.catalog.ranked, rules(spec, self.built))
+        market = Market(self.catalog.kinds, rules(spec, self.built))
         if isinstance(spec, Workspace):
             return self._workspace(spec, market)
         return self._serving(spec, need(spec, self.read), market)

@@ -76,7 +76,7 @@ def reason(refusal: Refusal) -> str:
 def excluded(offer: Offer, chosen: Offer) -> str:
     """Say which wish of the spec keeps a cheaper offer out."""
     if offer.purchase == "spot" and chosen.purchase != "spot":
-        return "buy.spot: an interruption would break the promise"
+        return "buy.spot: could be taken back at any time"
     return "buy.commit: the commitment is not allowed"
 
 
@@ -214,7 +214,7 @@ def _priced(
     if not other or other[0].bill.usd_month >= chosen.bill.usd_month:
         return None
     better = other[0]
-    relax_to = "any"
+    relax_to = better.offer.purchase if key == "buy" else "any"
     if limit is not None:
         value = better.fit.service.quantile(limit.metric, limit.percentile)
         relax_to = span(value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.perf.layout import Node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from decimal import Decimal
 
     from planner.cost.price import PriceBook
@@ -105,9 +107,15 @@ class Catalog:
     as_of: str
 
     @cached_property
-    def ranked(self) -> tuple[Offer, ...]:
-        """The offers by kind, the cheapest region first; names break ties."""
-        return tuple(sorted(self.offers, key=_rank))
+    def kinds(self) -> tuple[tuple[Offer, ...], ...]:
+        """The offers by machine type and purchase, the cheapest region of each first."""
+        return grouped(self.offers)
+
+
+def grouped(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
+    """Group offers by machine type and purchase; sort by price, then by region."""
+    ranked = sorted(offers, key=_rank)
+    return tuple(tuple(group) for _, group in groupby(ranked, key=lambda o: _rank(o)[:3]))
 
 
 def _rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:

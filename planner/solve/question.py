@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.errors import MissingError, Problem
 from planner.solve.explain import fleet, reason
 from planner.solve.need import need
+from planner.solve.offer import grouped
 from planner.solve.rule import Market, rules
 from planner.solve.search import Search
 from planner.solve.workspace import bill, room
@@ -37,7 +38,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
     First the rules that exclude it, then what it lacks or misses, then its price. Raises
     MissingError when no machine type matches.
     """
-    asked = [o for o in solver.catalog.ranked if _matches(o, pattern)]
+    asked = [o for o in solver.catalog.offers if _matches(o, pattern)]
     if not asked:
         step = "run: tonnage offers --limit 1000"
         message = f"no machine type matches '{pattern}'"
@@ -48,7 +49,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
 
 def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
-    offers = Market(solver.catalog.ranked, rules(spec, solver.built)).best()
+    offers = Market(solver.catalog.kinds, rules(spec, solver.built)).best()
     if isinstance(spec, Workspace):
         users = max(1, round(spec.users * factor))
         solution = solver.solve(replace(spec, users=users))
@@ -62,13 +63,13 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
 
 
 def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
-    market = Market(tuple(offers), rules(spec, solver.built))
+    market = Market(grouped(offers), rules(spec, solver.built))
     left = market.best()
     name = f"{offers[0].provider} {offers[0].instance.instance_type}"
     if not left:
         broken = min((market.breaks(o) for o in offers), key=len)
         unbuilt = solver.built(offers[0].instance)
-        return Answer(name, None, unbuilt or "excluded by " + ", ".join(broken))
+        return Answer(name, None, unbuilt or "excluded by " + ", ".join(sorted(broken)))
     if isinstance(spec, Workspace):
         lack = room(spec).lacks(left[0].instance)
         best = min(left, key=lambda o: (o.usd_hour, o.key))

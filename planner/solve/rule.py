@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from planner.facts.accelerator import accelerators
 from planner.spec.model import Batch
 
 if TYPE_CHECKING:
@@ -21,11 +21,14 @@ COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its key in the spec: which part of an offer it looks at, and what it allows."""
+    """A rule by its key in the spec.
+
+    It looks at one part of an offer: its machine type, its region or its purchase option.
+    """
 
     key: str
-    part: Callable[[Offer], str]
-    allows: Callable[[str], bool]
+    part: Literal["instance", "region", "purchase"]
+    allows: Callable[[Any], bool]
 
 
 def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ...]:
@@ -37,20 +40,19 @@ def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ..
     allow, deny = where.accelerators.allow, where.accelerators.deny
     bought = purchases(spec)
     return (
-        Rule("data sheet", lambda o: o.instance.accelerator, _sheet),
-        Rule("stack", lambda o: built(o.instance) or "", lambda reason: not reason),
-        Rule("where.clouds", lambda o: o.provider, lambda p: p in where.clouds),
-        Rule(
-            "where.regions",
-            lambda o: o.region,
-            lambda p: not where.regions or _any(p, where.regions),
-        ),
+        Rule("data sheet", "instance", _known),
+        Rule("stack", "instance", lambda machine: built(machine) is None),
+        Rule("where.clouds", "instance", lambda machine: machine.provider in where.clouds),
+        Rule("where.regions", "region", lambda r: not where.regions or _any(r, where.regions)),
         Rule(
             "where.accelerators",
-            lambda o: o.instance.accelerator,
-            lambda p: (not allow or _any(p, allow)) and not _any(p, deny),
+            "instance",
+            lambda machine: (
+                (not allow or _any(machine.accelerator, allow))
+                and not _any(machine.accelerator, deny)
+            ),
         ),
-        Rule("buy", lambda o: o.purchase, lambda p: p in bought),
+        Rule("buy", "purchase", lambda purchase: purchase in bought),
     )
 
 
@@ -71,11 +73,16 @@ def purchases(spec: Spec) -> tuple[str, ...]:
 
 
 class Market:
-    """The offers of a catalog under the rules of a spec."""
+    """The offers of a catalog under the rules of a spec.
 
-    def __init__(self, ranked: tuple[Offer, ...], given: tuple[Rule, ...]) -> None:
-        self.given = given
-        self._judged = _judge(ranked, given)
+    Each rule is asked once for each machine type, region or purchase option.
+    """
+
+    def __init__(self, kinds: tuple[tuple[Offer, ...], ...], given: tuple[Rule, ...]) -> None:
+        self.kinds, self.given = kinds, given
+        self._instance: dict[int, frozenset[str]] = {}
+        self._region: dict[str, frozenset[str]] = {}
+        self._purchase: dict[str, frozenset[str]] = {}
 
     def best(self, skip: str = "") -> list[Offer]:
         """Return the cheapest region of each machine type and purchase, skipping one rule.
@@ -83,22 +90,24 @@ class Market:
         Speed is the same in every region, and so is the price of everything else in the catalog:
         that drops only dominated offers.
         """
-        found: dict[tuple[str, str, str], Offer] = {}
-        for offer, broken in self._judged:
-            if not broken or broken == (skip,):
-                kind = offer.instance
-                found.setdefault((kind.provider, kind.instance_type, offer.purchase), offer)
-        return list(found.values())
+        ignored = {skip}
+        found = []
+        for kind in self.kinds:
+            for offer in kind:
+                if self.breaks(offer) <= ignored:
+                    found.append(offer)
+                    break
+        return found
 
     @property
     def allowed(self) -> int:
         """How many offers keep every rule."""
-        return sum(not broken for _, broken in self._judged)
+        return self.funnel[-1][1]
 
-    @property
+    @cached_property
     def funnel(self) -> tuple[tuple[str, int], ...]:
         """How many offers are left after each rule in turn."""
-        counts = Counter(broken for _, broken in self._judged)
+        counts = Counter(self.breaks(offer) for kind in self.kinds for offer in kind)
         result = []
         applied: set[str] = set()
         for rule in self.given:
@@ -107,31 +116,27 @@ class Market:
             result.append((rule.key, left))
         return tuple(result)
 
-    def breaks(self, offer: Offer) -> list[str]:
+    def breaks(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
-        return [rule.key for rule in self.given if not rule.allows(rule.part(offer))]
+        machine = offer.instance
+        found = self._instance.get(id(machine))
+        if found is None:
+            found = self._instance[id(machine)] = self._judge("instance", machine)
+        there = self._region.get(offer.region)
+        if there is None:
+            there = self._region[offer.region] = self._judge("region", offer.region)
+        bought = self._purchase.get(offer.purchase)
+        if bought is None:
+            bought = self._purchase[offer.purchase] = self._judge("purchase", offer.purchase)
+        return found | there | bought
+
+    def _judge(self, part: str, value: Any) -> frozenset[str]:
+        return frozenset(r.key for r in self.given if r.part == part and not r.allows(value))
 
 
-def _judge(
-    offers: tuple[Offer, ...], given: tuple[Rule, ...]
-) -> list[tuple[Offer, tuple[str, ...]]]:
-    """Every offer with the keys of the rules that it breaks; equal parts are judged once."""
-    broken: list[tuple[str, ...]] = [()] * len(offers)
-    for rule in given:
-        verdicts: dict[str, bool] = {}
-        for index, offer in enumerate(offers):
-            part = rule.part(offer)
-            if part not in verdicts:
-                verdicts[part] = rule.allows(part)
-            if not verdicts[part]:
-                broken[index] = (*broken[index], rule.key)
-    return list(zip(offers, broken, strict=True))
-
-
-def _sheet(name: str) -> bool:
+def _known(machine: Instance) -> bool:
     """Whether enough is known of an accelerator to say how fast it is."""
-    chip = accelerators()[name]
-    return bool(chip.bandwidth_gb_s and chip.bf16_tflops)
+    return bool(machine.chip.bandwidth_gb_s and machine.chip.bf16_tflops)
 
 
 def _any(word: str, patterns: tuple[str, ...]) -> bool:
