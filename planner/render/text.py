@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as Grid
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 STYLES: Final[dict[Tone, str]] = {
     "": "", "strong": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red",
 }  # fmt: skip
-UNBOUNDED: Final = 10_000
+GAP: Final = 2
 
 
 def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     """Return the page as text, ending with a newline; `width` None never wraps."""
     sink = io.StringIO()
     console = Console(
-        file=sink, width=width or UNBOUNDED, color_system="standard" if color else None,
+        file=sink, width=width or _widest(page), color_system="standard" if color else None,
         force_terminal=color, highlight=False, markup=False, emoji=False, soft_wrap=False,
         legacy_windows=False,
     )  # fmt: skip
@@ -59,3 +60,15 @@ def _grid(table: Table) -> Grid:
         tone = table.tones[index] if index < len(table.tones) else ""
         grid.add_row(*(Text(cell, style=STYLES[tone]) for cell in row))
     return grid
+
+
+def _widest(page: Page) -> int:
+    """Columns that the page needs when nothing may wrap."""
+    widths = [1]
+    for block in page:
+        if isinstance(block, Table):
+            columns = zip(block.columns, *block.rows, strict=True)
+            widths.append(GAP + sum(max(cell_len(c) for c in cells) + GAP for cells in columns))
+        else:
+            widths.append(cell_len(block.text))
+    return max(widths)

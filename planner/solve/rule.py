@@ -80,9 +80,8 @@ class Market:
 
     def __init__(self, kinds: tuple[tuple[Offer, ...], ...], given: tuple[Rule, ...]) -> None:
         self.kinds, self.given = kinds, given
-        self._instance: dict[int, frozenset[str]] = {}
+        self._kind: dict[tuple[int, str], frozenset[str]] = {}
         self._region: dict[str, frozenset[str]] = {}
-        self._purchase: dict[str, frozenset[str]] = {}
 
     def best(self, skip: str = "") -> list[Offer]:
         """Return the cheapest region of each machine type and purchase, skipping one rule.
@@ -93,8 +92,10 @@ class Market:
         ignored = {skip}
         found = []
         for kind in self.kinds:
+            if not self._of_kind(kind[0]) <= ignored:
+                continue
             for offer in kind:
-                if self.breaks(offer) <= ignored:
+                if self._of_region(offer) <= ignored:
                     found.append(offer)
                     break
         return found
@@ -118,17 +119,21 @@ class Market:
 
     def breaks(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
-        machine = offer.instance
-        found = self._instance.get(id(machine))
+        return self._of_kind(offer) | self._of_region(offer)
+
+    def _of_kind(self, offer: Offer) -> frozenset[str]:
+        machine, purchase = offer.instance, offer.purchase
+        found = self._kind.get((id(machine), purchase))
         if found is None:
-            found = self._instance[id(machine)] = self._judge("instance", machine)
-        there = self._region.get(offer.region)
-        if there is None:
-            there = self._region[offer.region] = self._judge("region", offer.region)
-        bought = self._purchase.get(offer.purchase)
-        if bought is None:
-            bought = self._purchase[offer.purchase] = self._judge("purchase", offer.purchase)
-        return found | there | bought
+            found = self._judge("instance", machine) | self._judge("purchase", purchase)
+            self._kind[id(machine), purchase] = found
+        return found
+
+    def _of_region(self, offer: Offer) -> frozenset[str]:
+        found = self._region.get(offer.region)
+        if found is None:
+            found = self._region[offer.region] = self._judge("region", offer.region)
+        return found
 
     def _judge(self, part: str, value: Any) -> frozenset[str]:
         return frozenset(r.key for r in self.given if r.part == part and not r.allows(value))
