@@ -1,9 +1,9 @@
 """The resource graph as plain data: Pulumi type token, camelCase inputs, references, options.
 
-Inside inputs, `{"$ref": name, "output": path}` is the output of another resource, and
-`{"$text": "..."}` a text whose `${project}` and `${deadline.FORM}` are filled in when the stack is
-applied: the project is the caller's, and the deadline counts from the first apply. Forms: unix,
-rfc3339, at (without zone), cron, far (rfc3339, ten years later).
+Inside inputs, `{"$ref": name, "output": path}` is the output of another resource. In any text,
+`${project}` and `${deadline.FORM}` are filled in when the stack is applied: the project is the
+caller's, and the deadline counts from the first apply. Forms: rfc3339, at (without zone), cron,
+far (rfc3339, ten years later).
 """
 
 from __future__ import annotations
@@ -76,11 +76,6 @@ def restore(document: dict[str, Any]) -> Graph:
 def ref(name: str, output: str = "id") -> dict[str, str]:
     """Refer to an output of another resource."""
     return {"$ref": name, "output": output}
-
-
-def text(template: str, encode: str = "") -> dict[str, str]:
-    """Text that is filled in when the stack is applied, then encoded (base64 or not at all)."""
-    return {"$text": template, "encode": encode} if encode else {"$text": template}
 
 
 def refs(value: Any) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -34,23 +35,27 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
     if values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
     worst, changed = 0, False
+    plans = []
     for path in specs:
         plan = make_plan(read_spec(path), catalog, options)
-        _write(plan, values)
+        plans.append(plan)
+        _write(plan, values, alone=len(specs) == 1)
         infeasible = plan["solution"]["status"] == "infeasible"
         worst = INFEASIBLE if infeasible else worst
         changed = changed or (not infeasible and _changes(plan, values, options))
+    if len(plans) > 1 and values["format"] == "json":
+        option.write(json.dumps(plans, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     return _code(worst, values, changed=changed)
 
 
-def _write(plan: dict[str, Any], values: dict[str, Any]) -> None:
+def _write(plan: dict[str, Any], values: dict[str, Any], *, alone: bool) -> None:
     from planner.plan.canonical import dump
     from planner.render.plan import page
 
     if values["output"]:
         option.write(dump(plan), values["output"])
     if values["format"] == "json":
-        if not values["output"]:
+        if alone and not values["output"]:
             option.write(dump(plan))
         return
     shown = page(plan, full=values["full"], saved=values["output"] or "")

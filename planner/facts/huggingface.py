@@ -7,6 +7,7 @@ and Phi. Parameters are counted from the shapes, so no weights are needed.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
@@ -73,7 +74,7 @@ class _Config:
         ffn = self.size("intermediate_size")
         window, window_layers = self._window(kind, layers)
         draft: dict[str, Any] = {
-            "model": str(self.config.get("_name_or_path") or kind), "family": kind,
+            "model": _name(self.config.get("_name_or_path"), kind), "family": kind,
             "layers": layers, "hidden": hidden, "ffn": ffn, "heads": heads,
             "kv_heads": self.size("num_key_value_heads", default=heads),
             "head_dim": (self.size("qk_nope_head_dim") + rope) if mla
@@ -146,3 +147,9 @@ def _counted(draft: dict[str, Any], attention: float) -> Llm:
         + shell.embedding
     )
     return Llm(params=every + shell.expert, active=every + shell.expert_active, **draft)
+
+
+def _name(given: object, kind: str) -> str:
+    """A name that is safe in a script: the last part of a path, of letters, digits, . _ and -."""
+    last = str(given or kind).rstrip("/").rsplit("/", 1)[-1].lower()
+    return re.sub(r"[^a-z0-9._-]", "-", last)[:80].strip(".-") or kind

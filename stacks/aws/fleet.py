@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cost.line import usage
 from stacks.aws import fabric, identity, network, storage
-from stacks.graph import Resource, ref, text
-from stacks.node.bootstrap import script
+from stacks.graph import Resource, ref
+from stacks.node.bootstrap import encoded, script
 from stacks.site import PORT, table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _template(site: Site) -> Resource:
         "monitoring": {"enabled": True},
         "blockDeviceMappings": _disks(site),
         "networkInterfaces": fabric.interfaces(site),
-        "userData": text(script(site, _commands(site)), encode="base64"),
+        "userData": encoded(script(site, _commands(site))),
         "tagSpecifications": [
             {"resourceType": kind, "tags": {**site.tags, "Name": f"{site.name}-node"}}
             for kind in ("instance", "volume", "network-interface")

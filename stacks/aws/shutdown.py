@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from stacks.aws import identity
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from stacks.site import Site
@@ -46,7 +46,7 @@ def _change(site: Site, index: int) -> Resource:
         "desiredCapacity": change.nodes,
     }
     if site.ttl:
-        inputs["endTime"] = text("${deadline.rfc3339}")
+        inputs["endTime"] = "${deadline.rfc3339}"
     return Resource(type="aws:autoscaling/schedule:Schedule", name=f"week-{index}", inputs=inputs)
 
 
@@ -60,7 +60,7 @@ def _deadline(site: Site) -> list[Resource]:
             type="aws:scheduler/schedule:Schedule", name="deadline-schedule",
             inputs={
                 "name": f"{site.name}-deadline",
-                "scheduleExpression": text("at(${deadline.at})"),
+                "scheduleExpression": "at(${deadline.at})",
                 "scheduleExpressionTimezone": "UTC",
                 "flexibleTimeWindow": {"mode": "OFF"},
                 # DELETE would look like drift, and the next apply would create a past time.

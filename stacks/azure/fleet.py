@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure import fabric, placement, storage
 from stacks.azure.identity import common
-from stacks.graph import Resource, ref, text
-from stacks.node.bootstrap import script
+from stacks.graph import Resource, ref
+from stacks.node.bootstrap import encoded, script
 from stacks.site import PORT, table
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _profile(site: Site) -> dict[str, Any]:
         "priority": "Spot" if site.spot else "Regular",
         "osProfile": {
             "computerNamePrefix": site.short[:9], "adminUsername": ADMIN,
-            "customData": text(script(site, _commands(site)), encode="base64"),
+            "customData": encoded(script(site, _commands(site))),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,
                 "ssh": {"publicKeys": [{

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure.identity import common
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 from stacks.site import refuse, table
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _weekly(name: str, change: Change, zone: str) -> dict[str, Any]:
 
 
 def _deadline() -> dict[str, Any]:
-    dates = {"timeZone": "UTC", "start": text("${deadline.rfc3339}"),
-             "end": text("${deadline.far}")}  # fmt: skip
+    dates = {"timeZone": "UTC", "start": "${deadline.rfc3339}",
+             "end": "${deadline.far}"}  # fmt: skip
     return {"name": "deadline", "capacity": _capacity(0), "rules": [], "fixedDate": dates}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +16,6 @@ def words(project: str, started: datetime, ttl: str | None) -> dict[str, str]:
     if ttl is not None:
         at = started + timedelta(seconds=float(ttl))
         found |= {
-            "deadline.unix": str(int(at.timestamp())),
             "deadline.rfc3339": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deadline.at": at.strftime("%Y-%m-%dT%H:%M:%S"),
             "deadline.cron": f"{at.minute} {at.hour} {at.day} {at.month} *",
@@ -27,26 +25,22 @@ def words(project: str, started: datetime, ttl: str | None) -> dict[str, str]:
 
 
 def fill(value: Any, known: dict[str, str], outputs: dict[str, dict[str, Any]]) -> Any:
-    """Return a value with every reference and text filled in.
+    """Return a value with every reference and every place in a text filled in.
 
     Raises KeyError when an output is not known.
     """
     if isinstance(value, dict):
         if "$ref" in value:
             return at(outputs[value["$ref"]], value["output"])
-        if "$text" in value:
-            return encoded(PLACE.sub(lambda m: known[m[1]], value["$text"]), value)
         return {key: fill(item, known, outputs) for key, item in value.items()}
     if isinstance(value, list):
         return [fill(item, known, outputs) for item in value]
-    return value
+    return written(value, known) if isinstance(value, str) else value
 
 
-def encoded(text: str, value: dict[str, Any]) -> str:
-    """Encode a filled text as it asks for."""
-    if value.get("encode") == "base64":
-        return base64.b64encode(text.encode()).decode()
-    return text
+def written(text: str, known: dict[str, str]) -> str:
+    """Fill the places of a text; everything else in it, also other `${...}`, stays."""
+    return PLACE.sub(lambda found: known[found[1]], text) if "${" in text else text
 
 
 def at(outputs: dict[str, Any], path: str) -> Any:

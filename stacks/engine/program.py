@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 
-from stacks.engine.fill import at, encoded
+from stacks.engine.fill import at
 from stacks.graph import order
 
 if TYPE_CHECKING:
@@ -78,12 +78,10 @@ class Program:
         if isinstance(value, dict):
             if "$ref" in value:
                 return self._output(value["$ref"], value["output"])
-            if "$text" in value:
-                return encoded(self.fill(value["$text"]), value)
             return {key: self._resolve(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._resolve(item) for item in value]
-        return value
+        return self.fill(value) if isinstance(value, str) else value
 
     def _output(self, name: str, path: str) -> pulumi.Output[Any]:
         resource, head = self.made[name], _head(path)

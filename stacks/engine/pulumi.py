@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import LockedError, MissingError, Problem, UsageError
 from stacks.engine import state as states
 from stacks.engine.failure import error
-from stacks.engine.fill import PLACE, words
+from stacks.engine.fill import words, written
 from stacks.engine.protocol import Event, Outcome, Standing, Step
 from stacks.engine.simulated import facts
 from stacks.graph import Graph, restore
@@ -163,7 +163,7 @@ class PulumiEngine:
             )  # fmt: skip
             raise UsageError(problem)
         known = words(project, datetime.fromisoformat(started), plan["shutdown"]["ttl"])
-        return lambda text: PLACE.sub(lambda found: known[found[1]], text)
+        return lambda text: written(text, known)
 
     def _automation(self) -> Any:
         """Import the Automation API, or say what is missing and how to get it."""

@@ -66,7 +66,7 @@ class SimulatedEngine:
         """Make the stack what the plan says."""
         name = plan["stack"]["name"]
         path = self.path(name)
-        with states.locked(path, name):
+        with states.locked(self.memory_path, "the simulated clouds"), states.locked(path, name):
             state = states.load(path) or states.fresh(name)
             memory = recall(self.memory_path)
             graph = restore(plan["graph"])
@@ -90,7 +90,7 @@ class SimulatedEngine:
     def destroy(self, stack: str, listen: Listener) -> Outcome:
         """Delete everything of the stack, dependents first."""
         path = self.path(stack)
-        with states.locked(path, stack):
+        with states.locked(self.memory_path, "the simulated clouds"), states.locked(path, stack):
             state = states.load(path)
             if state is None:
                 raise MissingError(

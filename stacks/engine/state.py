@@ -61,15 +61,15 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def locked(path: Path, stack: str) -> Iterator[None]:
-    """Hold the lock of a stack; the system frees it when the process ends, however it ends."""
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a file; the system frees it when the process ends, however it ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_suffix(".lock"), timeout=0)
     try:
         lock.acquire()
     except Timeout as error:
         problem = Problem(
-            code="locked", message=f"another process works on stack {stack}",
+            code="locked", message=f"another process works on {what}",
             next_step="wait for it to end, then try again",
         )  # fmt: skip
         raise LockedError(problem) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacks.gcp.network import inside, pair, subnet, zone
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from stacks.site import Site
@@ -39,7 +39,7 @@ def _roce(site: Site, count: int) -> list[Resource]:
     profile = f"projects/${{project}}/global/networkProfiles/{zone(site)}-vpc-roce"
     network = Resource(type="gcp:compute/network:Network", name="rdma", inputs={
         "name": f"{site.name}-rdma", "autoCreateSubnetworks": False, "mtu": 8896,
-        "routingMode": "REGIONAL", "networkProfile": text(profile),
+        "routingMode": "REGIONAL", "networkProfile": profile,
     })  # fmt: skip
     rails = [
         subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20") for index in range(count)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cost.line import usage
 from stacks.gcp import fabric, identity, network, placement, storage
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 from stacks.node.bootstrap import script
 from stacks.site import PORT, table
 
@@ -52,7 +52,7 @@ def _template(site: Site) -> Resource:
         "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
         "tags": [f"{site.name}-node"],
         "labels": storage.labels(site),
-        "metadata": {"startup-script": text(script(site, _commands(site)))},
+        "metadata": {"startup-script": script(site, _commands(site))},
         **placement.of_template(site),
     }
     return Resource(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from stacks.site import Site
@@ -60,5 +60,5 @@ def _resize_role(site: Site) -> Resource:
 
 def _grant(name: str, account: str, role: Any) -> Resource:
     return Resource(type=MEMBER, name=name, inputs={
-        "project": text("${project}"), "role": role, "member": ref(account, "member"),
+        "project": "${project}", "role": role, "member": ref(account, "member"),
     })  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.gcp import fleet, network
-from stacks.graph import Resource, ref, text
+from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from stacks.site import Site
@@ -25,7 +25,7 @@ def resources(site: Site) -> list[Resource]:
         line = f"{change.minute % 60} {change.minute // 60} * * {days}"
         found.append(_job(site, f"week-{index}", (line, site.timezone), change.nodes))
     if site.ttl:
-        found.append(_job(site, "deadline", (text("${deadline.cron}"), "Etc/UTC"), 0))
+        found.append(_job(site, "deadline", ("${deadline.cron}", "Etc/UTC"), 0))
     return found
 
 
@@ -48,7 +48,7 @@ def _job(site: Site, name: str, when: tuple[Any, str], nodes: int) -> Resource:
             "timeZone": when[1], "attemptDeadline": "60s",
             "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
             "httpTarget": {
-                "uri": text(path), "httpMethod": "POST",
+                "uri": path, "httpMethod": "POST",
                 "oauthToken": {
                     "serviceAccountEmail": ref("clock-account", "email"),
                     "scope": "https://www.googleapis.com/auth/cloud-platform",

@@ -1,8 +1,8 @@
-"""The agent of a node: gives the node back when it is idle, or past its deadline.
+"""The agent of a node: gives the node back when it is idle, or past its time to live.
 
 Runs on the node with the standard library alone; everything it knows stands in its settings.
-A probe that fails counts as busy, so that a broken probe never kills work; the deadline and the
-cloud's own backstop still hold.
+A probe that fails counts as busy, so that a broken probe never kills work; the time to live and
+the backstop of the cloud still hold.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ GRACE = 1800.0
 
 
 def decide(now: float, state: dict[str, float], settings: dict[str, Any]) -> str:
-    """Return "deadline", "idle" or "": the reason to give the node back, if any.
+    """Return "ttl", "idle" or "": the reason to give the node back, if any.
 
-    state: booted, last_busy (seconds since the epoch). settings: idle, deadline (seconds or 0).
+    state: booted, last_busy (seconds since the epoch). settings: idle, ttl (seconds or 0).
     """
-    if settings.get("deadline") and now >= settings["deadline"]:
-        return "deadline"
+    if settings.get("ttl") and now - state["booted"] >= settings["ttl"]:
+        return "ttl"
     idle = settings.get("idle", 0)
     if idle and now - max(state["last_busy"], state["booted"] + GRACE) >= idle:
         return "idle"

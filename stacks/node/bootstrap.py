@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -66,12 +67,12 @@ def script(site: Site, cloud: dict[str, str]) -> str:
     """Return the first-boot script.
 
     `cloud` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
-    /models), peers (addresses of the fleet, the leader first). A TTL is the cloud's to enforce
-    from outside; the agent enforces it from inside by the `deadline` that the engine fills in.
+    /models), peers (addresses of the fleet, the leader first). The agent counts a TTL from the
+    boot of its node; the cloud enforces the deadline of the whole stack from outside.
     """
     settings = {
         "idle": site.idle or 0,
-        "deadline": 0,
+        "ttl": site.ttl or 0,
         "port": PORT if site.served else 0,
         "give_back": cloud["give_back"],
     }
@@ -79,12 +80,15 @@ def script(site: Site, cloud: dict[str, str]) -> str:
     if site.idle or site.ttl:
         source = files("stacks.node").joinpath("agent.py").read_text(encoding="utf-8")
         body = json.dumps(settings, indent=1, sort_keys=True)
-        if site.ttl:
-            body = body.replace('"deadline": 0', '"deadline": ${deadline.unix}')
         parts.append(AGENT.format(agent=source, settings=body))
     if site.layout is not None:
         parts.append(_serve(site, cloud))
     return "".join(parts)
+
+
+def encoded(text: str) -> str:
+    """Encode a script as AWS and Azure want it."""
+    return base64.b64encode(text.encode()).decode()
 
 
 def _serve(site: Site, cloud: dict[str, str]) -> str:

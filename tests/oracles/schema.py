@@ -51,8 +51,6 @@ def _filled(value: Any) -> Any:
     if isinstance(value, dict):
         if "$ref" in value:
             return "__reference__"
-        if "$text" in value:
-            return "__reference__"
         return {key: _filled(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_filled(item) for item in value]

@@ -15,7 +15,10 @@ from planner.errors import (
     SpecError,
     UsageError,
 )
+from planner.plan.diff import diff
 from planner.plan.document import assemble
+from planner.render import text
+from planner.render.plan import page
 from providers.simulated import world
 from providers.simulated.cloud import Cloud, CloudError
 from stacks.build import build
@@ -81,8 +84,10 @@ def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
 
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
-def test_every_blueprint_applies_shows_and_destroys(engine, catalog, path) -> None:
+def test_every_blueprint_applies_shows_diffs_and_destroys(engine, catalog, path) -> None:
     plan = plan_of(catalog, path.read_text())
+    assert plan["workload"]["name"] in text.render(page(plan)) + plan["stack"]["name"]
+    assert diff(plan, plan).changes == ()
     engine.apply(plan, quiet)
     standing = engine.standing(plan["stack"]["name"])
     assert standing.complete
@@ -293,9 +298,8 @@ def test_references_and_texts_are_filled() -> None:
     known = words("p", world.default().clock, "60")
     outputs = {"lb": {"pools": [{"id": "x"}]}}
     assert fill({"a": [ref("lb", "pools[0].id")]}, known, outputs) == {"a": ["x"]}
-    assert fill({"$text": "at(${deadline.at})"}, known, {}) == "at(2026-01-01T00:01:00)"
-    assert fill({"$text": "${project} ${HOME}"}, known, {}) == "p ${HOME}"
-    assert fill({"$text": "hi", "encode": "base64"}, known, {}) == "aGk="
+    assert fill("at(${deadline.at})", known, {}) == "at(2026-01-01T00:01:00)"
+    assert fill({"a": ["${project} ${HOME}"]}, known, {}) == {"a": ["p ${HOME}"]}
     assert at({"a": {"b": 1}}, "a.b") == 1
     assert not PLACE.search("${deadline} ${N##*_}")
 
