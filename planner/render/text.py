@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -38,7 +37,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
         elif isinstance(block, Paragraph):
             console.print(Text(block.text, style=STYLES[block.tone]))
         else:
-            console.print(Padding(_grid(block), (0, 0, 0, 2), expand=False))
+            console.print(_grid(block))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines()) + "\n"
 
 
@@ -50,6 +49,7 @@ def _grid(table: Table) -> Grid:
     titled = any(title.strip(">") for title in table.columns)
     grid = Grid(box=None, show_header=titled, pad_edge=False, padding=(0, 2, 0, 0),
                 header_style="dim")  # fmt: skip
+    grid.add_column(width=0)  # its padding is the indentation of the table
     for title in table.columns:
         right = title.startswith(">")
         grid.add_column(
@@ -58,7 +58,7 @@ def _grid(table: Table) -> Grid:
         )  # fmt: skip
     for index, row in enumerate(table.rows):
         tone = table.tones[index] if index < len(table.tones) else ""
-        grid.add_row(*(Text(cell, style=STYLES[tone]) for cell in row))
+        grid.add_row("", *(Text(cell, style=STYLES[tone]) for cell in row))
     return grid
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 32
-MAX_NODES: Final = 20_000
+MAX_NODES: Final = 2_000
 MAX_SCALAR: Final = 4_096
+BRACKET: Final = re.compile(r"[\[\]{}]")
 # NUL and the characters that reorder or hide text: they have no business in a spec.
 FORBIDDEN: Final = re.compile("[\x00\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -58,7 +59,7 @@ def parse(raw: bytes, path: str) -> Node:
     """Read one YAML document.
 
     Refuses with SpecError: more than 256 KiB, not UTF-8, NUL or bidirectional control
-    characters, aliases, merge keys, tags, several documents, depth over 32, more than 20,000
+    characters, aliases, merge keys, tags, several documents, depth over 32, more than 2,000
     nodes, duplicate keys, keys that are not text.
     """
     if len(raw) > MAX_BYTES:
@@ -73,7 +74,18 @@ def parse(raw: bytes, path: str) -> Node:
         column = found.start() - text.rfind("\n", 0, found.start())
         name = f"U+{ord(found[0]):04X}"
         _refuse(Place(path, line, column), "control-character", f"{name} is not allowed")
+    _refuse_brackets(text, path)
     return _Reader(path).read(text)
+
+
+def _refuse_brackets(text: str, path: str) -> None:
+    """Refuse absurd nesting before the parser sees it: its time grows with the square of it."""
+    depth = 0
+    for found in BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        if depth > 2 * MAX_DEPTH:
+            line = text.count("\n", 0, found.start()) + 1
+            _refuse(Place(path, line, 1), "too-deep", f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _refuse(place: Place, code: str, message: str, next_step: str = "") -> NoReturn:
