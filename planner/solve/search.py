@@ -6,12 +6,14 @@ Best first by a proved lower bound of the cost, so that what is not looked at ca
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.cost.week import HOURS_PER_MONTH
+from planner.perf.coefficient import coefficient
 from planner.perf.serve import Replica
 from planner.solve.bill import COMMITTED, Bill, bill
 from planner.solve.size import SPANS, Fit, Refusal, layouts, lowest, size, startup
@@ -65,7 +67,6 @@ class Result:
 
     found: tuple[Found, ...]
     rejected: tuple[Rejected, ...]
-    evaluated: int
 
 
 class Search:
@@ -92,47 +93,36 @@ class Search:
     def _search(
         self, need: Need, offers: list[Offer], keep: int, spans: tuple[int, ...]
     ) -> Result:
-        queue, refused = self._queue(need, offers, spans)
+        """Best first: an offer is opened into its layouts when its own bound comes up."""
+        count = itertools.count()
+        queue: list[_Waiting] = [
+            (_floor(need, offer), offer.key, next(count), offer, None)
+            for offer in offers
+            if spans == (1,) or offer.instance.fabric != "none"  # nodes need a fabric between them
+        ]
+        heapq.heapify(queue)
+        refused: list[_Refused] = []
         best: dict[tuple[str, str, str], Found] = {}
-        evaluated = 0
         while queue:
-            bound, _, _index, offer, replica, span = heapq.heappop(queue)
+            bound, key, _, offer, option = heapq.heappop(queue)
             worst = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
             if worst and bound > float(worst[0] + TIE):
                 break
-            evaluated += 1
-            answer = self.size(need, replica, span)
+            if option is None:
+                for opened in self._options(need, offer.instance.node, spans):
+                    cost = _least(need, offer, opened)
+                    heapq.heappush(queue, (cost, key, next(count), offer, opened))
+                continue
+            answer = self.size(need, option[0], option[1])
             if isinstance(answer, Refusal):
                 refused.append((bound, offer, answer))
-                continue
-            found = Found(offer=offer, fit=answer, bill=bill(need, answer, offer, self.book))
-            kind = (offer.provider, offer.instance.instance_type, offer.purchase)
-            if kind not in best or found.rank < best[kind].rank:
-                best[kind] = found
+            else:
+                _keep(best, Found(offer=offer, fit=answer, bill=self._bill(need, answer, offer)))
         ranked = sorted(best.values(), key=lambda f: f.rank)
-        return Result(
-            found=tuple(ranked[:keep]), rejected=_summary(refused, best), evaluated=evaluated
-        )
+        return Result(found=tuple(ranked[:keep]), rejected=_summary(refused, best))
 
-    def _queue(
-        self, need: Need, offers: list[Offer], spans: tuple[int, ...]
-    ) -> tuple[list[_Waiting], list[_Refused]]:
-        """Every layout on every offer with its lower bound, as a heap; and what never fits."""
-        queue: list[_Waiting] = []
-        refused: list[_Refused] = []
-        for offer in offers:
-            if spans != (1,) and offer.instance.fabric == "none":
-                continue  # replicas that span machines need a fabric between them
-            for replica, span, groups in self._options(need, offer.instance.node, spans):
-                cost = _least(need, replica, offer, span, groups)
-                if groups < math.inf:
-                    queue.append((cost, offer.key, len(queue), offer, replica, span))
-                    continue
-                answer = self.size(need, replica, span)
-                if isinstance(answer, Refusal):
-                    refused.append((cost, offer, answer))
-        heapq.heapify(queue)
-        return queue, refused
+    def _bill(self, need: Need, fit: Fit, offer: Offer) -> Bill:
+        return bill(need, fit, offer, self.book)
 
     def _options(self, need: Need, node: Node, spans: tuple[int, ...]) -> list[_Option]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
@@ -170,7 +160,7 @@ class Search:
 
 _Refused: TypeAlias = "tuple[float, Offer, Refusal]"
 _Option: TypeAlias = "tuple[Replica, int, float]"
-_Waiting: TypeAlias = "tuple[float, tuple[str, str, str, str], int, Offer, Replica, int]"
+_Waiting: TypeAlias = "tuple[float, tuple[str, str, str, str], int, Offer, _Option | None]"
 
 
 def _hardware(node: Node) -> Hardware:
@@ -194,10 +184,31 @@ def _same(replica: Replica, need: Need) -> bool:
     )  # fmt: skip
 
 
-def _least(need: Need, replica: Replica, offer: Offer, span: int, groups: float) -> float:
-    """USD a month that the machines cost at least: fractional groups, but one while running."""
-    if groups == math.inf:  # no number of groups will do: the price of one is shown
-        groups = 1.0
+def _keep(best: dict[tuple[str, str, str], Found], found: Found) -> None:
+    """Remember the better fit of a machine type and purchase."""
+    offer = found.offer
+    kind = (offer.provider, offer.instance.instance_type, offer.purchase)
+    if kind not in best or found.rank < best[kind].rank:
+        best[kind] = found
+
+
+def _floor(need: Need, offer: Offer) -> float:
+    """USD a month that any fleet of an offer costs at least: one machine while anything runs."""
+    price = float(offer.usd_hour)
+    if offer.purchase in COMMITTED:
+        return price * float(HOURS_PER_MONTH)
+    if need.mode == "batch":
+        return price * coefficient("boot") / 3600 * float(need.runs_per_month)
+    return price * float(need.week.on_hours)
+
+
+def _least(need: Need, offer: Offer, option: _Option) -> float:
+    """USD a month that a layout costs at least: fractional groups, but one while running.
+
+    Where no number of groups will do, the price of one is shown.
+    """
+    replica, span, bound = option
+    groups = 1.0 if bound == math.inf else bound
     price = float(offer.usd_hour) * span
     if offer.purchase in COMMITTED:
         return price * max(1.0, math.ceil(groups - 1e-9)) * float(HOURS_PER_MONTH)
