@@ -9,9 +9,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.week import HOURS, window
+from planner.cost.week import HOURS
 from planner.errors import Problem, SpecError
 from planner.perf import memory
+from planner.spec.schedule import window
 
 if TYPE_CHECKING:
     from planner.cost.week import Week

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from planner.spec import model, unit
 from planner.spec.field import MISSING, Block, Choice, Field, Kind, ListOf, Quantity, Table, Text
+from planner.spec.schedule import window
 from planner.spec.source import Mapping, Node, Scalar
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ METRICS: Final = {
 DAY: Final = (
     r"(weekdays|weekends|daily|(mon|tue|wed|thu|fri|sat|sun)([-,](mon|tue|wed|thu|fri|sat|sun))*)"
 )
-SCHEDULE: Final = Text(
+FORM: Final = Text(
     DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
     "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'",
 )
@@ -82,6 +84,35 @@ class _Tokens:
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
         return {"anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]}
+
+
+class _Schedule:
+    """Hours of the week in a time zone that exists."""
+
+    def read(self, node: Node, name: str, report: Report) -> Any:
+        """Read days, times and zone."""
+        text = FORM.read(node, name, report)
+        if text is MISSING:
+            return MISSING
+        try:
+            zone = window(text)[3]
+            ZoneInfo(zone)
+        except ValueError as error:
+            return report.add(
+                node.place, "value", f"{name}: {error}", "write times from 00:00 to 24:00"
+            )
+        except (ZoneInfoNotFoundError, OSError):
+            return report.add(
+                node.place,
+                "value",
+                f"{name}: no time zone is named '{zone}'",
+                "write a zone such as Europe/Berlin or UTC",
+            )
+        return text
+
+    def schema(self) -> dict[str, Any]:
+        """Describe the form."""
+        return FORM.schema()
 
 
 class _Profile:
@@ -181,7 +212,7 @@ BUY: Final = Block("buy", model.Buy, (
 SHUTDOWN: Final = Block("shutdown", model.Shutdown, (
     Field("idle", Quantity(unit.seconds, "30m", minimum=300, maximum=30 * 86400), "give the machine back after this long without GPU work"),
     Field("ttl", Quantity(unit.seconds, "72h", minimum=600, maximum=120 * 86400), "hard deadline after creation, even when busy"),
-    Field("schedule", SCHEDULE, "hours in which it runs; outside them it is given back"),
+    Field("schedule", _Schedule(), "hours in which it runs; outside them it is given back"),
 ), doc="when capacity is given back")  # fmt: skip
 
 _SHARED: Final = (

@@ -5,15 +5,13 @@ The interfaces themselves come with the machine type and are not declared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from stacks.site import refuse
+from stacks.site import refuse, table
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
     from stacks.site import Site
-
-MOST_NODES: Final = 100  # of a scale set in one placement group, without a support request
 
 
 def infiniband(site: Site) -> bool:
@@ -23,8 +21,9 @@ def infiniband(site: Site) -> bool:
 
 def resources(site: Site) -> list[Resource]:
     """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
-    if infiniband(site) and site.nodes > MOST_NODES:
-        message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {MOST_NODES}"
+    most = int(table("limits.csv", "limit", "value")["azure_placement_group_nodes"])
+    if infiniband(site) and site.nodes > most:
+        message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {most}"
         raise refuse(message, "split the workload, or ask Azure support for 300")
     return []
 

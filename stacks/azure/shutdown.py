@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from stacks.site import Change, Site
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MOST_PROFILES: Final = 20
 
 
 def resources(site: Site) -> list[Resource]:
@@ -29,8 +28,9 @@ def resources(site: Site) -> list[Resource]:
         profiles += [_weekly(f"week-{i}", c, zone) for i, c in enumerate(site.changes)]
     if site.ttl:
         profiles.append(_deadline())
-    if len(profiles) > MOST_PROFILES:
-        message = f"the week has {len(site.changes)} changes; Azure autoscale holds 18"
+    most = int(table("limits.csv", "limit", "value")["azure_autoscale_profiles"])
+    if len(profiles) > most:
+        message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {most}"
         raise refuse(message, "use a simpler traffic.profile, or another cloud")
     return [
         Resource(type="azure-native:monitor:AutoscaleSetting", name="hours", inputs={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.line import usage
 from stacks.gcp import fabric, identity, network, placement, storage
@@ -13,8 +13,8 @@ from stacks.site import PORT, table
 if TYPE_CHECKING:
     from stacks.site import Site
 
-HYPERDISK = ("a3-ultragpu", "a4-highgpu", "g4-standard")  # types that boot from no other disk
-SSD = ("a3-highgpu", "a3-megagpu")
+
+DISK: Final = "pd-balanced"  # of every family that asks for no other
 
 
 def resources(site: Site) -> list[Resource]:
@@ -61,12 +61,9 @@ def _template(site: Site) -> Resource:
 
 
 def _disks(site: Site) -> list[dict[str, Any]]:
+    families = table("boot_disks.csv", "family", "disk")
     name = site.instance.instance_type
-    kind = "pd-balanced"
-    if name.startswith(HYPERDISK):
-        kind = "hyperdisk-balanced"
-    elif name.startswith(SSD):
-        kind = "pd-ssd"
+    kind = next((disk for family, disk in families.items() if name.startswith(family)), DISK)
     boot = {
         "boot": True, "autoDelete": True, "diskType": kind,
         "diskSizeGb": int(usage("boot_disk_gb")),

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import Resource, ref
-from stacks.site import PORT
+from stacks.site import PORT, table
 
 if TYPE_CHECKING:
     from stacks.site import Site
 
 RANGE: Final = "10.42.0.0/20"
-# Ranges from which Google's health checks and Identity-Aware Proxy reach a machine.
-PROBES: Final = ("130.211.0.0/22", "35.191.0.0/16")
-PROXY: Final = ("35.235.240.0/20",)
-MTU: Final = {"tcpx": 8244, "tcpxo": 8244, "roce": 8896}
 
 
 def mtu(site: Site) -> int:
     """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
-    return MTU.get(site.instance.fabric, 1460) if site.fabric else 1460
+    known = table("fabrics.csv", "fabric", "mtu")
+    return int(known[site.instance.fabric if site.fabric else "none"])
 
 
 def zone(site: Site) -> str:
@@ -73,13 +70,20 @@ def inside(site: Site, network: str, block: str) -> Resource:
 
 
 def _firewall(site: Site) -> list[Resource]:
+    shell = [{"protocol": "tcp", "ports": ["22"]}]
     found = [
         inside(site, "net", RANGE),
-        _rule(site, "net-proxy", "net", PROXY, [{"protocol": "tcp", "ports": ["22"]}]),
+        _rule(
+            site,
+            "net-proxy",
+            "net",
+            _ranges("gcp_proxy_ranges"),
+            shell,
+        ),
     ]
     if site.served:
         probe = [{"protocol": "tcp", "ports": [str(PORT)]}]
-        found.append(_rule(site, "net-probes", "net", PROBES, probe))
+        found.append(_rule(site, "net-probes", "net", _ranges("gcp_probe_ranges"), probe))
     return found
 
 
@@ -90,3 +94,7 @@ def _rule(
         "name": f"{site.name}-{part}", "network": ref(network), "direction": "INGRESS",
         "sourceRanges": list(sources), "targetTags": [f"{site.name}-node"], "allows": allows,
     })  # fmt: skip
+
+
+def _ranges(name: str) -> tuple[str, ...]:
+    return tuple(table("limits.csv", "limit", "value")[name].split(";"))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.cost.line import Usage, services, total
-from planner.cost.week import running, week, window
+from planner.cost.week import running, week
+from planner.spec.schedule import window
 from tests.conftest import chat, solve, spec_of
 
 

@@ -167,3 +167,14 @@ def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
 def test_the_schema_beside_the_blueprints_is_the_one_that_is_printed() -> None:
     stored = json.loads((ROOT / "blueprints" / "spec.schema.json").read_text())
     assert stored == json.loads(json.dumps(schema()))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["weekdays 25:00-26:00", "daily 08:75-10:00", "daily 08:00-10:00 Mars/Olympus", "sometimes 08:00-10:00",
+     "daily 8-10", "daily 08:00-10:00 ../../etc/passwd"],
+)  # fmt: skip
+def test_schedules_that_cannot_be_are_refused_in_place(schedule: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=f'shutdown: {{schedule: "{schedule}"}}'))
+    assert str(caught.value.problems[0].place) == "spec.yaml:11:22"
