@@ -38,7 +38,8 @@ class Wait:
 class Service:
     """What a replica delivers at one rate; times in seconds.
 
-    `states` is the chance of n requests in flight, n from 0.
+    `states` is the chance of n requests in flight, n from 0. `arriving` is 1 when a request adds
+    to those that it meets, 0 in a closed loop, where it takes the place of another.
     """
 
     replica: Replica
@@ -46,6 +47,7 @@ class Service:
     states: tuple[float, ...]
     slot: Wait
     prompt: Wait
+    arriving: int = 0
 
     @cached_property
     def in_flight(self) -> float:
@@ -97,7 +99,7 @@ class Service:
         for n, chance in enumerate(self.states):
             total += chance
             if total >= percentile / 100:
-                return min(n + 1, self.replica.max_batch)
+                return max(1, min(n + self.arriving, self.replica.max_batch))
         return self.replica.max_batch
 
     def _start(self) -> float:
@@ -229,19 +231,17 @@ class Replica:
         return Service(
             replica=self, rate=rate, states=states,
             slot=Wait(waiting, self._allen(self.load.answer.variation) / (full - rate)),
-            prompt=self._prompt_wait(rate),
+            prompt=self._prompt_wait(rate), arriving=1,
         )  # fmt: skip
 
     def closed(self, in_flight: float) -> Service:
-        """Return the service with a constant number of requests in flight."""
+        """Return the service with a constant number of requests in flight, up to max_batch."""
         n = max(1, min(self.max_batch, round(in_flight)))
-        over = max(0.0, in_flight / self.max_batch - 1)
-        cycle = self.prefill + self.load.answer.mean * self.tpot(n)
-        rate = n / cycle
-        states = (0.0,) * (n - 1) + (1.0,)
+        rate = self.completion(n)
+        states = (0.0,) * n + (1.0,)
         return Service(
-            replica=self, rate=rate, states=states,
-            slot=Wait(1.0 if over else 0.0, over * cycle), prompt=self._prompt_wait(rate),
+            replica=self, rate=rate, states=states, slot=Wait(0.0, 0.0),
+            prompt=self._prompt_wait(rate),
         )  # fmt: skip
 
     def _allen(self, service: float) -> float:

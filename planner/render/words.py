@@ -27,6 +27,8 @@ def percent(value: Decimal | None) -> str:
 def quantity(text: str) -> str:
     """Write how much of something: at most two decimals, none when they are zero."""
     value = Decimal(text)
+    if 0 < abs(value) < Decimal("0.01"):
+        return f"{value.normalize():f}"
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 

@@ -117,7 +117,7 @@ def lowest(need: Need, replica: Replica, span: int) -> float:
         return float(need.requests) / need.deadline / (most(replica) * count)
     pace = min((float(x.seconds) for x in need.limits if x.metric == "tpot"), default=math.inf)
     if need.mode == "closed":
-        return need.load.concurrency / (replica.max_batch * count) if pace == math.inf else 0.0
+        return need.load.concurrency / (replica.max_batch * count)
     reachable = replica.bound(pace)
     return need.load.rate / (reachable * count) if reachable else math.inf
 
@@ -186,9 +186,13 @@ def _meets(need: Need, replica: Replica, replicas: int) -> Service | None:
 
 
 def serve(need: Need, replica: Replica, replicas: int) -> Service | None:
-    """Return the service when the load is spread evenly over so many replicas."""
+    """Return the service when the load is spread evenly over so many replicas.
+
+    Nothing when they cannot keep up, or cannot hold what is to be in flight at once.
+    """
     if need.mode == "closed":
-        return replica.closed(need.load.concurrency / replicas)
+        each = need.load.concurrency / replicas
+        return replica.closed(each) if each <= replica.max_batch else None
     return replica.at(need.load.rate / replicas)
 
 

@@ -268,3 +268,11 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
         need(spec, lambda _: b"timestamp,input_tokens,output_tokens\nx,1,2\n")
     with pytest.raises(SpecError, match="0 requests"):
         need(spec, lambda _: b"")
+
+
+def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
+    for count in (8, 64, 512):
+        solution = solve(catalog, chat(traffic=f"concurrency: {count}", sla="tpot_p95: 80ms"))
+        pool = solution.pools[0]
+        assert pool.replicas * pool.max_batch >= count
+        assert solution.predicted["tpot_p95_ms"].value <= 80
