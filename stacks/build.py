@@ -20,12 +20,13 @@ PARTS: Final = (
 )  # fmt: skip
 
 
-def build(spec: Spec, solution: Solution) -> tuple[Graph, str]:
+def build(spec: Spec, solution: Solution, name: str) -> tuple[Graph, str]:
     """Build the graph of a solution, and say what gives machines back from outside.
 
-    Every cloud has the same parts. Raises SpecError when the stack cannot be built as asked.
+    `name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
+    cannot be built as asked.
     """
-    found = site(spec, solution, solution.pools[0])
+    found = site(spec, solution, name)
     parts = {name: import_module(f"stacks.{found.provider}.{name}") for name in PARTS}
     resources = [r for part in parts.values() for r in part.resources(found)]
     graph = Graph(

@@ -36,7 +36,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for."""
+    """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for.
+
+    `quantize` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
+    """
 
     name: str
     labels: dict[str, str]
@@ -52,6 +55,7 @@ class Site:
     layout: Layout | None
     max_batch: int
     context: int
+    quantize: bool
     cache_gb: int
     idle: int | None
     ttl: int | None
@@ -100,22 +104,23 @@ class Site:
         return f"{self.name[:11].rstrip('-')}-{self.digest}"
 
 
-def site(spec: Spec, solution: Solution, pool: Pool) -> Site:
-    """Reduce a solution to the site of one pool."""
+def site(spec: Spec, solution: Solution, name: str) -> Site:
+    """Reduce a solution to the site of its pool, under the name of the stack."""
+    pool = solution.pools[0]
     instance, offer = pool.offer.instance, pool.offer
     weights = 0.0
     if pool.layout is not None and solution.llm is not None:
-        weights = memory.weights(solution.llm, pool.layout) * pool.layout.accelerators / 1e9
+        weights = memory.stored(solution.llm, pool.layout) / 1e9
     asked = getattr(spec, "disk", 0) / 1e9
     cache_gb = asked or (0 if instance.nvme_gb >= weights * 1.2 else weights * 1.2 + 1)
     shutdown = spec.shutdown
     schedule = shutdown.schedule
     return Site(
-        name=spec.name, labels=spec.labels, provider=offer.provider, region=offer.region,
+        name=name, labels=spec.labels, provider=offer.provider, region=offer.region,
         zones=offer.zones, instance=instance, purchase=offer.purchase, nodes=pool.nodes,
         span=pool.span, role=pool.role, model=solution.llm.model if solution.llm else "",
         layout=pool.layout, max_batch=pool.max_batch,
-        context=_context(spec), cache_gb=int(cache_gb),
+        context=pool.context, quantize=_quantized(solution, pool), cache_gb=int(cache_gb),
         idle=int(shutdown.idle) if shutdown.idle else None,
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
@@ -123,9 +128,11 @@ def site(spec: Spec, solution: Solution, pool: Pool) -> Site:
     )  # fmt: skip
 
 
-def _context(spec: Spec) -> int:
-    model = getattr(spec, "model", None)
-    return int(model.context or 0) if model is not None else 0
+def _quantized(solution: Solution, pool: Pool) -> bool:
+    """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
+    if pool.layout is None or solution.llm is None:
+        return False
+    return pool.layout.precision == "fp8" and solution.llm.precision == "bf16"
 
 
 def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
@@ -135,7 +142,8 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
     """
     if pool.role == "batch" or pool.offer.purchase.startswith("reserved"):
         return ()
-    hourly = week.nodes(pool.nodes, pool.span)
+    groups = pool.nodes // pool.span - pool.spare
+    hourly = week.nodes(groups, pool.span, pool.spare)
     open_at = _open(schedule)
     levels = [
         max(hourly[minute // 60 % HOURS], pool.span) if open_at[minute] else 0

@@ -130,10 +130,10 @@ def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, A
     solution = solve(source, catalog, options.alternatives)
     graph: dict[str, Any] = {"provider": "", "region": "", "resources": [], "outputs": {}}
     backstop = ""
-    if solution.pools:
-        built, backstop = build(source.spec, solution)
-        graph = built.document()
     name = options.stack or source.spec.name
+    if solution.pools:
+        built, backstop = build(source.spec, solution, name)
+        graph = built.document()
     standing = open_engine(options).standing(name) if options.bound else None
     stack = {
         "graph": graph, "backstop": backstop or None, "name": name,

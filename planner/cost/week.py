@@ -37,30 +37,32 @@ class Week:
         """Hours of a month in which anything runs."""
         return sum(self.running, Decimal(0)) / HOURS * HOURS_PER_MONTH
 
-    def nodes(self, peak: int, unit: int) -> tuple[int, ...]:
-        """Nodes of each hour when `peak` nodes carry the peak, in steps of `unit`.
+    def nodes(self, groups: int, unit: int, spare: int = 0) -> tuple[int, ...]:
+        """Nodes of each hour when `groups` of `unit` nodes carry the peak.
 
-        Load per node never exceeds that of the peak; at least one unit runs in a running hour.
+        Load per group never exceeds that of the peak; at least one group runs in a running hour,
+        and the spare groups beside it.
         """
-        groups = peak // unit
         return tuple(
-            0 if not r else unit * max(1, math.ceil(groups * w - 1e-9))
+            _running_nodes(groups * w, unit, spare) if r else 0
             for w, r in zip(self.load, self.running, strict=True)
         )
 
-    def node_hours(self, peak: int, unit: int) -> Decimal:
+    def node_hours(self, groups: int, unit: int, spare: int = 0) -> Decimal:
         """Node-hours of a month, scaled down with the load."""
-        groups = peak // unit
         total = sum(
-            (unit * max(1, math.ceil(groups * w - 1e-9)) * r * times
-             for (w, r), times in self._hours.items() if r),
+            (_running_nodes(groups * w, unit, spare) * r * n for (w, r), n in self._hours.items()),
             Decimal(0),
-        )  # fmt: skip
+        )
         return total / HOURS * HOURS_PER_MONTH
 
     @cached_property
     def _hours(self) -> Counter[tuple[float, Decimal]]:
         return Counter(zip(self.load, self.running, strict=True))
+
+
+def _running_nodes(groups: float, unit: int, spare: int) -> int:
+    return unit * (max(1, math.ceil(groups - 1e-9)) + spare)
 
 
 @cache

@@ -6,11 +6,21 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-POINTS: Final = 16
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Bins of a distribution as (quantile that stands for it, share). Around the percentiles that an
+# SLA may name they are narrow, and that percentile itself stands for its bin.
+BINS: Final = (
+    (0.05, 0.10), (0.15, 0.10), (0.25, 0.10), (0.35, 0.10), (0.435, 0.07), (0.50, 0.06),
+    (0.565, 0.07), (0.65, 0.10), (0.75, 0.10), (0.835, 0.07), (0.90, 0.06), (0.95, 0.03),
+    (0.97, 0.02), (0.99, 0.015), (0.998, 0.005),
+)  # fmt: skip
 Z95: Final = NormalDist().inv_cdf(0.95)
-QUANTILES: Final = tuple(NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS))
+SHARES: Final = tuple(share for _, share in BINS)
+_NORMAL: Final = tuple(NormalDist().inv_cdf(quantile) for quantile, _ in BINS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +46,29 @@ class Lengths:
         return math.exp(self.sigma**2) - 1
 
     def points(self) -> tuple[float, ...]:
-        """Equally likely lengths that stand for the distribution; their mean is the mean."""
+        """Lengths that stand for the bins; their mean, by SHARES, is the mean."""
         return _points(self)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Mean of values that stand for the bins."""
+    return sum(v * share for v, share in zip(values, SHARES, strict=True))
+
+
+def bin_of(percentile: int) -> int:
+    """Index of the bin that holds a percentile."""
+    total = 0.0
+    for index, share in enumerate(SHARES):
+        total += share
+        if total >= percentile / 100 - 1e-9:
+            return index
+    return len(SHARES) - 1
 
 
 @cache
 def _points(lengths: Lengths) -> tuple[float, ...]:
-    drawn = [math.exp(lengths.sigma * z) for z in QUANTILES]
-    scale = lengths.mean * POINTS / sum(drawn)
+    drawn = [math.exp(lengths.sigma * z) for z in _NORMAL]
+    scale = lengths.mean / mean(drawn)
     return tuple(max(1.0, x * scale) for x in drawn)
 
 

@@ -42,10 +42,21 @@ def weights(llm: Llm, layout: Layout) -> float:
     Embedding and head stay in 16 bit; a model released in mxfp4 keeps its attention in 16 bit.
     """
     each = coefficient("weight_bytes", layout.precision)
-    dense = 2.0 if layout.precision == "mxfp4" else each
-    body = llm.dense * dense + llm.expert * each
+    body = llm.dense * dense_bytes(layout.precision) + llm.expert * each
     stages = 1 if layout.pp == 1 else 2
     return body / (layout.tp * layout.pp) + llm.embedding * 2.0 / (layout.tp * stages)
+
+
+def dense_bytes(precision: str) -> float:
+    """Bytes of a parameter outside the experts: mxfp4 models keep attention in 16 bit."""
+    return 2.0 if precision == "mxfp4" else coefficient("weight_bytes", precision)
+
+
+def stored(llm: Llm, layout: Layout) -> float:
+    """Bytes of the checkpoint: fp8 is made from a 16-bit release when it is loaded."""
+    if layout.precision == "fp8" and llm.precision == "bf16":
+        return 2.0 * llm.params
+    return weights(llm, layout) * layout.accelerators
 
 
 def kv_per_token(llm: Llm, layout: Layout) -> float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from planner.perf import memory
 from planner.perf.coefficient import coefficient
-from planner.perf.load import POINTS
+from planner.perf.load import bin_of, mean
 from planner.perf.step import Step, step
 
 if TYPE_CHECKING:
@@ -80,19 +80,19 @@ class Service:
         if metric == "tpot":
             return self.tpot(percentile) <= seconds
         above = self._ttft_above if metric == "ttft" else self._e2e_above
-        return above(seconds) <= 1 - percentile / 100
+        return above(seconds) <= 1 - percentile / 100 + 1e-9
 
     def _ttft_above(self, seconds: float) -> float:
         """Chance that the first token takes longer."""
         left = seconds - self._start()
-        return sum(self._late(left - own) for own in self.replica.prompts) / POINTS
+        return mean([self._late(left - own) for own in self.replica.prompts])
 
     def _e2e_above(self, seconds: float) -> float:
         """Chance that the whole request takes longer."""
         pace = self.replica.tpot(max(1, round(self.in_flight)))
-        left = seconds - self._start() - sum(self.replica.prompts) / POINTS
+        left = seconds - self._start() - mean(self.replica.prompts)
         answers = self.replica.load.answer.points()
-        return sum(self._late(left - pace * length) for length in answers) / POINTS
+        return mean([self._late(left - pace * length) for length in answers])
 
     def _met(self, percentile: int) -> int:
         total = 0.0
@@ -140,14 +140,14 @@ class Replica:
 
     @cached_property
     def prompts(self) -> tuple[float, ...]:
-        """Seconds of prompts of equally likely lengths, without what the prefix cache holds."""
+        """Seconds of prompts of the lengths that stand for all, without what the cache holds."""
         fresh = 1 - self.load.prefix_hit
         return tuple(self.step.prefill(x * fresh) for x in self.load.prompt.points())
 
     @cached_property
     def prefill(self) -> float:
         """Mean seconds of a prompt, shared over pipeline stages."""
-        return sum(self.prompts) / POINTS / self.layout.pp
+        return mean(self.prompts) / self.layout.pp
 
     @cached_property
     def _attention(self) -> float:
@@ -201,7 +201,7 @@ class Replica:
 
     def idle(self, metric: str, percentile: int) -> float:
         """The quantile of ttft, tpot or e2e when nobody else is there: the best it can be."""
-        rank = math.ceil(percentile / 100 * POINTS) - 1
+        rank = bin_of(percentile)
         pace = self.tpot(1)
         start = coefficient("first_token") + coefficient("step_wait") * pace
         if metric == "tpot":
@@ -209,7 +209,7 @@ class Replica:
         if metric == "ttft":
             return start + self.prompts[rank]
         answer = self.load.answer.points()[rank]
-        return start + sum(self.prompts) / POINTS + pace * answer
+        return start + mean(self.prompts) + pace * answer
 
     def at(self, rate: float) -> Service | None:
         """Return the service at a rate, or nothing when it cannot keep up."""
@@ -249,22 +249,22 @@ class Replica:
 
     def _prompt_wait(self, rate: float) -> Wait:
         """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals."""
-        mean = sum(self.prompts) / POINTS
-        square = sum(x * x for x in self.prompts) / POINTS
+        first = mean(self.prompts)
+        square = mean([x * x for x in self.prompts])
         busy = min(0.98, rate * self.prefill)
-        spread = square / mean**2 - 1
+        spread = square / first**2 - 1
         correction = (self.load.variation + spread) / (1 + spread)
-        return Wait(busy, square / (2 * mean) * correction / (1 - busy))
+        return Wait(busy, square / (2 * first) * correction / (1 - busy))
 
 
 def _quantile(exceeds: Callable[[float], float], share: float) -> float:
     """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
     low, high = 0.0, 0.01
-    while exceeds(high) > 1 - share and high < 1e6:
+    while exceeds(high) > 1 - share + 1e-9 and high < 1e6:
         low, high = high, high * 2
     for _ in range(24):
         middle = (low + high) / 2
-        if exceeds(middle) > 1 - share:
+        if exceeds(middle) > 1 - share + 1e-9:
             low = middle
         else:
             high = middle

@@ -91,9 +91,10 @@ def step(llm: Llm, layout: Layout, node: Node) -> Step:
     rate = peak * coefficient("flops", compute, arch) * layout.tp
     unpacked = compute == "bf16" and layout.precision not in ("bf16", "auto")
     dense_rate = rate * (coefficient("unpack_flops") if unpacked else 1.0)
-    each = coefficient("weight_bytes", layout.precision)
+    head = llm.vocab * llm.hidden
+    held = llm.dense * memory.dense_bytes(layout.precision) + head * 2.0
     reading = bandwidth * coefficient("weight_bandwidth", arch) * layout.tp
-    every = llm.dense + llm.vocab * llm.hidden
+    every = llm.dense + head
     vendor = "amd" if chip.vendor == "amd" else ""
     per_layer = coefficient("layer_overhead", vendor) * llm.layers
     per_layer += coefficient("moe_overhead", vendor) * llm.moe_layers
@@ -103,7 +104,7 @@ def step(llm: Llm, layout: Layout, node: Node) -> Step:
     return Step(
         llm=llm,
         layout=layout,
-        dense_read=every * each / reading,
+        dense_read=held / reading,
         dense_flop=2.0 * every / dense_rate,
         expert_read=read,
         expert_flop=flop,

@@ -62,12 +62,14 @@ class Solver:
             return self._nothing(wanted, market, nearest)
         chosen = result.found[0]
         barred = self._barred(wanted, search, market, chosen)
-        hours = wanted.week.nodes(chosen.fit.nodes, chosen.fit.span)
+        spare = chosen.fit.groups - chosen.fit.needed
+        hours = wanted.week.nodes(chosen.fit.needed, chosen.fit.span, spare)
         pool = Pool(
             offer=chosen.offer, nodes=chosen.fit.nodes, least=min(n for n in hours if n),
             span=chosen.fit.span, replicas=chosen.fit.replicas * chosen.fit.groups,
             role="batch" if wanted.mode == "batch" else "serve", layout=chosen.fit.layout,
-            max_batch=chosen.fit.replica.max_batch,
+            max_batch=chosen.fit.replica.max_batch, spare=spare,
+            context=wanted.load.context,
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
@@ -95,7 +97,7 @@ class Solver:
         small: list[_Machine] = []
         for offer in market.best():
             lack = wanted.lacks(offer.instance)
-            cost = offer.usd_hour * workspace.node_hours(spec, offer)
+            cost = workspace.bill(spec, offer, self.catalog.book).usd_month
             (small if lack else fits).append((cost, offer.key, offer, lack))
         fits.sort(key=lambda f: f[:2])
         weekly = workspace.open_week(spec)
@@ -106,7 +108,7 @@ class Solver:
             return self._no_machine(spec, wanted, market, total.usd_month if total else None)
         pool = Pool(
             offer=chosen, nodes=spec.users, least=spec.users, span=1, replicas=spec.users,
-            role="workspace", layout=None, max_batch=0,
+            role="workspace", layout=None, max_batch=0, spare=0, context=0,
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),

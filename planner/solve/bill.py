@@ -36,7 +36,7 @@ def hours(need: Need, fit: Fit, purchase: str) -> Decimal:
         return HOURS_PER_MONTH * fit.nodes
     if need.mode == "batch":
         return Decimal(fit.hours) * fit.nodes * need.runs_per_month
-    return need.week.node_hours(fit.nodes, fit.span)
+    return need.week.node_hours(fit.needed, fit.span, fit.groups - fit.needed)
 
 
 def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
@@ -54,8 +54,7 @@ def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
 def bill(need: Need, fit: Fit, offer: Offer, book: PriceBook) -> Bill:
     """Return the bill of a fit bought through an offer."""
     node_hours = hours(need, fit, offer.purchase)
-    weights = memory.weights(need.llm, fit.layout) * fit.layout.accelerators
-    stored = Decimal(int(weights)) / GB
+    stored = Decimal(int(memory.stored(need.llm, fit.layout))) / GB
     month = need.requests_per_month
     if need.mode == "closed":
         month = Decimal(fit.service.rate * fit.replicas * fit.needed * need.week.mean)

@@ -80,6 +80,14 @@ def excluded(offer: Offer, chosen: Offer) -> str:
     return "buy.commit: the commitment is not allowed"
 
 
+def above(seconds: float) -> str:
+    """Write a time as span() does, rounded up, so that what is written is enough."""
+    step = 0.0001 if seconds < 0.01 else 0.001 if seconds < 1 else 0.1
+    if seconds >= 3600:
+        step = 360.0
+    return span(math.ceil(seconds / step - 1e-9) * step)
+
+
 def span(seconds: float) -> str:
     """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
     if seconds < 1:
@@ -151,7 +159,7 @@ def _loosened(
         return []
     if budget is not None:
         value = free[0].fit.service.quantile(limit.metric, limit.percentile)
-        return _nearest(limit.key, span(value), search, need.without(limit.key), offers)
+        return _nearest(limit.key, above(value), search, need.without(limit.key), offers)
     reach = _reach(need, search, offers, limit)
     if reach is None:
         return []
@@ -217,7 +225,7 @@ def _priced(
     relax_to = better.offer.purchase if key == "buy" else "any"
     if limit is not None:
         value = better.fit.service.quantile(limit.metric, limit.percentile)
-        relax_to = span(value)
+        relax_to = above(value)
     return Binding(
         constraint=key, slack=slack, relax_to=relax_to,
         saves_usd_month=chosen.bill.usd_month - better.bill.usd_month,

@@ -115,7 +115,7 @@ class Search:
                 continue
             answer = self.size(need, option[0], option[1])
             if isinstance(answer, Refusal):
-                refused.append((bound, offer, answer))
+                refused.append((bound, offer, answer, _nodes(option)))
             else:
                 _keep(best, Found(offer=offer, fit=answer, bill=self._bill(need, answer, offer)))
         ranked = sorted(best.values(), key=lambda f: f.rank)
@@ -158,7 +158,7 @@ class Search:
         return found
 
 
-_Refused: TypeAlias = "tuple[float, Offer, Refusal]"
+_Refused: TypeAlias = "tuple[float, Offer, Refusal, int]"
 _Option: TypeAlias = "tuple[Replica, int, float]"
 _Waiting: TypeAlias = "tuple[float, tuple[str, str, str, str], int, Offer, _Option | None]"
 
@@ -218,24 +218,25 @@ def _least(need: Need, offer: Offer, option: _Option) -> float:
     return price * max(float(need.week.on_hours), groups * need.week.mean * float(HOURS_PER_MONTH))
 
 
+def _nodes(option: _Option) -> int:
+    """Nodes behind the least cost of a layout."""
+    _, span, bound = option
+    return span * (1 if bound == math.inf else max(1, math.ceil(bound - 1e-9)))
+
+
 def _summary(
     refused: list[_Refused], best: dict[tuple[str, str, str], Found]
 ) -> tuple[Rejected, ...]:
     """For each machine type that found nothing: the layout that came nearest."""
-    nearest: dict[tuple[str, str, str], tuple[float, float, Offer, Refusal]] = {}
-    for bound, offer, refusal in refused:
+    nearest: dict[tuple[str, str, str], tuple[float, Rejected]] = {}
+    for bound, offer, refusal, nodes in refused:
         kind = (offer.provider, offer.instance.instance_type, offer.purchase)
         if kind in best:
             continue
         excess = refusal.value / refusal.limit + (1e6 if refusal.key == "memory" else 0.0)
         if kind not in nearest or excess < nearest[kind][0]:
-            nearest[kind] = (excess, bound, offer, refusal)
-    found = [
-        Rejected(
-            offer=offer, refusal=refusal, nodes=1,
-            usd_month=Decimal(str(round(bound, 2))) if bound < math.inf
-            else (offer.usd_hour * HOURS_PER_MONTH).quantize(Decimal("0.01")),
-        )
-        for _, bound, offer, refusal in nearest.values()
-    ]  # fmt: skip
+            cost = Decimal(str(round(bound, 2)))
+            rejected = Rejected(offer=offer, refusal=refusal, nodes=nodes, usd_month=cost)
+            nearest[kind] = (excess, rejected)
+    found = [rejected for _, rejected in nearest.values()]
     return tuple(sorted(found, key=lambda r: (r.usd_month, r.offer.key)))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Pool:
     """Machines of one kind. `span` nodes hold one replica when a node is too small.
 
-    `least` is the number of nodes in the quietest running hour.
+    `least` is the number of nodes in the quietest running hour, `spare` the groups of them that
+    availability adds, `context` the longest sequence in tokens.
     """
 
     offer: Offer
@@ -31,6 +32,8 @@ class Pool:
     role: Literal["serve", "batch", "workspace"]
     layout: Layout | None
     max_batch: int
+    spare: int
+    context: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,16 +103,18 @@ def _offers(
     }  # fmt: skip
     listed = {(provider, machine) for provider, _, machine in zones}
     found: list[Offer] = []
-    demand: dict[tuple[str, str, str], Any] = {}
-    for row in table.rows(text, "prices.csv", columns):
+    rows = list(table.rows(text, "prices.csv", columns))
+    demand = {
+        (r["provider"], r["instance_type"], r["region"]): r["usd_hour"]
+        for r in rows if r["purchase"] == "on_demand"
+    }  # fmt: skip
+    for row in rows:
         key = (row["provider"], row["instance_type"])
         if key not in instances:
             table.refuse(row.place, f"instance_type: no machine is named '{key[1]}'")
         at = (key[0], row["region"])
         located = zones.get((*at, key[1] if key in listed else "*"))
         machine = instances[key]
-        if row["purchase"] == "on_demand":
-            demand[(*key, row["region"])] = row["usd_hour"]
         sold = {"on_demand": machine.on_demand, "spot": machine.spot}
         soldout = row["purchase"] == "spot" and row["usd_hour"] >= demand.get(
             (*key, row["region"]), row["usd_hour"] + 1

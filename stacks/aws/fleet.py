@@ -83,6 +83,11 @@ def _group(site: Site) -> Resource:
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": "0",
+        # A new template reaches running machines too, half of them at a time.
+        "instanceRefresh": {
+            "strategy": "Rolling",
+            "preferences": {"minHealthyPercentage": 50},
+        },
         "tags": [
             {"key": key, "value": value, "propagateAtLaunch": False}
             for key, value in sorted(site.tags.items())

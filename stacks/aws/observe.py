@@ -11,20 +11,21 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 KEPT_DAYS: Final = 30
+LONGEST: Final = 86_400  # seconds that an alarm of five-minute periods can look back
 
 
 def resources(site: Site) -> list[Resource]:
     """The log group, and an alarm on spending that nobody uses.
 
-    EC2 has no GPU metric of its own; network traffic under 1 MB in the idle time, on every node,
-    is what the cloud can see from outside.
+    EC2 has no GPU metric of its own. A service without work also has no traffic, which the cloud
+    can see from outside; other work may be silent, so there the agent decides alone.
     """
     found = [
         Resource(type="aws:cloudwatch/logGroup:LogGroup", name="logs", inputs={
             "name": identity.log_group(site), "retentionInDays": KEPT_DAYS, "tags": site.tags,
         }),
     ]  # fmt: skip
-    if site.idle:
+    if site.idle and site.served and 2 * site.idle <= LONGEST:
         found += _idle(site)
     return found
 
@@ -41,7 +42,7 @@ def _idle(site: Site) -> list[Resource]:
             "name": f"{site.name}-idle", "namespace": "AWS/EC2", "metricName": "NetworkIn",
             "dimensions": {"AutoScalingGroupName": identity.group(site)},
             # Twice the idle time: the agent on the node decides first, this only backs it up.
-            "statistic": "Maximum", "period": 300, "evaluationPeriods": min(288, 2 * periods),
+            "statistic": "Maximum", "period": 300, "evaluationPeriods": 2 * periods,
             "threshold": 1_000_000, "comparisonOperator": "LessThanThreshold",
             "treatMissingData": "notBreaching", "alarmActions": [ref("to-zero", "arn")],
             "tags": site.tags,

@@ -156,10 +156,12 @@ def _commands(site: Site) -> dict[str, str]:
     """The commands of a node that are Azure's own; a machine that only halts still bills."""
     meta = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
     login = "az login --identity --only-show-errors >/dev/null"
+    # Uniform sets number their machines after the last _, Flexible ones use the whole name.
+    instance = "${N##*_}" if fabric.infiniband(site) else "$N"
     leave = (
         f"{login}; N=$({meta}/name?api-version=2021-02-01&format=text');"
         f" G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss delete-instances -g $G -n {site.name}-nodes --instance-ids ${{N##*_}} --no-wait"
+        f" az vmss delete-instances -g $G -n {site.name}-nodes --instance-ids {instance} --no-wait"
     )
     peers = (
         f"{login}; G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"

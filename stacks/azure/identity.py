@@ -58,6 +58,7 @@ def _leave_role(site: Site) -> Resource:
         "Microsoft.Compute/virtualMachineScaleSets/read",
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+        "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ]
     permission = {"actions": actions, "notActions": [], "dataActions": [], "notDataActions": []}
     return Resource(

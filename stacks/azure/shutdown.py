@@ -1,11 +1,13 @@
 """Capacity that is given back: an autoscale setting with a profile for each change of the week.
 
-Minimum 0 lets an idle node leave; the profile's default is what a change starts. Capacities are
-text, and time zones have Windows names.
+A minimum starts machines, and would start an idle one that left again: so each change has a short
+profile that starts, and one with minimum 0 after it. Capacities are text, and time zones have
+Windows names.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure.identity import common
@@ -15,6 +17,7 @@ from stacks.site import refuse, table
 if TYPE_CHECKING:
     from stacks.site import Change, Site
 
+START_MINUTES: Final = 30
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -25,7 +28,11 @@ def resources(site: Site) -> list[Resource]:
     profiles = [{"name": "default", "capacity": _capacity(site.nodes), "rules": []}]
     if site.changes:
         zone = _zone(site)
-        profiles += [_weekly(f"week-{i}", c, zone) for i, c in enumerate(site.changes)]
+        for index, change in enumerate(site.changes):
+            profiles.append(_weekly(f"week-{index}", change, zone, str(change.nodes)))
+            if site.idle and change.nodes:
+                later = replace(change, minute=min(1439, change.minute + START_MINUTES))
+                profiles.append(_weekly(f"week-{index}-started", later, zone, "0"))
     if site.ttl:
         profiles.append(_deadline())
     most = int(table("limits.csv", "limit", "value")["azure_autoscale_profiles"])
@@ -51,13 +58,12 @@ def _capacity(nodes: int) -> dict[str, str]:
     return {"minimum": "0", "maximum": str(nodes), "default": str(nodes)}
 
 
-def _weekly(name: str, change: Change, zone: str) -> dict[str, Any]:
+def _weekly(name: str, change: Change, zone: str, least: str) -> dict[str, Any]:
     schedule = {
         "timeZone": zone, "days": [DAYS[d] for d in change.days],
         "hours": [change.minute // 60], "minutes": [change.minute % 60],
     }  # fmt: skip
-    # A change must start machines, so its minimum is what it asks for.
-    capacity = {key: str(change.nodes) for key in ("minimum", "maximum", "default")}
+    capacity = {"minimum": least, "maximum": str(change.nodes), "default": str(change.nodes)}
     return {
         "name": name, "capacity": capacity, "rules": [],
         "recurrence": {"frequency": "Week", "schedule": schedule},

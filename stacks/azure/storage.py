@@ -1,4 +1,7 @@
-"""The storage account of the model weights: no public blobs, no keys, only the fleet's subnet."""
+"""The storage account of the model weights: no public blobs and no keys, only signed-in callers.
+
+It is reachable from outside, or nobody could upload weights; roles decide who may.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def resources(site: Site) -> list[Resource]:
     if site.layout is None:
         return []
     rules = {
-        "defaultAction": "Deny", "bypass": "AzureServices",
+        "defaultAction": "Allow", "bypass": "AzureServices",
         "virtualNetworkRules": [{"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}],
     }  # fmt: skip
     return [

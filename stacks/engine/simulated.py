@@ -200,7 +200,9 @@ class _Run:
             needs = {r.name: set(r.needs()) for r in self.graph.resources}
             return needs.get(name, set()) & names
         held = self.state["resources"]
-        wanted = name.removeprefix(OLD)
+        wanted = name.rsplit(":", maxsplit=1)[
+            -1
+        ]  # old:SERIAL:NAME of what a replacement left behind
         return {n for n in names if n != name and wanted in held.get(n, {}).get("needs", ())}
 
     def _try(self, step: Step) -> None:
@@ -228,7 +230,7 @@ class _Run:
         else:
             identity, made = self.cloud.create(step.type, step.name, filled)
             if step.action == "replace":
-                held[OLD + step.name] = held[step.name]
+                held[f"{OLD}{self.state['serial']}:{step.name}"] = held[step.name]
         held[step.name] = {
             "type": step.type, "id": identity, "inputs": resource.inputs, "outputs": made,
             "needs": resource.needs(),

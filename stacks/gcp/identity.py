@@ -52,8 +52,9 @@ def _resize_role(site: Site) -> Resource:
         "roleId": f"tonnage_{site.short.replace('-', '_')}_resize",
         "title": f"{site.name}: size of its group", "stage": "GA",
         "permissions": [
+            "cloudscheduler.jobs.pause",
             "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update",
-            "compute.instances.delete",
+            "compute.instances.delete", "compute.instances.list",
         ],
     })  # fmt: skip
 

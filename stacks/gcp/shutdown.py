@@ -6,7 +6,7 @@ sets an empty group to nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.gcp import fleet, network
 from stacks.graph import Resource, ref
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
+DEADLINE: Final = ("${deadline.cron}", "Etc/UTC")
 
 
 def resources(site: Site) -> list[Resource]:
@@ -23,9 +24,15 @@ def resources(site: Site) -> list[Resource]:
     for index, change in enumerate(site.changes):
         days = ",".join(str(CRON_DAYS[d]) for d in change.days)
         line = f"{change.minute % 60} {change.minute // 60} * * {days}"
-        found.append(_job(site, f"week-{index}", (line, site.timezone), change.nodes))
+        found.append(
+            _job(site, f"week-{index}", (line, site.timezone), _resize(site, change.nodes))
+        )
     if site.ttl:
-        found.append(_job(site, "deadline", ("${deadline.cron}", "Etc/UTC"), 0))
+        found.append(_job(site, "deadline", DEADLINE, _resize(site, 0)))
+        found += [
+            _job(site, f"deadline-week-{index}", DEADLINE, _pause(site, f"week-{index}"))
+            for index in range(len(site.changes))
+        ]
     return found
 
 
@@ -36,24 +43,33 @@ def backstop(site: Site) -> str:
     return "; ".join(found)
 
 
-def _job(site: Site, name: str, when: tuple[Any, str], nodes: int) -> Resource:
-    path = (
+def _resize(site: Site, nodes: int) -> str:
+    return (
         f"https://compute.googleapis.com/compute/v1/projects/${{project}}/zones/"
         f"{network.zone(site)}/instanceGroupManagers/{fleet.group(site)}/resize?size={nodes}"
     )
+
+
+def _pause(site: Site, job: str) -> str:
+    """Pausing a weekly job keeps it from starting the fleet again after the deadline."""
+    return (
+        f"https://cloudscheduler.googleapis.com/v1/projects/${{project}}/locations/"
+        f"{site.region}/jobs/{site.name}-{job}:pause"
+    )
+
+
+def _job(site: Site, name: str, when: tuple[str, str], uri: str) -> Resource:
+    account = {
+        "serviceAccountEmail": ref("clock-account", "email"),
+        "scope": "https://www.googleapis.com/auth/cloud-platform",
+    }
+    inputs = {
+        "name": f"{site.name}-{name}", "region": site.region, "schedule": when[0],
+        "timeZone": when[1], "attemptDeadline": "60s",
+        "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
+        "httpTarget": {"uri": uri, "httpMethod": "POST", "oauthToken": account},
+    }  # fmt: skip
     return Resource(
-        type="gcp:cloudscheduler/job:Job", name=name,
-        inputs={
-            "name": f"{site.name}-{name}", "region": site.region, "schedule": when[0],
-            "timeZone": when[1], "attemptDeadline": "60s",
-            "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
-            "httpTarget": {
-                "uri": path, "httpMethod": "POST",
-                "oauthToken": {
-                    "serviceAccountEmail": ref("clock-account", "email"),
-                    "scope": "https://www.googleapis.com/auth/cloud-platform",
-                },
-            },
-        },
+        type="gcp:cloudscheduler/job:Job", name=name, inputs=inputs,
         depends_on=("clock-resize", "nodes"),
     )  # fmt: skip

@@ -63,8 +63,9 @@ def busy(settings: dict[str, Any]) -> bool:
 def main(path: str) -> None:
     """Watch until a reason comes up, then run the command that gives the node back."""
     settings = json.loads(Path(path).read_text(encoding="utf-8"))
-    started = time.time()
-    state = {"booted": started, "last_busy": started}
+    uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+    booted = time.time() - uptime  # not the start of this process: a restart resets nothing
+    state = {"booted": booted, "last_busy": time.time()}
     while True:
         now = time.time()
         if busy(settings):
@@ -73,7 +74,10 @@ def main(path: str) -> None:
         if reason:
             sys.stderr.write(f"giving the node back: {reason}\n")
             command = ["/bin/sh", "-c", settings["give_back"]]
-            subprocess.run(command, check=False, timeout=300)  # noqa: S603 - from the plan
+            try:
+                subprocess.run(command, check=False, timeout=300)  # noqa: S603 - from the plan
+            except (OSError, subprocess.SubprocessError) as error:
+                sys.stderr.write(f"could not give the node back, tried again: {error}\n")
             time.sleep(300)  # the cloud stops the machine meanwhile; else it is tried again
         time.sleep(TICK)
 

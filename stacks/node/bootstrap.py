@@ -7,26 +7,51 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.coefficient import coefficient
 from stacks.site import PORT, table
 
 if TYPE_CHECKING:
     from stacks.site import Site
-
-VLLM_PRECISION: Final = {"fp8": "fp8", "int4": "awq", "int8": "compressed-tensors"}
 
 HEAD: Final = """#!/bin/bash
 set -euo pipefail
 exec > >(tee -a /var/log/tonnage.log) 2>&1
 mkdir -p /etc/tonnage /opt/tonnage /models
 printf '* - memlock unlimited\\n* - nofile 1048576\\n' > /etc/security/limits.d/99-tonnage.conf
-disks=$(lsblk -dnpo NAME,MODEL | awk '/Instance Storage|nvme_card|NVMe Direct/ {print $1}')
-if [ -n "$disks" ] && ! mountpoint -q /models; then
-  count=$(echo "$disks" | wc -w)
-  if [ "$count" -gt 1 ]; then
-    mdadm --create /dev/md0 --level=0 --raid-devices="$count" $disks --run
+if ! command -v docker >/dev/null; then
+  apt-get update -q && apt-get install -qy docker.io
+fi
+if ! command -v nvidia-ctk >/dev/null; then
+  base=https://nvidia.github.io/libnvidia-container
+  curl -fsSL $base/gpgkey | gpg --dearmor -o /usr/share/keyrings/nvidia-container.gpg
+  curl -fsSL $base/stable/deb/nvidia-container-toolkit.list \\
+    | sed 's#deb #deb [signed-by=/usr/share/keyrings/nvidia-container.gpg] #' \\
+    > /etc/apt/sources.list.d/nvidia-container.list
+  apt-get update -q && apt-get install -qy nvidia-container-toolkit
+  nvidia-ctk runtime configure --runtime=docker && systemctl restart docker
+fi
+if mountpoint -q /opt/dlami/nvme; then
+  mkdir -p /opt/dlami/nvme/models && mount --bind /opt/dlami/nvme/models /models
+elif ! mountpoint -q /models; then
+  # Local NVMe by its exact model; else a data disk: a whole disk without partitions or a mount.
+  disks=$(lsblk -dnpo NAME,MODEL | awk '
+    $2 == "nvme_card" || /Amazon EC2 NVMe Instance Storage/ || /Microsoft NVMe Direct Disk/ {
+      print $1
+    }')
+  if [ -z "$disks" ]; then
+    for disk in $(lsblk -dnpo NAME,TYPE | awk '$2 == "disk" {print $1}'); do
+      if [ "$(lsblk -no NAME "$disk" | wc -l)" = 1 ] && [ -z "$(lsblk -dno FSTYPE "$disk")" ]; then
+        disks=$disk
+      fi
+    done
+  fi
+  if [ "$(echo $disks | wc -w)" -gt 1 ]; then
+    mdadm --create /dev/md0 --level=0 --raid-devices="$(echo $disks | wc -w)" $disks --run
     disks=/dev/md0
   fi
-  mkfs.ext4 -q -F $disks && mount $disks /models
+  if [ -n "$disks" ]; then
+    mkfs.ext4 -q -F $disks && mount $disks /models
+  fi
 fi
 """
 AGENT: Final = """cat > /opt/tonnage/agent.py <<'TONNAGE_AGENT'
@@ -45,21 +70,48 @@ WantedBy=multi-user.target
 TONNAGE_UNIT
 systemctl daemon-reload && systemctl enable --now tonnage-agent
 """
-SERVE: Final = """{fetch}
-docker run -d --restart=always --name serve --gpus all --network=host --ipc=host \\
-  --ulimit memlock=-1 --cap-add=IPC_LOCK {devices}-v /models:/models \\
-  {image} {arguments}
+# Weights come when somebody has uploaded them, so fetching is tried until they are there.
+SERVE: Final = """cat > /opt/tonnage/serve.sh <<'TONNAGE_SERVE'
+#!/bin/bash
+until [ -f /models/{model}/config.json ]; do
+  {fetch} || true
+  [ -f /models/{model}/config.json ] || sleep 30
+done
+run="docker run --rm --gpus all --network=host --ipc=host --ulimit memlock=-1 --cap-add=IPC_LOCK
+  {devices}-v /models:/models --entrypoint /bin/bash {image} -c"
+{launch}
+TONNAGE_SERVE
+cat > /etc/systemd/system/tonnage-serve.service <<'TONNAGE_UNIT'
+[Unit]
+Description=serves the model
+After=docker.service network-online.target
+[Service]
+ExecStart=/bin/bash /opt/tonnage/serve.sh
+Restart=always
+RestartSec=15
+[Install]
+WantedBy=multi-user.target
+TONNAGE_UNIT
+systemctl daemon-reload && systemctl enable --now tonnage-serve
 """
-RAY: Final = """{fetch}
-peers=$({peers})
-leader=$(echo "$peers" | head -n 1)
-run="docker run -d --restart=always --gpus all --network=host --ipc=host --ulimit memlock=-1
-  --cap-add=IPC_LOCK {devices}-v /models:/models --entrypoint /bin/bash {image} -c"
+ALONE: Final = """exec $run "vllm serve {arguments}\""""
+# Nodes are cut into groups of the span in the order of their addresses; the first leads.
+TOGETHER: Final = """while :; do
+  peers=$({peers}) && [ "$(echo "$peers" | wc -w)" -ge {span} ] && break
+  sleep 15
+done
+rank=0
+for peer in $peers; do
+  [ $((rank % {span})) = 0 ] && leader=$peer
+  hostname -I | grep -qw "$peer" && break
+  rank=$((rank + 1))
+done
 if hostname -I | grep -qw "$leader"; then
-  $run "ray start --head --port=6379 && vllm serve {arguments}"
-else
-  $run "ray start --block --address=$leader:6379"
+  exec $run "ray start --head --port=6379 \\
+    && until [ \\$(ray status | grep -c node_) -ge {span} ]; do sleep 5; done; \\
+    vllm serve {arguments} --distributed-executor-backend ray"
 fi
+exec $run "ray start --block --address=$leader:6379"
 """
 
 
@@ -73,7 +125,8 @@ def script(site: Site, cloud: dict[str, str]) -> str:
     settings = {
         "idle": site.idle or 0,
         "ttl": site.ttl or 0,
-        "port": PORT if site.served else 0,
+        # Only one node of a group listens, so the others would look idle or broken by its port.
+        "port": PORT if site.served and not site.together else 0,
         "give_back": cloud["give_back"],
     }
     parts = [HEAD]
@@ -92,33 +145,34 @@ def encoded(text: str) -> str:
 
 
 def _serve(site: Site, cloud: dict[str, str]) -> str:
-    devices = "--device=/dev/infiniband " if site.fabric and site.instance.gpudirect_rdma else ""
-    template = RAY if site.together else SERVE
-    return template.format(
-        fetch=cloud["fetch"], peers=cloud["peers"], devices=devices,
+    direct = site.fabric and site.instance.fabric in ("efa", "infiniband", "roce")
+    launch = (TOGETHER if site.together else ALONE).format(
+        peers=cloud["peers"], span=site.span, arguments=" ".join(_arguments(site))
+    )
+    return SERVE.format(
+        model=site.model, fetch=cloud["fetch"], launch=launch,
+        devices="--device=/dev/infiniband " if direct else "",
         image=table("images.csv", "image", "reference")["vllm"],
-        arguments=" ".join(_arguments(site)),
     )  # fmt: skip
 
 
 def _arguments(site: Site) -> list[str]:
-    """The arguments of the server, from the layout that was planned."""
+    """The arguments of the server: the layout and the memory that were planned."""
     layout = site.layout
     if layout is None:
         return []
     found = [
-        f"--model /models/{site.model}", f"--served-model-name {site.model}", f"--port {PORT}",
+        f"/models/{site.model}", f"--served-model-name {site.model}", f"--port {PORT}",
         f"--tensor-parallel-size {layout.tp}", f"--pipeline-parallel-size {layout.pp}",
-        f"--max-num-seqs {site.max_batch}",
+        f"--max-num-seqs {site.max_batch}", f"--max-model-len {site.context}",
+        f"--gpu-memory-utilization {coefficient('memory_share'):g}",
     ]  # fmt: skip
-    if layout.precision in VLLM_PRECISION:
-        found.append(f"--quantization {VLLM_PRECISION[layout.precision]}")
+    if site.quantize:
+        found.append(f"--quantization {layout.precision}")
     if layout.kv_precision == "fp8":
         found.append("--kv-cache-dtype fp8")
     if layout.ep > 1:
         found.append("--enable-expert-parallel")
-    if site.context:
-        found.append(f"--max-model-len {site.context}")
     copies = site.instance.accelerators // layout.accelerators
     if not site.together and copies > 1:
         found.append(f"--data-parallel-size {copies}")

@@ -45,7 +45,9 @@ def test_times_that_do_not_exist_are_refused(bad: str) -> None:
 @given(st.integers(1, 50), st.sampled_from([1, 2, 4]))
 def test_nodes_follow_the_load_and_never_fall_below_one_unit(groups: int, unit: int) -> None:
     shape = week("diurnal", None)
-    nodes = shape.nodes(groups * unit, unit)
+    nodes = shape.nodes(groups, unit)
+    spared = shape.nodes(groups, unit, 2)
+    assert [s - n for s, n in zip(spared, nodes, strict=True)] == [2 * unit] * len(nodes)
     assert max(nodes) == groups * unit
     assert min(nodes) >= unit
     for count, load in zip(nodes, shape.load, strict=True):

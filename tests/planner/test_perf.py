@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from planner.facts.llm import find, models
 from planner.perf import memory
 from planner.perf.coefficient import coefficient
 from planner.perf.layout import Layout, Node, valid
-from planner.perf.load import Lengths, Load
+from planner.perf.load import SHARES, Lengths, Load, bin_of, mean
 from planner.perf.serve import Replica
 
 DATA = Path(__file__).parents[1] / "data"
@@ -189,11 +190,20 @@ def test_bursts_and_long_tails_make_waits_longer() -> None:
     assert wild.ttft(95) > calm.ttft(95)
 
 
-def test_lengths_reproduce_their_mean_and_percentile() -> None:
+def test_lengths_reproduce_their_mean_and_percentiles() -> None:
     lengths = Lengths(mean=1200, p95=4000)
     points = lengths.points()
-    assert sum(points) / len(points) == pytest.approx(1200)
-    assert points[-2] < 4000 < points[-1] * 1.3
+    assert mean(points) == pytest.approx(1200)
+    assert sum(SHARES) == pytest.approx(1)
+    assert points[bin_of(95)] == pytest.approx(4000, rel=0.03)
+    p99 = 4000 * math.exp(lengths.sigma * (2.3263 - 1.6449))
+    assert points[bin_of(99)] == pytest.approx(p99, rel=0.03)
+
+
+def test_the_99th_percentile_sees_the_long_answers() -> None:
+    service = replica().at(0.01)
+    assert service is not None
+    assert service.e2e(99) > 1.5 * service.e2e(95)
 
 
 def test_coefficients_multiply_only_known_factors() -> None:

@@ -28,7 +28,7 @@ SMALL = chat(
 )
 ONE_NODE = ("g6.xlarge", "g6e.12xlarge", "p5.48xlarge", "p4d.24xlarge", "g2-standard-8",
             "a2-highgpu-1g", "a3-highgpu-8g", "a3-megagpu-8g", "g4-standard-48",
-            "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5", "Standard_NV36ads_A10_v5")  # fmt: skip
+            "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5", "Standard_NC40ads_H100_v5")  # fmt: skip
 MANY_NODES = ("p4de.24xlarge", "p5.48xlarge", "p4d.24xlarge", "a3-highgpu-8g", "a3-megagpu-8g",
               "Standard_ND96amsr_A100_v4", "Standard_ND96isr_H100_v5")  # fmt: skip
 
@@ -39,7 +39,7 @@ def built(text: str, machine: str) -> Graph:
     catalog = only(load(), lambda o: o.instance.instance_type == machine)
     solution = solve(catalog, text, keep=0)
     assert solution.pools, solution.binding
-    return build(spec_of(text), solution)[0]
+    return build(spec_of(text), solution, "chat")[0]
 
 
 def small(machine: str, spot: str = "never") -> Graph:
@@ -93,7 +93,7 @@ def test_multi_node_fleets_are_valid(machine: str) -> None:
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 def test_blueprints_give_valid_graphs(path, catalog) -> None:
     text = path.read_text()
-    check(build(spec_of(text), solve(catalog, text, keep=0))[0])
+    check(build(spec_of(text), solve(catalog, text, keep=0), "chat")[0])
 
 
 def test_the_schema_check_can_fail() -> None:
@@ -133,7 +133,7 @@ def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(catal
     cat = only(catalog, lambda o: o.instance.instance_type == "p6-b300.48xlarge")
     if not any(o.purchase == "spot" for o in cat.offers):
         text = text.replace("buy: {spot: only}", "")
-    found = named(build(spec_of(text), solve(cat, text, keep=0))[0], "node-template")
+    found = named(build(spec_of(text), solve(cat, text, keep=0), "chat")[0], "node-template")
     cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
     assert cards == list(range(1, 17))
 
@@ -159,7 +159,7 @@ def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it
     text = chat(model="deepseek-r1", precision="fp8", sla="tpot_p95: 200ms",
                 extra="buy: {spot: only}")  # fmt: skip
     cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
-    graph = build(spec_of(text), solve(cat, text, keep=0))[0]
+    graph = build(spec_of(text), solve(cat, text, keep=0), "chat")[0]
     check(graph)
     found = named(graph, "node-template")["networkInterfaces"]
     assert [i["nicType"] for i in found] == ["GVNIC"] * 2 + ["MRDMA"] * 8
@@ -246,7 +246,7 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
 
 def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     solution = solve(catalog, LARGE, keep=0)
-    found = site(spec_of(LARGE), solution, solution.pools[0])
+    found = site(spec_of(LARGE), solution, "chat")
     assert [(c.days, c.minute, c.nodes) for c in found.changes] == [
         ((0, 1, 2, 3, 4), 450, found.nodes), ((0, 1, 2, 3, 4), 1200, 0),
     ]  # fmt: skip
