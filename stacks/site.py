@@ -138,10 +138,12 @@ def _quantized(solution: Solution, pool: Pool) -> bool:
 def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
     """Return when the number of nodes changes in a week; nothing when it never does.
 
-    Committed machines are paid for anyway, and a batch run ends by itself.
+    Committed machines are paid for anyway. A daily batch runs from midnight to its deadline.
     """
-    if pool.role == "batch" or pool.offer.purchase.startswith("reserved"):
+    if pool.offer.purchase.startswith("reserved"):
         return ()
+    if pool.role == "batch":
+        return _daily(pool) if pool.window else ()
     groups = pool.nodes // pool.span - pool.spare
     hourly = week.nodes(groups, pool.span, pool.spare)
     open_at = _open(schedule)
@@ -156,6 +158,12 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
     return tuple(
         Change(tuple(days), minute, nodes) for (minute, nodes), days in sorted(found.items())
     )
+
+
+def _daily(pool: Pool) -> tuple[Change, ...]:
+    """Every day from midnight, until the deadline of the run."""
+    days = tuple(range(7))
+    return (Change(days, 0, pool.nodes), Change(days, min(1439, pool.window // 60), 0))
 
 
 def _open(schedule: str | None) -> list[bool]:

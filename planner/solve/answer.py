@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
+FLEETING: Final = Warn(
+    code="disk",
+    message="a disk goes with its machine: keep work in a repository or a bucket before it stops",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class Solver:
             role="batch" if wanted.mode == "batch" else "serve", layout=chosen.fit.layout,
             max_batch=chosen.fit.replica.max_batch, spare=spare,
             context=wanted.load.context,
+            window=int(wanted.deadline) if wanted.runs_per_month > 1 else 0,
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
@@ -108,13 +113,13 @@ class Solver:
             return self._no_machine(spec, wanted, market, total.usd_month if total else None)
         pool = Pool(
             offer=chosen, nodes=spec.users, least=spec.users, span=1, replicas=spec.users,
-            role="workspace", layout=None, max_batch=0, spare=0, context=0,
+            role="workspace", layout=None, max_batch=0, spare=0, context=0, window=0,
         )  # fmt: skip
         return Solution(
             status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),
             alternatives=self._others(spec, fits, small, total.usd_month), bill=total,
-            warnings=_price_warnings(chosen, total.unknown), week=weekly, llm=wanted.llm,
-            funnel=market.funnel, considered=market.allowed,
+            warnings=(FLEETING, *_price_warnings(chosen, total.unknown)), week=weekly,
+            llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
         )  # fmt: skip
 
     def _others(

@@ -21,7 +21,8 @@ class Pool:
     """Machines of one kind. `span` nodes hold one replica when a node is too small.
 
     `least` is the number of nodes in the quietest running hour, `spare` the groups of them that
-    availability adds, `context` the longest sequence in tokens.
+    availability adds, `context` the longest sequence in tokens, `window`
+    the seconds of a daily batch run, 0 for everything else.
     """
 
     offer: Offer
@@ -34,6 +35,7 @@ class Pool:
     max_batch: int
     spare: int
     context: int
+    window: int
 
 
 @dataclass(frozen=True, slots=True)

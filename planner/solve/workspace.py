@@ -72,8 +72,7 @@ def bill(spec: Workspace, offer: Offer, book: PriceBook) -> Bill:
     use = Usage(
         provider=offer.provider, nodes=spec.users, node_hours=hours,
         on_hours=open_week(spec).on_hours,
-        # A disk is kept while its machine sleeps, so it is billed for the whole month.
-        cache_gb=disk * spec.users * HOURS_PER_MONTH / hours if hours else Decimal(0),
+        cache_gb=disk,
         weights_gb=Decimal(0), sent_gb=Decimal(0), received_gb=Decimal(0), served=False,
     )  # fmt: skip
     return summed([machines(offer, spec.users, hours), *services(use, book)], offer, spec.users)

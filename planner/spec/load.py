@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
 from planner.spec.field import Block, Choice, Report
-from planner.spec.model import Buy, Shutdown, Spec, Workspace
+from planner.spec.model import Batch, Buy, Shutdown, Spec, Workspace
 from planner.spec.shape import KINDS, kind_of
 from planner.spec.source import Mapping, parse
 
-# A workspace is what people forget, so it sleeps unless the spec says otherwise.
-WORKSPACE_IDLE: Final = Decimal(3600)
+# What people forget sleeps unless the spec says otherwise: workspaces, and batches that are done.
+DEFAULT_IDLE: Final = Decimal(3600)
 
 
 def load(raw: bytes, path: str) -> Spec:
@@ -78,8 +78,8 @@ def _checked(spec: Spec) -> Spec:
                 for key in ("input_tokens", "output_tokens")
                 if getattr(traffic, key) is None
             )
-    elif spec.shutdown == Shutdown():
-        spec = replace(spec, shutdown=Shutdown(idle=WORKSPACE_IDLE))
+    if isinstance(spec, Workspace | Batch) and spec.shutdown == Shutdown():
+        spec = replace(spec, shutdown=Shutdown(idle=DEFAULT_IDLE))
     problems.extend(_buying(spec.buy))
     if problems:
         raise SpecError(*problems)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from stacks.engine.protocol import Action, Listener
 
 PROJECT: Final = "tonnage"
-OURS: Final = ("tonnage:plan", "tonnage:started", "tonnage:facts")
+PLAN, STARTED, FACTS = "tonnage:plan", "tonnage:started", "tonnage:facts"
+OURS: Final = (PLAN, STARTED, FACTS)
 ACTIONS: Final[dict[str, Action]] = {
     "create": "create", "update": "update", "delete": "delete", "replace": "replace",
     "create-replacement": "replace", "delete-replaced": "replace", "same": "same",
@@ -52,6 +53,7 @@ class PulumiEngine:
     ) -> None:  # fmt: skip
         self.folder, self.backend, self.world = folder.resolve(), backend, world
         self.environment = environment
+        self._started = ""
 
     def standing(self, stack: str) -> Standing | None:
         """Return the stack as the backend has it."""
@@ -59,17 +61,18 @@ class PulumiEngine:
             if found is None:
                 return None
             deployment = found.export_stack().deployment or {}
+            begun = {k: v.value for k, v in found.get_all_config().items()}
         rows = [r for r in deployment.get("resources", []) if r.get("custom") and "id" in r]
         rows = [r for r in rows if not r["type"].startswith("pulumi:")]
         outputs = _outputs(deployment)
         seed = json.dumps([[r["urn"], r["id"], r.get("inputs")] for r in rows], sort_keys=True)
         return Standing(
-            name=stack, plan=str(outputs.get("tonnage:plan", "")),
+            name=stack, plan=str(begun.get(PLAN) or outputs.get(PLAN, "")),
             sha256=hashlib.sha256(seed.encode()).hexdigest(),
-            complete="tonnage:plan" in outputs and not deployment.get("pending_operations"),
+            complete=_complete(outputs, begun, deployment),
             resources=tuple(sorted((r["type"], r["urn"].rsplit("::", 1)[-1]) for r in rows)),
             outputs={k: v for k, v in outputs.items() if k not in OURS},
-            facts=json.loads(outputs.get("tonnage:facts", "{}")),
+            facts=json.loads(outputs.get(FACTS, "{}")),
         )  # fmt: skip
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
@@ -93,9 +96,19 @@ class PulumiEngine:
         lock = states.locked(self.folder / f"{name}.json", name)
         with lock, self._opened(name, graph, plan) as stack:
             watch = _Watch(listen)
+            self._begin(stack, plan)
             self._call(lambda: stack.up(on_event=watch, color="never"), watch)
             outputs = {k: v.value for k, v in stack.outputs().items() if k not in OURS}
         return Outcome(steps=watch.changed(), outputs=outputs, seconds=watch.clock())
+
+    def _begin(self, stack: Any, plan: dict[str, Any]) -> None:
+        """Write down by which plan and since when, before anything is created.
+
+        A run that fails exports nothing, and the same plan must be able to go on.
+        """
+        auto = self._automation()
+        values = {PLAN: plan["digest"], STARTED: self._started}
+        stack.set_all_config({key: auto.ConfigValue(value) for key, value in values.items()})
 
     def destroy(self, stack: str, listen: Listener) -> Outcome:
         """Delete everything of the stack, and the stack itself."""
@@ -140,11 +153,13 @@ class PulumiEngine:
             return
         if create:
             known = {k: v.value for k, v in stack.outputs().items()}
-            started = str(known.get("tonnage:started") or started)
+            begun = {k: v.value for k, v in stack.get_all_config().items()}
+            started = str(known.get(STARTED) or begun.get(STARTED) or started)
+            self._started = started
             program.fill = self._filler(plan, graph, started)
             program.exports = {
-                "tonnage:plan": plan["digest"], "tonnage:started": started,
-                "tonnage:facts": json.dumps(facts(plan), sort_keys=True),
+                PLAN: plan["digest"], STARTED: started,
+                FACTS: json.dumps(facts(plan), sort_keys=True),
             }  # fmt: skip
         try:
             yield stack
@@ -304,6 +319,12 @@ class _Watch:
             (u.rsplit("::", 1)[-1], "; ".join(m)) for u, m in sorted(self.errors.items()) if u
         ]
         return named or [("the update", m) for m in self.errors.get("", [])]
+
+
+def _complete(outputs: dict[str, Any], begun: dict[str, str], deployment: dict[str, Any]) -> bool:
+    """Whether the last run ended well: what it began with is what it exported."""
+    same = outputs.get(PLAN) == begun.get(PLAN, outputs.get(PLAN))
+    return PLAN in outputs and same and not deployment.get("pending_operations")
 
 
 def _outputs(deployment: dict[str, Any]) -> dict[str, Any]:

@@ -76,6 +76,9 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with pytest.raises(CapacityError, match="InsufficientInstanceCapacity"):
         engine.apply(plan, quiet)
+    begun = engine.standing("chat")
+    assert not begun.complete
+    assert begun.plan == plan["digest"], "or the same plan could not go on"
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
     assert engine.standing("chat").complete
