@@ -250,3 +250,22 @@ def test_missing_pulumi_is_one_clear_error(tonnage, spec, monkeypatch) -> None:
     assert code == 2
     assert "install it with" in err
     assert "--simulate" in err
+
+
+def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
+    for name in ("blue", "green"):
+        assert (
+            tonnage("plan", "chat.yaml", "--simulate", "--stack", name, "-o", f"{name}.json")[0]
+            == 0
+        )
+        assert tonnage("apply", f"{name}.json", "--simulate")[0] == 0
+    assert tonnage("status", "--simulate")[1] == "blue\ngreen\n"
+    for name in ("blue", "green"):
+        assert tonnage("destroy", name, "--simulate", "--yes")[0] == 0
+
+
+def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
+    (here / "w.yaml").write_text("faults: [{on: create, name: nodes, code: InternalError}]\n")
+    tonnage("plan", "chat.yaml", "-o", "p.json")
+    assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 4
+    assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 0

@@ -276,3 +276,47 @@ def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
         pool = solution.pools[0]
         assert pool.replicas * pool.max_batch >= count
         assert solution.predicted["tpot_p95_ms"].value <= 80
+
+
+def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
+    text = chat(sla="ttft_p95: 2s, availability: 99.9%",
+                traffic="peak_rps: 8\n  profile: business-hours")  # fmt: skip
+    pool = solve(catalog, text).pools[0]
+    assert pool.spare >= 1
+    assert pool.least >= 1 + pool.spare
+
+
+def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
+    import shutil
+
+    from providers.catalog.load import load
+    from providers.catalog.manifest import FOLDER, write
+
+    copy = tmp_path / "catalog"
+    shutil.copytree(FOLDER, copy)
+    head, *rest = (copy / "prices.csv").read_text().splitlines()
+    (copy / "prices.csv").write_text("\n".join([head, *reversed(rest)]) + "\n")
+    write(copy)
+    turned = load(copy / "manifest.json")
+    assert {o.key for o in turned.offers} == {o.key for o in load().offers}
+
+
+def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(catalog) -> None:
+    from stacks.site import site
+
+    text = """
+apiVersion: tonnage/v1
+kind: Batch
+name: batch
+model: {name: llama-3.1-8b}
+traffic: {requests_per_day: 100k, input_tokens: 1000, output_tokens: 200}
+deadline: 6h
+"""
+    spec, solution = spec_of(text), solve(catalog, text)
+    found = site(spec, solution, "batch").changes
+    assert [(c.days, c.minute, c.nodes) for c in found] == [
+        (tuple(range(7)), 0, solution.pools[0].nodes), (tuple(range(7)), 360, 0),
+    ]  # fmt: skip
+    assert spec.shutdown.idle == 3600
+    once = solve(catalog, text.replace("requests_per_day", "total_requests"))
+    assert site(spec, once, "batch").changes == ()
