@@ -151,7 +151,7 @@ def price(cell: str) -> Decimal:
 
 def date(cell: str) -> str:
     """A date as exact as known: 2026, 2026-07, 2026-07-30, or unknown."""
-    if not re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?|unknown", cell):
+    if not re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2])(-\d\d)?)?|unknown", cell):
         raise ValueError("is not a date")
     return cell
 
