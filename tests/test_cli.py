@@ -60,6 +60,23 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
     assert tonnage("status", "chat", "--simulate")[0] == 6
 
 
+def test_a_plan_is_never_written_over_its_spec(tonnage, spec, here) -> None:
+    before = spec.read_text()
+    code, _, err = tonnage("plan", "chat.yaml", "-o", str(spec))
+    assert code == 2
+    assert "replace the spec" in err
+    assert spec.read_text() == before
+    assert tonnage("plan", "chat.yaml", "-o", str(here))[0] == 2
+    assert list(here.iterdir()) == [spec]
+
+
+@pytest.mark.parametrize("name", ["../../up", "a/b", "A", "-a", "a-", "x" * 41, ""])
+def test_a_stack_name_is_refused_where_it_could_leave_its_directory(tonnage, spec, name) -> None:
+    assert tonnage("apply", "chat.yaml", "--simulate", "--yes", "--stack", name)[0] == 2
+    assert tonnage("destroy", "--simulate", "--yes", "--", name)[0] == 2
+    assert not list(spec.parent.rglob("*.json"))
+
+
 def test_a_stale_plan_exits_11_and_touches_nothing(tonnage, spec, here) -> None:
     tonnage("plan", "chat.yaml", "-o", "p.json")
     spec.write_text(spec.read_text() + "# changed\n")

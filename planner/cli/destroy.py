@@ -12,7 +12,7 @@ from planner.errors import MissingError, Problem, UsageError
 
 
 @click.command("destroy")
-@click.argument("stack")
+@click.argument("stack", callback=option.stack_name)
 @option.simulate
 @option.engine
 @option.backend

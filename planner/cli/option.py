@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from planner.render.page import Page
 
 F = TypeVar("F", bound="Callable[..., Any]")
+STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 catalog = click.option("--catalog", metavar="FILE", help="Use the catalog of this manifest.json.")
 simulate = click.option(
@@ -31,9 +33,19 @@ backend = click.option(
     "--backend", metavar="URL",
     help="Where Pulumi keeps its state: file://, s3://, gs://, azblob://; default .tonnage.",
 )  # fmt: skip
+
+
+def stack_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> Any:
+    """Take a stack's name as a spec takes its own: it becomes a file's name and a tag."""
+    if name is not None and not STACK_NAME.fullmatch(name):
+        raise click.BadParameter("use 1 to 40 lowercase letters, digits and inner hyphens")
+    return name
+
+
 stack = click.option(
-    "--stack", metavar="NAME", help="Plan on this stack; default the spec's name."
-)
+    "--stack", metavar="NAME", callback=stack_name,
+    help="Plan on this stack; default the spec's name.",
+)  # fmt: skip
 alternatives = click.option(
     "--alternatives", type=click.IntRange(0, 20), default=3, metavar="N",
     help="Show N alternatives of each sort (3).",
@@ -104,12 +116,17 @@ def show(page: Page, form: str, wish: str = "auto") -> None:
 
 
 def write(text: str, path: str | None = None) -> None:
-    """Write a result to standard output, or whole to a file."""
+    """Write a result to standard output, or whole to a file; a pipe or device is written to."""
     if path is None or path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
         return
     target = Path(path)
+    if target.is_dir():
+        raise click.UsageError(f"-o {path} is a directory: name a file")
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
     part = target.with_name(target.name + ".part")
     part.write_text(text, encoding="utf-8")
     part.replace(target)

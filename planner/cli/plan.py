@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,6 +35,7 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     if values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
+    _spare(specs[0], values["output"])
     worst, changed = 0, False
     plans = []
     for path in specs:
@@ -46,6 +48,12 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
     if len(plans) > 1 and values["format"] == "json":
         option.write(json.dumps(plans, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     return _code(worst, values, changed=changed)
+
+
+def _spare(spec: str, output: str | None) -> None:
+    """Refuse to write a plan over the spec that it is made from."""
+    if output and spec != "-" and Path(output).resolve() == Path(spec).resolve():
+        raise click.UsageError(f"-o {output} would replace the spec: name another file")
 
 
 def _write(plan: dict[str, Any], values: dict[str, Any], *, alone: bool) -> None:

@@ -12,7 +12,7 @@ from planner.errors import MissingError, Problem
 
 
 @click.command("status")
-@click.argument("stack", required=False)
+@click.argument("stack", required=False, callback=option.stack_name)
 @option.simulate
 @option.engine
 @option.backend
