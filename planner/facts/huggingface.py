@@ -31,7 +31,10 @@ def read(raw: bytes, path: str) -> Llm:
         _refuse(place, f"not JSON: {error}", cause=error)
     if not isinstance(config, dict):
         _refuse(place, "not a JSON object")
-    config = {**config, **config.get("text_config", {})}
+    inner = config.get("text_config", {})
+    if not isinstance(inner, dict):
+        _refuse(place, "text_config is not a JSON object")
+    config = {**config, **inner}
     kind = str(config.get("model_type", ""))
     if kind not in KNOWN:
         _refuse(place, f"architecture '{kind[:40]}' is not known")
@@ -93,8 +96,18 @@ class _Config:
             "precision": self._precision(),
             "source": f"config.json ({kind})",
         }  # fmt: skip
-        attention = self._attention(draft)
-        return _counted(draft, attention)
+        self._whole(draft)
+        return _counted(draft, self._attention(draft))
+
+    def _whole(self, d: dict[str, Any]) -> None:
+        """Refuse shapes that no model has, and by which something would be divided by 0."""
+        for key in ("kv_heads", "head_dim", "ffn", "vocab", "max_context"):
+            if not d[key]:
+                _refuse(self.place, f"{key} must be above 0")
+        if d["kv_heads"] > d["heads"]:
+            _refuse(self.place, f"{d['kv_heads']} kv heads for {d['heads']} heads")
+        if d["experts"] and not 0 < d["experts_per_token"] <= d["experts"]:
+            _refuse(self.place, f"{d['experts_per_token']} of {d['experts']} experts per token")
 
     def _attention(self, d: dict[str, Any]) -> float:
         """Parameters of the attention of one layer."""

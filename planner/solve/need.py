@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 import statistics
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -154,14 +155,16 @@ def _traced(traffic: Traffic, read: Callable[[str], bytes]) -> Traffic:
     """
     path = traffic.trace or ""
     times, given, wanted = [], [], []
-    lines = csv.DictReader(read(path).decode("utf-8", "replace").splitlines())
+    lines = csv.DictReader(read(path).decode("utf-8-sig", "replace").splitlines())
     for row in lines:
         try:
-            times.append(float(row["timestamp"]))
-            given.append(float(row["input_tokens"]))
-            wanted.append(float(row["output_tokens"]))
+            times.append(_number(row["timestamp"]))
+            given.append(_number(row["input_tokens"]))
+            wanted.append(_number(row["output_tokens"]))
         except (KeyError, TypeError, ValueError):
-            message = "needs numbers in timestamp (seconds), input_tokens, output_tokens"
+            message = (
+                "needs numbers of 0 or more in timestamp (seconds), input_tokens, output_tokens"
+            )
             place = Place(path, lines.line_num, 1)
             raise SpecError(_problem(place, message, "correct the trace")) from None
     if len(times) < 100:
@@ -180,6 +183,14 @@ def _traced(traffic: Traffic, read: Callable[[str], bytes]) -> Traffic:
         output_tokens=_observed(wanted),
         burstiness=Decimal(str(round(min(20.0, statistics.pstdev(gaps) / mean), 3))),
     )
+
+
+def _number(given: str) -> float:
+    """Read a finite number of 0 or more; ValueError else."""
+    number = float(given)
+    if not 0 <= number < math.inf:
+        raise ValueError(given)
+    return number
 
 
 def _observed(lengths: list[float]) -> Tokens:

@@ -174,3 +174,24 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
 def test_a_broken_config_is_a_typed_error(raw: bytes) -> None:
     with pytest.raises(SpecError):
         huggingface.read(raw, "config.json")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"text_config": [1]}, {"hidden_size": 3}, {"num_key_value_heads": 0},
+        {"num_key_value_heads": 10**6}, {"vocab_size": 0}, {"intermediate_size": 0},
+        {"max_position_embeddings": 0}, {"num_local_experts": 8},
+        {"num_local_experts": 8, "num_experts_per_tok": 9},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_config_of_a_shape_that_no_model_has_is_refused(wrong: dict[str, object]) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "num_hidden_layers": 32, "intermediate_size": 14_336,
+        "vocab_size": 128_256, "max_position_embeddings": 131_072,
+    }  # fmt: skip
+    assert huggingface.read(json.dumps(config).encode(), "config.json").params > 8e9
+    with pytest.raises(SpecError):
+        huggingface.read(json.dumps({**config, **wrong}).encode(), "config.json")

@@ -264,8 +264,11 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     assert wanted.load.rate == pytest.approx(5.6, rel=0.15)
     assert wanted.load.prompt.mean == pytest.approx(500, rel=0.05)
     assert wanted.load.variation == pytest.approx(1.0, rel=0.2)
-    with pytest.raises(SpecError, match="numbers"):
-        need(spec, lambda _: b"timestamp,input_tokens,output_tokens\nx,1,2\n")
+    marked = ("\ufeff" + "\n".join(lines)).encode()
+    assert need(spec, lambda _: marked).load == wanted.load
+    for row in (b"x,1,2", b"nan,1,2", b"1,inf,2", b"1,2,-3", b"1,2"):
+        with pytest.raises(SpecError, match="numbers"):
+            need(spec, lambda _, row=row: b"timestamp,input_tokens,output_tokens\n" + row)
     with pytest.raises(SpecError, match="0 requests"):
         need(spec, lambda _: b"")
 
