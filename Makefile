@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check bench docs docs-check clean
+.PHONY: plan test check fit accuracy bench docs docs-check clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -23,6 +23,9 @@ docs: $(VENV)/.dev
 
 docs-check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_docs.py
+
+fit: $(VENV)/.dev
+	$(BIN)/python -m tests.accuracy.fit tests/data/truth/inference.csv
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench.py

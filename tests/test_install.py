@@ -34,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_data_and_blueprints_and_no_tests(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     for wanted in ("providers/catalog/data/prices.csv", "planner/facts/data/models.csv",
-                   "planner/perf/data/coefficients.csv", "stacks/data/images.csv",
+                   "planner/perf/data/coefficients.csv", "planner/estimate/data/spellings.csv", "stacks/data/images.csv",
                    "providers/simulated/data/replace.csv", "planner/py.typed"):  # fmt: skip
         assert wanted in names
     assert {f"blueprints/{p.name}" for p in BLUEPRINTS} <= set(names)

@@ -13,6 +13,7 @@ from planner.facts import table
 LINKS: Final = (
     "nvlink", "nvlink_pairs", "infinity_fabric", "ici", "neuronlink", "roce", "none",
 )  # fmt: skip
+MEMORY: Final = ("HBM2", "HBM2e", "HBM3", "HBM3e", "GDDR5", "GDDR6", "GDDR7", "LPDDR5")
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 
@@ -30,6 +31,7 @@ class Accelerator:
     compute_capability: str
     year: int
     memory_gib: float
+    memory_type: str
     bandwidth_gb_s: float | None
     bf16_tflops: float | None
     fp8_tflops: float | None
@@ -97,6 +99,7 @@ def accelerators() -> dict[str, Accelerator]:
         "accelerator": table.text, "vendor": table.text, "name": table.text,
         "architecture": table.text, "compute_capability": table.free,
         "year": table.whole(2016, 2100), "memory_gib": table.real(1, 2000),
+        "memory_type": table.one_of(*MEMORY),
         "bandwidth_gb_s": table.optional(table.real(50, 100_000)),
         "bf16_tflops": table.optional(table.real(1, 100_000)),
         "fp8_tflops": table.optional(table.real(1, 100_000)),

@@ -20,7 +20,11 @@ class Llm:
 
     `kv_lora_rank` > 0 means multi-head latent attention (MLA). `window_layers` of the `layers`
     keep only the last `window` tokens. `experts` > 0 means a mixture of experts in all layers but
-    the first `dense_layers`. `precision` is the released one.
+    the first `dense_layers`, or in `expert_layers` of them, over `expert_hidden` of the width.
+
+    Hybrids attend in `attention_layers` only (0: all) and keep `state_bytes` for each sequence in
+    each of `state_layers`. With `sparse` a token attends to so many others, chosen by an index of
+    `index_bytes` a token. `precision` is the released one.
     """
 
     model: str
@@ -40,10 +44,18 @@ class Llm:
     shared_experts: int = 0
     dense_layers: int = 0
     kv_lora_rank: int = 0
+    q_lora_rank: int = 0
     qk_rope_dim: int = 0
     v_head_dim: int = 0
     window: int = 0
     window_layers: int = 0
+    attention_layers: int = 0
+    state_layers: int = 0
+    state_bytes: int = 0
+    expert_layers: int = 0
+    expert_hidden: int = 0
+    sparse: int = 0
+    index_bytes: int = 0
     tied: bool = False
     max_context: int = 0
     mlp_matrices: int = 3
@@ -55,7 +67,12 @@ class Llm:
     @cached_property
     def moe_layers(self) -> int:
         """Layers that hold experts."""
-        return self.layers - self.dense_layers if self.experts else 0
+        return self.expert_layers or self.layers - self.dense_layers if self.experts else 0
+
+    @cached_property
+    def attending(self) -> int:
+        """Layers with attention."""
+        return self.attention_layers or self.layers
 
     @cached_property
     def embedding(self) -> float:
@@ -65,14 +82,32 @@ class Llm:
     @cached_property
     def expert(self) -> float:
         """Parameters of all routed experts."""
-        return float(
-            self.moe_layers * self.experts * self.mlp_matrices * self.hidden * self.moe_ffn
-        )
+        each = self.mlp_matrices * (self.expert_hidden or self.hidden) * self.moe_ffn
+        return float(self.moe_layers * self.experts * each)
 
     @cached_property
     def expert_active(self) -> float:
         """Parameters of the routed experts that one token uses."""
         return self.expert * self.experts_per_token / self.experts if self.experts else 0.0
+
+    @cached_property
+    def attention(self) -> float:
+        """Parameters of the attention projections of all layers.
+
+        Latent attention (MLA): down and up projections of queries and of the shared latent.
+        """
+        value = self.v_head_dim or self.head_dim
+        out = self.heads * value * self.hidden
+        if self.kv_lora_rank:
+            query = self.heads * self.head_dim
+            low = self.q_lora_rank
+            asked = self.hidden * low + low * query if low else self.hidden * query
+            nope = self.head_dim - self.qk_rope_dim
+            latent = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
+            latent += self.kv_lora_rank * self.heads * (nope + value)
+            return float(self.attending * (asked + latent + out))
+        kept = 2 * self.kv_heads * self.head_dim
+        return float(self.attending * (self.hidden * (self.heads * self.head_dim + kept) + out))
 
     @cached_property
     def dense(self) -> float:
@@ -86,7 +121,8 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     counted = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "experts",
                "experts_per_token", "moe_ffn", "shared_experts", "dense_layers", "kv_lora_rank",
                "q_lora_rank", "qk_rope_dim", "v_head_dim", "window", "window_layers",
-               "max_context", "mlp_matrices")  # fmt: skip
+               "attention_layers", "state_layers", "state_bytes", "expert_layers", "expert_hidden",
+               "sparse", "index_bytes", "max_context", "mlp_matrices")  # fmt: skip
     columns: dict[str, Any] = {
         "model": table.text, "aliases": table.listed, "hf_name": table.free,
         "family": table.text, "released": table.date,
@@ -110,7 +146,7 @@ def _architecture(row: table.Row) -> Llm | None:
     if row["unmodelled"]:
         return None
     skipped = (
-        "aliases", "hf_name", "released", "params_b", "active_b", "unmodelled", "q_lora_rank",
+        "aliases", "hf_name", "released", "params_b", "active_b", "unmodelled",
     )  # fmt: skip
     cells = {key: value for key, value in row.cells.items() if key not in skipped}
     if not (row["params_b"] and row["layers"] and row["hidden"] and row["heads"]):

@@ -1,39 +1,122 @@
-"""The coefficients of the physics, as rows with unit, meaning, source and date."""
+"""The coefficients of the physics: what hardware and engines reach of what they could.
+
+A coefficient is its base value times the factor of every key that applies, and its yearly factor
+to the power of the years since mid-2025. Values are fitted, shrunk to their priors; a spread of 0
+holds a coefficient at its physical value.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+import math
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REFERENCE: Final = 2025.5
+YEARS: Final = (2023.5, 2026.5)  # the span of the measurements; trends are not carried beyond it
+YEARLY: Final = "year"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """The coefficients that apply to one replica; units and meaning stand in the table."""
+
+    answer_share: float
+    expert_bytes: float
+    expert_flops: float
+    expert_imbalance: float
+    expert_padding: float
+    expert_width: float
+    first_token: float
+    flops: float
+    gather_bandwidth: float
+    gather_latency: float
+    hop_latency: float
+    interference: float
+    kv_bandwidth: float
+    latent_flops: float
+    latent_overhead: float
+    layer_overhead: float
+    link_bandwidth: float
+    link_latency: float
+    link_latency_growth: float
+    memory_share: float
+    moe_overhead: float
+    network_bandwidth: float
+    overhead: float
+    overlap: float
+    prompt_attention: float
+    prompt_base: float
+    prompt_full: float
+    prompt_queue: float
+    prompt_share: float
+    reserve_gib: float
+    sampling: float
+    sequence_overhead: float
+    server_time: float
+    step_overhead: float
+    step_wait: float
+    stream: float
+    unpack_experts: float
+    unpack_flops: float
+    wave: float
+    weight_bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One factor of a coefficient, with what it was before the fit and how far it may move."""
+
+    coefficient: str
+    key: str
+    value: float
+    prior: float
+    spread: float
+
 
 @cache
-def _rows() -> dict[tuple[str, str], float]:
-    columns = {
-        "coefficient": table.text, "key": table.free, "value": table.real(1e-9, 1e6),
-        "unit": table.text, "meaning": table.text, **table.SOURCED,
+def rows() -> tuple[Row, ...]:
+    """Return the table; raises CatalogError on a bad row."""
+    names = {field.name for field in fields(Coefficients)}
+    columns: dict[str, Any] = {
+        "coefficient": table.one_of(*sorted(names)), "key": table.free,
+        "value": table.real(1e-9, 1e6), "prior": table.real(1e-9, 1e6),
+        "spread": table.real(0, 1), "unit": table.text, "meaning": table.text, **table.SOURCED,
     }  # fmt: skip
     text = files("planner.perf").joinpath("data", "coefficients.csv").read_text(encoding="utf-8")
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], Row] = {}
     for row in table.rows(text, "coefficients.csv", columns):
         name = (row["coefficient"], row["key"])
         if name in found:
             table.refuse(row.place, f"{name[0]} {name[1]} is given twice")
-        found[name] = row["value"]
-    return found
+        found[name] = Row(*name, row["value"], row["prior"], row["spread"])
+    return tuple(found.values())
 
 
-@cache
-def coefficient(name: str, *keys: str) -> float:
-    """Return a coefficient: its base value times the factor of each key that has one.
+def years(year: float) -> float:
+    """Years since the reference date, held to the span of the measurements."""
+    return min(max(year, YEARS[0]), YEARS[1]) - REFERENCE
 
-    A coefficient without a base value is looked up by its first key alone.
-    """
-    rows = _rows()
-    if (name, "") not in rows:
-        return rows[name, keys[0]]
-    value = rows[name, ""]
-    for key in keys:
-        value *= rows.get((name, key), 1.0) if key else 1.0
-    return value
+
+@lru_cache(maxsize=4096)
+def coefficients(keys: frozenset[str], year: float) -> Coefficients:
+    """Return the coefficients for a set of keys and the year of an engine."""
+    found = {field.name: 1.0 for field in fields(Coefficients)}
+    for row in rows():
+        if row.key == YEARLY:
+            found[row.coefficient] *= row.value ** years(year)
+        elif not row.key or row.key in keys:
+            found[row.coefficient] *= row.value
+    return Coefficients(**found)
+
+
+def scaled(c: Coefficients, factors: Mapping[str, float]) -> Coefficients:
+    """Return coefficients with some of them multiplied by the logarithms given."""
+    values = {field.name: getattr(c, field.name) for field in fields(Coefficients)}
+    return Coefficients(**{k: v * math.exp(factors.get(k, 0.0)) for k, v in values.items()})

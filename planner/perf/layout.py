@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.perf.constant import constant
+
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 class Layout:
     """Precision and parallelism of one replica; `dp` and `cp` are 1 in serving.
 
-    tp * pp accelerators hold one replica. `ep` spreads experts over the tp group.
+    tp * pp accelerators hold one replica. `ep` spreads experts over the tp group; with `adp`
+    (attention data parallelism) attention is cut over tp / adp only, and repeated adp times.
     """
 
     precision: str
@@ -24,11 +27,17 @@ class Layout:
     ep: int = 1
     dp: int = 1
     cp: int = 1
+    adp: int = 1
 
     @property
     def accelerators(self) -> int:
         """Accelerators of one replica."""
         return self.tp * self.pp
+
+    @property
+    def tensor(self) -> int:
+        """Accelerators over which attention is cut."""
+        return self.tp // self.adp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,12 @@ class Node:
         if self.scaleup in ("pcie", "none"):
             return False
         return self.scaleup != "nvlink_pairs" or tp <= 2
+
+    def link_gb_s(self, tp: int) -> float:
+        """One-way bandwidth between tp accelerators: the scale-up link's, else PCIe's."""
+        if self.linked(tp):
+            return self.accelerator.link_gb_s / 2
+        return constant("pcie_gen", str(max(3, self.accelerator.pcie_gen)))
 
 
 def valid(llm: Llm, tp: int) -> bool:

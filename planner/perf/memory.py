@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.coefficient import coefficient
+from planner.perf.constant import constant
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -38,18 +38,30 @@ class Memory:
 def weights(llm: Llm, layout: Layout) -> float:
     """Weight bytes of one accelerator, quantization scales included.
 
-    (dense + experts) * bytes / (tp * pp) + embedding * 2 / tp of the fuller pipeline stage.
-    Embedding and head stay in 16 bit; a model released in mxfp4 keeps its attention in 16 bit.
+    (attention + rest + experts) / pp + embedding * 2 / tp of the fuller pipeline stage; attention
+    and rest are cut over tp / adp, experts over tp. Embedding and head stay in 16 bit.
     """
-    each = coefficient("weight_bytes", layout.precision)
-    body = llm.dense * dense_bytes(layout.precision) + llm.expert * each
+    precision, cut = layout.precision, layout.tensor
+    other = max(0.0, llm.dense - llm.attention)
+    body = llm.attention * attention_bytes(llm, precision) + other * dense_bytes(precision)
+    experts = llm.expert * bytes_of(precision) / layout.tp
     stages = 1 if layout.pp == 1 else 2
-    return body / (layout.tp * layout.pp) + llm.embedding * 2.0 / (layout.tp * stages)
+    return (body / cut + experts) / layout.pp + llm.embedding * 2.0 / (layout.tp * stages)
+
+
+def bytes_of(precision: str) -> float:
+    """Bytes of a quantized parameter with its share of the scales."""
+    return constant("weight_bytes", precision)
 
 
 def dense_bytes(precision: str) -> float:
     """Bytes of a parameter outside the experts: mxfp4 models keep attention in 16 bit."""
-    return 2.0 if precision == "mxfp4" else coefficient("weight_bytes", precision)
+    return 2.0 if precision == "mxfp4" else bytes_of(precision)
+
+
+def attention_bytes(llm: Llm, precision: str) -> float:
+    """Bytes of an attention parameter: fp4 releases with latent attention keep it in 16 bit."""
+    return 2.0 if precision == "fp4" and llm.kv_lora_rank else dense_bytes(precision)
 
 
 def stored(llm: Llm, layout: Layout) -> float:
@@ -68,19 +80,21 @@ def kv_per_token(llm: Llm, layout: Layout) -> float:
     width = KV_BYTES[layout.kv_precision]
     if llm.kv_lora_rank:
         return float((llm.kv_lora_rank + llm.qk_rope_dim) * width)
-    return float(2 * llm.head_dim * max(1, math.ceil(llm.kv_heads / layout.tp)) * width)
+    return float(2 * llm.head_dim * max(1, math.ceil(llm.kv_heads / layout.tensor)) * width)
 
 
 def kv(llm: Llm, layout: Layout, tokens: float) -> float:
     """KV bytes of one sequence on one accelerator, in whole pages of 16 tokens.
 
-    Sliding layers keep min(tokens, window); the other layers keep everything.
+    Sliding layers keep min(tokens, window); linear and state-space layers keep a state of constant
+    size; the others keep everything, and sparse attention its index beside it.
     """
-    page = coefficient("kv_block")
+    page = constant("kv_block")
     full = math.ceil(tokens / page) * page
     windowed = min(full, math.ceil(llm.window / page) * page)
-    held = (llm.layers - llm.window_layers) * full + llm.window_layers * windowed
-    return kv_per_token(llm, layout) * held / layout.pp
+    held = (llm.attending - llm.window_layers) * full + llm.window_layers * windowed
+    state = llm.state_layers * llm.state_bytes / layout.tensor + llm.index_bytes * full
+    return (kv_per_token(llm, layout) * held + state) / layout.pp
 
 
 def account(llm: Llm, layout: Layout, node: Node) -> Memory:
@@ -90,9 +104,9 @@ def account(llm: Llm, layout: Layout, node: Node) -> Memory:
     """
     total = node.memory_gib
     held = weights(llm, layout) / GIB
-    activation = coefficient("activation", "moe" if llm.experts else "")
-    other = coefficient("non_torch", "tp" if layout.accelerators > 1 else "")
-    pool = coefficient("memory_share") * total - held - activation - other
+    activation = constant("activation", "moe" if llm.experts else "")
+    other = constant("non_torch", "tp" if layout.accelerators > 1 else "")
+    pool = constant("memory_share") * total - held - activation - other
     return Memory(
         total_gib=total,
         weights_gib=held,
@@ -106,7 +120,7 @@ def batch(llm: Llm, layout: Layout, pool_gib: float, tokens: float) -> int:
     """How many sequences of `tokens` a pool holds, up to the engine's limit; 0 when none."""
     if pool_gib <= 0:
         return 0
-    return min(int(coefficient("max_sequences")), int(pool_gib * GIB / kv(llm, layout, tokens)))
+    return min(int(constant("max_sequences")), int(pool_gib * GIB / kv(llm, layout, tokens)))
 
 
 def training_gib(llm: Llm, method: str) -> float:
@@ -114,6 +128,4 @@ def training_gib(llm: Llm, method: str) -> float:
 
     parameters * bytes(method) + activations of one sequence with checkpointing.
     """
-    return llm.params * coefficient("optimizer_bytes", method) / GIB + coefficient(
-        "training_activation"
-    )
+    return llm.params * constant("optimizer_bytes", method) / GIB + constant("training_activation")

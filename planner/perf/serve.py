@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.coefficient import coefficient
+from planner.perf.coefficient import Coefficients, coefficients
+from planner.perf.constant import constant
+from planner.perf.engine import Engine, engine, keys
 from planner.perf.load import bin_of, mean
-from planner.perf.step import Step, step
+from planner.perf.physics import Rates, attention, decode, first, prompt, rates
+from planner.perf.terms import terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.layout import Layout, Node
     from planner.perf.load import Load
+
+SERVED: Final = engine("vllm")  # what the boot script of a node starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +89,13 @@ class Service:
 
     def _ttft_above(self, seconds: float) -> float:
         """Chance that the first token takes longer."""
-        left = seconds - self._start()
-        return mean([self._late(left - own) for own in self.replica.prompts])
+        left = seconds - self._start
+        return mean([self._late(left - own) for own in self.replica.alone])
 
     def _e2e_above(self, seconds: float) -> float:
         """Chance that the whole request takes longer."""
         pace = self.replica.tpot(max(1, round(self.in_flight)))
-        left = seconds - self._start() - mean(self.replica.prompts)
+        left = seconds - self._start - mean(self.replica.alone)
         answers = self.replica.load.answer.points()
         return mean([self._late(left - pace * length) for length in answers])
 
@@ -102,9 +107,9 @@ class Service:
                 return max(1, min(n + self.arriving, self.replica.max_batch))
         return self.replica.max_batch
 
+    @cached_property
     def _start(self) -> float:
-        running = self.replica.tpot(max(1, round(self.in_flight)))
-        return coefficient("first_token") + coefficient("step_wait") * running
+        return self.replica.start(max(1, round(self.in_flight)))
 
     def _late(self, seconds: float) -> float:
         """Chance that the two waits together last longer than this."""
@@ -121,56 +126,72 @@ class Service:
 
 
 class Replica:
-    """One replica of a model in a layout on a node, for a given load."""
+    """One replica of a model in a layout on a node under an engine, for a given load."""
 
-    def __init__(self, llm: Llm, layout: Layout, node: Node, load: Load) -> None:
+    def __init__(
+        self, llm: Llm, layout: Layout, node: Node, load: Load, engine: Engine = SERVED
+    ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self._known: dict[float, float] = {}
-        need = load.prompt.mean + coefficient("answer_share") * load.answer.mean
+        self.engine = engine
+        need = load.prompt.mean + constant("answer_share") * load.answer.mean
         self.memory = memory.account(llm, layout, node)
         pool = self.memory.pool_gib
         self.max_batch = memory.batch(llm, layout, pool, need)
         if self.max_batch and not memory.batch(llm, layout, pool, max(load.context, need)):
             self.max_batch = 0
+        self._bounds: dict[float, float] = {}
+        self._paces: dict[int, float] = {}
+        self._rates: dict[int, float] = {}
 
     @cached_property
-    def step(self) -> Step:
-        """The terms of step time."""
-        return step(self.llm, self.layout, self.node)
+    def coefficients(self) -> Coefficients:
+        """The coefficients that apply."""
+        return coefficients(keys(self.layout, self.node, self.engine), self.engine.year)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """The seconds of the terms of step time."""
+        return rates(terms(self.llm, self.layout, self.node), self.coefficients)
+
+    @cached_property
+    def _fresh(self) -> tuple[float, ...]:
+        """Prompts of the lengths that stand for all, without what the prefix cache holds."""
+        return tuple(x * (1 - self.load.prefix_hit) for x in self.load.prompt.points())
 
     @cached_property
     def prompts(self) -> tuple[float, ...]:
-        """Seconds of prompts of the lengths that stand for all, without what the cache holds."""
-        fresh = 1 - self.load.prefix_hit
-        return tuple(self.step.prefill(x * fresh) for x in self.load.prompt.points())
+        """Seconds for which those prompts keep the replica busy."""
+        return tuple(prompt(self.rates, x) for x in self._fresh)
+
+    @cached_property
+    def alone(self) -> tuple[float, ...]:
+        """Seconds until the end of those prompts on an idle replica."""
+        return tuple(self.coefficients.prompt_share * first(self.rates, x) for x in self._fresh)
 
     @cached_property
     def prefill(self) -> float:
-        """Mean seconds of a prompt, shared over pipeline stages."""
-        return mean(self.prompts) / self.layout.pp
+        """Mean seconds for which a prompt keeps the replica busy."""
+        return mean(self.prompts)
 
     @cached_property
-    def _attention(self) -> float:
-        return self.step.attention(self.load.held)
+    def _held(self) -> float:
+        return attention(self.rates, self.load.held)
 
     @cached_property
     def _paid(self) -> float:
-        return coefficient("interference") * self.prefill / self.load.answer.mean
-
-    @cached_property
-    def _paces(self) -> dict[int, float]:
-        return {}
-
-    @cached_property
-    def _rates(self) -> dict[int, float]:
-        return {}
+        return self.coefficients.interference * self.prefill / self.load.answer.mean
 
     def tpot(self, n: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
         found = self._paces.get(n)
         if found is None:
-            found = self._paces[n] = self.step.decode(n, self._attention) + n * self._paid
+            found = self._paces[n] = decode(self.rates, n, self._held) + n * self._paid
         return found
+
+    def start(self, n: int) -> float:
+        """Seconds before a prompt starts with n in flight: arrival, and the running step."""
+        c = self.coefficients
+        return c.first_token + c.step_wait * self.tpot(n)
 
     def completion(self, n: int) -> float:
         """Requests completed a second with n in flight."""
@@ -185,9 +206,9 @@ class Replica:
 
         completion() grows with n and tpot() too, so the largest admissible n gives the bound.
         """
-        if tpot not in self._known:
-            self._known[tpot] = self._bound(tpot)
-        return self._known[tpot]
+        if tpot not in self._bounds:
+            self._bounds[tpot] = self._bound(tpot)
+        return self._bounds[tpot]
 
     def _bound(self, tpot: float) -> float:
         low, high = 0, self.max_batch
@@ -202,14 +223,11 @@ class Replica:
     def idle(self, metric: str, percentile: int) -> float:
         """The quantile of ttft, tpot or e2e when nobody else is there: the best it can be."""
         rank = bin_of(percentile)
-        pace = self.tpot(1)
-        start = coefficient("first_token") + coefficient("step_wait") * pace
         if metric == "tpot":
-            return pace
+            return self.tpot(1)
         if metric == "ttft":
-            return start + self.prompts[rank]
-        answer = self.load.answer.points()[rank]
-        return start + mean(self.prompts) + pace * answer
+            return self.start(1) + self.alone[rank]
+        return self.start(1) + mean(self.alone) + self.tpot(1) * self.load.answer.points()[rank]
 
     def at(self, rate: float) -> Service | None:
         """Return the service at a rate, or nothing when it cannot keep up."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.coefficient import coefficient
+from planner.perf.constant import constant
 from planner.solve.solution import Predicted
 
 if TYPE_CHECKING:
@@ -42,5 +42,5 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
 
 
 def _band(value: float, name: str) -> Predicted:
-    width = coefficient("band", name)
+    width = constant("band", name)
     return Predicted(value, value / width, value * width, "physics")

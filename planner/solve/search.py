@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.cost.week import HOURS_PER_MONTH
-from planner.perf.coefficient import coefficient
+from planner.perf.constant import constant
 from planner.perf.serve import Replica
 from planner.solve.bill import COMMITTED, Bill, bill
 from planner.solve.size import SPANS, Fit, Refusal, layouts, lowest, size, startup
@@ -198,7 +198,7 @@ def _floor(need: Need, offer: Offer) -> float:
     if offer.purchase in COMMITTED:
         return price * float(HOURS_PER_MONTH)
     if need.mode == "batch":
-        return price * coefficient("boot") / 3600 * float(need.runs_per_month)
+        return price * constant("boot") / 3600 * float(need.runs_per_month)
     return price * float(need.week.on_hours)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.coefficient import coefficient
+from planner.perf.constant import constant
 from planner.perf.layout import Layout, Node, valid
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def spared(groups: int, span: int, availability: Decimal | None) -> int:
     """
     if availability is None:
         return groups
-    down = coefficient("node_failures") / 24 * coefficient("node_replacement")
+    down = constant("node_failures") / 24 * constant("node_replacement")
     up = (1 / (1 + down)) ** span
     total = groups + 1
     while True:
@@ -215,4 +215,4 @@ def _run(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
 def startup(replica: Replica) -> float:
     """Seconds from the request of a node until it serves: boot, then loading the weights."""
     bytes_held = memory.weights(replica.llm, replica.layout) * replica.layout.accelerators
-    return coefficient("boot") + bytes_held / (coefficient("load_gb_s") * GB)
+    return constant("boot") + bytes_held / (constant("load_gb_s") * GB)

@@ -10,7 +10,7 @@ from planner.cost.line import Usage, services
 from planner.cost.week import HOURS_PER_MONTH, Week, week
 from planner.facts import llm
 from planner.perf import memory
-from planner.perf.coefficient import coefficient
+from planner.perf.constant import constant
 from planner.perf.layout import Layout
 from planner.solve.bill import COMMITTED, Bill, machines, summed
 
@@ -60,8 +60,8 @@ def room(spec: Workspace) -> Room:
         return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
     layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
     held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
-    reserve = coefficient("activation") + coefficient("non_torch")
-    total = held / memory.GIB / coefficient("memory_share") + reserve
+    reserve = constant("activation") + constant("non_torch")
+    total = held / memory.GIB / constant("memory_share") + reserve
     return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
 
 

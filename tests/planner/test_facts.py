@@ -74,7 +74,7 @@ def test_models_are_found_by_hugging_face_name_and_offer_a_near_miss() -> None:
 
 
 def test_known_models_that_cannot_be_sized_are_refused_with_the_reason() -> None:
-    assert len(unmodelled()) > 5
+    assert unmodelled()
     for name in unmodelled():
         with pytest.raises(MissingError, match="cannot be sized yet"):
             find(name)

@@ -11,8 +11,8 @@ import pytest
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find, models
-from planner.perf import memory
-from planner.perf.coefficient import coefficient
+from planner.perf import coefficient, memory
+from planner.perf.constant import constant
 from planner.perf.layout import Layout, Node, valid
 from planner.perf.load import SHARES, Lengths, Load, bin_of, mean
 from planner.perf.serve import Replica
@@ -108,7 +108,7 @@ def test_heads_decide_how_a_model_may_be_cut() -> None:
 
 
 def test_tpot_is_near_published_closed_loop_measurements() -> None:
-    """152 vLLM rows of InferenceX on H100 and H200: no coefficient was fitted to them here."""
+    """152 vLLM rows of InferenceX on H100 and H200, at the lengths that it draws."""
     errors = []
     for row in rows("inferencex_closed_loop.csv"):
         # Lengths of this source are uniform in 0.8 to 1.0 of the nominal ones.
@@ -206,6 +206,21 @@ def test_the_99th_percentile_sees_the_long_answers() -> None:
     assert service.e2e(99) > 1.5 * service.e2e(95)
 
 
-def test_coefficients_multiply_only_known_factors() -> None:
-    assert coefficient("flops", "no-such-thing") == coefficient("flops")
-    assert coefficient("flops", "fp8") == pytest.approx(coefficient("flops") * 0.9)
+def test_constants_multiply_only_known_factors() -> None:
+    assert constant("activation", "no-such-thing") == constant("activation")
+    assert constant("activation", "moe") == pytest.approx(constant("activation") * 1.25)
+
+
+def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
+    for name in ("flops", "kv_bandwidth", "layer_overhead"):
+        applied = [r.value for r in coefficient.rows()
+                   if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")]  # fmt: skip
+        found = coefficient.coefficients(frozenset({"vllm", "fp8", "HBM3"}), coefficient.REFERENCE)
+        assert getattr(found, name) == pytest.approx(math.prod(applied))
+
+
+def test_trends_are_not_carried_beyond_the_measurements() -> None:
+    first, last = coefficient.YEARS
+    keys = frozenset({"vllm"})
+    assert coefficient.coefficients(keys, last) == coefficient.coefficients(keys, last + 10)
+    assert coefficient.coefficients(keys, first) == coefficient.coefficients(keys, 1990)

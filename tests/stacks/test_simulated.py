@@ -103,7 +103,7 @@ def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     kinds = {o.instance.instance_type for p in solve(catalog, text).pools for o in [p.offer]}
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     engine.apply(plan_of(same, text), quiet)
-    bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 9"))
+    bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 40"))
     changed = engine.apply(bigger, quiet)
     assert changed.steps
     assert "delete" not in {s.action for s in changed.steps}

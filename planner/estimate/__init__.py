@@ -1,0 +1,1 @@
+"""What exactly given configurations will do: one of them, or a table. Never price or clouds."""

@@ -1,0 +1,83 @@
+"""The many spellings of models, accelerators, engines and precisions in published tables."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from planner.errors import TonnageError
+from planner.facts.accelerator import Accelerator, accelerators
+from planner.facts.llm import Llm, find, models, unmodelled
+from planner.perf.engine import engines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
+
+
+class RefusedError(Exception):
+    """A configuration that is not predicted, with the reason in one sentence."""
+
+
+@cache
+def _spellings() -> dict[tuple[str, str], str]:
+    text = files("planner.estimate").joinpath("data", "spellings.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {(row["kind"], row["spelling"]): row["name"] for row in rows}
+
+
+def _known(kind: str, given: str, names: Iterable[str]) -> str:
+    """Return our name for a spelling; a remark after the first word is let go of last."""
+    names = set(names)
+    word = given.strip().lower()
+    for spelled in (word, word.split("(")[0].strip(), word.split(" ")[0]):
+        found = _spellings().get((kind, spelled), spelled)
+        if found in names:
+            return found
+    spelled_so = [s for k, s in _spellings() if k == kind]
+    close = difflib.get_close_matches(word, [*names, *spelled_so], 1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    raise RefusedError(f"no {kind.replace('_', ' ')} is named '{given.strip()}'{hint}")
+
+
+def model(given: str) -> Llm:
+    """Return a model by any of its spellings; raises RefusedError."""
+    word = _spellings().get(("model", given.strip().lower()), given.strip())
+    try:
+        return find(word)
+    except TonnageError as error:
+        problem = error.problems[0]
+        if word.lower() in unmodelled():
+            raise RefusedError(problem.message) from None
+        _known("model", given, models())
+        raise RefusedError(problem.message) from None
+
+
+def gpu(given: str) -> Accelerator:
+    """Return an accelerator by any of its spellings; raises RefusedError."""
+    return accelerators()[_known("gpu", given, accelerators())]
+
+
+def framework(given: str) -> str:
+    """Return an engine by any of its spellings; raises RefusedError."""
+    return _known("framework", given, engines())
+
+
+def precision(given: str) -> str:
+    """Return a weight precision by any of its spellings; raises RefusedError."""
+    return _known("weight_precision", given, PRECISIONS)
+
+
+def kv_precision(given: str) -> str:
+    """Return a KV precision, or nothing when the table does not say; raises RefusedError."""
+    return _known("kv_precision", given, ("bf16", "fp8")) if given.strip() else ""
+
+
+def load_kind(given: str) -> str:
+    """Return how a deployment is loaded; raises RefusedError."""
+    kinds = ("offline_max", "static_batch", "concurrency", "rate", "all_at_once")
+    return _known("load_kind", given, kinds)

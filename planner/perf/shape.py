@@ -1,0 +1,135 @@
+"""Throughput and mean latency of a replica in the usual ways of loading it.
+
+As in physics, every number may be an array. Lengths in tokens, times in seconds, rates of one
+replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.physics import attention, decode, least, most
+
+if TYPE_CHECKING:
+    from planner.perf.coefficient import Coefficients
+    from planner.perf.physics import Rates
+    from planner.perf.terms import Terms
+
+GIB: Final = 2.0**30
+TURNS: Final = 6  # of the fixed point; the error falls about tenfold in each
+HALVINGS: Final = 24
+BUSIEST: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A replica and what it is asked: mean lengths, and how many requests it has room for.
+
+    `busy` is the time for which a prompt holds the server of prompts, `alone` its time on an
+    idle one, `share` the part of it that decoding requests wait for: 0 with prefill workers.
+    """
+
+    rates: Rates
+    coefficients: Coefficients
+    prompt: float
+    answer: float
+    room: float
+    busy: float
+    alone: float
+    share: float
+
+    @property
+    def held(self) -> float:
+        """Seconds of attention of one request in mid-answer."""
+        return attention(self.rates, self.prompt + self.answer / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """Mean time to first token and per output token, and requests in flight."""
+
+    ttft: float
+    tpot: float
+    batch: float
+
+
+def fitting(t: Terms, c: Coefficients, prompt: float, answer: float) -> float:
+    """How many requests the memory of one replica holds; may be a fraction.
+
+    (share * memory - weights - reserve) / KV bytes of what is reserved for a request.
+    """
+    pool = c.memory_share * t.memory - t.weights - c.reserve_gib * GIB
+    held = prompt + c.answer_share * answer
+    each = (held * t.kv_full + least(held, t.window) * t.kv_window) / t.pp + t.kv_state
+    return most(pool, 0.0) / most(each, 1.0) * t.adp
+
+
+def pace(s: Server, batch: float) -> float:
+    """Seconds per output token with `batch` requests in flight and prompts coming in between."""
+    return decode(s.rates, batch, s.held) + s.share * batch * s.busy / s.answer
+
+
+def offline(s: Server) -> float:
+    """Output tokens a second of a replica that is kept full."""
+    step = decode(s.rates, s.room, s.held)
+    return s.room * s.answer / (s.answer * step + s.room * s.busy)
+
+
+def static(s: Server, batch: float) -> float:
+    """Output tokens a second when `batch` prompts start together and answer to the end."""
+    step = decode(s.rates, batch, s.held)
+    return batch * s.answer / (batch * s.busy + (s.answer - 1) * step)
+
+
+def together(s: Server, batch: float) -> float:
+    """Seconds to the first token when `batch` prompts start together."""
+    return s.alone + most(batch - 1, 0.0) * s.busy
+
+
+def closed(s: Server, users: float) -> Mean:
+    """Mean latency with `users` requests always under way.
+
+    Prompts pass one server and decode in between: mean-value analysis (Schweitzer) with the
+    queue weighted, solved together with the batch. Who finds no slot waits for a whole request.
+    """
+    c, active, held = s.coefficients, least(users, s.room), s.held
+    batch = active
+    stay = s.busy
+    for _ in range(TURNS):
+        think = s.answer * decode(s.rates, batch, held)
+        less = think - s.busy - s.busy * c.prompt_queue * (active - 1)
+        stay = (-less + (less * less + 4 * s.busy * think) ** 0.5) / 2
+        spent = think + s.share * batch * s.busy
+        batch = most(active * spent / (spent + stay), least(active, 1.0))
+    tpot = decode(s.rates, batch, held) + s.share * batch * s.busy / s.answer
+    waiting = most(users / s.room - 1, 0.0) * (s.answer * tpot + stay)
+    begun = c.prompt_share * (s.alone + stay - s.busy) + c.wave * batch * s.busy / 2
+    ttft = c.first_token + begun + c.step_wait * tpot + waiting
+    return Mean(ttft=ttft, tpot=tpot, batch=batch)
+
+
+def arriving(s: Server, rate: float, tpot: float) -> Mean:
+    """Mean latency at a rate whose time per token is known: M/D/1 for the prompts."""
+    c = s.coefficients
+    busy = least(rate * s.busy, BUSIEST)
+    queue = s.busy * busy / (2 * (1 - busy))
+    ttft = c.first_token + c.prompt_share * s.alone + c.step_wait * tpot + queue
+    return Mean(ttft=ttft, tpot=tpot, batch=rate * s.answer * tpot)
+
+
+def poisson(s: Server, rate: float) -> Mean:
+    """Mean latency with Poisson arrivals at `rate`: the batch is rate * answer * time per token.
+
+    That equation is solved by bisection below the room. A batch at the room tells that requests
+    come faster than they leave, and queue without end.
+    """
+    low, high = 0.0, s.room
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if rate * s.answer * pace(s, middle) <= middle:
+            high = middle
+        else:
+            low = middle
+    tpot = s.coefficients.server_time * pace(s, high)
+    return arriving(s, rate, tpot)

@@ -1,0 +1,154 @@
+"""What one replica has to do, in bytes, FLOP and counts: everything that is not a coefficient.
+
+Quantities are per accelerator of the tensor-parallel group unless they say otherwise. Every field
+is a number, or an array with one number for each of many replicas: the physics does not care.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.perf import memory
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.perf.layout import Layout, Node
+
+WIDTH: Final = 2048  # of an expert, to which expert_flops refers
+ALL: Final = 1e9  # tokens: attention that is not sparse
+DISPATCHED: Final = 1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """One replica in numbers.
+
+    read_*      weight bytes read by one accelerator in a step: attention, rest, all its experts
+    flop_*      FLOP of one token on one accelerator (a token of its own group)
+    chosen      share of the routed experts that one token uses
+    width       width of an expert on one accelerator
+    kv_full, kv_window  KV bytes of one token in all full and all sliding layers
+    kv_state    bytes of a sequence that do not grow (state-space and linear layers)
+    latent      FLOP of latent attention in decode for one token of context
+    pair        FLOP of prompt attention for one pair of tokens in one layer
+    peak, half  FLOP/s of the weights' precision and of 16 bit
+    """
+
+    layers: float
+    full_layers: float
+    window_layers: float
+    moe_layers: float
+    latent_layers: float
+    hidden: float
+    read_attention: float
+    read_rest: float
+    read_experts: float
+    flop_attention: float
+    flop_rest: float
+    read_head: float
+    flop_head: float
+    vocabulary: float
+    flop_experts: float
+    chosen: float
+    width: float
+    kv_full: float
+    kv_window: float
+    kv_state: float
+    window: float
+    sparse: float
+    latent: float
+    pair: float
+    bandwidth: float
+    peak: float
+    half: float
+    memory: float
+    weights: float
+    tp: float
+    pp: float
+    adp: float
+    tensor: float
+    link: float
+    reduces: float
+    reduce_bytes: float
+    gathers: float
+    gather_bytes: float
+    stream_bytes: float
+    hops: float
+    hop_bytes: float
+    network: float
+
+
+def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
+    """Count what a replica of `llm` in `layout` on `node` moves and multiplies.
+
+    Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
+    """
+    chip, tensor = node.accelerator, layout.tensor
+    precision = layout.precision
+    attention = llm.attention * memory.attention_bytes(llm, precision)
+    head = llm.vocab * llm.hidden
+    other = max(0.0, llm.dense - llm.attention)
+    kv = memory.kv_per_token(llm, layout)
+    latent = 2.0 * llm.heads * (2 * llm.kv_lora_rank + llm.qk_rope_dim) * llm.attending
+    return Terms(
+        layers=llm.layers,
+        full_layers=llm.attending - llm.window_layers,
+        window_layers=llm.window_layers,
+        moe_layers=llm.moe_layers,
+        latent_layers=llm.attending if llm.kv_lora_rank else 0,
+        hidden=llm.hidden,
+        read_attention=attention / tensor,
+        read_rest=other * memory.dense_bytes(precision) / tensor,
+        read_head=head * 2.0 / tensor,
+        read_experts=llm.expert * memory.bytes_of(precision) / layout.tp,
+        flop_attention=2.0 * llm.attention / tensor,
+        flop_rest=2.0 * other / tensor,
+        flop_head=2.0 * head / tensor,
+        flop_experts=2.0 * llm.expert_active / layout.tp,
+        vocabulary=float(llm.vocab),
+        chosen=llm.experts_per_token / llm.experts if llm.experts else 0.0,
+        width=float((llm.moe_ffn or WIDTH) * layout.ep / layout.tp),
+        kv_full=kv * (llm.attending - llm.window_layers) + llm.index_bytes,
+        kv_window=kv * llm.window_layers,
+        kv_state=float(llm.state_bytes * llm.state_layers) / tensor,
+        window=float(llm.window),
+        sparse=float(llm.sparse or ALL),
+        latent=latent / tensor if llm.kv_lora_rank else 0.0,
+        pair=2.0 * llm.heads * (llm.head_dim + (llm.v_head_dim or llm.head_dim)) / tensor,
+        bandwidth=(chip.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
+        peak=chip.tflops(chip.computes(precision)) * 1e12 * node.fraction,
+        half=chip.tflops("bf16") * 1e12 * node.fraction,
+        memory=node.memory_gib * memory.GIB,
+        weights=memory.weights(llm, layout),
+        tp=float(layout.tp),
+        pp=float(layout.pp),
+        adp=float(layout.adp),
+        tensor=float(tensor),
+        **_links(llm, layout, node),
+    )
+
+
+def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
+    """Count the collectives of a step, and the bytes that a token adds to them.
+
+    Two all-reduces a layer over the group of attention; dispatch and return of each token to the
+    accelerators of its experts under attention-DP; a hand-over between pipeline stages.
+    """
+    tensor = layout.tensor
+    gathers = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
+    reached = layout.tp * (1 - (1 - 1 / layout.tp) ** llm.experts_per_token)
+    remote = reached * (layout.tp - 1) / layout.tp
+    inner = llm.moe_ffn * (llm.experts_per_token + llm.shared_experts) if llm.experts else llm.ffn
+    spread = layout.accelerators > node.count
+    return {
+        "link": node.link_gb_s(layout.tp) * 1e9,
+        "reduces": 2.0 * llm.layers if tensor > 1 else 0.0,
+        "reduce_bytes": 2.0 * llm.layers * llm.hidden * 2 * 2 * (tensor - 1) / tensor,
+        "gathers": gathers,
+        "gather_bytes": gathers * remote * llm.hidden * DISPATCHED,
+        "stream_bytes": 2.0 * llm.layers * (llm.hidden + inner / layout.tp / 4),
+        "hops": float(layout.pp - 1),
+        "hop_bytes": float((layout.pp - 1) * llm.hidden * 2) if spread else 0.0,
+        "network": max(node.network_gb_s, 1e-3) * 1e9,
+    }

@@ -1,0 +1,123 @@
+"""Measured rows as arrays: what each deployment has to do, and what was measured of it."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from planner.estimate.names import RefusedError
+from planner.estimate.row import setup
+from planner.perf.coefficient import YEARLY, Coefficients, rows, years
+from planner.perf.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.perf.setup import Setup
+
+Array = Any  # a numpy array; the physics takes it for a number
+CELL: Final = (
+    "source_group", "model", "gpu", "weight_precision", "tp", "pp", "ep", "n_gpus",
+)  # fmt: skip
+MEASURED: Final = ("output_tok_s", "ttft_ms_mean", "tpot_ms_mean")
+SCORED: Final = ("A", "B")
+MS: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured row with its configuration; measurements in tokens a second and seconds."""
+
+    row: dict[str, str]
+    setup: Setup
+    throughput: float
+    ttft: float
+    tpot: float
+
+    @property
+    def cell(self) -> tuple[str, ...]:
+        """Rows that are not independent of each other share a cell."""
+        return tuple(self.row[name] for name in CELL)
+
+    @property
+    def group(self) -> str:
+        """What the row measures: its kind of load, and whether it was a tuned server."""
+        kind = self.setup.demand.kind
+        return "server" if kind == "open" and self.setup.engine.tuned else kind
+
+
+def read(text: str) -> tuple[list[Sample], list[tuple[dict[str, str], str]]]:
+    """Return the samples of quality A and B of a table, and the refused rows with the reason."""
+    found, refused = [], []
+    for row in csv.DictReader(text.splitlines()):
+        if row["quality"] not in SCORED:
+            continue
+        try:
+            made = setup(row)
+        except RefusedError as error:
+            refused.append((row, str(error)))
+            continue
+        throughput, ttft, tpot = (float(row[name] or 0) for name in MEASURED)
+        found.append(Sample(row, made, throughput, ttft / MS, tpot / MS))
+    return found, refused
+
+
+class Batch:
+    """Samples as arrays, and the design that turns parameters into coefficients for each row.
+
+    A parameter is the logarithm of one row of the coefficient table.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = list(samples)
+        setups = [sample.setup for sample in samples]
+        self.terms = _stack([x.terms for x in setups])
+        self.ahead = _stack([x.prefill_terms for x in setups])
+        self.group = np.array([sample.group for sample in samples])
+        self.quality = np.array([sample.row["quality"] for sample in samples])
+        self.split = self._of(lambda x: float(x.prefill is not None))
+        self.workers = self._of(lambda x: float(x.prefill[0] if x.prefill else 1))
+        self.limit = self._of(lambda x: x.limit)
+        self.replicas = self._of(lambda x: float(x.replicas))
+        self.prompt = self._of(lambda x: x.demand.prompt)
+        self.answer = self._of(lambda x: x.demand.answer)
+        self.users = self._of(lambda x: max(1.0, x.demand.users)) / self.replicas
+        self.rate = self._of(lambda x: x.demand.rate) / self.replicas
+        self.speculative = self._of(lambda x: float(x.speculative)) > 0
+        self.throughput = np.array([sample.throughput for sample in samples])
+        self.ttft = np.array([sample.ttft for sample in samples])
+        self.tpot = np.array([sample.tpot for sample in samples])
+        self._design = _design(setups)
+
+    def _of(self, value: Callable[[Setup], float]) -> Array:
+        return np.array([value(sample.setup) for sample in self.samples])
+
+    def coefficients(self, parameters: Array) -> Coefficients:
+        """Return the coefficients of every row, for one vector of parameters or a stack."""
+        values = {}
+        for field in fields(Coefficients):
+            index, weight = self._design.get(field.name, (None, None))
+            values[field.name] = 1.0 if index is None else np.exp(parameters[..., index] @ weight)
+        return Coefficients(**values)
+
+
+def _stack(found: Sequence[Terms]) -> Terms:
+    columns = {f.name: np.array([getattr(x, f.name) for x in found], float) for f in fields(Terms)}
+    return Terms(**columns)
+
+
+def _design(setups: Sequence[Setup]) -> dict[str, tuple[Array, Array]]:
+    """For each coefficient: the parameters that act on it, and on which rows."""
+    keys = [x.keys for x in setups]
+    when = np.array([years(x.engine.year) for x in setups])
+    found: dict[str, tuple[list[int], list[Array]]] = {}
+    for place, row in enumerate(rows()):
+        applies = np.array([float(not row.key or row.key in k) for k in keys])
+        acts = when if row.key == YEARLY else applies
+        index, weight = found.setdefault(row.coefficient, ([], []))
+        index.append(place)
+        weight.append(acts)
+    return {name: (np.array(i), np.array(w)) for name, (i, w) in found.items()}
