@@ -95,7 +95,7 @@ class Market:
             if not self._of_kind(kind[0]) <= ignored:
                 continue
             for offer in kind:
-                if self._of_region(offer) <= ignored:
+                if self._region_of(offer.region) <= ignored:
                     found.append(offer)
                     break
         return found
@@ -108,7 +108,11 @@ class Market:
     @cached_property
     def funnel(self) -> tuple[tuple[str, int], ...]:
         """How many offers are left after each rule in turn."""
-        counts = Counter(self.breaks(offer) for kind in self.kinds for offer in kind)
+        counts: Counter[frozenset[str]] = Counter()
+        for kind in self.kinds:
+            machine = self._of_kind(kind[0])  # the same for all offers of a kind
+            for region, n in Counter(offer.region for offer in kind).items():
+                counts[machine | self._region_of(region)] += n
         result = []
         applied: set[str] = set()
         for rule in self.given:
@@ -119,7 +123,7 @@ class Market:
 
     def breaks(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
-        return self._of_kind(offer) | self._of_region(offer)
+        return self._of_kind(offer) | self._region_of(offer.region)
 
     def _of_kind(self, offer: Offer) -> frozenset[str]:
         machine, purchase = offer.instance, offer.purchase
@@ -129,10 +133,10 @@ class Market:
             self._kind[id(machine), purchase] = found
         return found
 
-    def _of_region(self, offer: Offer) -> frozenset[str]:
-        found = self._region.get(offer.region)
+    def _region_of(self, region: str) -> frozenset[str]:
+        found = self._region.get(region)
         if found is None:
-            found = self._region[offer.region] = self._judge("region", offer.region)
+            found = self._region[region] = self._judge("region", region)
         return found
 
     def _judge(self, part: str, value: Any) -> frozenset[str]:

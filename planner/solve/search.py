@@ -69,15 +69,23 @@ class Result:
     rejected: tuple[Rejected, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    """What is known for one question: how layouts were sized, and the layouts of hardware."""
+
+    answers: dict[tuple[Replica, int], Fit | Refusal]
+    options: dict[tuple[Hardware, tuple[int, ...], tuple[str, ...]], list[_Option]]
+
+
 class Search:
     """Searches offers for a need; what is learned of a layout serves later questions too."""
 
     def __init__(self, book: PriceBook) -> None:
         self.book = book
         self._replicas: dict[tuple[Hardware, Layout, int], Replica] = {}
-        self._answers: dict[tuple[int, int, Question], Fit | Refusal] = {}
-        self._known: dict[tuple[Hardware, tuple[int, ...], Question, tuple[str, ...]],
-                          list[_Option]] = {}  # fmt: skip
+        self._learned: dict[Question, _Learned] = {}
+        self._last: Need | None = None
+        self._current = _Learned({}, {})
 
     def solve(self, need: Need, offers: list[Offer], keep: int = 1) -> Result:
         """Return the `keep` cheapest fits on `offers`, one region of each machine type.
@@ -103,10 +111,10 @@ class Search:
         heapq.heapify(queue)
         refused: list[_Refused] = []
         best: dict[tuple[str, str, str], Found] = {}
+        worst = math.inf
         while queue:
             bound, key, _, offer, option = heapq.heappop(queue)
-            worst = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
-            if worst and bound > float(worst[0] + TIE):
+            if bound > worst:
                 break
             if option is None:
                 for opened in self._options(need, offer.instance.node, spans):
@@ -118,6 +126,8 @@ class Search:
                 refused.append((bound, offer, answer, _nodes(option)))
             else:
                 _keep(best, Found(offer=offer, fit=answer, bill=self._bill(need, answer, offer)))
+                costs = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
+                worst = float(costs[0] + TIE) if costs else math.inf
         ranked = sorted(best.values(), key=lambda f: f.rank)
         return Result(found=tuple(ranked[:keep]), rejected=_summary(refused, best))
 
@@ -126,15 +136,16 @@ class Search:
 
     def _options(self, need: Need, node: Node, spans: tuple[int, ...]) -> list[_Option]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
-        key = (_hardware(node), spans, _question(need), need.precisions)
-        if key not in self._known:
-            self._known[key] = [
+        known = self._asked(need).options
+        key = (_hardware(node), spans, need.precisions)
+        if key not in known:
+            known[key] = [
                 (replica, span, lowest(need, replica, span) if replica.max_batch else math.inf)
                 for span in spans
                 for layout in layouts(need.llm, need, node, span)
                 for replica in (self.replica(need, layout, node, span),)
             ]
-        return self._known[key]
+        return known[key]
 
     def replicas(self, need: Need, offer: Offer) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
@@ -144,18 +155,29 @@ class Search:
 
     def size(self, need: Need, replica: Replica, span: int) -> Fit | Refusal:
         """Size a replica once for each question that is asked of it."""
-        key = (id(replica), span, _question(need))
-        if key not in self._answers:
-            self._answers[key] = size(need, replica, span)
-        return self._answers[key]
+        answers = self._asked(need).answers
+        found = answers.get((replica, span))
+        if found is None:
+            found = answers[replica, span] = size(need, replica, span)
+        return found
 
     def replica(self, need: Need, layout: Layout, node: Node, span: int) -> Replica:
-        """Return the replica of a layout on a node; equal hardware and load share one."""
+        """Return the replica of a layout on a node; equal hardware shares one.
+
+        Lengths and variation of the load never change within a search, only its rate does.
+        """
         key = (_hardware(node), layout, span)
         found = self._replicas.get(key)
-        if found is None or not _same(found, need):
+        if found is None:
             found = self._replicas[key] = Replica(need.llm, layout, node, need.load)
         return found
+
+    def _asked(self, need: Need) -> _Learned:
+        """What is known for a question; the last one is asked again most often."""
+        if need is not self._last:
+            self._last = need
+            self._current = self._learned.setdefault(_question(need), _Learned({}, {}))
+        return self._current
 
 
 _Refused: TypeAlias = "tuple[float, Offer, Refusal, int]"
@@ -174,13 +196,6 @@ def _question(need: Need) -> Question:
     return (
         need.limits, need.load.rate, need.load.concurrency, need.availability,
         need.requests, need.deadline,
-    )  # fmt: skip
-
-
-def _same(replica: Replica, need: Need) -> bool:
-    a, b = replica.load, need.load
-    return (a.prompt, a.answer, a.variation, a.prefix_hit, a.context) == (
-        b.prompt, b.answer, b.variation, b.prefix_hit, b.context,
     )  # fmt: skip
 
 

@@ -159,10 +159,10 @@ def _grow(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
     """Find the fewest groups: gallop up from the bound, then halve; delays fall with groups."""
     low = max(0, math.ceil(lowest(need, replica, span) - 1e-9) - 1)
     high, found = low + 1, None
-    most = max(MOST_GROUPS, 8 * high)
+    ceiling = max(MOST_GROUPS, 8 * high)
     while (found := _meets(need, replica, high * count)) is None:
         low, high = high, high * 2
-        if high > most:
+        if high > ceiling:
             limit = need.limits[0] if need.limits else None
             return Refusal(
                 layout=replica.layout, key=limit.key if limit else "rate", value=math.inf,
