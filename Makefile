@@ -25,7 +25,7 @@ docs-check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 fit: $(VENV)/.dev
-	$(BIN)/python -m tests.accuracy.fit tests/data/truth/inference.csv
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy.fit
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench.py

@@ -96,12 +96,15 @@ def open_world(simulate: str | None) -> World | None:
     return world.read(read_file(simulate), simulate)
 
 
-def solve(source: Source, catalog: Catalog, keep: int = 3) -> Solution:
+def solve(source: Source, catalog: Catalog, options: Options) -> Solution:
     """Solve a spec against a catalog, with the stacks that can be built."""
     from planner.solve.answer import Solver
     from stacks.site import unsupported
 
-    solver = Solver(catalog=catalog, built=unsupported, read=beside(source.path), keep=keep)
+    solver = Solver(
+        catalog=catalog, built=unsupported, read=beside(source.path), keep=options.alternatives,
+        confidence=options.confidence / 100,
+    )  # fmt: skip
     return solver.solve(source.spec)
 
 
@@ -113,6 +116,7 @@ class Options:
     simulate: str | None = None
     stack: str | None = None
     alternatives: int = 3
+    confidence: int = 90
     engine: str | None = None
     backend: str | None = None
 
@@ -127,7 +131,7 @@ def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, A
     from planner.plan.document import assemble
     from stacks.build import build
 
-    solution = solve(source, catalog, options.alternatives)
+    solution = solve(source, catalog, options)
     graph: dict[str, Any] = {"provider": "", "region": "", "resources": [], "outputs": {}}
     backstop = ""
     name = options.stack or source.spec.name

@@ -50,6 +50,10 @@ alternatives = click.option(
     "--alternatives", type=click.IntRange(0, 20), default=3, metavar="N",
     help="Show N alternatives of each sort (3).",
 )  # fmt: skip
+confidence = click.option(
+    "--confidence", type=click.IntRange(50, 99), default=90, metavar="PERCENT",
+    help="Meet the SLA with this confidence in the predictions (90).",
+)  # fmt: skip
 output = click.option("-o", "--output", metavar="FILE", help="Write the result to FILE.")
 color = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
@@ -74,14 +78,16 @@ def formats(*names: str) -> Callable[[F], F]:
 
 def planning(command: F) -> F:
     """The options of commands that plan."""
-    for option in (engine, backend, stack, alternatives, simulate, catalog):
+    for option in (engine, backend, stack, alternatives, confidence, simulate, catalog):
         command = option(command)
     return command
 
 
 def options(values: dict[str, Any]) -> Options:
     """Collect the planning options from the parameters of a command."""
-    known = ("catalog", "simulate", "stack", "alternatives", "engine", "backend")
+    known = (
+        "catalog", "simulate", "stack", "alternatives", "engine", "backend", "confidence"
+    )  # fmt: skip
     return Options(**{key: values[key] for key in known if key in values})
 
 

@@ -9,14 +9,16 @@ vary more or less than Poisson scale the waits by Allen and Cunneen's (ca^2 + cs
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
+from planner.perf.band import band, news
 from planner.perf.coefficient import Coefficients, coefficients
 from planner.perf.constant import constant
-from planner.perf.engine import Engine, engine, keys
+from planner.perf.engine import engine, keys
 from planner.perf.load import bin_of, mean
 from planner.perf.physics import Rates, attention, decode, first, prompt, rates
 from planner.perf.terms import terms
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from planner.perf.load import Load
 
 SERVED: Final = engine("vllm")  # what the boot script of a node starts
+EVEN: Final = 0.5  # a confidence that asks for no margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,13 @@ class Service:
         """Return ttft, tpot or e2e at a percentile."""
         return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](percentile)
 
+    def assured(self, metric: str, percentile: int) -> float:
+        """The quantile with the margin that the wished confidence asks for."""
+        return self.quantile(metric, percentile) * self.replica.margin(metric)
+
     def meets(self, metric: str, percentile: int, seconds: float) -> bool:
-        """Whether the quantile is within `seconds`; cheaper than the quantile itself."""
+        """Whether the assured quantile is within `seconds`; cheaper than the quantile itself."""
+        seconds /= self.replica.margin(metric)
         if metric == "tpot":
             return self.tpot(percentile) <= seconds
         above = self._ttft_above if metric == "ttft" else self._e2e_above
@@ -129,10 +137,11 @@ class Replica:
     """One replica of a model in a layout on a node under an engine, for a given load."""
 
     def __init__(
-        self, llm: Llm, layout: Layout, node: Node, load: Load, engine: Engine = SERVED
+        self, llm: Llm, layout: Layout, node: Node, load: Load, confidence: float = EVEN
     ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self.engine = engine
+        self.confidence = confidence
+        self.margins: dict[str, float] = {}
         need = load.prompt.mean + constant("answer_share") * load.answer.mean
         self.memory = memory.account(llm, layout, node)
         pool = self.memory.pool_gib
@@ -146,7 +155,30 @@ class Replica:
     @cached_property
     def coefficients(self) -> Coefficients:
         """The coefficients that apply."""
-        return coefficients(keys(self.layout, self.node, self.engine), self.engine.year)
+        return coefficients(keys(self.layout, self.node, SERVED), SERVED.year)
+
+    def doubting(self, confidence: float) -> Replica:
+        """The same replica for another confidence; what is known of its pace is shared."""
+        other = copy(self)
+        other.confidence, other.margins = confidence, {}
+        return other
+
+    def margin(self, metric: str) -> float:
+        """The factor on a predicted time that covers it with the wished confidence, at least 1.
+
+        A whole request takes the larger of the margins of its two parts.
+        """
+        found = self.margins.get(metric)
+        if found is None:
+            found = self.margins[metric] = self._margin(metric)
+        return found
+
+    def _margin(self, metric: str) -> float:
+        if self.confidence <= EVEN:
+            return 1.0
+        new, basis = news(self.llm, self.node.accelerator)
+        parts = ("ttft", "tpot") if metric == "e2e" else (metric,)
+        return max(1.0, *(band(x, "closed", new, basis).at(self.confidence) for x in parts))
 
     @cached_property
     def rates(self) -> Rates:
@@ -221,7 +253,10 @@ class Replica:
         return self.completion(low) if low else 0.0
 
     def idle(self, metric: str, percentile: int) -> float:
-        """The quantile of ttft, tpot or e2e when nobody else is there: the best it can be."""
+        """The assured quantile of ttft, tpot or e2e when nobody else is there: its best."""
+        return self._idle(metric, percentile) * self.margin(metric)
+
+    def _idle(self, metric: str, percentile: int) -> float:
         rank = bin_of(percentile)
         if metric == "tpot":
             return self.tpot(1)

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from planner.cost.line import Line
     from planner.solve.offer import Catalog
-    from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
+    from planner.solve.solution import (
+        Alternative,
+        Binding,
+        Pool,
+        Predicted,
+        Safety,
+        Solution,
+        Warn,
+    )
     from planner.spec.model import Spec
 
 EXCLUDES: Final = ("tax", "support plans", "private discounts", "data transfer between regions")
@@ -49,6 +57,7 @@ def assemble(
             "pools": [_pool(p) for p in solution.pools],
             "predicted": {key: _predicted(p) for key, p in solution.predicted.items()},
             "binding": [_binding(b) for b in solution.binding],
+            "safety": _safety(solution.safety),
         },
         "alternatives": [_alternative(a) for a in solution.alternatives],
         "cost": _cost(solution),
@@ -103,6 +112,15 @@ def _predicted(found: Predicted) -> dict[str, Any]:
     return {
         "value": _number(found.value), "low": _number(found.low), "high": _number(found.high),
         "basis": found.basis,
+    }  # fmt: skip
+
+
+def _safety(found: Safety | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "confidence": _number(found.confidence), "usd_month": _amount(found.usd_month),
+        "fleet": found.fleet,
     }  # fmt: skip
 
 

@@ -77,10 +77,10 @@ def chosen(plan: dict[str, Any]) -> list[Block]:
         Table(("", "", "", "", "", ">"), tuple(rows), tuple(GOOD for _ in rows)),
         *(Paragraph("  " + line) for line in _layout(plan)),
     ]
-    predicted = _predicted(plan)
-    if predicted:
+    numbers = predicted(plan["solution"]["predicted"])
+    if numbers:
         columns = ("predicted at peak", ">value", ">90 % band", "basis")
-        blocks.append(Table(columns, tuple(predicted)))
+        blocks.append(Table(columns, tuple(numbers)))
     return blocks
 
 
@@ -107,9 +107,10 @@ def _layout(plan: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _predicted(plan: dict[str, Any]) -> list[tuple[str, ...]]:
+def predicted(numbers: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Rows of predicted numbers: name, value, band, basis."""
     rows: list[tuple[str, ...]] = []
-    for key, found in sorted(plan["solution"]["predicted"].items()):
+    for key, found in sorted(numbers.items()):
         value, low, high = (_shown(key, found[part]) for part in ("value", "low", "high"))
         rows.append((_title(key), value, f"{low} to {high}", found["basis"]))
     return rows
@@ -157,6 +158,10 @@ def binding(plan: dict[str, Any]) -> list[Block]:
         slack = "" if found["slack"] is None else words.share(found["slack"])
         amount = words.dollars(found["saves_usd_month"])
         rows.append((found["constraint"], slack, found["relax_to"], amount, found["fleet"]))
+    safety = plan["solution"].get("safety")
+    if safety and safety["fleet"]:
+        wish = f"confidence {words.share(safety['confidence'])}"
+        rows.append((wish, "", "50 %", words.dollars(safety["usd_month"]), safety["fleet"]))
     if not rows:
         return [Paragraph("no wish of the spec costs money: nothing binds but the price", "dim")]
     columns = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")

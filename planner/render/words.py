@@ -24,6 +24,11 @@ def percent(value: Decimal | None) -> str:
     return "new" if value is None else f"{value:+.1f} %"
 
 
+def significant(value: float) -> float:
+    """Round to the six digits that a prediction is worth at most."""
+    return float(f"{value:.6g}")
+
+
 def quantity(text: str) -> str:
     """Write how much of something: at most two decimals, none when they are zero."""
     value = Decimal(text)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import Problem, SpecError
+from planner.perf.serve import EVEN
 from planner.solve import workspace
-from planner.solve.explain import alternatives, bindings, relaxations
+from planner.solve.explain import alternatives, bindings, fleet, relaxations
 from planner.solve.need import Need, need
 from planner.solve.predict import predict
 from planner.solve.rule import Market, rules
 from planner.solve.search import Found, Search
-from planner.solve.solution import Alternative, Binding, Pool, Predicted, Solution, Warn
+from planner.solve.solution import Alternative, Binding, Pool, Predicted, Safety, Solution, Warn
 from planner.spec.model import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from decimal import Decimal
 
     from planner.solve.offer import Catalog, Instance, Offer
     from planner.spec.model import Batch, Inference, Spec
@@ -35,12 +36,14 @@ class Solver:
 
     `built` says why no stack can be built for a machine type and a number of nodes for each
     replica, or nothing. `read` opens files beside the spec. `keep` is how many alternatives.
+    `confidence` is that with which limits are to be met, in view of how far predictions err.
     """
 
     catalog: Catalog
     built: Callable[[Instance], str | None]
     read: Callable[[str], bytes]
     keep: int = 3
+    confidence: float = 0.9
 
     def solve(self, spec: Spec) -> Solution:
         """Return the cheapest fleet that meets a spec, or why there is none."""
@@ -53,7 +56,11 @@ class Solver:
         market = Market(self.catalog.kinds, rules(spec, self.built))
         if isinstance(spec, Workspace):
             return self._workspace(spec, market)
-        return self._serving(spec, need(spec, self.read), market)
+        return self._serving(spec, self.need(spec), market)
+
+    def need(self, spec: Inference | Batch) -> Need:
+        """Return what a spec needs, to be met with the wished confidence."""
+        return replace(need(spec, self.read), confidence=self.confidence)
 
     def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
         search = Search(self.catalog.book)
@@ -82,6 +89,7 @@ class Solver:
             alternatives=alternatives(wanted, result, barred, self.keep),
             bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
             llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
+            safety=_safety(wanted, search, offers, chosen),
         )  # fmt: skip
 
     def _barred(self, wanted: Need, search: Search, market: Market, chosen: Found) -> list[Found]:
@@ -184,6 +192,17 @@ def _first_of_type(
     for item in fits:
         seen.setdefault(item[2].instance.instance_type, item)
     return list(seen.values())
+
+
+def _safety(
+    wanted: Need, search: Search, offers: list[Offer], chosen: Found
+) -> Safety | None:  # fmt: skip
+    """What meeting the limits with confidence costs over meeting them as often as not."""
+    if not wanted.limits or wanted.confidence <= EVEN:
+        return None
+    bold = search.solve(replace(wanted, confidence=EVEN), offers).found
+    more = chosen.bill.usd_month - bold[0].bill.usd_month if bold else Decimal(0)
+    return Safety(wanted.confidence, more, fleet(bold[0]) if more else "")
 
 
 def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:

@@ -158,7 +158,7 @@ def _loosened(
     if not free:
         return []
     if budget is not None:
-        value = free[0].fit.service.quantile(limit.metric, limit.percentile)
+        value = free[0].fit.service.assured(limit.metric, limit.percentile)
         return _nearest(limit.key, above(value), search, need.without(limit.key), offers)
     reach = _reach(need, search, offers, limit)
     if reach is None:
@@ -212,7 +212,7 @@ def _reach(need: Need, search: Search, offers: list[Offer], limit: Limit) -> Dec
 
 
 def _slack(fit: Fit, limit: Limit) -> float:
-    value = fit.service.quantile(limit.metric, limit.percentile)
+    value = fit.service.assured(limit.metric, limit.percentile)
     return 1 - value / float(limit.seconds)
 
 
@@ -224,7 +224,7 @@ def _priced(
     better = other[0]
     relax_to = better.offer.purchase if key == "buy" else "any"
     if limit is not None:
-        value = better.fit.service.quantile(limit.metric, limit.percentile)
+        value = better.fit.service.assured(limit.metric, limit.percentile)
         relax_to = above(value)
     return Binding(
         constraint=key, slack=slack, relax_to=relax_to,
@@ -247,7 +247,7 @@ def _smaller(need: Need, chosen: Found) -> Alternative:
         why = "traffic: it cannot keep up at peak"
         if service is not None:
             late = [
-                f"{x.key}: {span(service.quantile(x.metric, x.percentile))} > "
+                f"{x.key}: {span(service.assured(x.metric, x.percentile))} > "
                 f"{span(float(x.seconds))} at peak"
                 for x in need.limits
                 if not service.meets(x.metric, x.percentile, float(x.seconds))

@@ -30,7 +30,8 @@ HEADROOM: Final = 1.25  # a sequence that must fit: the 95th percentiles togethe
 class Need:
     """What a serving or batch workload asks of a fleet.
 
-    `mode` open is a rate, closed a concurrency, batch an amount before a deadline.
+    `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
+    to be met with this confidence in the predictions.
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -44,6 +45,7 @@ class Need:
     requests: Decimal = Decimal(0)
     deadline: float = 0.0
     runs_per_month: Decimal = Decimal(0)
+    confidence: float = 0.5
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def without(self, key: str) -> Need:

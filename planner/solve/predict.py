@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
+from planner.perf.band import Band, band, news
 from planner.perf.constant import constant
 from planner.solve.solution import Predicted
 
@@ -18,29 +19,45 @@ MS: Final = 1000.0
 def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
     """Return the predicted numbers of a fit at peak, with every needed replica up.
 
-    Latency percentiles are the spec's; without any, the 95th.
+    Latency percentiles are the spec's; without any, the 95th. What arrives is served as long as
+    the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
     """
-    room = fit.replica.memory
-    copies = fit.replicas * fit.needed
-    held = fit.service.in_flight * memory.kv(need.llm, fit.layout, need.load.held) / memory.GIB
-    used = room.used_gib + min(held, room.pool_gib)
-    service = fit.service
-    result = {
-        "memory_gib_per_accelerator": _band(used, "memory"),
-        "memory_fraction": _band(used / room.total_gib, "memory"),
-        "output_tokens_per_s": _band(service.output_tokens_per_s * copies, "throughput"),
-        "requests_per_s": _band(service.rate * copies, "throughput"),
-    }
+    new, basis = news(need.llm, fit.replica.node.accelerator)
+    copies, service = fit.replicas * fit.needed, fit.service
+    flow = band("throughput", "offline", new, basis)
+    result = _memory(need, fit)
+    for name, value in (
+        ("output_tokens_per_s", service.output_tokens_per_s), ("requests_per_s", service.rate)
+    ):  # fmt: skip
+        result[name] = _within(value * copies, flow)
     if need.mode == "batch":
-        result["duration_days"] = _band(fit.hours / 24, "throughput")
+        slower = Band(1 / flow.high, 1 / flow.low, basis)
+        result["duration_days"] = _within(fit.hours / 24, slower)
         return result
+    bands = {metric: band(metric, "closed", new, basis) for metric in ("ttft", "tpot")}
+    bands["e2e"] = _wider(*bands.values())
     wanted = {(x.metric, x.percentile) for x in need.limits} | {("ttft", 95), ("tpot", 95)}
     for metric, percentile in sorted(wanted):
         value = service.quantile(metric, percentile) * MS
-        result[f"{metric}_p{percentile}_ms"] = _band(value, metric)
+        result[f"{metric}_p{percentile}_ms"] = _within(value, bands[metric])
     return result
 
 
-def _band(value: float, name: str) -> Predicted:
-    width = constant("band", name)
-    return Predicted(value, value / width, value * width, "physics")
+def _memory(need: Need, fit: Fit) -> dict[str, Predicted]:
+    room = fit.replica.memory
+    held = fit.service.in_flight * memory.kv(need.llm, fit.layout, need.load.held) / memory.GIB
+    used = room.used_gib + min(held, room.pool_gib)
+    share = constant("memory_error", "used")
+    within = Band(1 - share, 1 + share, "calibrated")
+    return {
+        "memory_gib_per_accelerator": _within(used, within),
+        "memory_fraction": _within(used / room.total_gib, within),
+    }
+
+
+def _wider(one: Band, other: Band) -> Band:
+    return Band(min(one.low, other.low), max(one.high, other.high), one.basis)
+
+
+def _within(value: float, found: Band) -> Predicted:
+    return Predicted(value, value * found.low, value * found.high, found.basis)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from planner.errors import MissingError, Problem
 from planner.solve.explain import fleet, reason
-from planner.solve.need import need
 from planner.solve.offer import grouped
 from planner.solve.rule import Market, rules
 from planner.solve.search import Search
@@ -55,7 +54,7 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
         solution = solver.solve(replace(spec, users=users))
         cost = solution.bill.usd_month if solution.bill else None
         return Answer(f"{users} users", cost, "" if cost is not None else "infeasible")
-    wanted = need(spec, solver.read).scaled(factor)
+    wanted = solver.need(spec).scaled(factor)
     found = Search(solver.catalog.book).solve(wanted, offers).found
     if not found:
         return Answer("", None, "infeasible")
@@ -75,7 +74,7 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
         best = min(left, key=lambda o: (o.usd_hour, o.key))
         cost = bill(spec, best, solver.catalog.book).usd_month
         return Answer(f"{name} x {spec.users}", None if lack else cost, lack or "price")
-    result = Search(solver.catalog.book).solve(need(spec, solver.read), left)
+    result = Search(solver.catalog.book).solve(solver.need(spec), left)
     if result.found:
         return Answer(fleet(result.found[0]), result.found[0].bill.usd_month, "price")
     if result.rejected:

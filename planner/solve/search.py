@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.spec.model import Limit
 
 Hardware: TypeAlias = "tuple[str, int, float, float, str, float]"
-Question: TypeAlias = "tuple[tuple[Limit, ...], float, int, Decimal | None, Decimal, float]"
+Question: TypeAlias = "tuple[tuple[Limit, ...], float, int, Decimal | None, Decimal, float, float]"
 TIE: Final = Decimal("0.005")
 
 
@@ -82,7 +82,7 @@ class Search:
 
     def __init__(self, book: PriceBook) -> None:
         self.book = book
-        self._replicas: dict[tuple[Hardware, Layout, int], Replica] = {}
+        self._replicas: dict[tuple[Hardware, Layout, int], dict[float, Replica]] = {}
         self._learned: dict[Question, _Learned] = {}
         self._last: Need | None = None
         self._current = _Learned({}, {})
@@ -167,9 +167,14 @@ class Search:
         Lengths and variation of the load never change within a search, only its rate does.
         """
         key = (_hardware(node), layout, span)
-        found = self._replicas.get(key)
+        known = self._replicas.setdefault(key, {})
+        found = known.get(need.confidence)
         if found is None:
-            found = self._replicas[key] = Replica(need.llm, layout, node, need.load)
+            like = next(iter(known.values()), None)
+            found = known[need.confidence] = (
+                like.doubting(need.confidence) if like
+                else Replica(need.llm, layout, node, need.load, need.confidence)
+            )  # fmt: skip
         return found
 
     def _asked(self, need: Need) -> _Learned:
@@ -195,7 +200,7 @@ def _hardware(node: Node) -> Hardware:
 def _question(need: Need) -> Question:
     return (
         need.limits, need.load.rate, need.load.concurrency, need.availability,
-        need.requests, need.deadline,
+        need.requests, need.deadline, need.confidence,
     )  # fmt: skip
 
 

@@ -115,7 +115,8 @@ def lowest(need: Need, replica: Replica, span: int) -> float:
     count = max(1, replica.node.count // replica.layout.accelerators) if span == 1 else 1
     if need.mode == "batch":
         return float(need.requests) / need.deadline / (most(replica) * count)
-    pace = min((float(x.seconds) for x in need.limits if x.metric == "tpot"), default=math.inf)
+    paces = (float(x.seconds) for x in need.limits if x.metric == "tpot")
+    pace = min(paces, default=math.inf) / replica.margin("tpot")
     if need.mode == "closed":
         return need.load.concurrency / (replica.max_batch * count)
     reachable = replica.bound(pace)

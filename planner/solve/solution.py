@@ -64,6 +64,15 @@ class Binding:
     fleet: str
 
 
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """With which confidence limits are met, what that costs a month, and the fleet without it."""
+
+    confidence: float
+    usd_month: Decimal
+    fleet: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
     """Another fleet, and what stopped it from being chosen."""
@@ -98,3 +107,4 @@ class Solution:
     llm: Llm | None
     funnel: tuple[tuple[str, int], ...]
     considered: int
+    safety: Safety | None = None

@@ -1,6 +1,6 @@
 """Fits the coefficients: robust least squares on log ratios, shrunk to priors. Deterministic.
 
-python -m tests.accuracy.fit TABLE...  rewrites the values of the coefficient table
+`python -m tests.accuracy.fit` rewrites the values of the coefficient table, and the bands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from planner.perf import shape
 from planner.perf.coefficient import rows
 from planner.perf.physics import first, prompt, rates
-from tests.accuracy.sample import Array, Batch, read
+from tests.accuracy.sample import Array, Batch
 
 if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
@@ -193,13 +193,16 @@ def save(parameters: Array) -> None:
     draft.replace(TABLE)
 
 
-def main(paths: list[str]) -> None:
-    """Fit the table to all rows of the measurements named."""
-    samples = [s for path in paths for s in read(Path(path).read_text(encoding="utf-8"))[0]]
-    batch = Batch(samples)
-    save(solve(batch, np.ones(len(samples), bool)))
-    sys.stderr.write(f"fitted {len(rows())} rows to {len(samples)} measurements\n")
+def main() -> None:
+    """Fit the table to all measurements, then see how far left-out ones are off."""
+    from tests.accuracy import bands, cross
+
+    batch, _ = cross.load()
+    fitted = solve(batch, np.ones(len(batch.samples), bool))
+    save(fitted)
+    bands.save(batch, [cross.leave(batch, name, fitted) for name in cross.LEAVES])
+    sys.stderr.write(f"fitted {len(rows())} rows to {len(batch.samples)} measurements\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -59,7 +59,10 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                     layout = Layout(
                         precision=precision, kv_precision=need.kv_precision, tp=tp, pp=pp, ep=ep
                     )
-                    found = _least(found, _nodes(need, Replica(need.llm, layout, node, need.load)))
+                    found = _least(
+                        found,
+                        _nodes(need, Replica(need.llm, layout, node, need.load, need.confidence)),
+                    )
     return found
 
 
@@ -74,7 +77,7 @@ def _nodes(need: Need, replica: Replica) -> int | None:
     for nodes in range(1, MOST_NODES):
         service = replica.at(need.load.rate / (nodes * copies))
         if service is not None and all(
-            service.quantile(x.metric, x.percentile) <= float(x.seconds) * 1.000001
+            service.assured(x.metric, x.percentile) <= float(x.seconds) * 1.000001
             for x in need.limits
         ):
             return nodes

@@ -1,0 +1,118 @@
+"""tonnage estimate: what exactly given configurations would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli import option
+from planner.cli.compose import Source, beside, open_catalog, open_world, read_file, read_spec
+from planner.errors import MissingError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from planner.solve.need import Need
+    from planner.solve.offer import Catalog, Instance
+
+
+@click.command("estimate")
+@click.argument("spec", required=False, metavar="SPEC")
+@click.option("--on", metavar="TYPE[xN]", help="Machine type, and how many of them.")
+@click.option("--layout", metavar="KEY=N,...", help="tp, pp, ep and precision of a replica.")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Requests under way.")
+@click.option("--rps", type=click.FloatRange(0, min_open=True), metavar="X",
+              help="Requests a second.")  # fmt: skip
+@click.option("--table", metavar="ROWS.csv", help="Predict every row of a table.")
+@option.simulate
+@option.catalog
+@option.formats("text", "json", "markdown")
+@option.output
+@option.color
+def command(spec: str | None, table: str | None, **values: Any) -> int:
+    """Predict one exactly given configuration of SPEC, or every row of a table.
+
+    Numbers come with their 90 % band and what they rest on. A row that cannot be answered is
+    refused with the reason; the others are answered.
+
+    Example: tonnage estimate chat.yaml --on p5.48xlarge --layout tp=4,precision=fp8 --rps 3
+    """
+    if (spec is None) == (table is None):
+        raise click.UsageError("give a SPEC with --on, or --table ROWS.csv")
+    if table is not None:
+        from planner.estimate.table import predict
+
+        text = read_file(table).decode("utf-8-sig", "replace")
+        option.write(predict(text, table), values["output"])
+        return 0
+    if not values["on"]:
+        raise click.UsageError("say on which machine type: --on p5.48xlarge, or --on g6.xlarge x2")
+    _one(read_spec(spec or ""), values)
+    return 0
+
+
+def _one(source: Source, values: dict[str, Any]) -> None:
+    from planner.render.estimate import document, page
+    from planner.solve.exact import exactly
+
+    kind, nodes = _machines(values["on"], open_catalog(values["catalog"], _world(values)))
+    found = exactly(_need(source, values), kind, nodes, _layout(values["layout"] or ""))
+    if values["format"] == "json":
+        option.write(document(found), values["output"])
+    else:
+        option.show(page(found), values["format"], values["color"])
+
+
+def _world(values: dict[str, Any]) -> Any:
+    return open_world(values["simulate"])
+
+
+def _machines(on: str, catalog: Catalog) -> tuple[Instance, int]:
+    """Return the machine type and the number of machines of TYPExN."""
+    import difflib
+
+    name, _, count = on.replace(" ", "").rpartition("x") if on[-1:].isdigit() else (on, "", "1")
+    kinds = {kind[0].instance.instance_type: kind[0].instance for kind in catalog.kinds}
+    if on in kinds or name not in kinds or not count.isdigit():
+        name, count = on, "1"
+    if name not in kinds:
+        close = difflib.get_close_matches(name, kinds, 1)
+        step = f"did you mean '{close[0]}'?" if close else "run: tonnage offers"
+        message = f"no machine type is named '{name}'"
+        raise MissingError(Problem(code="offer", message=message, next_step=step))
+    if not 1 <= int(count) <= 10_000:
+        raise click.BadParameter("use 1 to 10,000 machines", param_hint="--on")
+    return kinds[name], int(count)
+
+
+def _need(source: Source, values: dict[str, Any]) -> Need:
+    """The need of the spec, under the load of the options when they give one."""
+    from planner.solve.need import need
+    from planner.spec.model import Workspace
+
+    if isinstance(source.spec, Workspace):
+        message = f"{source.path} is a workspace: it has no load to predict"
+        step = "estimate an Inference or Batch spec"
+        raise UsageError(Problem(code="kind", message=message, next_step=step))
+    wanted = need(source.spec, beside(source.path))
+    if values["rps"] and values["concurrency"]:
+        raise click.UsageError("give --rps or --concurrency, not both")
+    if values["rps"]:
+        return replace(wanted, mode="open", load=replace(wanted.load, rate=values["rps"]))
+    if values["concurrency"]:
+        load = replace(wanted.load, rate=0.0, concurrency=values["concurrency"])
+        return replace(wanted, mode="closed", load=load)
+    return wanted
+
+
+def _layout(text: str) -> dict[str, str]:
+    """Read tp=8,pp=1,precision=fp8."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.strip().partition("=")
+        whole = key in ("tp", "pp", "ep") and value.isdigit() and int(value) > 0
+        if not whole and key not in ("precision", "kv_precision"):
+            message = f"'{part.strip()}' is not one of tp, pp, ep, precision, kv_precision"
+            raise click.BadParameter(message, param_hint="--layout")
+        found[key] = value
+    return found

@@ -1,0 +1,142 @@
+"""Predicts one configuration: throughput, latency and memory, each with its band and basis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.estimate.names import RefusedError
+from planner.perf import shape
+from planner.perf.band import Band, Basis, band, news
+from planner.perf.constant import constant
+
+if TYPE_CHECKING:
+    from planner.perf.setup import Setup
+    from planner.perf.shape import Mean, Server
+
+MS: Final = 1000.0
+ARRIVED: Final = 0.95  # a run ends before its last requests do
+COLUMNS: Final = (
+    "output_tok_s", "req_throughput_rps", "ttft_ms_mean", "ttft_ms_p99", "tpot_ms_mean",
+    "tpot_ms_p99", "e2e_ms_mean", "max_batch",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A predicted number with the limits of its 90 % band."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The predicted numbers by column; what does not apply is absent."""
+
+    basis: Basis
+    numbers: dict[str, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bands:
+    throughput: Band
+    tpot: Band
+    ttft: Band
+
+
+def answer(setup: Setup) -> Answer:
+    """Predict a configuration; raises RefusedError when it cannot run.
+
+    Throughput is that of the whole deployment in output tokens and requests a second; latency in
+    milliseconds; max_batch the requests that one replica has room for.
+    """
+    server = setup.server()
+    if server.room < 1:
+        need = setup.terms.weights / shape.GIB
+        have = setup.node.memory_gib
+        raise RefusedError(f"does not fit: weights take {need:,.1f} of {have:,.1f} GiB on each")
+    new, basis = news(setup.llm, setup.node.accelerator, loose=_loose(setup))
+    kind = setup.demand.kind
+    bands = _Bands(*(band(x, kind, new, basis) for x in ("throughput", "tpot", "ttft")))
+    shown = {"offline": _offline, "static": _static, "closed": _closed, "open": _open}[kind]
+    numbers = shown(setup, server, bands)
+    room = float(math.floor(server.room))
+    numbers["max_batch"] = Number(room, math.floor(room * 0.9), math.ceil(room * 1.1))
+    return Answer(basis, numbers)
+
+
+def _loose(setup: Setup) -> bool:
+    return setup.speculative or setup.prefill is not None
+
+
+def _offline(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
+    return _flow(setup, shape.offline(server) * setup.replicas, bands.throughput)
+
+
+def _static(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
+    users = max(1.0, setup.demand.users / setup.replicas)
+    batch = min(users, server.room)
+    found = _flow(setup, shape.static(server, batch) * setup.replicas, bands.throughput)
+    step = shape.pace(server, batch) - server.share * batch * server.busy / server.answer
+    waves = users / batch - 1
+    first = shape.together(server, batch) + waves / 2 * (
+        batch * server.busy + setup.demand.answer * step
+    )
+    return found | _latency(setup, first, step, bands)
+
+
+def _closed(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
+    users = setup.demand.users / setup.replicas
+    mean = shape.closed(server, users)
+    spent = mean.ttft + (setup.demand.answer - 1) * mean.tpot
+    flow = setup.demand.users * setup.demand.answer / spent
+    return _flow(setup, flow, bands.tpot, inverse=True) | _late(setup, mean, bands)
+
+
+def _open(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
+    rate = setup.demand.rate / setup.replicas
+    mean = shape.poisson(server, rate)
+    most = shape.offline(server) / setup.demand.answer
+    served = min(rate, most) * setup.replicas * setup.demand.answer
+    if rate < most:  # what arrives is served: only the end of the run is uncertain
+        return _flow(setup, served, Band(ARRIVED, 1.0, "physics")) | _late(setup, mean, bands)
+    return _flow(setup, served, bands.throughput) | _late(setup, mean, bands)
+
+
+def _late(setup: Setup, mean: Mean, bands: _Bands) -> dict[str, Number]:
+    found = _latency(setup, mean.ttft, mean.tpot, bands)
+    found["ttft_ms_p99"] = _within(mean.ttft * MS * constant("tail_ttft"), bands.ttft)
+    found["tpot_ms_p99"] = _within(mean.tpot * MS * constant("tail_tpot"), bands.tpot)
+    return found
+
+
+def _latency(setup: Setup, ttft: float, tpot: float, bands: _Bands) -> dict[str, Number]:
+    """Times in milliseconds; those of a whole answer err as its two parts do."""
+    first, rest = _within(ttft * MS, bands.ttft), _within(tpot * MS, bands.tpot)
+    more = setup.demand.answer - 1
+    value = first.value + more * rest.value
+    low, high = (
+        math.hypot(a - first.value, more * (b - rest.value))
+        for a, b in ((first.low, rest.low), (first.high, rest.high))
+    )
+    found = {"ttft_ms_mean": first, "e2e_ms_mean": Number(value, value - low, value + high)}
+    return found | ({"tpot_ms_mean": rest} if more else {})
+
+
+def _flow(
+    setup: Setup, tokens: float, within: Band, *, inverse: bool = False
+) -> dict[str, Number]:
+    """Tokens and requests a second; `inverse` when the band is one of times."""
+    if inverse:
+        within = Band(1 / within.high, 1 / within.low, within.basis)
+    requests = tokens / setup.demand.answer
+    return {
+        "output_tok_s": _within(tokens, within), "req_throughput_rps": _within(requests, within)
+    }  # fmt: skip
+
+
+def _within(value: float, within: Band) -> Number:
+    return Number(value, value * within.low, value * within.high)

@@ -1,0 +1,75 @@
+"""Predicts every row of a table; a row that cannot be answered is refused with its reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Final
+
+from planner.errors import Place, Problem, UsageError
+from planner.estimate import memory
+from planner.estimate.answer import COLUMNS, Answer, answer
+from planner.estimate.names import RefusedError
+from planner.estimate.row import setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+INFERENCE: Final = frozenset({"model", "gpu", "load_kind", "framework", "output_len"})
+LARGE: Final = 1e6  # numbers that would else be written with an exponent
+MEMORY: Final = frozenset({"kind", "model", "gpu", "max_model_len", "gpu_memory_utilization"})
+
+
+def predict(text: str, path: str) -> str:
+    """Return the table of answers to a table of configurations; raises UsageError.
+
+    What kind of table it is, is told from its header. Rows keep their order and their row_id.
+    """
+    lines = csv.DictReader(text.splitlines(), restval="")
+    header = frozenset(lines.fieldnames or ())
+    for wanted, ask, columns in (
+        (MEMORY, memory.answer, memory.COLUMNS), (INFERENCE, _inference, COLUMNS)
+    ):  # fmt: skip
+        if header >= wanted:
+            return _written(columns, [_line(row, ask, columns) for row in lines])
+    absent = INFERENCE - header
+    if len(MEMORY - header) < len(absent):
+        absent = MEMORY - header
+    missing = ", ".join(sorted(absent))
+    problem = Problem(
+        code="table", message=f"is no table of inference or memory: no column {missing}",
+        place=Place(path, 1, 1), next_step="give the columns that docs/estimate.md lists",
+    )  # fmt: skip
+    raise UsageError(problem)
+
+
+def _inference(row: Mapping[str, str]) -> Answer:
+    return answer(setup(row))
+
+
+def _line(
+    row: Mapping[str, str], ask: Callable[[Mapping[str, str]], Answer], columns: Sequence[str]
+) -> dict[str, str]:
+    found = {"row_id": row.get("row_id") or ""}
+    try:
+        answered = ask(row)
+    except RefusedError as error:
+        return found | {"status": "refused", "reason": str(error)}
+    found |= {"status": "ok", "basis": answered.basis}
+    for name in columns:
+        number = answered.numbers.get(name)
+        if number is not None:
+            parts = (number.value, number.low, number.high)
+            for suffix, part in zip(("", "_low", "_high"), parts, strict=True):
+                found[name + suffix] = f"{part:.0f}" if part >= LARGE else f"{part:.6g}"
+    return found
+
+
+def _written(columns: Sequence[str], lines: Sequence[Mapping[str, str]]) -> str:
+    header = ["row_id", "status", "reason", "basis"]
+    header += [name + suffix for name in columns for suffix in ("", "_low", "_high")]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, header, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()

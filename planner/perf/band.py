@@ -1,0 +1,99 @@
+"""How far a prediction may be off: 90 % bands from measurements that the fit had not seen.
+
+A band is a pair of factors on the predicted number. It is that of other sources, widened by what
+is new: a model family or an accelerator without measurements, drafts or split pools whose
+settings nobody states. Hardware of an architecture that nobody measured rests on its data sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
+    from planner.facts.llm import Llm
+
+Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
+NEAREST: Final = {"throughput": "offline", "tpot": "closed", "ttft": "closed"}
+NEWS: Final = ("source", "family", "GPU", "loose")
+UNSEEN: Final = 1.5  # new hardware errs that many times as much as a left-out accelerator
+BOTH: Final = math.sqrt(2)  # a new family on new hardware: independent errors add in quadrature
+TAIL: Final = NormalDist().inv_cdf(0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Factors between which 90 % of measurements lie, and what the prediction rests on."""
+
+    low: float
+    high: float
+    basis: Basis
+
+    def at(self, share: float) -> float:
+        """The factor below which this share of measurements lies, as in a lognormal."""
+        middle = math.sqrt(self.low * self.high)
+        spread = math.log(self.high / self.low) / 2 / TAIL
+        return middle * math.exp(NormalDist().inv_cdf(share) * spread)
+
+
+@cache
+def _rows() -> dict[tuple[str, str, str], tuple[float, float]]:
+    columns: dict[str, Any] = {
+        "target": table.text, "load": table.text, "new": table.one_of(*NEWS),
+        "low": table.real(-5, 5), "high": table.real(-5, 5), "cells": table.whole(1, 10_000),
+        "rows": table.whole(1, 100_000), **table.SOURCED,
+    }  # fmt: skip
+    found = table.rows(_text("bands.csv"), "bands.csv", columns)
+    return {(r["target"], r["load"], r["new"]): (r["low"], r["high"]) for r in found}
+
+
+@cache
+def covered() -> frozenset[tuple[str, str]]:
+    """Return what the measurements cover, as (family | GPU | architecture, name)."""
+    columns = {"kind": table.text, "name": table.text, "rows": table.whole(1, 100_000),
+               **table.SOURCED}  # fmt: skip
+    found = table.rows(_text("covered.csv"), "covered.csv", columns)
+    return frozenset((row["kind"], row["name"]) for row in found)
+
+
+@cache
+def band(
+    target: str, load: str, news: frozenset[str], basis: Basis
+) -> Band:  # fmt: skip
+    """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
+    rows = _rows()
+    load = load if (target, load, "source") in rows else NEAREST[target]
+    asked = [rows[target, load, new] for new in ("source", *news) if (target, load, new) in rows]
+    low, high = min(x[0] for x in asked), max(x[1] for x in asked)
+    wide = BOTH if {"family", "GPU"} <= news else 1.0
+    wide *= UNSEEN if basis == "spec" else 1.0
+    middle = (low + high) / 2
+    return Band(
+        math.exp(middle + (low - middle) * wide), math.exp(middle + (high - middle) * wide), basis
+    )
+
+
+def news(llm: Llm, chip: Accelerator, *, loose: bool = False) -> tuple[frozenset[str], Basis]:
+    """Return what is new about a configuration, and what its prediction therefore rests on."""
+    seen = covered()
+    found = set()
+    if ("family", llm.family) not in seen:
+        found.add("family")
+    if ("GPU", chip.accelerator) not in seen:
+        found.add("GPU")
+    if loose:
+        found.add("loose")
+    if ("architecture", chip.architecture) not in seen:
+        return frozenset(found), "spec"
+    return frozenset(found), "physics" if found else "calibrated"
+
+
+def _text(name: str) -> str:
+    return files("planner.perf").joinpath("data", name).read_text(encoding="utf-8")

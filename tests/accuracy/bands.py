@@ -1,0 +1,93 @@
+"""Bands from the cross-validations, and the list of what the measurements cover."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tests.accuracy.cross import Scheme
+from tests.accuracy.sample import Array, Batch
+
+DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"
+SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
+AS_OF: Final = "2026-11"
+LOADS: Final[Mapping[str, tuple[str, ...]]] = {
+    "offline": ("offline",), "static": ("static",), "closed": ("closed",),
+    "open": ("open", "server"),
+}  # fmt: skip
+TARGETS: Final = ("throughput", "tpot", "ttft")
+FEWEST: Final = 8
+TAIL: Final = 0.05
+
+
+def spread(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
+    """5 % and 95 % quantiles of ln(measured / predicted), cells counting equally, and the cells.
+
+    Few cells say little: the half width grows by 1 / cells.
+    """
+    places = np.flatnonzero(rows & np.isfinite(ratio))
+    cells = [batch.samples[i].cell for i in places]
+    count = Counter(cells)
+    weight = np.array([1 / count[cell] ** 0.5 for cell in cells])
+    order = np.argsort(-ratio[places])
+    share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
+    low, high = (float(np.interp(q, share, -ratio[places][order])) for q in (TAIL, 1 - TAIL))
+    more = (high - low) / 2 / len(count)
+    return low - more, high + more, len(count)
+
+
+def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table: rows of quality A, and for loose settings all that are so."""
+    loose = batch.speculative | (batch.split > 0)
+    for scheme in schemes:
+        for target in TARGETS:
+            for load, groups in LOADS.items():
+                here = np.isin(batch.group, groups)
+                sure = here & (batch.quality == "A") & ~loose
+                yield from _row(batch, scheme, (target, load, scheme.name), sure)
+                if scheme.name == "source":
+                    yield from _row(batch, scheme, (target, load, "loose"), here & loose)
+
+
+def _row(
+    batch: Batch, scheme: Scheme, name: tuple[str, str, str], here: Array
+) -> Iterator[dict[str, Any]]:
+    ratio = getattr(scheme.found, name[0])
+    number = int(np.sum(here & np.isfinite(ratio)))
+    if number < FEWEST:
+        return
+    low, high, cells = spread(batch, ratio, here)
+    yield {
+        "target": name[0], "load": name[1], "new": name[2], "low": f"{low:.3f}",
+        "high": f"{high:.3f}", "cells": cells, "rows": number, "source": SOURCE, "as_of": AS_OF,
+    }  # fmt: skip
+
+
+def covered(batch: Batch) -> Iterator[dict[str, Any]]:
+    """Yield what is measured, with its number of rows."""
+    setups = [sample.setup for sample in batch.samples]
+    kinds: Mapping[str, list[str]] = {
+        "family": [x.llm.family for x in setups],
+        "GPU": [x.node.accelerator.accelerator for x in setups],
+        "architecture": [x.node.accelerator.architecture for x in setups],
+    }
+    for kind, names in kinds.items():
+        for name, number in sorted(Counter(names).items()):
+            yield {"kind": kind, "name": name, "rows": number, "source": SOURCE, "as_of": AS_OF}
+
+
+def save(batch: Batch, schemes: Iterable[Scheme]) -> None:
+    """Write both tables whole."""
+    for name, found in (("bands.csv", rows(batch, schemes)), ("covered.csv", covered(batch))):
+        lines = list(found)
+        draft = (DATA / name).with_suffix(".draft")
+        with draft.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
+        draft.replace(DATA / name)

@@ -1,0 +1,98 @@
+"""Leaves out one model family, one accelerator or one source at a time, and predicts it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from planner.perf import shape
+from tests.accuracy.fit import Outcome, outcome, server, solve
+from tests.accuracy.sample import Array, Batch, Sample, read
+
+TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
+HALVINGS: Final = 40
+LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
+    "family": lambda s: s.setup.llm.family,
+    "GPU": lambda s: s.row["gpu"],
+    "source": lambda s: s.row["source_group"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Log ratios of all rows when their own group was left out; `served` is that of rates."""
+
+    name: str
+    groups: Array
+    found: Outcome
+    served: Array
+
+
+def load() -> tuple[Batch, list[tuple[dict[str, str], str]]]:
+    """Read the measurements that the project carries, and what is refused of them."""
+    samples, refused = read(TRUTH.read_text(encoding="utf-8"))
+    return Batch(samples), refused
+
+
+def served(batch: Batch, parameters: Array) -> Array:
+    """Log ratio of the rate at which a tuned server reaches its measured time per token.
+
+    Near saturation time per token hardly says what was wrong; the rate does.
+    """
+    c = batch.coefficients(parameters)
+    s = server(batch, c)
+    low, high = np.full(len(batch.samples), 1e-3), np.full(len(batch.samples), 8192.0)
+    wanted = np.where(batch.tpot > 0, batch.tpot, np.nan)
+    for _ in range(HALVINGS):
+        middle = np.sqrt(low * high)
+        below = c.server_time * shape.pace(s, middle) < wanted
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    rate = low / (batch.answer * wanted)
+    return np.where(batch.group == "server", np.log(rate / batch.rate), np.nan)
+
+
+def whole(batch: Batch, parameters: Array) -> Scheme:
+    """Score all rows with parameters that were fitted to all of them."""
+    groups = np.array(["all"] * len(batch.samples))
+    with np.errstate(all="ignore"):
+        return Scheme("all", groups, outcome(batch, parameters), served(batch, parameters))
+
+
+def leave(batch: Batch, name: str, start: Array) -> Scheme:
+    """Predict each group with parameters that were fitted without it."""
+    groups = np.array([LEAVES[name](sample) for sample in batch.samples])
+    scored = sorted({g for g, q in zip(groups, batch.quality, strict=True) if q == "A"})
+    with ProcessPoolExecutor(os.cpu_count(), initializer=_remember, initargs=(batch,)) as pool:
+        fits = list(pool.map(partial(_without, start=start), [groups != g for g in scored]))
+    empty = np.full(len(groups), np.nan)
+    result = Scheme(name, groups, Outcome(empty, empty, empty), empty)
+    for group, fitted in zip(scored, fits, strict=True):
+        result = _merge(result, whole(batch, fitted), groups == group)
+    return result
+
+
+_BATCH: list[Batch] = []
+
+
+def _remember(batch: Batch) -> None:
+    _BATCH.append(batch)
+
+
+def _without(train: Array, start: Array) -> Array:
+    return solve(_BATCH[0], train, start)
+
+
+def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:
+    parts = {
+        name: np.where(rows, getattr(found.found, name), getattr(into.found, name))
+        for name in ("throughput", "tpot", "ttft")
+    }
+    rates = np.where(rows, found.served, into.served)
+    return replace(into, found=Outcome(**parts), served=rates)
