@@ -17,6 +17,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_style.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy --check
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m planner.cli.reference
@@ -26,6 +27,9 @@ docs-check: $(VENV)/.dev
 
 fit: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy.fit
+
+accuracy: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench.py

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.perf.coefficient import REFERENCE
-from planner.perf.engine import Engine, engines, kv_precision
+from planner.perf.engine import VARIED, Engine, engines, kv_precision
 from planner.perf.layout import Layout, Node
 from planner.perf.setup import Demand, Kind, Setup
 
@@ -49,7 +49,7 @@ def setup(row: Mapping[str, str]) -> Setup:
     laid = [_kept(x, kept) for x in layouts]
     width = max(x.tp * x.pp for x in laid)
     return Setup(
-        llm=llm, layout=laid[0], node=_node(chip, width, row), engine=_engine(row, known),
+        llm=llm, layout=laid[0], node=_node(chip, width, row), engine=_engine(row, known, llm),
         demand=_demand(row), replicas=replicas,
         prefill=None if prefill is None else (prefill[0], laid[1]),
         speculative=_speculative(row),
@@ -120,12 +120,13 @@ def _plugged(row: Mapping[str, str]) -> bool:
     return "interconnect: PCIe" in (row.get("notes") or "")
 
 
-def _engine(row: Mapping[str, str], known: str) -> Engine:
+def _engine(row: Mapping[str, str], known: str, llm: Llm) -> Engine:
     kind = engines()[known]
     year = _released(known, row.get("framework_version") or "") or _year(
         row.get("source_date") or "", kind["year"]
     )
-    modern = year >= REFERENCE and not _tested(row)
+    # Latent attention runs on the PyTorch backend, in load-generator runs too.
+    modern = year >= REFERENCE and not (_tested(row) and not llm.kv_lora_rank)
     if known == "trtllm" and not modern and "PyTorch" not in row["framework"]:
         kind = engines()["trtllm-cpp"]
     most = re.search(r"max batch per engine=(\d+)", row.get("notes") or "")
@@ -181,7 +182,7 @@ def _demand(row: Mapping[str, str]) -> Demand:
         raise RefusedError("request_rate_rps is missing")
     return Demand(
         kind=kind, prompt=prompt * mean, answer=max(1.0, answer * mean), users=users, rate=rate,
-        spread=lengths.startswith(("uniform", "dataset")),
+        lengths=VARIED if lengths.startswith("dataset") else VARIED[:1] if mean < 1 else (),
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ class Coefficients:
     """The coefficients that apply to one replica; units and meaning stand in the table."""
 
     answer_share: float
+    answer_variance: float
     expert_bytes: float
     expert_flops: float
     expert_imbalance: float
@@ -46,6 +47,7 @@ class Coefficients:
     link_bandwidth: float
     link_latency: float
     link_latency_growth: float
+    link_phase: float
     memory_share: float
     moe_overhead: float
     network_bandwidth: float
@@ -57,6 +59,7 @@ class Coefficients:
     prompt_queue: float
     prompt_share: float
     reserve_gib: float
+    run_time: float
     sampling: float
     sequence_overhead: float
     server_time: float

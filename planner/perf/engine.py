@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.perf.layout import Layout, Node
 
 EARLY: Final = 2024.5  # engines of before this date had other attention kernels
+VARIED: Final = ("spread", "varied")
 QUANTIZED: Final = ("fp8", "fp4", "mxfp4")
 
 
@@ -59,8 +60,13 @@ def kv_precision(name: str, llm: Llm, precision: str) -> str:
     return "fp8" if quantizes and not (llm.kv_lora_rank and name == "sglang") else "bf16"
 
 
-def keys(layout: Layout, node: Node, used: Engine, *, spread: bool = True) -> frozenset[str]:
-    """Name what selects coefficients: architecture, precision, engine, links, lengths."""
+def keys(
+    layout: Layout, node: Node, used: Engine, lengths: tuple[str, ...] = VARIED
+) -> frozenset[str]:  # fmt: skip
+    """Name what selects coefficients: architecture, precision, engine, links, lengths.
+
+    `lengths` are "spread" when they differ a little, and "varied" too when they do so widely.
+    """
     chip = node.accelerator
     compute = chip.computes(layout.precision)
     found = {chip.architecture, chip.memory_type, chip.vendor, compute, used.kind}
@@ -74,6 +80,4 @@ def keys(layout: Layout, node: Node, used: Engine, *, spread: bool = True) -> fr
         found.add("ep")
     if not node.linked(layout.tp):
         found.add("pcie")
-    if spread:
-        found.add("spread")
-    return frozenset(found)
+    return frozenset(found.union(lengths))

@@ -90,5 +90,5 @@ class Load:
 
     @property
     def held(self) -> float:
-        """Mean tokens of context while a request decodes."""
-        return self.prompt.mean + self.answer.mean / 2
+        """Mean tokens of context while requests decode; long answers do so for longer."""
+        return self.prompt.mean + self.answer.mean / 2 * (1 + self.answer.variation)

@@ -36,7 +36,9 @@ class Rates:
 
     read_*, flop_*  seconds to read the weights once, and of the products for one token
     kv_*            seconds for one token of context of one sequence
-    reduce, gather  fixed seconds of collectives of a step, and seconds for each token
+    fixed, token    seconds of collectives and launches of a step, and for each token
+    once, phase     further seconds for each token of an all-reduce of one phase (everyone sends
+                    all to everyone), and the most that it may cost before two phases are used
     """
 
     read_attention: float
@@ -59,6 +61,8 @@ class Rates:
     window_layers: float
     fixed: float
     token: float
+    once: float
+    phase: float
     layers: float
     sequence: float
     overlap: float
@@ -72,8 +76,7 @@ def rates(t: Terms, c: Coefficients) -> Rates:
     """Divide what has to be done by what the hardware and the engine reach."""
     reading = t.bandwidth * c.weight_bandwidth
     rate = t.peak * c.flops
-    dense = rate * c.unpack_flops
-    experts = rate * c.expert_flops * c.unpack_experts * (t.width / 2048) ** c.expert_width
+    experts = rate * c.expert_flops * c.unpack_experts / (1 + c.expert_width / t.width)
     wire = t.link * c.link_bandwidth
     latency = c.link_latency * (1 + c.link_latency_growth * most(t.tensor - 2, 0.0))
     across = t.network * c.network_bandwidth
@@ -82,16 +85,16 @@ def rates(t: Terms, c: Coefficients) -> Rates:
     keeping = t.bandwidth * c.kv_bandwidth
     return Rates(
         read_attention=t.read_attention / reading,
-        flop_attention=t.flop_attention / dense,
+        flop_attention=t.flop_attention / (t.attention_peak * c.flops * c.unpack_flops),
         read_rest=t.read_rest / reading,
-        flop_rest=t.flop_rest / dense,
+        flop_rest=t.flop_rest / (t.rest_peak * c.flops * c.unpack_flops),
         read_head=t.read_head / reading,
         flop_head=t.flop_head / (t.half * c.flops),
-        read_experts=t.read_experts * c.expert_bytes * c.expert_imbalance / reading,
+        read_experts=t.read_experts * c.expert_bytes / reading,
         flop_experts=t.flop_experts * c.expert_imbalance / experts,
         chosen=t.chosen,
         padding=c.expert_padding / most(t.chosen, 1e-6),
-        kv_full=t.kv_full / keeping + t.latent / (t.half * c.latent_flops),
+        kv_full=t.kv_full / keeping + t.latent / (t.latent_peak * c.latent_flops),
         kv_window=t.kv_window / keeping,
         kv_state=2 * t.kv_state / keeping,
         window=t.window,
@@ -103,6 +106,8 @@ def rates(t: Terms, c: Coefficients) -> Rates:
         + per_layer + c.overhead * c.step_overhead,
         token=t.reduce_bytes / wire + t.gather_bytes / (t.link * c.gather_bandwidth)
         + t.hop_bytes / across + t.stream_bytes * c.stream / t.bandwidth,
+        once=t.reduce_bytes * most(t.tensor / 2 - 1, 0.0) / wire,
+        phase=t.reduces * c.link_phase,
         layers=per_layer,
         sequence=c.overhead * c.sequence_overhead + t.vocabulary * 4 * c.sampling / t.bandwidth,
         overlap=c.overlap,
@@ -133,7 +138,8 @@ def decode(r: Rates, batch: float, held: float) -> float:
     dense += norm(r.read_head, r.flop_head * own, r.overlap)
     rows = each + r.padding * touched
     experts = norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
-    return dense + experts + r.fixed + own * (held + r.token + r.sequence)
+    direct = least(own * r.once, r.phase)
+    return dense + experts + r.fixed + direct + own * (held + r.token + r.sequence)
 
 
 def prompt(r: Rates, tokens: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.perf.coefficient import Coefficients, coefficients
-from planner.perf.engine import keys
+from planner.perf.engine import VARIED, keys
 from planner.perf.physics import first, prompt, rates
 from planner.perf.shape import Server, fitting
 from planner.perf.terms import Terms, terms
@@ -24,7 +24,7 @@ class Demand:
     """How a whole deployment is loaded. Lengths are means, in tokens.
 
     `users` are requests always under way (closed) or started together (static); `rate` is
-    requests a second (open). `spread` says whether lengths differ from request to request.
+    requests a second (open). `lengths` says how they differ: see engine.keys.
     """
 
     kind: Kind
@@ -32,7 +32,7 @@ class Demand:
     answer: float
     users: float = 0.0
     rate: float = 0.0
-    spread: bool = True
+    lengths: tuple[str, ...] = VARIED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Setup:
     @property
     def keys(self) -> frozenset[str]:
         """What selects the coefficients."""
-        return keys(self.layout, self.node, self.engine, spread=self.demand.spread)
+        return keys(self.layout, self.node, self.engine, self.demand.lengths)
 
     @property
     def coefficients(self) -> Coefficients:

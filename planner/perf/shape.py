@@ -41,8 +41,12 @@ class Server:
 
     @property
     def held(self) -> float:
-        """Seconds of attention of one request in mid-answer."""
-        return attention(self.rates, self.prompt + self.answer / 2)
+        """Seconds of attention of a mean request; long answers are in flight for longer.
+
+        Context: prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + variation^2).
+        """
+        longer = 1 + self.coefficients.answer_variance
+        return attention(self.rates, self.prompt + self.answer / 2 * longer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,12 @@ def pace(s: Server, batch: float) -> float:
 def offline(s: Server) -> float:
     """Output tokens a second of a replica that is kept full."""
     step = decode(s.rates, s.room, s.held)
-    return s.room * s.answer / (s.answer * step + s.room * s.busy)
+    return s.room * s.answer / (s.answer * step + s.room * s.busy) / s.coefficients.run_time
 
 
 def static(s: Server, batch: float) -> float:
     """Output tokens a second when `batch` prompts start together and answer to the end."""
-    step = decode(s.rates, batch, s.held)
+    step = decode(s.rates, batch, attention(s.rates, s.prompt + s.answer / 2))
     return batch * s.answer / (batch * s.busy + (s.answer - 1) * step)
 
 

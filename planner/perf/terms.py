@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.layout import Layout, Node
 
-WIDTH: Final = 2048  # of an expert, to which expert_flops refers
+WIDTH: Final = 2048  # of an expert that a model does not have
+HALF: Final = 2.0  # bytes of a 16-bit parameter
 ALL: Final = 1e9  # tokens: attention that is not sparse
 DISPATCHED: Final = 1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
 
@@ -33,6 +34,8 @@ class Terms:
     latent      FLOP of latent attention in decode for one token of context
     pair        FLOP of prompt attention for one pair of tokens in one layer
     peak, half  FLOP/s of the weights' precision and of 16 bit
+    *_peak      FLOP/s of the parts that a release may keep in 16 bit, and of latent attention,
+                which multiplies in the precision of the KV cache
     """
 
     layers: float
@@ -62,6 +65,9 @@ class Terms:
     bandwidth: float
     peak: float
     half: float
+    attention_peak: float
+    rest_peak: float
+    latent_peak: float
     memory: float
     weights: float
     tp: float
@@ -117,8 +123,7 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         latent=latent / tensor if llm.kv_lora_rank else 0.0,
         pair=2.0 * llm.heads * (llm.head_dim + (llm.v_head_dim or llm.head_dim)) / tensor,
         bandwidth=(chip.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
-        peak=chip.tflops(chip.computes(precision)) * 1e12 * node.fraction,
-        half=chip.tflops("bf16") * 1e12 * node.fraction,
+        **_peaks(llm, layout, node),
         memory=node.memory_gib * memory.GIB,
         weights=memory.weights(llm, layout),
         tp=float(layout.tp),
@@ -127,6 +132,23 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         tensor=float(tensor),
         **_links(llm, layout, node),
     )
+
+
+def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
+    """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
+    chip, precision = node.accelerator, layout.precision
+
+    def peak(name: str) -> float:
+        return chip.tflops(name) * 1e12 * node.fraction
+
+    half, full = peak("bf16"), peak(chip.computes(precision))
+    return {
+        "peak": full,
+        "half": half,
+        "attention_peak": half if memory.attention_bytes(llm, precision) == HALF else full,
+        "rest_peak": half if memory.dense_bytes(precision) == HALF else full,
+        "latent_peak": peak(chip.computes("fp8")) if layout.kv_precision == "fp8" else half,
+    }
 
 
 def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:

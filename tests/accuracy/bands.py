@@ -28,7 +28,7 @@ TAIL: Final = 0.05
 def spread(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
     """5 % and 95 % quantiles of ln(measured / predicted), cells counting equally, and the cells.
 
-    Few cells say little: the half width grows by 1 / cells.
+    Few cells say little: the half width grows by 2 / cells.
     """
     places = np.flatnonzero(rows & np.isfinite(ratio))
     cells = [batch.samples[i].cell for i in places]
@@ -37,7 +37,7 @@ def spread(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
     order = np.argsort(-ratio[places])
     share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
     low, high = (float(np.interp(q, share, -ratio[places][order])) for q in (TAIL, 1 - TAIL))
-    more = (high - low) / 2 / len(count)
+    more = (high - low) / len(count)
     return low - more, high + more, len(count)
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
 
 TABLE: Final = Path(__file__).parents[2] / "planner" / "perf" / "data" / "coefficients.csv"
-SOFT: Final = 0.12  # log ratio beyond which an error counts linearly
+SOFT: Final = 0.08  # log ratio beyond which an error counts linearly
 STEP: Final = 1e-4  # of the finite differences
 TURNS: Final = 12
 CLOSE: Final = 1e-3  # relative gain below which the fit stops
-WEIGHT: Final = {"A": 1.0, "B": 0.35}
-SHARED: Final = 0.35  # rows of a cell are worth their number to the power of 1 - this
+WEIGHT: Final = {"A": 1.0, "B": 0.15}
+SHARED: Final = 0.5  # rows of a cell are worth their number to the power of 1 - this
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def weights(batch: Batch, train: Array) -> Array:
     each = each * np.array([WEIGHT[s.row["quality"]] for s in batch.samples])
     each = each * np.where(batch.speculative, 0.5, 1.0) * np.where(batch.split > 0, 0.4, 1.0)
     each = np.where(train, each, 0.0)
-    first_token = 0.5 * np.where(batch.quality == "A", 1.0, 0.4)
+    # First tokens of B rows come from queues and clients that nobody describes.
+    first_token = 0.8 * np.where(batch.quality == "A", 1.0, 0.05)
     return np.concatenate(
         [1.3 * each, np.where(batch.group == "server", 1.6, 1.0) * each, first_token * each]
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from planner.estimate.answer import answer
 from planner.estimate.names import RefusedError
 from planner.estimate.row import setup
 from planner.perf.coefficient import YEARLY, Coefficients, rows, years
@@ -57,6 +58,7 @@ def read(text: str) -> tuple[list[Sample], list[tuple[dict[str, str], str]]]:
             continue
         try:
             made = setup(row)
+            answer(made)
         except RefusedError as error:
             refused.append((row, str(error)))
             continue

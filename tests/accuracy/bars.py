@@ -1,0 +1,123 @@
+"""The bars: what is promised, and what the model reaches."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from planner.errors import TonnageError
+from planner.estimate.memory import answer as memory_answer
+from planner.estimate.names import RefusedError
+from tests.accuracy.cross import Scheme
+from tests.accuracy.sample import Batch
+from tests.accuracy.score import LOADS, coverage, optimistic, order, ratios, score
+
+SERVED: Final = "rate served at the measured TPOT"
+ERRORS: Final = {
+    "throughput, offline maximum": ((8.5, 12, 12, 20), (6, 9, 9, 14)),
+    "throughput, static batch": ((6, 8, 10, 10), (4.5, 6, 7, 7)),
+    "TPOT, closed loop": ((6, 11, 10, 12), (4.5, 8, 8, 9)),
+    "TTFT, idle": ((10, 12, 13, 17), (7, 9, 10, 12)),
+    "TTFT, closed loop": ((12, 40, 25, 20), (9, 25, 18, 15)),
+    SERVED: ((8, 20, 20, 20), (6, 12, 12, 12)),
+}
+WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
+NOT_YET: Final[tuple[str, ...]] = ()  # bars that have never been met; they do not fail the check
+LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One promise: what was reached, the least and (for shares to be inside) the most allowed."""
+
+    name: str
+    reached: float
+    least: float | None
+    most: float | None
+    unit: str = "%"
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure lies where it should."""
+        low = self.least is None or self.reached >= self.least
+        return low and (self.most is None or self.reached <= self.most)
+
+
+def bars(batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]) -> Iterator[Bar]:
+    """Yield every bar. `schemes` are: all data, family out, GPU out, source out."""
+    for measure, (limits, _) in ERRORS.items():
+        for scheme, limit in zip(schemes, limits, strict=True):
+            found = score(batch, ratios(batch, scheme, measure))
+            yield Bar(f"{measure}; {label(scheme)}", 100 * found.cells, None, limit)
+    for name, target, groups, most in (
+        ("throughput", "throughput", ("offline", "static"), 13.0),
+        ("closed-loop TPOT", "tpot", ("closed",), 18.0),
+    ):
+        shares = [optimistic(batch, s, target, groups) for s in schemes[1:]]
+        yield Bar(
+            f"{name} optimistic by > 20 %, worst left-out scheme", 100 * max(shares), None, most
+        )
+    yield from _bands(batch, schemes[1:])
+    yield from _answered(batch, refused)
+    share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
+    yield Bar("order of GPUs at equal workload, GPU left out", 100 * share, 92.0, None)
+    yield from pools()
+
+
+def label(scheme: Scheme) -> str:
+    """Say what was left out."""
+    return "all data" if scheme.name == "all" else f"{scheme.name} out"
+
+
+def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    for target, width in WIDTHS.items():
+        found = [coverage(batch, scheme, target, LOADS) for scheme in schemes]
+        inside = sum(x.inside * x.rows for x in found) / sum(x.rows for x in found)
+        yield Bar(f"90 % bands of {target}: rows inside, left out", 100 * inside, 85.0, 96.0)
+        loads = (("closed",),) if target == "tpot" else LOADS
+        widest = max(coverage(batch, scheme, target, loads).width for scheme in schemes)
+        yield Bar(f"90 % bands of {target}: median high / low", widest, None, width, "x")
+
+
+def _answered(batch: Batch, refused: Sequence[str]) -> Iterator[Bar]:
+    for quality, least in (("A", 98.0), ("B", 93.0)):
+        answered = int((batch.quality == quality).sum())
+        share = answered / (answered + sum(q == quality for q in refused))
+        yield Bar(f"rows of quality {quality} answered", 100 * share, least, None)
+
+
+def pools() -> Iterator[Bar]:
+    """Score the KV pool on published start-up logs: dense models, then latent and hybrid ones."""
+    dense: list[float] = []
+    other: list[float] = []
+    for row in csv.DictReader(LOGS.read_text(encoding="utf-8").splitlines()):
+        error = _pool(row)
+        if error is not None:
+            special = any(x in row["model"] for x in ("deepseek", "gemma", "gpt-oss", "qwen3.5"))
+            (other if special else dense).append(error)
+    yield Bar(
+        "KV pool against vLLM logs, dense, median", 100 * statistics.median(dense), None, 1.0
+    )
+    yield Bar("KV pool against vLLM logs, hybrid and MLA, median",
+              100 * statistics.median(other), None, 5.0)  # fmt: skip
+
+
+def _pool(row: dict[str, str]) -> float | None:
+    """Error of the pool of a log whose settings are the defaults; None when they are not."""
+    if not row["kv_gib"] or "odd" in row["note"] or float(row["kv_gib"]) < 10:
+        return None
+    asked = {
+        "kind": "inference", "model": row["model"], "gpu": row["gpu"], "tp": row["tp"],
+        "pp": row["pp"], "gpu_mem_gib": row["gpu_total_gib"], "precision": row["precision"],
+        "kv_precision": row["kv_precision"], "max_model_len": row["max_model_len"],
+        "gpu_memory_utilization": row["gpu_memory_utilization"], "source_date": row["date"],
+    }  # fmt: skip
+    try:
+        found = memory_answer(asked).numbers["kv_cache_gib_per_gpu"].value
+    except (RefusedError, TonnageError):
+        return None
+    return abs(found / float(row["kv_gib"]) - 1)

@@ -1,0 +1,135 @@
+"""Scores of the cross-validations: errors by cell, coverage of the bands, order of accelerators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from tests.accuracy.bands import spread
+from tests.accuracy.cross import Scheme
+from tests.accuracy.sample import Array, Batch, Sample
+
+OPTIMISTIC: Final = 0.2
+APART: Final = 0.15
+FEWEST: Final = 8
+MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "throughput, offline maximum": ("throughput", ("offline",)),
+    "throughput, static batch": ("throughput", ("static",)),
+    "TPOT, closed loop": ("tpot", ("closed",)),
+    "TPOT, low Poisson rates": ("tpot", ("open",)),
+    "TTFT, idle": ("ttft", ("static",)),
+    "TTFT, closed loop": ("ttft", ("closed",)),
+    "rate served at the measured TPOT": ("served", ("server",)),
+}
+LOADS: Final = (("offline",), ("static",), ("closed",), ("open", "server"))
+SETTING: Final = (
+    "source_group", "model", "weight_precision", "tp", "pp", "ep", "n_gpus", "framework",
+    "load_kind", "concurrency", "input_len", "output_len",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Error over rows of quality A: median over cells, mean over rows, and how many of both."""
+
+    cells: float
+    rows: float
+    cell_count: int
+    row_count: int
+
+
+def ratios(batch: Batch, scheme: Scheme, measure: str) -> Array:
+    """Log of predicted over measured for the rows of a measure, NaN elsewhere."""
+    target, groups = MEASURES[measure]
+    found = scheme.served if target == "served" else getattr(scheme.found, target)
+    here = np.isin(batch.group, groups) & (batch.quality == "A")
+    return np.where(here, found, np.nan)
+
+
+def score(batch: Batch, ratio: Array) -> Score:
+    """Return the error of the rows that have a ratio."""
+    by_cell: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for place in np.flatnonzero(np.isfinite(ratio)):
+        by_cell[batch.samples[place].cell].append(abs(float(np.expm1(ratio[place]))))
+    every = [error for errors in by_cell.values() for error in errors]
+    middle = float(np.median([np.mean(errors) for errors in by_cell.values()]))
+    return Score(middle, float(np.mean(every)), len(by_cell), len(every))
+
+
+def optimistic(batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]) -> float:
+    """Share of rows predicted better than measured by more than a fifth."""
+    found = getattr(scheme.found, target)
+    here = np.isin(batch.group, groups) & (batch.quality == "A") & np.isfinite(found)
+    better = found if target == "throughput" else -found
+    return float(np.mean(better[here] > np.log(1 + OPTIMISTIC)))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Share of rows inside bands that were made without their group, and the bands' width."""
+
+    inside: float
+    width: float
+    rows: int
+
+
+def coverage(
+    batch: Batch, scheme: Scheme, target: str, loads: Sequence[Sequence[str]]
+) -> Coverage:
+    """Band each left-out group by the errors of the other left-out groups."""
+    ratio = getattr(scheme.found, target)
+    inside: list[bool] = []
+    widths: list[float] = []
+    for load in loads:
+        here = np.isin(batch.group, load) & (batch.quality == "A") & np.isfinite(ratio)
+        for group in sorted(set(scheme.groups[here])):
+            own, others = here & (scheme.groups == group), here & (scheme.groups != group)
+            low, high, _ = spread(batch, ratio, others if others.sum() >= FEWEST else here)
+            inside += [bool(low <= -x <= high) for x in ratio[own]]
+            widths += [float(np.exp(high - low))] * int(own.sum())
+    return Coverage(float(np.mean(inside)), float(np.median(widths)), len(inside))
+
+
+def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
+    """Share of pairs of accelerators under one workload that are put in the measured order.
+
+    Only pairs that measured more than 15 % apart, each predicted without its own accelerator.
+    """
+    right, count = 0, 0
+    for target, measured in (("throughput", batch.throughput), ("tpot", batch.tpot)):
+        ratio = getattr(scheme.found, target)
+        for one, other in _pairs(batch.samples, np.isfinite(ratio) & (batch.quality == "A")):
+            apart = float(np.log(measured[one] / measured[other]))
+            if abs(apart) < np.log(1 + APART):
+                continue
+            count += 1
+            right += (apart + ratio[one] - ratio[other]) * apart > 0
+    return right / count, count
+
+
+def _pairs(samples: Sequence[Sample], here: Array) -> Iterator[tuple[int, int]]:
+    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place in np.flatnonzero(here):
+        places[tuple(samples[place].row[name] for name in SETTING)].append(int(place))
+    for found in places.values():
+        for one, other in combinations(found, 2):
+            if samples[one].row["gpu"] != samples[other].row["gpu"]:
+                yield one, other
+
+
+def worst(batch: Batch, scheme: Scheme, measure: str, most: int) -> list[tuple[float, str, int]]:
+    """The cells that are predicted worst: their bias, what they are, and their rows."""
+    ratio = ratios(batch, scheme, measure)
+    by_cell: dict[str, list[float]] = defaultdict(list)
+    for place in np.flatnonzero(np.isfinite(ratio)):
+        row = batch.samples[place].row
+        wide = row["tp"] or row["n_gpus"]
+        name = f"{row['source_group']}, {row['model']}, {row['gpu']} x {wide}"
+        by_cell[name].append(float(ratio[place]))
+    found = [(float(np.expm1(np.mean(x))), name, len(x)) for name, x in by_cell.items()]
+    return sorted(found, key=lambda cell: (-abs(np.log1p(cell[0])), cell[1]))[:most]
