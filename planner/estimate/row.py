@@ -49,7 +49,7 @@ def setup(row: Mapping[str, str]) -> Setup:
     laid = [_kept(x, kept) for x in layouts]
     width = max(x.tp * x.pp for x in laid)
     return Setup(
-        llm=llm, layout=laid[0], node=_node(chip, width, row), engine=_engine(row, known, llm),
+        llm=llm, layout=laid[0], node=_node(chip, width, row), engine=_engine(row, known),
         demand=_demand(row), replicas=replicas,
         prefill=None if prefill is None else (prefill[0], laid[1]),
         speculative=_speculative(row),
@@ -120,13 +120,12 @@ def _plugged(row: Mapping[str, str]) -> bool:
     return "interconnect: PCIe" in (row.get("notes") or "")
 
 
-def _engine(row: Mapping[str, str], known: str, llm: Llm) -> Engine:
+def _engine(row: Mapping[str, str], known: str) -> Engine:
     kind = engines()[known]
     year = _released(known, row.get("framework_version") or "") or _year(
         row.get("source_date") or "", kind["year"]
     )
-    # Latent attention runs on the PyTorch backend, in load-generator runs too.
-    modern = year >= REFERENCE and not (_tested(row) and not llm.kv_lora_rank)
+    modern = year >= REFERENCE and not _tested(row)
     if known == "trtllm" and not modern and "PyTorch" not in row["framework"]:
         kind = engines()["trtllm-cpp"]
     most = re.search(r"max batch per engine=(\d+)", row.get("notes") or "")

@@ -94,7 +94,7 @@ def rates(t: Terms, c: Coefficients) -> Rates:
         flop_experts=t.flop_experts * c.expert_imbalance / experts,
         chosen=t.chosen,
         padding=c.expert_padding / most(t.chosen, 1e-6),
-        kv_full=t.kv_full / keeping + t.latent / (t.latent_peak * c.latent_flops),
+        kv_full=t.kv_full / keeping + t.latent / (t.half * c.latent_flops),
         kv_window=t.kv_window / keeping,
         kv_state=2 * t.kv_state / keeping,
         window=t.window,

@@ -34,8 +34,7 @@ class Terms:
     latent      FLOP of latent attention in decode for one token of context
     pair        FLOP of prompt attention for one pair of tokens in one layer
     peak, half  FLOP/s of the weights' precision and of 16 bit
-    *_peak      FLOP/s of the parts that a release may keep in 16 bit, and of latent attention,
-                which multiplies in the precision of the KV cache
+    *_peak      FLOP/s of the parts that a release may keep in 16 bit
     """
 
     layers: float
@@ -67,7 +66,6 @@ class Terms:
     half: float
     attention_peak: float
     rest_peak: float
-    latent_peak: float
     memory: float
     weights: float
     tp: float
@@ -147,7 +145,6 @@ def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
         "half": half,
         "attention_peak": half if memory.attention_bytes(llm, precision) == HALF else full,
         "rest_peak": half if memory.dense_bytes(precision) == HALF else full,
-        "latent_peak": peak(chip.computes("fp8")) if layout.kv_precision == "fp8" else half,
     }
 
 
