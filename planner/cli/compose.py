@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import MissingError, Place, Problem, UsageError
 
 if TYPE_CHECKING:
+    from planner.perf.serve import Trust
     from planner.solve.offer import Catalog
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -103,9 +104,18 @@ def solve(source: Source, catalog: Catalog, options: Options) -> Solution:
 
     solver = Solver(
         catalog=catalog, built=unsupported, read=beside(source.path), keep=options.alternatives,
-        confidence=options.confidence / 100,
+        trust=trust(options),
     )  # fmt: skip
     return solver.solve(source.spec)
+
+
+def trust(options: Options) -> Trust:
+    """Return the wished confidence, and what a calibration taught."""
+    from planner.estimate.calibrate import parse
+    from planner.perf.serve import Trust
+
+    path = options.calibration
+    return Trust(options.confidence / 100, parse(read_file(path), path) if path else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +127,7 @@ class Options:
     stack: str | None = None
     alternatives: int = 3
     confidence: int = 90
+    calibration: str | None = None
     engine: str | None = None
     backend: str | None = None
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "plan": "solve a spec: what to buy, what it costs, what is created",
     "show": "render a saved plan again",
     "explain": "why this, why not that, what would more traffic cost",
+    "calibrate": "learn from your own benchmark, or say which one to run",
     "estimate": "what an exactly given fleet, or a table of them, would do",
     "diff": "cost difference of two specs or two plans",
     "apply": "create or change what a plan says",

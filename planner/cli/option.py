@@ -54,6 +54,9 @@ confidence = click.option(
     "--confidence", type=click.IntRange(50, 99), default=90, metavar="PERCENT",
     help="Meet the SLA with this confidence in the predictions (90).",
 )  # fmt: skip
+calibration = click.option(
+    "--calibration", metavar="FILE", help="Use what your own benchmark taught: see calibrate.",
+)  # fmt: skip
 output = click.option("-o", "--output", metavar="FILE", help="Write the result to FILE.")
 color = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
@@ -78,7 +81,9 @@ def formats(*names: str) -> Callable[[F], F]:
 
 def planning(command: F) -> F:
     """The options of commands that plan."""
-    for option in (engine, backend, stack, alternatives, confidence, simulate, catalog):
+    for option in (
+        engine, backend, stack, alternatives, calibration, confidence, simulate, catalog,
+    ):  # fmt: skip
         command = option(command)
     return command
 
@@ -86,7 +91,8 @@ def planning(command: F) -> F:
 def options(values: dict[str, Any]) -> Options:
     """Collect the planning options from the parameters of a command."""
     known = (
-        "catalog", "simulate", "stack", "alternatives", "engine", "backend", "confidence"
+        "catalog", "simulate", "stack", "alternatives", "engine", "backend", "confidence",
+        "calibration",
     )  # fmt: skip
     return Options(**{key: values[key] for key in known if key in values})
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner.errors import TonnageError
 from planner.facts.accelerator import Accelerator, accelerators
@@ -16,7 +17,8 @@ from planner.perf.engine import engines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
+TUNED: Final = re.compile(r"-(instruct|it|chat|hf|base|fp8|nvfp4|fp4|awq|gptq|bf16)\b.*$")
+PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 
 
 class RefusedError(Exception):
@@ -47,8 +49,9 @@ def _known(kind: str, given: str, names: Iterable[str]) -> str:
 def model(given: str) -> Llm:
     """Return a model by any of its spellings; raises RefusedError."""
     word = _spellings().get(("model", given.strip().lower()), given.strip())
+    bare = TUNED.sub("", word.split("/")[-1].lower()).removeprefix("meta-")
     try:
-        return find(word)
+        return find(word if word.lower() in unmodelled() or bare not in models() else bare)
     except TonnageError as error:
         problem = error.problems[0]
         if word.lower() in unmodelled():

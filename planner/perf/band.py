@@ -1,8 +1,9 @@
 """How far a prediction may be off: 90 % bands from measurements that the fit had not seen.
 
-A band is a pair of factors on the predicted number. It is that of other sources, widened by what
-is new: a model family or an accelerator without measurements, drafts or split pools whose
-settings nobody states. Hardware of an architecture that nobody measured rests on its data sheet.
+A band is a pair of factors on the predicted number. It is that of other sources, or of drafts and
+split pools whose settings nobody states. What is new widens it: a model family or an accelerator
+without measurements adds what its absence adds to the error, in quadrature. Hardware of an
+architecture that nobody measured rests on its data sheet.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
 
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 NEAREST: Final = {"throughput": "offline", "tpot": "closed", "ttft": "closed"}
-NEWS: Final = ("source", "family", "GPU", "loose")
+NEWS: Final = ("none", "source", "family", "GPU", "loose")
 UNSEEN: Final = 1.5  # new hardware errs that many times as much as a left-out accelerator
-BOTH: Final = math.sqrt(2)  # a new family on new hardware: independent errors add in quadrature
 TAIL: Final = NormalDist().inv_cdf(0.95)
 
 
@@ -70,14 +70,21 @@ def band(
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
     rows = _rows()
     load = load if (target, load, "source") in rows else NEAREST[target]
-    asked = [rows[target, load, new] for new in ("source", *news) if (target, load, new) in rows]
-    low, high = min(x[0] for x in asked), max(x[1] for x in asked)
-    wide = BOTH if {"family", "GPU"} <= news else 1.0
-    wide *= UNSEEN if basis == "spec" else 1.0
+    if "loose" in news and (target, load, "loose") in rows:
+        low, high = rows[target, load, "loose"]
+    else:
+        low, high = rows[target, load, "source"]
+    square = ((high - low) / 2) ** 2
+    for new in news & {"family", "GPU"}:
+        square += max(0.0, _half(target, load, new) ** 2 - _half(target, load, "none") ** 2)
+    half = math.sqrt(square) * (UNSEEN if basis == "spec" else 1.0)
     middle = (low + high) / 2
-    return Band(
-        math.exp(middle + (low - middle) * wide), math.exp(middle + (high - middle) * wide), basis
-    )
+    return Band(math.exp(middle - half), math.exp(middle + half), basis)
+
+
+def _half(target: str, load: str, new: str) -> float:
+    low, high = _rows()[target, load, new]
+    return (high - low) / 2
 
 
 def news(llm: Llm, chip: Accelerator, *, loose: bool = False) -> tuple[frozenset[str], Basis]:

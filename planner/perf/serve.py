@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.band import band, news
+from planner.perf.band import Band, band, news
 from planner.perf.coefficient import Coefficients, coefficients
 from planner.perf.constant import constant
+from planner.perf.correction import BATCH
 from planner.perf.engine import engine, keys
 from planner.perf.load import bin_of, mean
 from planner.perf.physics import Rates, attention, decode, first, prompt, rates
@@ -27,11 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.facts.llm import Llm
+    from planner.perf.correction import Correction
     from planner.perf.layout import Layout, Node
     from planner.perf.load import Load
 
 SERVED: Final = engine("vllm")  # what the boot script of a node starts
+PLANNED: Final = "closed vllm"  # the load whose bands apply to it
 EVEN: Final = 0.5  # a confidence that asks for no margin
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """With which confidence predictions are to hold, and what a benchmark taught about them."""
+
+    confidence: float = EVEN
+    learned: Correction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +119,17 @@ class Service:
         return mean([self._late(left - pace * length) for length in answers])
 
     def _met(self, percentile: int) -> int:
+        """Requests in flight that this share of arrivals meets or stays below.
+
+        Bursts spread them: by the square root of the peakedness, (ca^2 + 1) / 2, around the mean.
+        """
         total = 0.0
         for n, chance in enumerate(self.states):
             total += chance
             if total >= percentile / 100:
-                return max(1, min(n + self.arriving, self.replica.max_batch))
+                bursts = math.sqrt((self.replica.load.variation + 1) / 2) if self.arriving else 1.0
+                spread = self.in_flight + (n - self.in_flight) * bursts
+                return max(1, min(round(spread) + self.arriving, self.replica.max_batch))
         return self.replica.max_batch
 
     @cached_property
@@ -137,10 +154,10 @@ class Replica:
     """One replica of a model in a layout on a node under an engine, for a given load."""
 
     def __init__(
-        self, llm: Llm, layout: Layout, node: Node, load: Load, confidence: float = EVEN
+        self, llm: Llm, layout: Layout, node: Node, load: Load, trust: Trust | None = None
     ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self.confidence = confidence
+        self.trust = trust or Trust()
         self.margins: dict[str, float] = {}
         need = load.prompt.mean + constant("answer_share") * load.answer.mean
         self.memory = memory.account(llm, layout, node)
@@ -160,8 +177,26 @@ class Replica:
     def doubting(self, confidence: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""
         other = copy(self)
-        other.confidence, other.margins = confidence, {}
+        other.trust, other.margins = replace(self.trust, confidence=confidence), {}
         return other
+
+    @cached_property
+    def learned(self) -> Correction | None:
+        """What a benchmark of this model on this accelerator taught."""
+        found = self.trust.learned
+        names = self.llm.model, self.node.accelerator.accelerator, self.layout.precision
+        return found if found is not None and found.applies(*names) else None
+
+    def band(self, metric: str) -> Band:
+        """The band of ttft or tpot: of this deployment when it was measured, else of all."""
+        if self.learned:
+            half = max(1.0, self.max_batch / 2)
+            return self.learned.band(metric, half, self.load.held, self.layout.tp)
+        new, basis = news(self.llm, self.node.accelerator)
+        return band(metric, PLANNED, new, basis)
+
+    def _corrected(self, metric: str, n: float) -> float:
+        return self.learned.factor(metric, n, self.load.held) if self.learned else 1.0
 
     def margin(self, metric: str) -> float:
         """The factor on a predicted time that covers it with the wished confidence, at least 1.
@@ -174,11 +209,10 @@ class Replica:
         return found
 
     def _margin(self, metric: str) -> float:
-        if self.confidence <= EVEN:
+        if self.trust.confidence <= EVEN:
             return 1.0
-        new, basis = news(self.llm, self.node.accelerator)
         parts = ("ttft", "tpot") if metric == "e2e" else (metric,)
-        return max(1.0, *(band(x, "closed", new, basis).at(self.confidence) for x in parts))
+        return max(1.0, *(self.band(x).at(self.trust.confidence) for x in parts))
 
     @cached_property
     def rates(self) -> Rates:
@@ -198,7 +232,8 @@ class Replica:
     @cached_property
     def alone(self) -> tuple[float, ...]:
         """Seconds until the end of those prompts on an idle replica."""
-        return tuple(self.coefficients.prompt_share * first(self.rates, x) for x in self._fresh)
+        share = self.coefficients.prompt_share * self._corrected("ttft", BATCH)
+        return tuple(share * first(self.rates, x) for x in self._fresh)
 
     @cached_property
     def prefill(self) -> float:
@@ -217,13 +252,14 @@ class Replica:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
         found = self._paces.get(n)
         if found is None:
-            found = self._paces[n] = decode(self.rates, n, self._held) + n * self._paid
+            pace = decode(self.rates, n, self._held) + n * self._paid
+            found = self._paces[n] = pace * self._corrected("tpot", n)
         return found
 
     def start(self, n: int) -> float:
         """Seconds before a prompt starts with n in flight: arrival, and the running step."""
         c = self.coefficients
-        return c.first_token + c.step_wait * self.tpot(n)
+        return self._corrected("ttft", n) * (c.first_token + c.step_wait * self.tpot(n))
 
     def completion(self, n: int) -> float:
         """Requests completed a second with n in flight."""

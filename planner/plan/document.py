@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cost.line import Line
+    from planner.perf.correction import Correction
     from planner.solve.offer import Catalog
     from planner.solve.solution import (
         Alternative,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         Predicted,
         Safety,
         Solution,
+        Verified,
         Warn,
     )
     from planner.spec.model import Spec
@@ -58,6 +60,8 @@ def assemble(
             "predicted": {key: _predicted(p) for key, p in solution.predicted.items()},
             "binding": [_binding(b) for b in solution.binding],
             "safety": _safety(solution.safety),
+            "verified": _verified(solution.verified),
+            "calibration": _learned(solution.learned),
         },
         "alternatives": [_alternative(a) for a in solution.alternatives],
         "cost": _cost(solution),
@@ -122,6 +126,25 @@ def _safety(found: Safety | None) -> dict[str, Any] | None:
         "confidence": _number(found.confidence), "usd_month": _amount(found.usd_month),
         "fleet": found.fleet,
     }  # fmt: skip
+
+
+def _verified(found: Verified | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "by": "simulation", "requests": found.requests, "seeds": found.seeds,
+        "added_groups": found.added,
+        "found": {
+            key: dict(zip(("value", "low", "high"), map(_number, parts), strict=True))
+            for key, parts in found.found.items()
+        },
+    }  # fmt: skip
+
+
+def _learned(found: Correction | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {"sha256": found.sha256, "accelerator": found.accelerator, "points": found.points}
 
 
 def _binding(found: Binding) -> dict[str, Any]:

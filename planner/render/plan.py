@@ -81,7 +81,23 @@ def chosen(plan: dict[str, Any]) -> list[Block]:
     if numbers:
         columns = ("predicted at peak", ">value", ">90 % band", "basis")
         blocks.append(Table(columns, tuple(numbers)))
-    return blocks
+    return [*blocks, *_verified(plan)]
+
+
+def _verified(plan: dict[str, Any]) -> list[Block]:
+    """How the fleet did when its requests were simulated one by one."""
+    found = plan["solution"].get("verified")
+    if not found:
+        return []
+    shown = [
+        f"{_title(key)} {_shown(key, x['value'])} ({_shown(key, x['low'])} to "
+        f"{_shown(key, x['high'])})"
+        for key, x in sorted(found["found"].items())
+    ]
+    text = f"  verified with {found['requests']:,} simulated requests: {', '.join(shown)}"
+    if found["added_groups"]:
+        text += f"; that took {found['added_groups']} more than the formulas"
+    return [Paragraph(text)]
 
 
 def _total(plan: dict[str, Any]) -> str:

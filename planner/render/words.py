@@ -29,6 +29,11 @@ def significant(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def percent_off(value: float) -> str:
+    """Write a relative error with its sign."""
+    return f"{100 * value:+.0f} %"
+
+
 def quantity(text: str) -> str:
     """Write how much of something: at most two decimals, none when they are zero."""
     value = Decimal(text)

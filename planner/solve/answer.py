@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import Problem, SpecError
-from planner.perf.serve import EVEN
+from planner.perf.serve import EVEN, Trust
 from planner.solve import workspace
 from planner.solve.explain import alternatives, bindings, fleet, relaxations
 from planner.solve.need import Need, need
@@ -15,6 +15,7 @@ from planner.solve.predict import predict
 from planner.solve.rule import Market, rules
 from planner.solve.search import Found, Search
 from planner.solve.solution import Alternative, Binding, Pool, Predicted, Safety, Solution, Warn
+from planner.solve.verify import verified
 from planner.spec.model import Workspace
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
+CAREFUL: Final = Trust(0.9)
 FLEETING: Final = Warn(
     code="disk",
     message="a disk goes with its machine: keep work in a repository or a bucket before it stops",
@@ -36,14 +38,15 @@ class Solver:
 
     `built` says why no stack can be built for a machine type and a number of nodes for each
     replica, or nothing. `read` opens files beside the spec. `keep` is how many alternatives.
-    `confidence` is that with which limits are to be met, in view of how far predictions err.
+    `trust` is the confidence with which limits are to be met, in view of how far predictions err,
+    and what a benchmark of the user's own taught about them.
     """
 
     catalog: Catalog
     built: Callable[[Instance], str | None]
     read: Callable[[str], bytes]
     keep: int = 3
-    confidence: float = 0.9
+    trust: Trust = CAREFUL
 
     def solve(self, spec: Spec) -> Solution:
         """Return the cheapest fleet that meets a spec, or why there is none."""
@@ -60,18 +63,20 @@ class Solver:
 
     def need(self, spec: Inference | Batch) -> Need:
         """Return what a spec needs, to be met with the wished confidence."""
-        return replace(need(spec, self.read), confidence=self.confidence)
+        return replace(need(spec, self.read), trust=self.trust)
 
     def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
         search = Search(self.catalog.book)
         offers = market.best()
         result = search.solve(wanted, offers, keep=self.keep + 1)
         budget = spec.buy.budget
-        if not result.found or (budget is not None and result.found[0].bill.usd_month > budget):
+        chosen, checked = (
+            verified(wanted, result.found, search.bill) if result.found else (None, None)
+        )
+        if chosen is None or (budget is not None and chosen.bill.usd_month > budget):
             broke = budget if result.found else None
             nearest = relaxations(wanted, search, market, broke)
             return self._nothing(wanted, market, nearest)
-        chosen = result.found[0]
         barred = self._barred(wanted, search, market, chosen)
         spare = chosen.fit.groups - chosen.fit.needed
         hours = wanted.week.nodes(chosen.fit.needed, chosen.fit.span, spare)
@@ -89,7 +94,8 @@ class Solver:
             alternatives=alternatives(wanted, result, barred, self.keep),
             bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
             llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
-            safety=_safety(wanted, search, offers, chosen),
+            safety=_safety(wanted, search, offers, chosen), verified=checked,
+            learned=chosen.fit.replica.learned,
         )  # fmt: skip
 
     def _barred(self, wanted: Need, search: Search, market: Market, chosen: Found) -> list[Found]:
@@ -198,11 +204,13 @@ def _safety(
     wanted: Need, search: Search, offers: list[Offer], chosen: Found
 ) -> Safety | None:  # fmt: skip
     """What meeting the limits with confidence costs over meeting them as often as not."""
-    if not wanted.limits or wanted.confidence <= EVEN:
+    if not wanted.limits or wanted.trust.confidence <= EVEN:
         return None
-    bold = search.solve(replace(wanted, confidence=EVEN), offers).found
+    bold = search.solve(
+        replace(wanted, trust=replace(wanted.trust, confidence=EVEN)), offers
+    ).found
     more = chosen.bill.usd_month - bold[0].bill.usd_month if bold else Decimal(0)
-    return Safety(wanted.confidence, more, fleet(bold[0]) if more else "")
+    return Safety(wanted.trust.confidence, more, fleet(bold[0]) if more else "")
 
 
 def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:

@@ -14,6 +14,7 @@ from planner.cost.week import Week, week
 from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
 from planner.perf.load import Lengths, Load
+from planner.perf.serve import Trust
 from planner.spec.model import Batch, Inference, Limit, ModelSpec, Tokens, Traffic
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Need:
     """What a serving or batch workload asks of a fleet.
 
     `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
-    to be met with this confidence in the predictions.
+    to be met with the confidence of `trust` in the predictions.
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -45,7 +46,7 @@ class Need:
     requests: Decimal = Decimal(0)
     deadline: float = 0.0
     runs_per_month: Decimal = Decimal(0)
-    confidence: float = 0.5
+    trust: Trust = field(default_factory=Trust)
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def without(self, key: str) -> Need:

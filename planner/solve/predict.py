@@ -34,7 +34,7 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
         slower = Band(1 / flow.high, 1 / flow.low, basis)
         result["duration_days"] = _within(fit.hours / 24, slower)
         return result
-    bands = {metric: band(metric, "closed", new, basis) for metric in ("ttft", "tpot")}
+    bands = {metric: fit.replica.band(metric) for metric in ("ttft", "tpot")}
     bands["e2e"] = _wider(*bands.values())
     wanted = {(x.metric, x.percentile) for x in need.limits} | {("ttft", 95), ("tpot", 95)}
     for metric, percentile in sorted(wanted):

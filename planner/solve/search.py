@@ -125,13 +125,14 @@ class Search:
             if isinstance(answer, Refusal):
                 refused.append((bound, offer, answer, _nodes(option)))
             else:
-                _keep(best, Found(offer=offer, fit=answer, bill=self._bill(need, answer, offer)))
+                _keep(best, Found(offer=offer, fit=answer, bill=self.bill(need, answer, offer)))
                 costs = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
                 worst = float(costs[0] + TIE) if costs else math.inf
         ranked = sorted(best.values(), key=lambda f: f.rank)
         return Result(found=tuple(ranked[:keep]), rejected=_summary(refused, best))
 
-    def _bill(self, need: Need, fit: Fit, offer: Offer) -> Bill:
+    def bill(self, need: Need, fit: Fit, offer: Offer) -> Bill:
+        """Return the bill of a fit bought through an offer."""
         return bill(need, fit, offer, self.book)
 
     def _options(self, need: Need, node: Node, spans: tuple[int, ...]) -> list[_Option]:
@@ -168,12 +169,12 @@ class Search:
         """
         key = (_hardware(node), layout, span)
         known = self._replicas.setdefault(key, {})
-        found = known.get(need.confidence)
+        found = known.get(need.trust.confidence)
         if found is None:
             like = next(iter(known.values()), None)
-            found = known[need.confidence] = (
-                like.doubting(need.confidence) if like
-                else Replica(need.llm, layout, node, need.load, need.confidence)
+            found = known[need.trust.confidence] = (
+                like.doubting(need.trust.confidence) if like
+                else Replica(need.llm, layout, node, need.load, need.trust)
             )  # fmt: skip
         return found
 
@@ -200,7 +201,7 @@ def _hardware(node: Node) -> Hardware:
 def _question(need: Need) -> Question:
     return (
         need.limits, need.load.rate, need.load.concurrency, need.availability,
-        need.requests, need.deadline, need.confidence,
+        need.requests, need.deadline, need.trust.confidence,
     )  # fmt: skip
 
 

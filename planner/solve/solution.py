@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from planner.cost.week import Week
     from planner.errors import Place
     from planner.facts.llm import Llm
+    from planner.perf.correction import Correction
     from planner.perf.layout import Layout
     from planner.solve.bill import Bill
     from planner.solve.offer import Offer
@@ -65,6 +66,19 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Verified:
+    """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
+
+    Keys and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
+    """
+
+    requests: int
+    seeds: int
+    added: int
+    found: dict[str, tuple[float, float, float]]
+
+
+@dataclass(frozen=True, slots=True)
 class Safety:
     """With which confidence limits are met, what that costs a month, and the fleet without it."""
 
@@ -108,3 +122,5 @@ class Solution:
     funnel: tuple[tuple[str, int], ...]
     considered: int
     safety: Safety | None = None
+    verified: Verified | None = None
+    learned: Correction | None = None

@@ -16,9 +16,10 @@ from tests.accuracy.sample import Array, Batch
 DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"
 SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
 AS_OF: Final = "2026-11"
-LOADS: Final[Mapping[str, tuple[str, ...]]] = {
-    "offline": ("offline",), "static": ("static",), "closed": ("closed",),
-    "open": ("open", "server"),
+# Kinds of load, with the engine when it is known: what a plan starts is vLLM.
+LOADS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "offline": (("offline",), ""), "static": (("static",), ""), "closed": (("closed",), ""),
+    "open": (("open", "server"), ""), "closed vllm": (("closed",), "vllm"),
 }  # fmt: skip
 TARGETS: Final = ("throughput", "tpot", "ttft")
 FEWEST: Final = 8
@@ -46,10 +47,13 @@ def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
     loose = batch.speculative | (batch.split > 0)
     for scheme in schemes:
         for target in TARGETS:
-            for load, groups in LOADS.items():
-                here = np.isin(batch.group, groups)
+            for load, (groups, engine) in LOADS.items():
+                here = np.isin(batch.group, groups) & np.array(
+                    [engine in ("", s.setup.engine.kind) for s in batch.samples]
+                )
                 sure = here & (batch.quality == "A") & ~loose
-                yield from _row(batch, scheme, (target, load, scheme.name), sure)
+                new = "none" if scheme.name == "all" else scheme.name
+                yield from _row(batch, scheme, (target, load, new), sure)
                 if scheme.name == "source":
                     yield from _row(batch, scheme, (target, load, "loose"), here & loose)
 

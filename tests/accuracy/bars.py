@@ -12,6 +12,7 @@ from typing import Final
 from planner.errors import TonnageError
 from planner.estimate.memory import answer as memory_answer
 from planner.estimate.names import RefusedError
+from tests.accuracy import own, server
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import LOADS, coverage, optimistic, order, ratios, score
@@ -65,7 +66,12 @@ def bars(batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]) -> Ite
     yield from _answered(batch, refused)
     share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
     yield Bar("order of GPUs at equal workload, GPU left out", 100 * share, 92.0, None)
+    share, _ = server.share(batch)
+    yield Bar("MLPerf Server rates within 25 %, by simulation", 100 * share, 60.0, None)
     yield from pools()
+    source = next(s for s in schemes if s.name == "source")
+    taught = own.gain(batch, source, "tpot")
+    yield Bar("TPOT after a calibration of 10 points, mean", 100 * taught.after, None, 10.0)
 
 
 def label(scheme: Scheme) -> str:

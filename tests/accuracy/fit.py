@@ -201,7 +201,8 @@ def main() -> None:
     batch, _ = cross.load()
     fitted = solve(batch, np.ones(len(batch.samples), bool))
     save(fitted)
-    bands.save(batch, [cross.leave(batch, name, fitted) for name in cross.LEAVES])
+    left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
+    bands.save(batch, [cross.whole(batch, fitted), *left_out])
     sys.stderr.write(f"fitted {len(rows())} rows to {len(batch.samples)} measurements\n")
 
 

@@ -61,7 +61,7 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                     )
                     found = _least(
                         found,
-                        _nodes(need, Replica(need.llm, layout, node, need.load, need.confidence)),
+                        _nodes(need, Replica(need.llm, layout, node, need.load, need.trust)),
                     )
     return found
 

@@ -1,0 +1,79 @@
+"""tonnage calibrate: learn from a benchmark of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli import option
+from planner.cli.compose import Options, make_plan, open_catalog, open_world, read_file, read_spec
+from planner.errors import InfeasibleError, Problem
+
+if TYPE_CHECKING:
+    from planner.render.page import Page
+
+
+@click.command("calibrate")
+@click.argument("benches", nargs=-1, metavar="BENCH...")
+@click.option("--recipe", metavar="SPEC", help="Write the shortest benchmark worth running.")
+@click.option("--model", metavar="NAME", help="Model, where the files do not say it.")
+@click.option("--gpu", metavar="NAME", help="Accelerator, where the files do not say it.")
+@click.option("--tp", type=click.IntRange(1, 64), metavar="N", help="Accelerators of a replica.")
+@click.option("--precision", metavar="NAME", help="Precision of the weights.")
+@click.option("--framework", metavar="NAME", help="Engine that was measured (vllm).")
+@option.simulate
+@option.catalog
+@option.formats("text", "markdown")
+@option.output
+@option.color
+def command(benches: tuple[str, ...], recipe: str | None, **values: Any) -> int:
+    """Learn from benchmark files of one deployment; write a calibration for `plan --calibration`.
+
+    Reads vLLM bench serve, GuideLLM, genai-perf, AIPerf, InferenceX and llm-optimizer results, or
+    a CSV. Shows each point before and after, predicted by the other points. A few points correct
+    the bias, a sweep over concurrency does more: --recipe SPEC writes one.
+
+    Example: tonnage calibrate results/*.json --gpu h100-sxm --tp 4 -o mine.json
+    """
+    if bool(benches) == bool(recipe):
+        raise click.UsageError("give BENCH files, or --recipe SPEC")
+    page = _recipe(recipe, values) if recipe else _learn(benches, values)
+    option.show(page, values["format"], values["color"])
+    return 0
+
+
+def _learn(benches: tuple[str, ...], values: dict[str, Any]) -> Page:
+    from planner.estimate.benchmark import read
+    from planner.estimate.calibrate import calibrate, dump
+    from planner.render.calibrate import page
+
+    raw = {path: read_file(path) for path in benches}
+    points = [
+        p for path, found in raw.items() for p in read(found.decode("utf-8", "replace"), path)
+    ]
+    names = ("model", "gpu", "tp", "precision", "framework")
+    learned = calibrate(points, {name: str(values[name]) for name in names if values[name]})
+    if values["output"]:
+        digests = {path: hashlib.sha256(found).hexdigest() for path, found in raw.items()}
+        option.write(dump(learned.correction, digests), values["output"])
+    return page(learned, values["output"] or "")
+
+
+def _recipe(path: str, values: dict[str, Any]) -> Page:
+    """The sweep for the fleet that a plan of the spec would choose."""
+    from planner.render.calibrate import recipe
+    from planner.solve.recipe import sweep
+
+    source = read_spec(path)
+    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
+    plan = make_plan(source, catalog, Options())
+    pools = plan["solution"]["pools"]
+    if not pools or pools[0]["layout"] is None:
+        problem = Problem(
+            code="infeasible", message=f"{path} has no fleet that serves a model",
+            next_step=f"run: tonnage plan {path}",
+        )  # fmt: skip
+        raise InfeasibleError(problem)
+    return recipe(plan, sweep(plan, source.spec))

@@ -1,0 +1,351 @@
+"""Plays requests through a replica, one by one: what the analytic percentiles are checked with.
+
+Continuous batching as a virtual clock: every running request gains one token in each step, so a
+request that starts when the clock shows V ends when it shows V + answer - 1, and only arrivals,
+ends of prompts and completions need to be computed. Between them a step lasts
+
+    step(n, S) = base(n) + growth(n) * S        n requests with S tokens of context, S growing by n
+
+of which the sum over d tokens is exact. Prompts pass one at a time, first come first served; while
+one does, decoding goes on at 1 - interference of its speed. A request is admitted when a slot and
+its share of the KV pool are free; when contexts outgrow the pool, the newest starts again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from planner.perf import memory
+from planner.perf.constant import constant
+from planner.perf.physics import attention, decode, first, prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.perf.coefficient import Coefficients
+    from planner.perf.load import Load
+    from planner.perf.physics import Rates
+    from planner.perf.serve import Replica
+
+Router: TypeAlias = Literal["random", "round_robin", "least_loaded"]
+NEVER: Final = math.inf
+CRAWL: Final = 1e-3  # speed of decoding that is left when a prompt takes everything
+WARM: Final = 0.15  # share of requests that fill the replica, and are not counted
+TAIL: Final = 0.05  # share that no arrivals stand behind
+STUDENT: Final = {2: 6.31, 3: 2.92, 4: 2.35, 6: 2.02, 8: 1.89, 16: 1.75}  # 90 %, two sides
+
+
+@dataclass(slots=True)
+class Request:
+    """One request: when it is due, its lengths, and when its prompt began and its answer ended."""
+
+    due: float
+    prompt: int
+    answer: int
+    pace: float = 0.0
+    begun: float = 0.0
+    first: float = 0.0
+    end: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The times of a replica: of a step by batch, of prompts, and its pool in tokens."""
+
+    base: tuple[float, ...]
+    growth: tuple[float, ...]
+    rates: Rates
+    coefficients: Coefficients
+    pool: float
+    reserved: float
+
+    @property
+    def slots(self) -> int:
+        """The most requests at once."""
+        return len(self.base) - 1
+
+    @property
+    def slowed(self) -> float:
+        """Speed of decoding while a prompt passes."""
+        return max(CRAWL, 1 - self.coefficients.interference)
+
+
+def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> Machine:
+    """Tabulate a replica of so many slots and tokens of pool.
+
+    Sliding layers and correction of the context are those of a mean request, `held` tokens.
+    """
+    flat = attention(r, held) - r.kv_full * min(held, r.sparse)
+    base, growth = [0.0], [0.0]
+    for n in range(1, slots + 1):
+        base.append(decode(r, n, flat))
+        growth.append(max(max(n / r.pp, 1.0) / r.adp, 1.0) / n * r.kv_full)
+    return Machine(
+        base=tuple(base), growth=tuple(growth), rates=r, coefficients=c, pool=pool,
+        reserved=constant("answer_share"),
+    )  # fmt: skip
+
+
+def of_replica(replica: Replica) -> Machine:
+    """Tabulate a replica under its load, as far as a benchmark corrected it."""
+    held = replica.load.held
+    each = memory.kv(replica.llm, replica.layout, held) / held
+    pool = replica.memory.pool_gib * memory.GIB / each
+    found = machine(replica.rates, replica.coefficients, replica.max_batch, pool, held)
+    if replica.learned is None:
+        return found
+    factors = [1.0, *(replica.learned.factor("tpot", n, held) for n in range(1, found.slots + 1))]
+    return Machine(
+        base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
+        growth=tuple(x * f for x, f in zip(found.growth, factors, strict=True)),
+        rates=found.rates, coefficients=found.coefficients, pool=pool, reserved=found.reserved,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Lane:
+    """One replica at work."""
+
+    machine: Machine
+    queue: deque[Request] = field(default_factory=deque)
+    running: list[tuple[float, int, Request]] = field(default_factory=list)
+    done: list[Request] = field(default_factory=list)
+    now: float = 0.0
+    clock: float = 0.0  # tokens that a request would have got since the start
+    context: float = 0.0
+    kept: float = 0.0
+    prompting: Request | None = None
+    until: float = NEVER
+    count: int = 0
+    hold: bool = False  # after a restart nobody is admitted before somebody ends
+
+    @property
+    def load(self) -> int:
+        """Requests that are here, waiting or not."""
+        return len(self.queue) + len(self.running) + (self.prompting is not None)
+
+    def advance(self, to: float) -> float:
+        """Play on to a time; return when something happens next."""
+        while True:
+            self._begin()
+            ends = self._completion()
+            full = self._overflow()
+            soonest = min(ends, self.until, full)
+            if soonest > to or soonest == NEVER:
+                return soonest
+            if full < min(ends, self.until):
+                self._restart(full)
+            elif ends < self.until:
+                self._complete(ends)
+            else:
+                self._prompted()
+
+    def _needs(self, request: Request) -> float:
+        return request.prompt + self.machine.reserved * request.answer
+
+    def _begin(self) -> None:
+        """Start the next prompt, or note when it is due."""
+        if self.prompting is not None:
+            return
+        self.until = NEVER
+        if not self.queue or len(self.running) >= self.machine.slots or self.hold:
+            return
+        request = self.queue[0]
+        fits = self.kept + self._needs(request) <= self.machine.pool or not self.running
+        if request.due > self.now:
+            self.until = request.due
+        elif fits:
+            self.queue.popleft()
+            self.kept += self._needs(request)
+            request.begun, request.pace = self.now, self._step()
+            self.prompting = request
+            self.until = self.now + prompt(self.machine.rates, request.prompt)
+
+    def _step(self) -> float:
+        n = len(self.running)
+        return self.machine.base[max(n, 1)] + self.machine.growth[max(n, 1)] * self.context
+
+    def _speed(self) -> float:
+        return self.machine.slowed if self.prompting is not None else 1.0
+
+    def _lasts(self, tokens: float) -> float:
+        """Seconds for so many tokens of everyone."""
+        n, growth = len(self.running), self.machine.growth[len(self.running)]
+        return tokens * (self._step() + growth * n * tokens / 2) / self._speed()
+
+    def _completion(self) -> float:
+        if not self.running:
+            return NEVER
+        return self.now + self._lasts(max(0.0, self.running[0][0] - self.clock))
+
+    def _overflow(self) -> float:
+        n = len(self.running)
+        room = self.machine.pool - self.context
+        if n < 2 or (self.running[0][0] - self.clock) * n <= room:
+            return NEVER  # somebody ends first
+        return self.now + self._lasts(max(0.0, room / n))
+
+    def _pass(self, to: float) -> None:
+        """Let time pass without an event: tokens from the quadratic of _lasts."""
+        n = len(self.running)
+        if n:
+            worth = (to - self.now) * self._speed()
+            step, growth = self._step(), self.machine.growth[n]
+            tokens = 2 * worth / (step + math.sqrt(step * step + 2 * growth * n * worth))
+            self.clock += tokens
+            self.context += n * tokens
+        self.now = to
+
+    def _complete(self, at: float) -> None:
+        end, _, request = self.running[0]
+        self.context += len(self.running) * (end - self.clock)
+        self.clock, self.now = end, at
+        heappop(self.running)
+        self.context = max(0.0, self.context - request.prompt - request.answer + 1)
+        self.kept -= self._needs(request)
+        self.hold = False
+        request.end = at
+        self.done.append(request)
+
+    def _prompted(self) -> None:
+        self._pass(self.until)
+        request, self.prompting = self.prompting, None
+        if request is None:
+            return  # the next request is due now
+        request.first = request.first or self.now
+        self.count += 1
+        heappush(self.running, (self.clock + request.answer - 1, self.count, request))
+        self.context += request.prompt
+
+    def _restart(self, at: float) -> None:
+        """Send the newest request back: its prompt and what it has answered are read again."""
+        self._pass(at)
+        newest = max(self.running, key=lambda entry: entry[1])
+        self.running.remove(newest)
+        heapify(self.running)
+        request = newest[2]
+        self.kept -= self._needs(request)
+        self.context -= request.prompt + request.answer - 1 - (newest[0] - self.clock)
+        self.queue.appendleft(request)
+        self.hold = self.prompting is None
+
+
+def arrivals(load: Load, count: int, seed: int, variation: float, rate: float) -> list[Request]:
+    """Draw requests: Gamma gaps of a squared variation, lognormal lengths.
+
+    The same seed gives the same requests.
+    """
+    draw = random.Random(seed)  # noqa: S311 - a simulation, not a secret
+    shape, at, found = 1 / max(variation, 1e-3), 0.0, []
+    sigmas = load.prompt.sigma, load.answer.sigma
+    means = load.prompt.mean * (1 - load.prefix_hit), load.answer.mean
+    middles = [math.log(m) - s * s / 2 for m, s in zip(means, sigmas, strict=True)]
+    for _ in range(count):
+        at += draw.gammavariate(shape, 1 / (shape * rate)) if rate < NEVER else 0.0
+        given, wanted = (
+            max(1, round(draw.lognormvariate(m, s) if s else math.exp(m)))
+            for m, s in zip(middles, sigmas, strict=True)
+        )
+        found.append(Request(at, given, max(2, wanted)))
+    return found
+
+
+def play(one: Machine, requests: list[Request], replicas: int, router: Router) -> list[Request]:
+    """Send requests to replicas as a router does, and play them to the end; they are changed."""
+    lanes = [Lane(one) for _ in range(replicas)]
+    draw = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
+    for place, request in enumerate(requests):
+        if router == "round_robin":
+            lane = lanes[place % replicas]
+        elif router == "random":
+            lane = lanes[draw.randrange(replicas)]
+        else:
+            lane = _least(lanes, request.due, place)
+        lane.queue.append(request)
+    for lane in lanes:
+        lane.advance(NEVER)
+    return requests
+
+
+def _least(lanes: list[Lane], now: float, place: int) -> Lane:
+    """Play all lanes up to now; return the one with the fewest requests, turn by turn."""
+    for lane in lanes:
+        lane.advance(now)
+    count = len(lanes)
+    return lanes[min(range(count), key=lambda i: (lanes[i].load, (i - place) % count))]
+
+
+def loop(one: Machine, requests: list[Request], users: int) -> list[Request]:
+    """Play a closed loop: each of the users sends the next request when one of theirs ends."""
+    lane, waiting = Lane(one), deque(requests)
+    for _ in range(min(users, len(waiting))):
+        lane.queue.append(waiting.popleft())
+    while waiting and lane.load:
+        ended = len(lane.done)
+        lane.advance(lane.advance(lane.now))
+        for request in lane.done[ended:]:
+            if waiting:
+                following = waiting.popleft()
+                following.due = request.end
+                lane.queue.append(following)
+    lane.advance(NEVER)
+    return lane.done
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A percentile over all simulated requests with its 90 % Monte Carlo band, in seconds."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a simulation measured, by (metric, percentile)."""
+
+    requests: int
+    seeds: int
+    found: dict[tuple[str, int], Measured]
+
+
+def times(one: Machine, played: list[Request]) -> dict[str, list[float]]:
+    """Return ttft, tpot and e2e of the requests in the middle of a run."""
+    kept = played[int(WARM * len(played)) : len(played) - int(TAIL * len(played))]
+    c, rates = one.coefficients, one.rates
+    started = [
+        c.first_token + c.step_wait * x.pace
+        + c.prompt_share * (x.begun - x.due + first(rates, x.prompt))
+        for x in kept
+    ]  # fmt: skip
+    return {
+        "ttft": started,
+        "tpot": [(x.end - x.first) / (x.answer - 1) for x in kept],
+        "e2e": [s + x.end - x.first for s, x in zip(started, kept, strict=True)],
+    }
+
+
+def summary(runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]) -> Run:
+    """Return percentiles over all runs, and how far they spread from seed to seed."""
+    found = {}
+    for metric, percentile in sorted(asked):
+        every = sorted(x for run in runs for x in run[metric])
+        each = [_quantile(sorted(run[metric]), percentile) for run in runs]
+        wide = 0.0
+        if len(each) > 1:
+            wide = STUDENT[len(each)] * statistics.stdev(each) / math.sqrt(len(each))
+        value = _quantile(every, percentile)
+        found[metric, percentile] = Measured(value, max(0.0, value - wide), value + wide)
+    return Run(sum(len(run["ttft"]) for run in runs), len(runs), found)
+
+
+def _quantile(ordered: list[float], percentile: int) -> float:
+    place = max(0, math.ceil(percentile / 100 * len(ordered)) - 1)
+    return ordered[place]

@@ -1,0 +1,154 @@
+"""Benchmark files of the usual tools are read, and teach what they should."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.errors import UsageError
+from planner.estimate import calibrate as learn
+from planner.estimate.answer import answer
+from planner.estimate.benchmark import Point, read
+from planner.estimate.row import setup
+from planner.facts.llm import find
+from planner.perf.correction import NOISE, PRIOR, features, learned, prior
+from planner.perf.layout import Layout
+from planner.perf.serve import Replica, Trust
+from tests.planner.test_estimate import row
+from tests.planner.test_perf import load, node
+
+FILES = sorted((Path(__file__).parents[1] / "data" / "benchmarks").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_format_is_read_alike(path: Path) -> None:
+    """The files tell of the same two loads: 8 and 32 users of 1,024 and 256 tokens, or of others."""
+    points = read(path.read_text(), str(path))
+    assert points
+    for point in points:
+        assert 0.001 < point.tpot < 0.1
+        assert 0.01 < point.ttft < 5
+        assert point.users >= 1
+        if point.users == 32 and "inferencex" not in path.stem:
+            assert (point.prompt, point.answer) == (1024, 256)
+            assert point.tpot == pytest.approx(0.0129)
+            assert point.ttft == pytest.approx(0.148)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "{}", '{"a": 1}', "[1, 2]", "a,b\n1,2\n", '{"model_id": "x"}'],
+)  # fmt: skip
+def test_another_format_names_what_was_tried(text: str) -> None:
+    with pytest.raises(UsageError, match="no benchmark that can be read") as caught:
+        read(text, "bench.json")
+    assert "vLLM" in caught.value.problems[0].next_step
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_truncated_file_is_refused(path: Path) -> None:
+    text = path.read_text().rstrip()
+    with pytest.raises(UsageError):
+        read(text[: len(text) - len(text) // 3], str(path))
+
+
+@pytest.mark.parametrize(("key", "value"), [("mean_tpot_ms", 0), ("mean_ttft_ms", float("nan")),
+                                            ("completed", 0), ("total_output_tokens", -5)])  # fmt: skip
+def test_numbers_that_nothing_has_are_refused(key: str, value: float) -> None:
+    path = next(p for p in FILES if p.stem == "vllm_bench_serve")
+    document = json.loads(path.read_text()) | {key: value}
+    with pytest.raises(UsageError):
+        read(json.dumps(document), "bench.json")
+
+
+def points(
+    bias: float, slope: float = 0.0, users: tuple[int, ...] = (1, 4, 16, 64)
+) -> list[Point]:
+    """Points that differ from the predictions by a factor and by a slope over the batch."""
+    found = []
+    for n in users:
+        numbers = answer(setup(row(concurrency=str(n), len_kind="uniform in [0.8,1.0]"))).numbers
+        off = bias * (n / 16) ** slope
+        found.append(Point(
+            place=f"bench.json:{n}", model="llama-3.1-8b", prompt=900, answer=180, users=n,
+            ttft=numbers["ttft_ms_mean"].value / 1000, tpot=numbers["tpot_ms_mean"].value / 1000 * off,
+            gpu="h100-sxm", tp=1, precision="fp8", framework="vllm",
+        ))  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("bias", [0.7, 0.9, 1.0, 1.2, 1.5])
+def test_a_bias_is_learned(bias: float) -> None:
+    found = learn.calibrate(points(bias), {})
+    assert found.correction.factor("tpot", 16, 990) == pytest.approx(bias, rel=0.08)
+    for compared in found.compared:
+        after = abs(compared.after["tpot"] / compared.measured["tpot"] - 1)
+        before = abs(compared.before["tpot"] / compared.measured["tpot"] - 1)
+        assert after <= before + 0.03
+
+
+def test_a_slope_over_the_batch_is_learned_from_a_sweep() -> None:
+    found = learn.calibrate(points(1.1, 0.08, (1, 2, 4, 8, 16, 32, 64, 128)), {}).correction
+    rise = found.factor("tpot", 128, 990) / found.factor("tpot", 1, 990)
+    assert rise == pytest.approx(128**0.08, rel=0.1)
+
+
+def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
+    at = features(16, 1000)
+    doubts = [learned("tpot", [(at, 0.1)] * n).spread(at) for n in range(12)]
+    assert doubts == sorted(doubts, reverse=True)
+    assert doubts[0] == pytest.approx(math.hypot(NOISE["tpot"], math.sqrt(
+        sum((s * x) ** 2 for s, x in zip(PRIOR["tpot"], at, strict=True)))))  # fmt: skip
+    assert doubts[-1] > NOISE["tpot"]
+    assert prior("tpot").mean(at) == 0
+
+
+def test_the_order_of_points_does_not_matter() -> None:
+    told = [(features(n, 500 * n), 0.01 * n) for n in (1, 3, 9, 27)]
+    one, other = learned("ttft", told), learned("ttft", told[::-1])
+    assert one.weights == pytest.approx(other.weights)
+
+
+def test_an_outlier_and_a_stranger_are_named() -> None:
+    found = points(1.0, 0.0, (1, 2, 4, 8, 16, 32))
+    found[2] = replace(found[2], tpot=found[2].tpot * 4)
+    found.append(replace(found[0], gpu="a100-80gb-sxm", precision="bf16", place="other.json:1"))
+    warnings = " ".join(learn.calibrate(found, {}).warnings)
+    assert "bench.json:4 is far" in warnings
+    assert "other.json:1 is of llama-3.1-8b on a100-80gb-sxm" in warnings
+
+
+def test_what_a_file_leaves_out_must_be_given() -> None:
+    with pytest.raises(UsageError, match="does not say its gpu"):
+        learn.calibrate([replace(points(1.0)[0], gpu="")], {})
+    found = learn.calibrate([replace(p, gpu="") for p in points(1.0)], {"gpu": "h100-sxm"})
+    assert found.correction.accelerator == "h100-sxm"
+
+
+def test_a_calibration_survives_its_file() -> None:
+    found = learn.calibrate(points(1.3), {}).correction
+    text = learn.dump(found, {"bench.json": "0" * 64})
+    again = learn.parse(text.encode(), "mine.json")
+    assert again.factor("tpot", 7, 700) == pytest.approx(found.factor("tpot", 7, 700))
+    assert len(again.sha256) == 64
+    with pytest.raises(UsageError, match="no calibration"):
+        learn.parse(b"{}", "mine.json")
+
+
+def test_a_plan_s_replica_follows_its_calibration() -> None:
+    taught = learn.calibrate(points(1.4, 0.0, (1, 4, 8, 16, 32, 64)), {}).correction
+    layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
+    model, host = find("llama-3.1-8b"), node("h100-sxm")
+    plain = Replica(model, layout, host, load())
+    own = Replica(model, layout, host, load(), Trust(0.5, taught))
+    assert own.tpot(16) / plain.tpot(16) == pytest.approx(1.4, rel=0.1)
+    assert own.band("tpot").basis == "measured"
+    assert (
+        own.band("tpot").high / own.band("tpot").low
+        < plain.band("tpot").high / plain.band("tpot").low
+    )
+    elsewhere = Replica(model, layout, node("h200-sxm"), load(), Trust(0.5, taught))
+    assert elsewhere.learned is None

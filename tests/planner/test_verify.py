@@ -1,0 +1,59 @@
+"""Plans are verified by simulation: finalists that miss a limit are replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from planner.cli.compose import beside
+from planner.solve.answer import Solver
+from planner.solve.need import need
+from planner.solve.rule import Market, rules
+from planner.solve.search import Search
+from planner.solve.verify import passes, play, verified
+from planner.spec.load import load
+from planner.spec.model import Inference, Limit
+from providers.catalog.load import load as open_catalog
+from stacks.site import unsupported
+
+BLUEPRINTS = sorted((Path(__file__).parents[2] / "blueprints").glob("*.yaml"))
+CATALOG = open_catalog(None)
+
+
+def specs() -> list[tuple[str, Inference]]:
+    found = ((p, load(p.read_bytes(), str(p))) for p in BLUEPRINTS)
+    return [(str(p), s) for p, s in found if isinstance(s, Inference) and s.sla and s.sla.limits]
+
+
+@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
+def test_every_blueprint_passes_its_percentiles(path: str, spec: Inference) -> None:
+    solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
+    checked = solver.solve(spec).verified
+    assert checked is not None
+    assert spec.sla is not None
+    for limit in spec.sla.limits:
+        value, low, _ = checked.found[f"{limit.metric}_p{limit.percentile}_ms"]
+        assert low <= value <= float(limit.seconds) * 1000
+
+
+def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
+    """Bursts that the formulas take too lightly: the simulation asks for more."""
+    path = next(p for p in BLUEPRINTS if p.stem == "chat-8b")
+    spec = load(path.read_bytes(), str(path))
+    assert isinstance(spec, Inference)
+    wanted = need(spec, beside(str(path)))
+    bursty = replace(wanted.load, variation=36.0, rate=3.0)
+    wanted = replace(
+        wanted, load=bursty, limits=(Limit(metric="tpot", percentile=99, seconds=Decimal("0.06")),)
+    )
+    search = Search(CATALOG.book)
+    offers = Market(CATALOG.kinds, rules(spec, unsupported)).best()
+    found = search.solve(wanted, offers, keep=3).found
+    chosen, checked = verified(wanted, found, search.bill)
+    assert checked is not None
+    assert not passes(wanted, play(wanted, found[0].fit))
+    assert passes(wanted, play(wanted, chosen.fit))
+    assert chosen.bill.usd_month > found[0].bill.usd_month
