@@ -32,7 +32,7 @@ accuracy: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy
 
 bench: $(VENV)/.dev
-	$(BIN)/python tests/bench.py
+	$(BIN)/python -m tests.bench
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

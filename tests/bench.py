@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import resource
 import statistics
@@ -13,6 +14,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TRUTH = str(ROOT / "tests" / "data" / "truth" / "inference.csv")
 TONNAGE = (sys.executable, "-m", "planner.cli.main")
 RUNS = 7
 
@@ -43,6 +45,37 @@ def installed_size() -> float:
         return sum(p.lstat().st_size for p in folder.rglob("*") if not p.is_symlink()) / 1e6
 
 
+def estimates() -> tuple[float, float]:
+    """Microseconds of one prediction after loading, as the smallest and the median of its runs."""
+    from planner.estimate.answer import answer
+    from planner.estimate.row import setup
+
+    rows = list(csv.DictReader(Path(TRUTH).read_text(encoding="utf-8").splitlines()))
+    setups = [setup(row) for row in rows if row["quality"] == "A"]
+    spent = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        for made in setups:
+            answer(made)
+        spent.append((time.perf_counter() - start) / len(setups) * 1e6)
+    return min(spent), statistics.median(spent)
+
+
+def simulated() -> tuple[float, float]:
+    """Thousands of requests a second in the simulation: the largest and the median of its runs."""
+    from planner.perf import simulate
+    from tests.planner.test_simulate import LOAD, replica
+
+    one = simulate.of_replica(replica())
+    reached = []
+    for seed in range(RUNS):
+        requests = simulate.arrivals(LOAD, 10_000, seed, 1.0, 10.0)
+        start = time.perf_counter()
+        simulate.play(one, requests, 4, "random")
+        reached.append(len(requests) / (time.perf_counter() - start) / 1000)
+    return max(reached), statistics.median(reached)
+
+
 def main() -> None:
     """Print the table."""
     blueprints = sorted(str(p) for p in (ROOT / "blueprints").glob("*.yaml"))
@@ -50,15 +83,21 @@ def main() -> None:
     rows = [
         ("tonnage --help", 0.12, None, timed("--help")),
         ("check of one spec", 0.30, None, timed("check", "blueprints/chat-70b.yaml")),
-        ("plan of one spec, three clouds", 0.80, 150, timed("plan", "blueprints/chat-70b.yaml")),
+        ("plan of one spec, verified", 1.00, 150, timed("plan", "blueprints/chat-70b.yaml")),
         ("plan of 100 specs", 8.0, None, timed("plan", *many, runs=2)),
+        ("estimate of 2,251 rows", 5.0, 200, timed("estimate", "--table", TRUTH, runs=3)),
     ]
+    inside = [
+        ("one estimate, us", 50.0, *estimates()), ("requests simulated, 1,000/s", 1000.0, *simulated())
+    ]  # fmt: skip
     cores = os.cpu_count()
     sys.stdout.write(f"{cores} cores, Python {sys.version.split()[0]}, {RUNS} runs each\n\n")
     head = ("what", "promise s", "min s", "median s", "MB")
     sys.stdout.write("{:<34}{:>10}{:>9}{:>10}{:>8}\n".format(*head))
     for what, promise, _, (least, median, memory) in rows:
         sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}{memory:>8.0f}\n")
+    for what, promise, least, median in inside:
+        sys.stdout.write(f"{what:<34}{promise:>10.0f}{least:>9.1f}{median:>10.1f}\n")
     sys.stdout.write(f"{'base installation, MB':<34}{140:>10}{installed_size():>9.0f}\n")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     sys.stdout.write(f"{'largest process, MB':<34}{150:>10}{peak:>9.0f}\n")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from planner.perf.terms import Terms
 
 GIB: Final = 2.0**30
-TURNS: Final = 6  # of the fixed point; the error falls about tenfold in each
-HALVINGS: Final = 24
+TURNS: Final = 4  # of the fixed point; the error falls about tenfold in each
+HALVINGS: Final = 14
 BUSIEST: Final = 0.95
 
 

@@ -17,7 +17,7 @@ import math
 import random
 import statistics
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -56,7 +56,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The times of a replica: of a step by batch, of prompts, and its pool in tokens."""
+    """The times of a replica: of a step by batch, of prompts, and its pool in tokens.
+
+    `slowed` is the speed of decoding while a prompt passes, `reserved` the share of an answer for
+    which room is kept when a request is admitted.
+    """
 
     base: tuple[float, ...]
     growth: tuple[float, ...]
@@ -64,16 +68,8 @@ class Machine:
     coefficients: Coefficients
     pool: float
     reserved: float
-
-    @property
-    def slots(self) -> int:
-        """The most requests at once."""
-        return len(self.base) - 1
-
-    @property
-    def slowed(self) -> float:
-        """Speed of decoding while a prompt passes."""
-        return max(CRAWL, 1 - self.coefficients.interference)
+    slots: int
+    slowed: float
 
 
 def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> Machine:
@@ -88,7 +84,7 @@ def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> 
         growth.append(max(max(n / r.pp, 1.0) / r.adp, 1.0) / n * r.kv_full)
     return Machine(
         base=tuple(base), growth=tuple(growth), rates=r, coefficients=c, pool=pool,
-        reserved=constant("answer_share"),
+        reserved=constant("answer_share"), slots=slots, slowed=max(CRAWL, 1 - c.interference),
     )  # fmt: skip
 
 
@@ -101,10 +97,9 @@ def of_replica(replica: Replica) -> Machine:
     if replica.learned is None:
         return found
     factors = [1.0, *(replica.learned.factor("tpot", n, held) for n in range(1, found.slots + 1))]
-    return Machine(
-        base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
+    return replace(
+        found, base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
         growth=tuple(x * f for x, f in zip(found.growth, factors, strict=True)),
-        rates=found.rates, coefficients=found.coefficients, pool=pool, reserved=found.reserved,
     )  # fmt: skip
 
 
@@ -133,70 +128,63 @@ class Lane:
     def advance(self, to: float) -> float:
         """Play on to a time; return when something happens next."""
         while True:
-            self._begin()
-            ends = self._completion()
-            full = self._overflow()
+            if self.prompting is None:
+                self._begin()
+            ends, full = self._ahead()
             soonest = min(ends, self.until, full)
             if soonest > to or soonest == NEVER:
                 return soonest
-            if full < min(ends, self.until):
+            if full < ends and full < self.until:
                 self._restart(full)
             elif ends < self.until:
                 self._complete(ends)
             else:
                 self._prompted()
 
-    def _needs(self, request: Request) -> float:
-        return request.prompt + self.machine.reserved * request.answer
-
     def _begin(self) -> None:
         """Start the next prompt, or note when it is due."""
-        if self.prompting is not None:
-            return
+        one, n = self.machine, len(self.running)
         self.until = NEVER
-        if not self.queue or len(self.running) >= self.machine.slots or self.hold:
+        if not self.queue or n >= one.slots or self.hold:
             return
         request = self.queue[0]
-        fits = self.kept + self._needs(request) <= self.machine.pool or not self.running
         if request.due > self.now:
             self.until = request.due
-        elif fits:
+            return
+        needs = request.prompt + one.reserved * request.answer
+        if self.kept + needs <= one.pool or not n:
             self.queue.popleft()
-            self.kept += self._needs(request)
-            request.begun, request.pace = self.now, self._step()
+            self.kept += needs
+            request.begun = self.now
+            request.pace = one.base[n or 1] + one.growth[n or 1] * self.context
             self.prompting = request
-            self.until = self.now + prompt(self.machine.rates, request.prompt)
+            self.until = self.now + prompt(one.rates, request.prompt)
 
-    def _step(self) -> float:
+    def _ahead(self) -> tuple[float, float]:
+        """When the next request ends, and when the pool overflows if that is earlier."""
         n = len(self.running)
-        return self.machine.base[max(n, 1)] + self.machine.growth[max(n, 1)] * self.context
-
-    def _speed(self) -> float:
-        return self.machine.slowed if self.prompting is not None else 1.0
-
-    def _lasts(self, tokens: float) -> float:
-        """Seconds for so many tokens of everyone."""
-        n, growth = len(self.running), self.machine.growth[len(self.running)]
-        return tokens * (self._step() + growth * n * tokens / 2) / self._speed()
-
-    def _completion(self) -> float:
-        if not self.running:
-            return NEVER
-        return self.now + self._lasts(max(0.0, self.running[0][0] - self.clock))
-
-    def _overflow(self) -> float:
-        n = len(self.running)
-        room = self.machine.pool - self.context
-        if n < 2 or (self.running[0][0] - self.clock) * n <= room:
-            return NEVER  # somebody ends first
-        return self.now + self._lasts(max(0.0, room / n))
+        if not n:
+            return NEVER, NEVER
+        one = self.machine
+        growth = one.growth[n]
+        step = one.base[n] + growth * self.context
+        speed = 1.0 if self.prompting is None else one.slowed
+        tokens = max(0.0, self.running[0][0] - self.clock)
+        ends = self.now + tokens * (step + growth * n * tokens / 2) / speed
+        room = one.pool - self.context
+        if n == 1 or tokens * n <= room:
+            return ends, NEVER  # somebody ends first
+        tokens = max(0.0, room / n)
+        return ends, self.now + tokens * (step + growth * n * tokens / 2) / speed
 
     def _pass(self, to: float) -> None:
-        """Let time pass without an event: tokens from the quadratic of _lasts."""
+        """Let time pass without an event: tokens from the quadratic of _ahead."""
         n = len(self.running)
         if n:
-            worth = (to - self.now) * self._speed()
-            step, growth = self._step(), self.machine.growth[n]
+            one = self.machine
+            worth = (to - self.now) * (1.0 if self.prompting is None else one.slowed)
+            growth = one.growth[n]
+            step = one.base[n] + growth * self.context
             tokens = 2 * worth / (step + math.sqrt(step * step + 2 * growth * n * worth))
             self.clock += tokens
             self.context += n * tokens
@@ -208,7 +196,7 @@ class Lane:
         self.clock, self.now = end, at
         heappop(self.running)
         self.context = max(0.0, self.context - request.prompt - request.answer + 1)
-        self.kept -= self._needs(request)
+        self.kept -= request.prompt + self.machine.reserved * request.answer
         self.hold = False
         request.end = at
         self.done.append(request)
@@ -230,7 +218,7 @@ class Lane:
         self.running.remove(newest)
         heapify(self.running)
         request = newest[2]
-        self.kept -= self._needs(request)
+        self.kept -= request.prompt + self.machine.reserved * request.answer
         self.context -= request.prompt + request.answer - 1 - (newest[0] - self.clock)
         self.queue.appendleft(request)
         self.hold = self.prompting is None

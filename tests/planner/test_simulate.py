@@ -32,7 +32,10 @@ def machine(slots: int, pool: float = math.inf, slowed: float = 1.0) -> Machine:
     base = (0.0, *(0.010 + 0.001 * n for n in range(1, slots + 1)))
     growth = (0.0, *(1e-6 for _ in range(slots)))
     c = replace(one.coefficients, interference=1 - slowed)
-    return Machine(base, growth, one.rates, c, pool, 0.5)
+    return replace(
+        one, base=base, growth=growth, coefficients=c, pool=pool, reserved=0.5, slots=slots,
+        slowed=max(simulate.CRAWL, slowed),
+    )  # fmt: skip
 
 
 def counted(one: Machine, requests: list[Request]) -> dict[int, float]:
@@ -78,7 +81,9 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     one = simulate.of_replica(replica())
     base = (0.0, *(1e-9 for _ in range(512)))
     c = replace(one.coefficients, interference=0.0)
-    instant = Machine(base, (0.0,) * 513, one.rates, c, math.inf, 0.5)
+    instant = replace(
+        one, base=base, growth=(0.0,) * 513, coefficients=c, pool=math.inf, slots=512, slowed=1.0
+    )
     rates, load = one.rates, LOAD
     rate = 0.6 / prompt(rates, load.prompt.mean)
     waits, service = [], []
