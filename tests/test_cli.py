@@ -13,6 +13,8 @@ from planner.cli.main import COMMANDS
 from planner.plan.canonical import dump, parse
 from tests.conftest import BLUEPRINTS, chat
 
+ROOT = Path(__file__).resolve().parents[1]
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -286,3 +288,63 @@ def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
     tonnage("plan", "chat.yaml", "-o", "p.json")
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 4
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--layout", "precision=foo"), ("--layout", "tp=²"), ("--layout", "=,="), ("--rps", "nan"),
+     ("--rps", "inf"), ("--rps", "1", "--concurrency", "2"), ("--layout", "ep=99999,tp=1"),
+     ("--layout", "tp=3"), ("--layout", "kv_precision=x")],
+)  # fmt: skip
+def test_an_impossible_estimate_is_an_error_with_a_next_step(tonnage, words) -> None:
+    spec = str(ROOT / "blueprints" / "chat-70b.yaml")
+    code, _, errors = tonnage("estimate", spec, "--on", "p5.48xlarge", *words)
+    assert code in (2, 10)
+    assert "Traceback" not in errors
+    assert "bug" not in errors
+
+
+def test_estimate_and_calibrate_show_and_keep_their_results(tonnage, here) -> None:
+    spec = str(ROOT / "blueprints" / "chat-70b.yaml")
+    code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex2", "--layout", "tp=4")
+    assert code == 0
+    assert "90 % band" in shown
+    code, told, _ = tonnage("estimate", spec, "--on", "p5.48xlarge", "--rps", "2", "-f", "json")
+    assert code == 0
+    assert json.loads(told)["predicted"]["tpot_p95_ms"]["basis"] == "calibrated"
+    bench = str(ROOT / "tests" / "data" / "benchmarks" / "guidellm_v0.7.json")
+    code, shown, _ = tonnage("calibrate", bench, "--gpu", "h100-sxm", "--precision", "bf16",
+                             "-o", "mine.json")  # fmt: skip
+    assert code == 0
+    assert "predicted by the others" in shown
+    assert json.loads((here / "mine.json").read_text())["schema"] == "tonnage.calibration/1"
+    code, _, errors = tonnage("calibrate", spec, "-o", "other.json")
+    assert code == 2
+    assert "vLLM" in errors
+    assert not (here / "other.json").exists()
+    code, shown, _ = tonnage("calibrate", "--recipe", spec)
+    assert code == 0
+    assert "vllm bench serve" in shown
+
+
+def test_a_table_is_answered_row_by_row(tonnage, here) -> None:
+    table = str(ROOT / "tests" / "data" / "truth" / "memory.csv")
+    code, _, _ = tonnage("estimate", "--table", table, "-o", "out.csv")
+    assert code == 0
+    assert (here / "out.csv").read_text().startswith("row_id,status,reason,basis,weights_gib")
+
+
+def test_a_plan_says_with_which_confidence_and_how_it_was_verified(tonnage) -> None:
+    spec = str(ROOT / "blueprints" / "chat-70b.yaml")
+    costs = {}
+    for confidence in ("50", "90"):
+        code, told, _ = tonnage("plan", spec, "--confidence", confidence, "-f", "json")
+        assert code == 0
+        plan = json.loads(told)
+        assert plan["solution"]["verified"]["passed"]
+        costs[confidence] = float(plan["cost"]["usd_month"])
+    assert costs["90"] >= costs["50"]
+    for form in ("text", "markdown"):
+        _, shown, _ = tonnage("plan", spec, "-f", form)
+        assert "simulated requests" in shown
+        assert "90 % band" in shown

@@ -51,7 +51,7 @@ def _learn(benches: tuple[str, ...], values: dict[str, Any]) -> Page:
 
     raw = {path: read_file(path) for path in benches}
     points = [
-        p for path, found in raw.items() for p in read(found.decode("utf-8", "replace"), path)
+        p for path, found in raw.items() for p in read(found.decode("utf-8-sig", "replace"), path)
     ]
     names = ("model", "gpu", "tp", "precision", "framework")
     learned = calibrate(points, {name: str(values[name]) for name in names if values[name]})

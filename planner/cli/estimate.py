@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +16,9 @@ from planner.errors import MissingError, Problem, UsageError
 if TYPE_CHECKING:
     from planner.solve.need import Need
     from planner.solve.offer import Catalog, Instance
+
+LAID: Final = {"precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"),
+               "kv_precision": ("bf16", "fp8")}  # fmt: skip
 
 
 @click.command("estimate")
@@ -71,10 +76,9 @@ def _machines(on: str, catalog: Catalog) -> tuple[Instance, int]:
     """Return the machine type and the number of machines of TYPExN."""
     import difflib
 
-    name, _, count = on.replace(" ", "").rpartition("x") if on[-1:].isdigit() else (on, "", "1")
     kinds = {kind[0].instance.instance_type: kind[0].instance for kind in catalog.kinds}
-    if on in kinds or name not in kinds or not count.isdigit():
-        name, count = on, "1"
+    found = re.fullmatch(r"(.+?)\s*x\s*(\d{1,5})", on, re.ASCII)
+    name, count = (found[1], found[2]) if found and on not in kinds else (on, "1")
     if name not in kinds:
         close = difflib.get_close_matches(name, kinds, 1)
         step = f"did you mean '{close[0]}'?" if close else "run: tonnage offers"
@@ -95,6 +99,8 @@ def _need(source: Source, values: dict[str, Any]) -> Need:
         step = "estimate an Inference or Batch spec"
         raise UsageError(Problem(code="kind", message=message, next_step=step))
     wanted = need(source.spec, beside(source.path))
+    if values["rps"] and not math.isfinite(values["rps"]):
+        raise click.BadParameter("give a finite rate", param_hint="--rps")
     if values["rps"] and values["concurrency"]:
         raise click.UsageError("give --rps or --concurrency, not both")
     if values["rps"]:
@@ -110,9 +116,10 @@ def _layout(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, _, value = part.strip().partition("=")
-        whole = key in ("tp", "pp", "ep") and value.isdigit() and int(value) > 0
-        if not whole and key not in ("precision", "kv_precision"):
-            message = f"'{part.strip()}' is not one of tp, pp, ep, precision, kv_precision"
+        whole = key in ("tp", "pp", "ep") and re.fullmatch(r"[1-9]\d{0,3}", value, re.ASCII)
+        known = value in LAID.get(key, ())
+        if not whole and not known:
+            message = f"'{part.strip()}' is no layout: use tp, pp, ep, precision, kv_precision"
             raise click.BadParameter(message, param_hint="--layout")
         found[key] = value
     return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from planner.perf.shape import Mean, Server
 
 MS: Final = 1000.0
+HOPELESS: Final = 1.5  # times the predicted capacity: no error of ours explains that
 ARRIVED: Final = 0.95  # a run ends before its last requests do
 COLUMNS: Final = (
     "output_tok_s", "req_throughput_rps", "ttft_ms_mean", "ttft_ms_p99", "tpot_ms_mean",
@@ -58,6 +59,8 @@ def answer(setup: Setup) -> Answer:
         need = setup.terms.weights / shape.GIB
         have = setup.node.memory_gib
         raise RefusedError(f"does not fit: weights take {need:,.1f} of {have:,.1f} GiB on each")
+    if setup.prefill and setup.prefill_terms.weights > setup.prefill_terms.memory:
+        raise RefusedError("does not fit: a prefill worker cannot hold the weights")
     new, basis = news(setup.llm, setup.node.accelerator, loose=_loose(setup))
     kind = setup.demand.kind
     bands = _Bands(*(band(x, kind, new, basis) for x in ("throughput", "tpot", "ttft")))
@@ -100,6 +103,9 @@ def _open(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
     rate = setup.demand.rate / setup.replicas
     mean = shape.poisson(server, rate)
     most = shape.offline(server) / setup.demand.answer
+    if rate > HOPELESS * most:
+        reached = most * setup.replicas
+        raise RefusedError(f"cannot keep up: at most about {reached:,.1f} requests a second")
     served = min(rate, most) * setup.replicas * setup.demand.answer
     if rate < most:  # what arrives is served: only the end of the run is uncertain
         return _flow(setup, served, Band(ARRIVED, 1.0, "physics")) | _late(setup, mean, bands)
@@ -109,7 +115,8 @@ def _open(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
 def _late(setup: Setup, mean: Mean, bands: _Bands) -> dict[str, Number]:
     found = _latency(setup, mean.ttft, mean.tpot, bands)
     found["ttft_ms_p99"] = _within(mean.ttft * MS * constant("tail_ttft"), bands.ttft)
-    found["tpot_ms_p99"] = _within(mean.tpot * MS * constant("tail_tpot"), bands.tpot)
+    if "tpot_ms_mean" in found:
+        found["tpot_ms_p99"] = _within(mean.tpot * MS * constant("tail_tpot"), bands.tpot)
     return found
 
 

@@ -7,6 +7,7 @@ are seconds; a time per token is that between tokens after the first, however th
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MS: Final = 1000.0
 DRAWN: Final = 0.9  # InferenceX draws lengths from 0.8 to 1.0 of the nominal ones
+WIDEST: Final = 64
+MOST: Final = {"input tokens": 1e7, "output tokens": 1e7, "TTFT": 1e5, "TPOT": 1e3,
+               "concurrency or rate": 1e6, "tensor parallelism": 0.0}  # fmt: skip
 UNITS: Final = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "ns": 1e-9, "us": 1e-6}
 
 
@@ -46,20 +50,30 @@ def read(text: str, path: str) -> list[Point]:
     A point without a load, lengths or latencies is an error: it would teach something wrong.
     """
     documents = _documents(text, path)
-    for _, matches, reader in READERS:
-        if documents and isinstance(documents[0], dict) and matches(documents[0]):
-            try:
-                points = [p for i, d in enumerate(documents, 1) for p in reader(d, f"{path}:{i}")]
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-                raise _unreadable(path, f"lacks {error}") from error
-            return [_checked(point) for point in points]
-    raise _unreadable(path, "matches none of them")
+    try:
+        reader = next(
+            (r for _, m, r in READERS if isinstance(documents[0], dict) and m(documents[0]))
+        )
+    except (StopIteration, LookupError, TypeError, AttributeError):
+        raise _unreadable(path, "matches none of them") from None
+    try:
+        points = [p for i, d in enumerate(documents, 1) for p in reader(d, f"{path}:{i}")]
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise _unreadable(
+            path, "lacks loads, lengths or latencies of the kind it seems to be"
+        ) from error
+    if not points:
+        raise _unreadable(path, "has no load with a concurrency or a rate")
+    return [_checked(point) for point in points]
 
 
 def _documents(text: str, path: str) -> list[Any]:
     """Return the JSON documents of a text, one or several; a CSV table is one list of rows."""
     if text.lstrip()[:1] not in ("{", "["):
-        rows = list(csv.DictReader(text.splitlines()))
+        try:
+            rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        except csv.Error as error:
+            raise _unreadable(path, f"is no table: {error}") from error
         return [{"csv": rows}] if rows else []
     decoder, at, found = json.JSONDecoder(), 0, []
     while at < len(text.rstrip()):
@@ -68,6 +82,8 @@ def _documents(text: str, path: str) -> list[Any]:
         except json.JSONDecodeError as error:
             message = f"is not complete JSON at line {error.lineno}: {error.msg}"
             raise _unreadable(path, message) from error
+        except RecursionError as error:
+            raise _unreadable(path, "is nested too deeply") from error
         found += document if isinstance(document, list) else [document]
         while at < len(text) and text[at].isspace():
             at += 1
@@ -87,8 +103,10 @@ def _checked(point: Point) -> Point:
     """Refuse a point whose numbers nothing real has."""
     numbers = {"input tokens": point.prompt, "output tokens": point.answer, "TTFT": point.ttft,
                "TPOT": point.tpot, "concurrency or rate": point.users or point.rate}  # fmt: skip
+    if not 0 <= point.tp <= WIDEST:
+        numbers["tensor parallelism"] = -1.0
     for name, value in numbers.items():
-        if not (0 < value < math.inf):
+        if not 0 < value < MOST[name]:
             problem = Problem(
                 code="benchmark", message=f"{name} {value:g} cannot be", place=Place(point.place),
                 next_step="run the benchmark again, or remove this point",
@@ -142,7 +160,7 @@ def _guidellm(d: dict[str, Any], place: str) -> Iterator[Point]:
 
 def _genai(d: dict[str, Any], place: str) -> Iterator[Point]:
     def mean(*names: str) -> float:
-        name = next(n for n in names if n in d)
+        name = next((n for n in names if n in d), names[0])
         return float(d[name]["avg"]) * UNITS.get(d[name].get("unit", ""), 1.0)
 
     config = d["input_config"]

@@ -27,6 +27,8 @@ METRICS: Final = ("tpot", "ttft")
 OUTLIER: Final = 3.0  # spreads from what the other points say
 DIGITS: Final = 9
 HOST: Final = 8
+FAR: Final = 3.0  # a logarithm that no correction reaches
+WILD: Final = 1.6  # a log ratio that says that the point is of something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,16 @@ def calibrate(points: Sequence[Point], given: Mapping[str, str]) -> Learned:
     ]  # fmt: skip
     setups = [_setup(point) for point in used]
     rows = [_row(point, setup) for point, setup in zip(used, setups, strict=True)]
+    wild = [max(abs(x) for x in row.ratio.values()) > WILD for row in rows]
+    warnings += [
+        f"{p.place} is more than {math.exp(WILD):.0f} times off: it is left out"
+        for p, off in zip(used, wild, strict=True) if off
+    ]  # fmt: skip
+    used = [p for p, off in zip(used, wild, strict=True) if not off]
+    rows = [r for r, off in zip(rows, wild, strict=True) if not off]
+    if not used:
+        step = "check --model, --gpu, --tp and --precision"
+        raise _unknown(points[0], "has no point that its deployment could have measured", step)
     compared = tuple(_compare(place, used, rows) for place in range(len(used)))
     warnings += [
         f"{c.point.place} is far from what the other points say" for c in compared if c.odd
@@ -184,18 +196,34 @@ def parse(raw: bytes, path: str) -> Correction:
     try:
         content: dict[str, Any] = json.loads(raw)
         known = {SCHEMA: content}[content["schema"]]
-        beliefs = {
-            name: Belief(
-                tuple(b["weights"]), tuple(tuple(row) for row in b["covariance"]), b["noise"]
-            )
-            for name, b in known["beliefs"].items()
-        }
+        beliefs = {metric: _belief(known["beliefs"][metric]) for metric in METRICS}
         fields = ("model", "accelerator", "precision", "tp", "points")
         found = Correction(beliefs=beliefs, **{name: known[name] for name in fields})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _counted(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problem = Problem(
             code="calibration", message="is no calibration of this program", place=Place(path),
             next_step="make one: tonnage calibrate BENCH -o FILE",
         )  # fmt: skip
         raise UsageError(problem) from error
     return replace(found, sha256=hashlib.sha256(raw).hexdigest())
+
+
+def _belief(told: Mapping[str, Any]) -> Belief:
+    """Return a belief as far as its numbers can be one; raises ValueError."""
+    weights = tuple(float(x) for x in told["weights"])
+    covariance = tuple(tuple(float(x) for x in row) for row in told["covariance"])
+    size = len(features(1, 1))
+    square = len(covariance) == size and all(len(row) == size for row in covariance)
+    small = all(abs(x) < FAR for x in (*weights, *(x for row in covariance for x in row)))
+    if not (square and small and len(weights) == size and 0 < float(told["noise"]) < FAR):
+        raise ValueError(weights)
+    if any(covariance[i][i] < 0 for i in range(size)):
+        raise ValueError(covariance)
+    return Belief(weights, covariance, float(told["noise"]))
+
+
+def _counted(found: Correction) -> None:
+    """Raise ValueError when the counts of a calibration cannot be."""
+    if not (1 <= int(found.tp) <= HOST**2 and int(found.points) >= 1):
+        raise ValueError(found.tp)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner.estimate import names
 from planner.estimate.answer import Answer, Number
 from planner.estimate.names import RefusedError
+from planner.estimate.row import count
 from planner.perf import memory, startup
 from planner.perf.constant import constant
 from planner.perf.layout import Layout
@@ -46,6 +47,11 @@ def _serving(row: Mapping[str, str]) -> Answer:
         layout = _layout({**row, "precision": "mxfp4"}, "mxfp4")
     year = _year(row)
     share = _real(row, "gpu_memory_utilization") or float(startup.era(year)["share"])
+    if share > 1:
+        raise RefusedError(f"gpu_memory_utilization {share:g} is more than all")
+    served = names.framework(row.get("framework") or "vllm")
+    if served != "vllm":
+        raise RefusedError(f"what {served} reports when it starts is not predicted yet")
     card = startup.Card(
         total_gib=total, year=year, share=share, linked=chip is None or chip.link != "none",
         small=chip is not None and chip.architecture == "Ampere",
@@ -84,7 +90,7 @@ def _card(row: Mapping[str, str]) -> tuple[float, Accelerator | None]:
 def _layout(row: Mapping[str, str], released: str) -> Layout:
     given = row.get("precision") or row.get("weight_precision") or released
     kept = names.kv_precision(row.get("kv_precision") or "") or "bf16"
-    parts = {name: int(_real(row, name) or 1) for name in ("tp", "pp")}
+    parts = {name: count(row, name, 1) for name in ("tp", "pp")}
     return Layout(precision=names.precision(given), kv_precision=kept, **parts)
 
 

@@ -13,7 +13,7 @@ from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.perf.coefficient import REFERENCE
 from planner.perf.engine import VARIED, Engine, engines, kv_precision
-from planner.perf.layout import Layout, Node
+from planner.perf.layout import Layout, Node, valid
 from planner.perf.setup import Demand, Kind, Setup
 
 if TYPE_CHECKING:
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
 
-DOMAIN: Final = 16  # accelerators of a node with a rack-scale link count as one domain of this
-PLAIN: Final = 8
+AMPLE: Final = 2  # contexts are stretched by up to this in published runs
+HOST: Final = 8  # accelerators of a machine without a larger link
 NETWORK_GB_S: Final = 400.0
 LONGEST: Final = 10_000_000
 KINDS: Final[dict[str, Kind]] = {
     "offline_max": "offline", "static_batch": "static", "concurrency": "closed", "rate": "open",
     "all_at_once": "static",
 }  # fmt: skip
-POOLS: Final = re.compile(
-    r"prefill (\d+) workers? x (\d+) GPU \(tp(\d+) adp(\d+) ep(\d+)\); "
-    r"decode (\d+) workers? x (\d+) GPU \(tp(\d+) adp(\d+) ep(\d+)\)"
-)
+POOL: Final = r"{} N workers? x N GPU \(tpN adpN epN\)".replace("N", r"([1-9]\d{{0,4}})")
+POOLS: Final = re.compile(POOL.format("prefill") + "; " + POOL.format("decode"))
 TUNED: Final = ("Server", "Interactive")
 
 
@@ -47,10 +45,14 @@ def setup(row: Mapping[str, str]) -> Setup:
     kept = names.kv_precision(row.get("kv_precision") or "") or kv_precision(known, llm, precision)
     layouts = [layout] if prefill is None else [layout, prefill[1]]
     laid = [_kept(x, kept) for x in layouts]
-    width = max(x.tp * x.pp for x in laid)
+    for each in laid:
+        _possible(llm, each)
+    demand = _demand(row)
+    if demand.prompt + demand.answer > AMPLE * llm.max_context > 0:
+        raise RefusedError(f"{llm.model} takes {llm.max_context:,} tokens of context at most")
     return Setup(
-        llm=llm, layout=laid[0], node=_node(chip, width, row), engine=_engine(row, known),
-        demand=_demand(row), replicas=replicas,
+        llm=llm, layout=laid[0], node=_node(chip, row), engine=_engine(row, known),
+        demand=demand, replicas=replicas,
         prefill=None if prefill is None else (prefill[0], laid[1]),
         speculative=_speculative(row),
     )  # fmt: skip
@@ -61,10 +63,20 @@ def _precision(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> str:
     # A model released in mxfp4 is served so, whatever its activations are called.
     if llm.precision == "mxfp4" and given in ("fp4", "fp8"):
         given = "mxfp4"
+    if not (chip.bandwidth_gb_s and chip.bf16_tflops):
+        raise RefusedError(f"the data sheet of {chip.accelerator} is not known")
     native = chip.runs(given) or (chip.vendor == "nvidia" and float(chip.compute_capability) >= 8)
     if not native:
         raise RefusedError(f"{chip.accelerator} does not compute {given}")
     return given
+
+
+def _possible(llm: Llm, layout: Layout) -> None:
+    """Refuse what no engine can lay out."""
+    if not valid(llm, layout.tensor):
+        raise RefusedError(f"{llm.model} cannot be cut over {layout.tensor} accelerators")
+    if layout.pp > llm.layers:
+        raise RefusedError(f"pp {layout.pp} is more than the {llm.layers} layers of {llm.model}")
 
 
 def _kept(layout: Layout, kept: str) -> Layout:
@@ -78,24 +90,29 @@ def _layout(
     row: Mapping[str, str], precision: str, llm: Llm
 ) -> tuple[Layout, int, tuple[int, Layout] | None]:
     """Return the layout of a replica, how many there are, and the prefill workers."""
-    pools = POOLS.match(row.get("disagg_layout") or "")
+    told = (row.get("disagg_layout") or "").strip()
+    pools = POOLS.fullmatch(told)
+    if told and not pools:
+        raise RefusedError(f"disagg_layout '{told}' is not understood")
     if pools:
         x = [int(part) for part in pools.groups()]
         ahead = _group(precision, x[1], 1, x[4], x[3])
         return _group(precision, x[6], 1, x[9], x[8]), x[5], (x[0], ahead)
     if (row.get("serving_mode") or "").startswith("disagg"):
         raise RefusedError("the layout of the prefill and decode workers is not given")
-    pp = _count(row, "pp", 1)
-    total = _count(row, "n_gpus", _count(row, "tp", 1) * pp)
-    replicas = _count(row, "replicas", 0) or max(1, total // (_count(row, "tp", total) * pp))
+    pp = count(row, "pp", 1)
+    total = count(row, "n_gpus", count(row, "tp", 1) * pp * count(row, "replicas", 1))
+    replicas = count(row, "replicas", 0) or max(1, total // (count(row, "tp", total) * pp))
     if total % (pp * replicas):
         raise RefusedError(f"n_gpus {total} is not a multiple of pp {pp} x replicas {replicas}")
-    tp = _count(row, "tp", total // (pp * replicas))
-    adp, ep = _count(row, "attn_dp", 1), _count(row, "ep", 1)
+    tp = count(row, "tp", total // (pp * replicas))
+    adp, ep = count(row, "attn_dp", 1), count(row, "ep", 1)
     tp = max(tp, total // (pp * replicas)) if adp > 1 or ep > 1 else tp
     # Load-generator runs of latent-attention models with spread experts repeat attention.
     if llm.kv_lora_rank and ep > 1 and not row.get("attn_dp") and _tested(row):
         adp = ep
+    if tp * pp * replicas != total:
+        raise RefusedError(f"tp {tp} x pp {pp} x replicas {replicas} is not n_gpus {total}")
     return _group(precision, tp, pp, ep, adp), replicas, None
 
 
@@ -105,13 +122,12 @@ def _group(precision: str, tp: int, pp: int, ep: int, adp: int) -> Layout:
     return Layout(precision=precision, kv_precision="bf16", tp=tp, pp=pp, ep=ep, adp=adp)
 
 
-def _node(chip: Accelerator, width: int, row: Mapping[str, str]) -> Node:
-    rack = chip.link in ("nvlink", "ici", "neuronlink") and chip.accelerator.startswith("g")
+def _node(chip: Accelerator, row: Mapping[str, str]) -> Node:
+    """The accelerators that talk without a network: a link's domain, or those of a host."""
     scaleup = "nvlink_pairs" if chip.link == "nvlink_pairs" else "nvlink"
     return Node(
-        accelerator=chip, count=max(PLAIN, width if rack else min(width, DOMAIN)),
-        memory_gib=chip.memory_gib, fraction=1.0,
-        scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
+        accelerator=chip, count=max(HOST, chip.link_domain), memory_gib=chip.memory_gib,
+        fraction=1.0, scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
         network_gb_s=NETWORK_GB_S,
     )  # fmt: skip
 
@@ -200,7 +216,8 @@ def _dataset(row: Mapping[str, str]) -> float:
 
 
 def _speculative(row: Mapping[str, str]) -> bool:
-    return not (row.get("spec_decode") or "none").startswith("none")
+    said = (row.get("spec_decode") or "").strip().lower()
+    return not (not said or said.startswith(("none", "no", "off", "false")))
 
 
 def _number(row: Mapping[str, str], column: str) -> float:
@@ -217,15 +234,17 @@ def _number(row: Mapping[str, str], column: str) -> float:
     return found
 
 
-def _count(row: Mapping[str, str], column: str, otherwise: int) -> int:
+def count(row: Mapping[str, str], column: str, otherwise: int) -> int:
     """Return a whole number of 1 or more; of several alternatives, the first."""
     cell = (row.get(column) or "").split("|")[0].strip()
     if not cell:
         return otherwise
     try:
-        found = int(float(cell))
-    except (ValueError, OverflowError):
-        raise RefusedError(f"{column} '{cell}' is not a whole number") from None
+        found = float(cell)
+    except ValueError:
+        found = math.nan
+    if not found.is_integer():
+        raise RefusedError(f"{column} '{cell}' is not a whole number")
     if not 1 <= found <= 100_000:
         raise RefusedError(f"{column} {cell} is not between 1 and 100,000")
-    return found
+    return int(found)

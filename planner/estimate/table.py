@@ -25,8 +25,14 @@ def predict(text: str, path: str) -> str:
 
     What kind of table it is, is told from its header. Rows keep their order and their row_id.
     """
-    lines = csv.DictReader(text.splitlines(), restval="")
-    header = frozenset(lines.fieldnames or ())
+    try:
+        reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+        header, lines = frozenset(reader.fieldnames or ()), list(reader)
+    except csv.Error as error:
+        step = "write it as comma-separated values"
+        problem = Problem(code="table", message=f"is no table: {error}", place=Place(path),
+                          next_step=step)  # fmt: skip
+        raise UsageError(problem) from error
     for wanted, ask, columns in (
         (MEMORY, memory.answer, memory.COLUMNS), (INFERENCE, _inference, COLUMNS)
     ):  # fmt: skip

@@ -21,7 +21,8 @@ PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 class Accelerator:
     """One chip. Memory in GiB as the driver reports it; peaks are dense, in TFLOP/s.
 
-    `link_gb_s` is the bidirectional scale-up bandwidth of one accelerator; 0 without a link.
+    `link_gb_s` is the bidirectional scale-up bandwidth of one accelerator, 0 without a link;
+    `link_domain` is how many accelerators it joins.
     """
 
     accelerator: str
@@ -39,6 +40,7 @@ class Accelerator:
     fp4_tflops: float | None
     link: str
     link_gb_s: float
+    link_domain: int
     pcie_gen: int
     tdp_w: float | None
     mig: bool
@@ -106,6 +108,7 @@ def accelerators() -> dict[str, Accelerator]:
         "int8_tops": table.optional(table.real(1, 100_000)),
         "fp4_tflops": table.optional(table.real(1, 100_000)),
         "link": table.one_of(*LINKS), "link_gb_s": lambda c: table.real(0, 10_000)(c or "0"),
+        "link_domain": table.whole(1, 10_000),
         "pcie_gen": lambda c: table.whole(0, 8)(c or "0"),
         "tdp_w": table.optional(table.real(10, 5000)), "mig": table.yes,
         "precisions": table.many_of(*PRECISIONS), "confidence": table.CONFIDENCE, **table.SOURCED,

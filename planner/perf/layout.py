@@ -58,7 +58,9 @@ class Node:
         return self.scaleup != "nvlink_pairs" or tp <= 2
 
     def link_gb_s(self, tp: int) -> float:
-        """One-way bandwidth between tp accelerators: the scale-up link's, else PCIe's."""
+        """One-way bandwidth between tp accelerators: a link, PCIe, or a share of the network."""
+        if tp > self.count:
+            return self.network_gb_s / self.count
         if self.linked(tp):
             return self.accelerator.link_gb_s / 2
         return constant("pcie_gen", str(max(3, self.accelerator.pcie_gen)))

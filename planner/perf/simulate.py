@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf import memory
 from planner.perf.constant import constant
+from planner.perf.correction import BATCH
 from planner.perf.physics import attention, decode, first, prompt
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ NEVER: Final = math.inf
 CRAWL: Final = 1e-3  # speed of decoding that is left when a prompt takes everything
 WARM: Final = 0.15  # share of requests that fill the replica, and are not counted
 TAIL: Final = 0.05  # share that no arrivals stand behind
-STUDENT: Final = {2: 6.31, 3: 2.92, 4: 2.35, 6: 2.02, 8: 1.89, 16: 1.75}  # 90 %, two sides
+STUDENT: Final = (0.0, 0.0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89)  # 90 %, by seeds
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Machine:
     """The times of a replica: of a step by batch, of prompts, and its pool in tokens.
 
     `slowed` is the speed of decoding while a prompt passes, `reserved` the share of an answer for
-    which room is kept when a request is admitted.
+    which room is kept when a request is admitted, `starts` a learned factor on first tokens.
     """
 
     base: tuple[float, ...]
@@ -70,6 +71,7 @@ class Machine:
     reserved: float
     slots: int
     slowed: float
+    starts: float = 1.0
 
 
 def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> Machine:
@@ -100,6 +102,7 @@ def of_replica(replica: Replica) -> Machine:
     return replace(
         found, base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
         growth=tuple(x * f for x, f in zip(found.growth, factors, strict=True)),
+        starts=replica.learned.factor("ttft", BATCH, held),
     )  # fmt: skip
 
 
@@ -212,7 +215,7 @@ class Lane:
         self.context += request.prompt
 
     def _restart(self, at: float) -> None:
-        """Send the newest request back: its prompt and what it has answered are read again."""
+        """Send the newest request back: it starts again, with its first token already sent."""
         self._pass(at)
         newest = max(self.running, key=lambda entry: entry[1])
         self.running.remove(newest)
@@ -309,8 +312,8 @@ def times(one: Machine, played: list[Request]) -> dict[str, list[float]]:
     kept = played[int(WARM * len(played)) : len(played) - int(TAIL * len(played))]
     c, rates = one.coefficients, one.rates
     started = [
-        c.first_token + c.step_wait * x.pace
-        + c.prompt_share * (x.begun - x.due + first(rates, x.prompt))
+        one.starts * (c.first_token + c.step_wait * x.pace
+                      + c.prompt_share * (x.begun - x.due + first(rates, x.prompt)))
         for x in kept
     ]  # fmt: skip
     return {
@@ -328,7 +331,8 @@ def summary(runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]
         each = [_quantile(sorted(run[metric]), percentile) for run in runs]
         wide = 0.0
         if len(each) > 1:
-            wide = STUDENT[len(each)] * statistics.stdev(each) / math.sqrt(len(each))
+            quantile = STUDENT[min(len(each), len(STUDENT) - 1)]
+            wide = quantile * statistics.stdev(each) / math.sqrt(len(each))
         value = _quantile(every, percentile)
         found[metric, percentile] = Measured(value, max(0.0, value - wide), value + wide)
     return Run(sum(len(run["ttft"]) for run in runs), len(runs), found)

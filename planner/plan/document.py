@@ -132,7 +132,8 @@ def _verified(found: Verified | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "by": "simulation", "requests": found.requests, "seeds": found.seeds,
+        "by": "simulation", "passed": found.passed, "requests": found.requests,
+        "seeds": found.seeds,
         "added_groups": found.added,
         "found": {
             key: dict(zip(("value", "low", "high"), map(_number, parts), strict=True))

@@ -14,7 +14,16 @@ from planner.solve.need import Need, need
 from planner.solve.predict import predict
 from planner.solve.rule import Market, rules
 from planner.solve.search import Found, Search
-from planner.solve.solution import Alternative, Binding, Pool, Predicted, Safety, Solution, Warn
+from planner.solve.solution import (
+    Alternative,
+    Binding,
+    Pool,
+    Predicted,
+    Safety,
+    Solution,
+    Verified,
+    Warn,
+)
 from planner.solve.verify import verified
 from planner.spec.model import Workspace
 
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
+FINALISTS: Final = 4  # that may replace each other when simulated, whatever is shown
 CAREFUL: Final = Trust(0.9)
 FLEETING: Final = Warn(
     code="disk",
@@ -68,7 +78,7 @@ class Solver:
     def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
         search = Search(self.catalog.book)
         offers = market.best()
-        result = search.solve(wanted, offers, keep=self.keep + 1)
+        result = search.solve(wanted, offers, keep=max(FINALISTS, self.keep + 1))
         budget = spec.buy.budget
         chosen, checked = (
             verified(wanted, result.found, search.bill) if result.found else (None, None)
@@ -91,8 +101,8 @@ class Solver:
         return Solution(
             status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
             binding=bindings(wanted, search, market, chosen, barred),
-            alternatives=alternatives(wanted, result, barred, self.keep),
-            bill=chosen.bill, warnings=_warnings(spec, wanted, chosen), week=wanted.week,
+            alternatives=alternatives(wanted, result, barred, self.keep, chosen),
+            bill=chosen.bill, warnings=_warnings(spec, wanted, chosen, checked), week=wanted.week,
             llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
             safety=_safety(wanted, search, offers, chosen), verified=checked,
             learned=chosen.fit.replica.learned,
@@ -225,8 +235,19 @@ def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:
     }
 
 
-def _warnings(spec: Inference | Batch, wanted: Need, chosen: Found) -> tuple[Warn, ...]:
+def _warnings(
+    spec: Inference | Batch, wanted: Need, chosen: Found, checked: Verified | None
+) -> tuple[Warn, ...]:
     found = [Warn(code="assumed-model", message=note) for note in wanted.notes]
+    if checked is not None and not checked.passed:
+        message = "no fleet that was simulated kept every limit: this is the largest of them"
+        found.append(Warn(code="unverified", message=message))
+    if wanted.trust.learned is not None and chosen.fit.replica.learned is None:
+        taught = wanted.trust.learned
+        message = (
+            f"the calibration is of {taught.model} on {taught.accelerator}: it says nothing here"
+        )
+        found.append(Warn(code="calibration", message=message))
     if chosen.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message, place=spec.buy.place))

@@ -45,7 +45,10 @@ def exactly(need: Need, instance: Instance, nodes: int, given: Mapping[str, str]
         precision=precision, kv_precision=given.get("kv_precision", need.kv_precision), tp=tp,
         pp=pp, ep=int(given.get("ep", 1)),
     )  # fmt: skip
-    if tp * pp > node.count or not valid(need.llm, tp):
+    if layout.ep > 1 and (not need.llm.experts or tp % layout.ep):
+        message = f"ep {layout.ep} does not suit {need.llm.model} over tp {tp}"
+        raise _impossible(message, "leave ep out, or choose one that divides tp")
+    if tp * pp > node.count or pp > need.llm.layers or not valid(need.llm, tp):
         message = f"{need.llm.model} cannot be cut into tp {tp}, pp {pp} on {node.count}"
         raise _impossible(message, "choose a tp that divides its heads and the machine")
     if not node.accelerator.runs(precision):

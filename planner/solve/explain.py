@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 
 def alternatives(
-    need: Need, result: Result, others: list[Found], keep: int
+    need: Need, result: Result, others: list[Found], keep: int, chosen: Found
 ) -> tuple[Alternative, ...]:
     """Return what else was possible: dearer fits, and cheaper ones with what stops them.
 
     `others` are cheaper fits that a rule of the spec excludes.
     """
-    chosen = result.found[0]
+    rest = [f for f in result.found if f.offer.key != chosen.offer.key]
     dearer = [
         Alternative(
-            offer=f.offer, nodes=f.fit.nodes, usd_month=f.bill.usd_month, rejected_by="price"
+            offer=f.offer, nodes=f.fit.nodes, usd_month=f.bill.usd_month,
+            rejected_by="price" if f.rank > chosen.rank else "simulation: it missed a limit",
         )
-        for f in result.found[1 : keep + 1]
-    ]
+        for f in rest[:keep]
+    ]  # fmt: skip
     cheaper = [_smaller(need, chosen)] if chosen.fit.groups > 1 else []
     cheaper += [
         Alternative(

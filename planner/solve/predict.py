@@ -29,7 +29,8 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
     for name, value in (
         ("output_tokens_per_s", service.output_tokens_per_s), ("requests_per_s", service.rate)
     ):  # fmt: skip
-        result[name] = _within(value * copies, flow)
+        most = min(1.0, flow.high) if need.mode == "open" else flow.high
+        result[name] = _within(value * copies, Band(flow.low, most, basis))
     if need.mode == "batch":
         slower = Band(1 / flow.high, 1 / flow.low, basis)
         result["duration_days"] = _within(fit.hours / 24, slower)

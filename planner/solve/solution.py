@@ -76,6 +76,7 @@ class Verified:
     seeds: int
     added: int
     found: dict[str, tuple[float, float, float]]
+    passed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

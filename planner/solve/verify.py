@@ -46,9 +46,10 @@ def verified(
         more = max(1, found.fit.needed // GROWTH)
         larger = _grown(need, found, more, bill)
         heapq.heappush(queue, (larger.rank, place, larger, added + more))
+    passed = passes(need, run)
     shown = {f"{m}_p{p}_ms": (x.value * MS, x.low * MS, x.high * MS)
              for (m, p), x in run.found.items()}  # fmt: skip
-    return found, Verified(run.requests, run.seeds, added, shown)
+    return found, Verified(run.requests, run.seeds, added, shown, passed)
 
 
 def passes(need: Need, run: simulate.Run) -> bool:

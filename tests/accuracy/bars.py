@@ -100,15 +100,19 @@ def pools() -> Iterator[Bar]:
     """Score the KV pool on published start-up logs: dense models, then latent and hybrid ones."""
     dense: list[float] = []
     other: list[float] = []
-    for row in csv.DictReader(LOGS.read_text(encoding="utf-8").splitlines()):
+    rows = list(csv.DictReader(LOGS.read_text(encoding="utf-8").splitlines()))
+    for row in rows:
         error = _pool(row)
         if error is not None:
             special = any(x in row["model"] for x in ("deepseek", "gemma", "gpt-oss", "qwen3.5"))
             (other if special else dense).append(error)
     yield Bar(
-        "KV pool against vLLM logs, dense, median", 100 * statistics.median(dense), None, 1.0
+        f"KV pool against {len(dense)} of {len(rows)} vLLM logs, dense, median",
+        100 * statistics.median(dense),
+        None,
+        1.0,
     )
-    yield Bar("KV pool against vLLM logs, hybrid and MLA, median",
+    yield Bar(f"KV pool against {len(other)} of {len(rows)} vLLM logs, hybrid and MLA, median",
               100 * statistics.median(other), None, 5.0)  # fmt: skip
 
 

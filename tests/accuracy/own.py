@@ -10,9 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from planner.perf import shape
 from planner.perf.correction import Vector, features, learned
 from tests.accuracy.cross import Scheme
-from tests.accuracy.sample import Batch
+from tests.accuracy.fit import current, server
+from tests.accuracy.sample import Array, Batch
 
 TAUGHT: Final = 10
 FEWEST: Final = 15
@@ -34,22 +36,25 @@ class Gain:
 def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
     ratio = -getattr(scheme.found, target)
+    with np.errstate(all="ignore"):
+        flight = shape.closed(server(batch, batch.coefficients(current())), batch.users).batch
     before, after = [], []
     groups = list(_deployments(batch, ratio))
     for places in groups:
         for draw in range(DRAWS):
             chosen = set(random.Random(draw).sample(places, TAUGHT))
-            belief = learned(target, [(_at(batch, i), float(ratio[i])) for i in sorted(chosen)])
+            told = [(_at(batch, flight, i), float(ratio[i])) for i in sorted(chosen)]
+            belief = learned(target, told)
             for i in set(places) - chosen:
-                left = float(ratio[i]) - belief.mean(_at(batch, i))
+                left = float(ratio[i]) - belief.mean(_at(batch, flight, i))
                 before.append(abs(float(np.expm1(-ratio[i]))))
                 after.append(abs(float(np.expm1(-left))))
     return Gain(float(np.mean(before)), float(np.mean(after)), len(groups))
 
 
-def _at(batch: Batch, place: int) -> Vector:
+def _at(batch: Batch, flight: Array, place: int) -> Vector:
     context = batch.prompt[place] + batch.answer[place] / 2
-    return features(float(batch.users[place]), float(context))
+    return features(float(flight[place]), float(context))
 
 
 def _deployments(batch: Batch, ratio: np.ndarray) -> Iterator[list[int]]:

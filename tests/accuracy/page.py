@@ -39,6 +39,7 @@ def page(
     full = int((batch.quality == "A").sum())
     parts = [OPENING.format(rows=f"{full:,}", others=f"{len(batch.samples) - full:,}")]
     parts += ["## Bars\n", _table(("bar", ">reached", ">least", ">most", ""), _bars(bars))]
+    parts += [LOGS]
     parts += ["## Errors\n", *_errors(batch, schemes)]
     parts += ["## Bands\n", BANDS, _table(
         ("number", "left out", ">inside", ">high / low", ">rows"), _bands(batch, schemes)
@@ -53,6 +54,9 @@ def page(
     return "\n".join(parts)
 
 
+LOGS: Final = """Start-up logs that are not scored state no pool, less than 10 GiB of it, settings that are not the defaults, or a model
+whose architecture is not among our facts.
+"""
 BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never widens its own band. Inside: share of
 rows within it, which should be 90 %.
 """

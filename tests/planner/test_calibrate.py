@@ -152,3 +152,31 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
     )
     elsewhere = Replica(model, layout, node("h200-sxm"), load(), Trust(0.5, taught))
     assert elsewhere.learned is None
+
+
+@pytest.mark.parametrize("text", ['{"input_config": {}}', '{"benchmarks": [3]}', '{"benchmarks": {}}',
+                                  "[" * 50_000, '{"test_results": [], "best_configurations": []}'])  # fmt: skip
+def test_an_odd_document_is_a_typed_error(text: str) -> None:
+    with pytest.raises(UsageError):
+        read(text, "bench.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights": [-50, 0, 0]}, {"weights": [0, 0]}, {"weights": ["a", 0, 0]}, {"noise": 0},
+     {"covariance": [[1, 0], [0, 1]]}, {"covariance": [[-1, 0, 0], [0, 1, 0], [0, 0, 1]]}],
+)  # fmt: skip
+def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
+    told = json.loads(learn.dump(learn.calibrate(points(1.2), {}).correction, {}))
+    told["beliefs"]["tpot"] |= change
+    with pytest.raises(UsageError, match="no calibration"):
+        learn.parse(json.dumps(told).encode(), "mine.json")
+
+
+def test_a_point_of_something_else_teaches_nothing() -> None:
+    found = learn.calibrate(
+        [*points(1.0), replace(points(1.0)[0], tpot=3.0, place="odd.json:1")], {}
+    )
+    assert "odd.json:1 is more than" in " ".join(found.warnings)
+    assert found.correction.points == 4
+    assert found.correction.factor("tpot", 16, 990) == pytest.approx(1.0, abs=0.05)

@@ -51,7 +51,7 @@ def row(**changes: str) -> dict[str, str]:
     base = {
         "row_id": "one", "model": "llama-3.1-8b", "gpu": "H100-SXM-80GB", "n_gpus": "1",
         "tp": "1", "weight_precision": "fp8", "framework": "vLLM", "load_kind": "concurrency",
-        "concurrency": "16", "input_len": "1000", "output_len": "200", "request_rate_rps": "",
+        "concurrency": "16", "disagg_layout": "", "pp": "", "replicas": "1", "input_len": "1000", "output_len": "200", "request_rate_rps": "",
     }  # fmt: skip
     return base | changes
 
@@ -105,6 +105,17 @@ def test_a_band_holds_its_value_and_a_basis_is_named() -> None:
         ("concurrency", "", "concurrency is missing"),
         ("tp", "0", "not between"),
         ("gpu", "T4", "does not compute fp8"),
+        ("gpu", "rtx-pro-4500-bse", "data sheet"),
+        ("disagg_layout", "garbage", "not understood"),
+        (
+            "disagg_layout",
+            "prefill 1 workers x 1 GPU (tp0 adp0 ep0); decode 1 workers x 1 GPU (tp1 adp1 ep1)",
+            "not understood",
+        ),
+        ("n_gpus", "4", "is not n_gpus"),
+        ("tp", "1.9", "not a whole number"),
+        ("pp", "99", "not a multiple"),
+        ("input_len", "900000", "context"),
         ("model", "llama-3.1-405b", "does not fit"),
     ],
 )
@@ -207,3 +218,24 @@ def test_the_tokens_of_a_pool_are_those_that_vllm_prints(
     layout = Layout(precision="bf16", kv_precision=kv, tp=8 if name == "deepseek-r1" else 1)
     found = startup.tokens(find(name), layout, pool_gib * memory.GIB, year)
     assert found == pytest.approx(printed, rel=0.001)
+
+
+def test_a_rate_beyond_reach_is_refused_with_the_most_that_is() -> None:
+    found = predicted([row(load_kind="rate", request_rate_rps="1000000")])[0]
+    assert found["status"] == "refused"
+    assert "cannot keep up" in found["reason"]
+
+
+def test_accelerators_beyond_their_link_talk_over_the_network() -> None:
+    within = answer(setup(row(tp="8", n_gpus="8", model="llama-3.1-70b"))).numbers
+    beyond = answer(setup(row(tp="16", n_gpus="16", model="llama-3.1-70b"))).numbers
+    rack = answer(setup(row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200"))).numbers
+    assert beyond["ttft_ms_mean"].value > within["ttft_ms_mean"].value
+    assert rack["tpot_ms_mean"].value < beyond["tpot_ms_mean"].value
+
+
+@pytest.mark.parametrize("share", ["90", "-1", "many"])
+def test_a_share_of_memory_that_cannot_be_is_refused(share: str) -> None:
+    asked = {"row_id": "m", "kind": "inference_vllm_startup", "model": "llama-3.1-8b", "gpu": "H100-80GB",
+             "max_model_len": "8192", "gpu_memory_utilization": share, "tp": "1"}  # fmt: skip
+    assert predicted([asked])[0]["status"] == "refused"
