@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.perf.shape import Mean, Server
 
 MS: Final = 1000.0
-HOPELESS: Final = 1.5  # times the predicted capacity: no error of ours explains that
+HOPELESS: Final = 3.0  # times the predicted capacity: no error of ours explains that
 ARRIVED: Final = 0.95  # a run ends before its last requests do
 COLUMNS: Final = (
     "output_tok_s", "req_throughput_rps", "ttft_ms_mean", "ttft_ms_p99", "tpot_ms_mean",

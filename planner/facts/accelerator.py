@@ -51,13 +51,13 @@ class Accelerator:
 
     def tflops(self, precision: str) -> float:
         """Peak of a compute precision; weight-only formats compute in 16 bit, so 0 is absent."""
-        peaks = {
-            "bf16": self.bf16_tflops,
-            "fp8": self.fp8_tflops,
-            "int8": self.int8_tops,
-            "fp4": self.fp4_tflops,
-        }
-        return peaks.get(precision) or 0.0
+        if precision == "bf16":
+            return self.bf16_tflops or 0.0
+        if precision == "fp8":
+            return self.fp8_tflops or 0.0
+        if precision == "int8":
+            return self.int8_tops or 0.0
+        return (self.fp4_tflops or 0.0) if precision == "fp4" else 0.0
 
     def computes(self, precision: str) -> str:
         """The precision in which weights of `precision` are multiplied.
