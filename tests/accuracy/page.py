@@ -26,6 +26,9 @@ and then the median over cells. The mean over all rows stands beside it, since i
 **Left out** means: all rows of one model family (or accelerator, or source) are removed, the coefficients are fitted
 again, and the removed rows are predicted. Family out of Llama removes more than half of the rows.
 
+**How far to trust it.** The structure of the model and its priors were chosen while looking at these very figures, so
+they flatter it somewhat: differences of a few tenths say nothing, and rows of a new source will err a little more.
+
 **What limits it.** Two runs of the same engine build differ by about 1 %, runs of different dates by about 10 %: below
 that an error is noise. New accelerators err about 1.5 times as much as the left-out ones here, and their bands are
 widened so.
