@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from planner.perf.coefficient import Coefficients, coefficients
 from planner.perf.engine import VARIED, keys
 from planner.perf.physics import first, prompt, rates
-from planner.perf.shape import Server, fitting
+from planner.perf.shape import Server, fitting, handover
 from planner.perf.terms import Terms, terms
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Setup:
         if self.prefill:
             ahead = rates(self.prefill_terms, c)
             busy = prompt(ahead, asked.prompt) * self.replicas / self.prefill[0]
-            alone, share = first(ahead, asked.prompt), 0.0
+            alone = first(ahead, asked.prompt) + handover(t, c, asked.prompt)
+            share = 0.0
         room = min(self.limit, fitting(t, c, asked.prompt, asked.answer))
         return Server(
             rates=r, coefficients=c, prompt=asked.prompt, answer=asked.answer, room=room,

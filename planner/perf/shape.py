@@ -69,6 +69,12 @@ def fitting(t: Terms, c: Coefficients, prompt: float, answer: float) -> float:
     return most(pool, 0.0) / most(each, 1.0) * t.adp
 
 
+def handover(t: Terms, c: Coefficients, prompt: float) -> float:
+    """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
+    held = prompt * t.kv_full + least(prompt, t.window) * t.kv_window + t.kv_state
+    return held / (t.network_share * c.network_bandwidth)
+
+
 def pace(s: Server, batch: float) -> float:
     """Seconds per output token with `batch` requests in flight and prompts coming in between."""
     return decode(s.rates, batch, s.held) + s.share * batch * s.busy / s.answer

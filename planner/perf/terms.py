@@ -34,6 +34,7 @@ class Terms:
     latent      FLOP of latent attention in decode for one token of context
     pair        FLOP of prompt attention for one pair of tokens in one layer
     peak, half  FLOP/s of the weights' precision and of 16 bit
+    network, network_share  bytes/s one way of a machine, and of each of its accelerators
     *_peak      FLOP/s of the parts that a release may keep in 16 bit
     """
 
@@ -81,6 +82,7 @@ class Terms:
     hops: float
     hop_bytes: float
     network: float
+    network_share: float
 
 
 def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
@@ -170,4 +172,5 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
         "hops": float(layout.pp - 1),
         "hop_bytes": float((layout.pp - 1) * llm.hidden * 2) if spread else 0.0,
         "network": max(node.network_gb_s, 1e-3) * 1e9,
+        "network_share": max(node.network_gb_s, 1e-3) * 1e9 / node.count,
     }

@@ -54,12 +54,13 @@ def server(batch: Batch, c: Coefficients) -> shape.Server:
     own, ahead = rates(batch.terms, c), rates(batch.ahead, c)
     shared = prompt(ahead, batch.prompt) * batch.replicas / batch.workers
     split = batch.split > 0
+    sent = shape.handover(batch.terms, c, batch.prompt)
     room = shape.fitting(batch.terms, c, batch.prompt, batch.answer)
     return shape.Server(
         rates=own, coefficients=c, prompt=batch.prompt, answer=batch.answer,
         room=np.maximum(np.minimum(room, batch.limit), 1.0),
         busy=np.where(split, shared, prompt(own, batch.prompt)),
-        alone=np.where(split, first(ahead, batch.prompt), first(own, batch.prompt)),
+        alone=np.where(split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)),
         share=np.where(split, 0.0, c.interference),
     )  # fmt: skip
 

@@ -239,3 +239,19 @@ def test_a_share_of_memory_that_cannot_be_is_refused(share: str) -> None:
     asked = {"row_id": "m", "kind": "inference_vllm_startup", "model": "llama-3.1-8b", "gpu": "H100-80GB",
              "max_model_len": "8192", "gpu_memory_utilization": share, "tp": "1"}  # fmt: skip
     assert predicted([asked])[0]["status"] == "refused"
+
+
+def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
+    """Decoding no longer waits for prompts; the first token waits for the cache on the network."""
+    layout = "prefill 4 workers x 1 GPU (tp1 adp1 ep1); decode 1 workers x 1 GPU (tp1 adp1 ep1)"
+    cells = {"input_len": "8000", "concurrency": "8"}
+    together = answer(setup(row(**cells))).numbers
+    apart = answer(setup(row(disagg_layout=layout, **cells))).numbers
+    assert apart["tpot_ms_mean"].value < together["tpot_ms_mean"].value
+    alone = setup(row(concurrency="1", input_len="8000"))
+    sent = setup(row(concurrency="1", input_len="8000", disagg_layout=layout))
+    model = alone.llm
+    cache = 2 * model.layers * model.kv_heads * model.head_dim * 2 * 8000
+    assert sent.server().alone - alone.server().alone == pytest.approx(
+        cache / (50e9 * 0.8), rel=0.01
+    )
