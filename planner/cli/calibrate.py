@@ -39,6 +39,8 @@ def command(benches: tuple[str, ...], recipe: str | None, **values: Any) -> int:
     """
     if bool(benches) == bool(recipe):
         raise click.UsageError("give BENCH files, or --recipe SPEC")
+    if recipe and values["output"]:
+        raise click.UsageError("-o keeps what was learned: a recipe is only shown")
     page = _recipe(recipe, values) if recipe else _learn(benches, values)
     option.show(page, values["format"], values["color"])
     return 0

@@ -10,6 +10,7 @@ from planner.estimate.names import RefusedError
 from planner.perf import shape
 from planner.perf.band import Band, Basis, band, news
 from planner.perf.constant import constant
+from planner.perf.memory import GIB
 
 if TYPE_CHECKING:
     from planner.perf.setup import Setup
@@ -56,7 +57,7 @@ def answer(setup: Setup) -> Answer:
     """
     server = setup.server()
     if server.room < 1:
-        need = setup.terms.weights / shape.GIB
+        need = setup.terms.weights / GIB
         have = setup.node.memory_gib
         raise RefusedError(f"does not fit: weights take {need:,.1f} of {have:,.1f} GiB on each")
     if setup.prefill and setup.prefill_terms.weights > setup.prefill_terms.memory:
@@ -67,7 +68,8 @@ def answer(setup: Setup) -> Answer:
     shown = {"offline": _offline, "static": _static, "closed": _closed, "open": _open}[kind]
     numbers = shown(setup, server, bands)
     room = float(math.floor(server.room))
-    numbers["max_batch"] = Number(room, math.floor(room * 0.9), math.ceil(room * 1.1))
+    share = constant("memory_error", "batch")
+    numbers["max_batch"] = Number(room, room * (1 - share), room * (1 + share))
     return Answer(basis, numbers)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.perf.coefficient import REFERENCE
+from planner.perf.constant import constant
 from planner.perf.engine import VARIED, Engine, engines, kv_precision
 from planner.perf.layout import Layout, Node, valid
 from planner.perf.setup import Demand, Kind, Setup
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 AMPLE: Final = 2  # contexts are stretched by up to this in published runs
 HOST: Final = 8  # accelerators of a machine without a larger link
-NETWORK_GB_S: Final = 400.0
 LONGEST: Final = 10_000_000
 KINDS: Final[dict[str, Kind]] = {
     "offline_max": "offline", "static_batch": "static", "concurrency": "closed", "rate": "open",
@@ -44,7 +45,7 @@ def setup(row: Mapping[str, str]) -> Setup:
     layout, replicas, prefill = _layout(row, precision, llm)
     kept = names.kv_precision(row.get("kv_precision") or "") or kv_precision(known, llm, precision)
     layouts = [layout] if prefill is None else [layout, prefill[1]]
-    laid = [_kept(x, kept) for x in layouts]
+    laid = [replace(x, kv_precision=kept) for x in layouts]
     for each in laid:
         _possible(llm, each)
     demand = _demand(row)
@@ -77,13 +78,6 @@ def _possible(llm: Llm, layout: Layout) -> None:
         raise RefusedError(f"{llm.model} cannot be cut over {layout.tensor} accelerators")
     if layout.pp > llm.layers:
         raise RefusedError(f"pp {layout.pp} is more than the {llm.layers} layers of {llm.model}")
-
-
-def _kept(layout: Layout, kept: str) -> Layout:
-    return Layout(
-        precision=layout.precision, kv_precision=kept, tp=layout.tp, pp=layout.pp, ep=layout.ep,
-        adp=layout.adp,
-    )  # fmt: skip
 
 
 def _layout(
@@ -125,10 +119,11 @@ def _group(precision: str, tp: int, pp: int, ep: int, adp: int) -> Layout:
 def _node(chip: Accelerator, row: Mapping[str, str]) -> Node:
     """The accelerators that talk without a network: a link's domain, or those of a host."""
     scaleup = "nvlink_pairs" if chip.link == "nvlink_pairs" else "nvlink"
+    count = max(HOST, chip.link_domain)
     return Node(
-        accelerator=chip, count=max(HOST, chip.link_domain), memory_gib=chip.memory_gib,
-        fraction=1.0, scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
-        network_gb_s=NETWORK_GB_S,
+        accelerator=chip, count=count, memory_gib=chip.memory_gib, fraction=1.0,
+        scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
+        network_gb_s=count * constant("network_each"),
     )  # fmt: skip
 
 

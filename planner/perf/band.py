@@ -16,6 +16,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from planner.facts import table
+from planner.perf.constant import constant
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 NEAREST: Final = {"throughput": "offline", "tpot": "closed", "ttft": "closed"}
 NEWS: Final = ("none", "source", "family", "GPU", "loose")
-UNSEEN: Final = 1.5  # new hardware errs that many times as much as a left-out accelerator
 TAIL: Final = NormalDist().inv_cdf(0.95)
 
 
@@ -64,9 +64,7 @@ def covered() -> frozenset[tuple[str, str]]:
 
 
 @cache
-def band(
-    target: str, load: str, news: frozenset[str], basis: Basis
-) -> Band:  # fmt: skip
+def band(target: str, load: str, news: frozenset[str], basis: Basis) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
     rows = _rows()
     load = load if (target, load, "source") in rows else NEAREST[target]
@@ -77,7 +75,7 @@ def band(
     square = ((high - low) / 2) ** 2
     for new in news & {"family", "GPU"}:
         square += max(0.0, _half(target, load, new) ** 2 - _half(target, load, "none") ** 2)
-    half = math.sqrt(square) * (UNSEEN if basis == "spec" else 1.0)
+    half = math.sqrt(square) * (constant("unseen") if basis == "spec" else 1.0)
     middle = (low + high) / 2
     return Band(math.exp(middle - half), math.exp(middle + half), basis)
 

@@ -7,16 +7,12 @@ holds a coefficient at its physical value.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from planner.facts import table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REFERENCE: Final = 2025.5
 YEARS: Final = (2023.5, 2026.5)  # the span of the measurements; trends are not carried beyond it
@@ -117,9 +113,3 @@ def coefficients(keys: frozenset[str], year: float) -> Coefficients:
         elif not row.key or row.key in keys:
             found[row.coefficient] *= row.value
     return Coefficients(**found)
-
-
-def scaled(c: Coefficients, factors: Mapping[str, float]) -> Coefficients:
-    """Return coefficients with some of them multiplied by the logarithms given."""
-    values = {field.name: getattr(c, field.name) for field in fields(Coefficients)}
-    return Coefficients(**{k: v * math.exp(factors.get(k, 0.0)) for k, v in values.items()})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.perf.band import TAIL, Band
+from planner.perf.constant import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 Vector: TypeAlias = tuple[float, ...]
 BATCH: Final = 16.0
 CONTEXT: Final = 2000.0
-# Prior spreads of the constant and of the slopes over batch and context, and the noise
-# of one point: from the deployments of the published measurements (docs/accuracy.md).
-PRIOR: Final = {"tpot": (0.15, 0.05, 0.05), "ttft": (0.30, 0.12, 0.12)}
-NOISE: Final = {"tpot": 0.07, "ttft": 0.2}
+FEATURES: Final = ("constant", "batch", "context")
 ENOUGH: Final = 5  # points from which a deployment counts as measured
 
 
@@ -68,11 +66,11 @@ class Belief:
 
 def prior(metric: str) -> Belief:
     """Return what is believed of ttft or tpot before any measurement."""
-    spreads = PRIOR[metric]
+    spreads = tuple(constant(f"prior_{name}", metric) for name in FEATURES)
     covariance = tuple(
         tuple(s * s if i == j else 0.0 for j in range(len(spreads))) for i, s in enumerate(spreads)
     )
-    return Belief((0.0,) * len(spreads), covariance, NOISE[metric])
+    return Belief((0.0,) * len(spreads), covariance, constant("point_noise", metric))
 
 
 def learned(metric: str, points: Iterable[tuple[Vector, float]]) -> Belief:

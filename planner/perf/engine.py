@@ -62,7 +62,7 @@ def kv_precision(name: str, llm: Llm, precision: str) -> str:
 
 def keys(
     layout: Layout, node: Node, used: Engine, lengths: tuple[str, ...] = VARIED
-) -> frozenset[str]:  # fmt: skip
+) -> frozenset[str]:
     """Name what selects coefficients: architecture, precision, engine, links, lengths.
 
     `lengths` are "spread" when they differ a little, and "varied" too when they do so widely.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from planner.perf.memory import GIB
 from planner.perf.physics import attention, decode, least, most
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from planner.perf.physics import Rates
     from planner.perf.terms import Terms
 
-GIB: Final = 2.0**30
 TURNS: Final = 4  # of the fixed point; the error falls about tenfold in each
 HALVINGS: Final = 14
 BUSIEST: Final = 0.95

@@ -43,7 +43,6 @@ class Terms:
     window_layers: float
     moe_layers: float
     latent_layers: float
-    hidden: float
     read_attention: float
     read_rest: float
     read_experts: float
@@ -69,7 +68,6 @@ class Terms:
     rest_peak: float
     memory: float
     weights: float
-    tp: float
     pp: float
     adp: float
     tensor: float
@@ -103,7 +101,6 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
         latent_layers=llm.attending if llm.kv_lora_rank else 0,
-        hidden=llm.hidden,
         read_attention=attention / tensor,
         read_rest=other * memory.dense_bytes(precision) / tensor,
         read_head=head * 2.0 / tensor,
@@ -126,7 +123,6 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         **_peaks(llm, layout, node),
         memory=node.memory_gib * memory.GIB,
         weights=memory.weights(llm, layout),
-        tp=float(layout.tp),
         pp=float(layout.pp),
         adp=float(layout.adp),
         tensor=float(tensor),

@@ -210,9 +210,7 @@ def _first_of_type(
     return list(seen.values())
 
 
-def _safety(
-    wanted: Need, search: Search, offers: list[Offer], chosen: Found
-) -> Safety | None:  # fmt: skip
+def _safety(wanted: Need, search: Search, offers: list[Offer], chosen: Found) -> Safety | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
     if not wanted.limits or wanted.trust.confidence <= EVEN:
         return None

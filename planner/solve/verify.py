@@ -78,9 +78,7 @@ def play(need: Need, fit: Fit) -> simulate.Run:
     return simulate.summary(runs, asked)
 
 
-def _grown(
-    need: Need, found: Found, more: int, bill: Callable[[Need, Fit, Offer], Bill]
-) -> Found:  # fmt: skip
+def _grown(need: Need, found: Found, more: int, bill: Callable[[Need, Fit, Offer], Bill]) -> Found:
     fit = found.fit
     needed = fit.needed + more
     service = serve(need, fit.replica, needed * fit.replicas) or fit.service

@@ -15,7 +15,8 @@ from planner.estimate.answer import answer
 from planner.estimate.benchmark import Point, read
 from planner.estimate.row import setup
 from planner.facts.llm import find
-from planner.perf.correction import NOISE, PRIOR, features, learned, prior
+from planner.perf.constant import constant
+from planner.perf.correction import FEATURES, features, learned, prior
 from planner.perf.layout import Layout
 from planner.perf.serve import Replica, Trust
 from tests.planner.test_estimate import row
@@ -100,9 +101,9 @@ def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
     at = features(16, 1000)
     doubts = [learned("tpot", [(at, 0.1)] * n).spread(at) for n in range(12)]
     assert doubts == sorted(doubts, reverse=True)
-    assert doubts[0] == pytest.approx(math.hypot(NOISE["tpot"], math.sqrt(
-        sum((s * x) ** 2 for s, x in zip(PRIOR["tpot"], at, strict=True)))))  # fmt: skip
-    assert doubts[-1] > NOISE["tpot"]
+    assert doubts[0] == pytest.approx(math.hypot(constant("point_noise", "tpot"), math.sqrt(
+        sum((s * x) ** 2 for s, x in zip((constant(f"prior_{n}", "tpot") for n in FEATURES), at, strict=True)))))  # fmt: skip
+    assert doubts[-1] > constant("point_noise", "tpot")
     assert prior("tpot").mean(at) == 0
 
 
