@@ -26,7 +26,7 @@ def spec(here: Path) -> Path:
 
 
 def golden(name: str, shown: str) -> None:
-    """Compare with a stored screen; TONNAGE_UPDATE_GOLDEN=1 in the shell writes it anew."""
+    """Compare with a stored screen; UPDATE_GOLDEN=1 in the shell writes it anew."""
     path = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN") and not os.environ.get("CI"):
         path.write_text(shown)

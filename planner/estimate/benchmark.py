@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import Place, Problem, UsageError
+from planner.perf.constant import constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MS: Final = 1000.0
-DRAWN: Final = 0.9  # InferenceX draws lengths from 0.8 to 1.0 of the nominal ones
 WIDEST: Final = 64
 MOST: Final = {"input tokens": 1e7, "output tokens": 1e7, "TTFT": 1e5, "TPOT": 1e3,
                "concurrency or rate": 1e6, "tensor parallelism": 0.0}  # fmt: skip
@@ -189,8 +189,9 @@ def _genai_model(config: dict[str, Any]) -> str:
 
 
 def _inferencex(d: dict[str, Any], place: str) -> Iterator[Point]:
+    drawn = constant("drawn_share")
     yield Point(
-        place=place, model=str(d["model"]), prompt=d["isl"] * DRAWN, answer=d["osl"] * DRAWN,
+        place=place, model=str(d["model"]), prompt=d["isl"] * drawn, answer=d["osl"] * drawn,
         ttft=d["mean_ttft"], tpot=d["mean_tpot"], users=float(d["conc"]),
         gpu=str(d["hw"]).split(":")[-1].split("-")[0], tp=int(d["tp"]),
         precision=str(d.get("precision", "")), framework=str(d.get("framework", "")),

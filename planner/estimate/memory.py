@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner.estimate import names
 from planner.estimate.answer import Answer, Number
 from planner.estimate.names import RefusedError
-from planner.estimate.row import count
+from planner.estimate.row import count, year_of
 from planner.perf import memory, startup
 from planner.perf.constant import constant
 from planner.perf.layout import Layout
@@ -45,7 +45,7 @@ def _serving(row: Mapping[str, str]) -> Answer:
     layout = _layout(row, llm.precision)
     if layout.precision == "bf16" and llm.precision == "mxfp4":
         layout = _layout({**row, "precision": "mxfp4"}, "mxfp4")
-    year = _year(row)
+    year = year_of(row.get("source_date") or "", NEWEST)
     share = _real(row, "gpu_memory_utilization") or float(startup.era(year)["share"])
     if share > 1:
         raise RefusedError(f"gpu_memory_utilization {share:g} is more than all")
@@ -92,11 +92,6 @@ def _layout(row: Mapping[str, str], released: str) -> Layout:
     kept = names.kv_precision(row.get("kv_precision") or "") or "bf16"
     parts = {name: count(row, name, 1) for name in ("tp", "pp")}
     return Layout(precision=names.precision(given), kv_precision=kept, **parts)
-
-
-def _year(row: Mapping[str, str]) -> float:
-    found = re.search(r"(20\d\d)(?:-(\d\d))?", row.get("source_date") or "")
-    return int(found[1]) + (int(found[2] or 6) - 1) / 12 if found else NEWEST
 
 
 def _real(row: Mapping[str, str], name: str) -> float:

@@ -133,7 +133,7 @@ def _plugged(row: Mapping[str, str]) -> bool:
 
 def _engine(row: Mapping[str, str], known: str) -> Engine:
     kind = engines()[known]
-    year = _released(known, row.get("framework_version") or "") or _year(
+    year = _released(known, row.get("framework_version") or "") or year_of(
         row.get("source_date") or "", kind["year"]
     )
     modern = year >= REFERENCE and not _tested(row)
@@ -161,7 +161,8 @@ def _released(known: str, version: str) -> float | None:
     return None
 
 
-def _year(date: str, otherwise: float) -> float:
+def year_of(date: str, otherwise: float) -> float:
+    """Return a date such as 2025-06-30 as a year with its month as a fraction."""
     found = re.search(r"(20\d\d)(?:-(\d\d))?", date)
     if not found or date.startswith("<"):
         return otherwise
@@ -178,8 +179,7 @@ def _tested(row: Mapping[str, str]) -> bool:
 def _demand(row: Mapping[str, str]) -> Demand:
     kind = KINDS[names.load_kind(row["load_kind"])]
     lengths = row.get("len_kind") or ""
-    # Lengths that are uniform in 0.8 to 1.0 of the nominal ones have 0.9 of it as their mean.
-    mean = 0.9 if lengths.startswith("uniform in [0.8,1.0]") else 1.0
+    mean = constant("drawn_share") if lengths.startswith("uniform in [0.8,1.0]") else 1.0
     prompt = _number(row, "input_len") or _dataset(row)
     answer = _number(row, "output_len") or 1.0
     users = _number(row, "concurrency")
