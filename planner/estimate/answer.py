@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate.names import RefusedError
-from planner.perf import shape
+from planner.perf import shape, tail
 from planner.perf.band import Band, Basis, band, news
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MS: Final = 1000.0
 HOPELESS: Final = 3.0  # times the predicted capacity: no error of ours explains that
-ARRIVED: Final = 0.95  # a run ends before its last requests do
+P99: Final = 0.99
 COLUMNS: Final = (
     "output_tok_s", "req_throughput_rps", "ttft_ms_mean", "ttft_ms_p99", "tpot_ms_mean",
     "tpot_ms_p99", "e2e_ms_mean", "max_batch",
@@ -98,28 +98,60 @@ def _closed(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
     mean = shape.closed(server, users)
     spent = mean.ttft + (setup.demand.answer - 1) * mean.tpot
     flow = setup.demand.users * setup.demand.answer / spent
-    return _flow(setup, flow, bands.tpot, inverse=True) | _late(setup, mean, bands)
+    return _flow(setup, flow, bands.tpot, inverse=True) | _late(setup, server, mean, bands)
 
 
 def _open(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
     rate = setup.demand.rate / setup.replicas
-    mean = shape.poisson(server, rate)
     most = shape.offline(server) / setup.demand.answer
     if rate > HOPELESS * most:
         reached = most * setup.replicas
         raise RefusedError(f"cannot keep up: at most about {reached:,.1f} requests a second")
     served = min(rate, most) * setup.replicas * setup.demand.answer
+    late = _unsure(setup, server, rate, bands)
     if rate < most:  # what arrives is served: only the end of the run is uncertain
-        return _flow(setup, served, Band(ARRIVED, 1.0, "physics")) | _late(setup, mean, bands)
-    return _flow(setup, served, bands.throughput) | _late(setup, mean, bands)
+        lasting = setup.demand.rate * late["e2e_ms_mean"].value / MS / setup.demand.requests
+        share = 1 / (1 + lasting)
+        off = constant("served_error")
+        return _flow(setup, served * share, Band(1 - off, 1 + off, "physics")) | late
+    return _flow(setup, served, bands.throughput) | late
 
 
-def _late(setup: Setup, mean: Mean, bands: _Bands) -> dict[str, Number]:
+def _unsure(setup: Setup, server: Server, rate: float, bands: _Bands) -> dict[str, Number]:
+    """Latency at a rate, when the capacity may be as far off as a band of throughput says.
+
+    Near saturation a time grows with 1 / (1 - load), so the expected one is the geometric mean
+    over capacities. How far it moves from the largest to the smallest widens the band.
+    """
+    within = bands.throughput
+    loads = [_late(setup, server, shape.poisson(server, rate / x), bands)
+             for x in (within.high, 1.0, within.low)]  # fmt: skip
+    return {name: _over([found[name] for found in loads]) for name in loads[0]}
+
+
+def _over(found: list[Number]) -> Number:
+    fast, usual, slow = (math.log(x.value) for x in found)
+    middle = (fast + usual + slow) / 3
+    low, high = (math.log(x / found[1].value) for x in (found[1].low, found[1].high))
+    low, high = math.hypot(low, middle - fast), math.hypot(high, slow - middle)
+    return Number(*(math.exp(x) for x in (middle, middle - low, middle + high)))
+
+
+def _late(setup: Setup, server: Server, mean: Mean, bands: _Bands) -> dict[str, Number]:
     found = _latency(setup, mean.ttft, mean.tpot, bands)
-    found["ttft_ms_p99"] = _within(mean.ttft * MS * constant("tail_ttft"), bands.ttft)
+    first = tail.ttft(server, mean, P99) * MS
+    found["ttft_ms_p99"] = _within(first, _wider(bands.ttft, "ttft"))
     if "tpot_ms_mean" in found:
-        found["tpot_ms_p99"] = _within(mean.tpot * MS * constant("tail_tpot"), bands.tpot)
+        rest = tail.tpot(server, mean, P99, arriving=setup.demand.kind == "open") * MS
+        found["tpot_ms_p99"] = _within(rest, _wider(bands.tpot, "tpot"))
     return found
+
+
+def _wider(mean: Band, metric: str) -> Band:
+    """The band of a 99th percentile: it errs as its mean does, and in how far it lies above."""
+    more = constant("tail_error", metric)
+    low, high = (math.exp(math.hypot(math.log(x), more)) for x in (mean.low, mean.high))
+    return Band(1 / low, high, mean.basis)
 
 
 def _latency(setup: Setup, ttft: float, tpot: float, bands: _Bands) -> dict[str, Number]:

@@ -10,13 +10,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import TonnageError
-from planner.facts.accelerator import Accelerator, accelerators
+from planner.facts.accelerator import Accelerator, accelerators, mig_profiles, sliced
 from planner.facts.llm import Llm, find, models, unmodelled
 from planner.perf.engine import engines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SLICE: Final = re.compile(r"(?:[ /:-]+mig)?[ /:-]+(\d+g\.\d+gb)\s*$", re.IGNORECASE)
 TUNED: Final = re.compile(r"-(instruct|it|chat|hf|base|fp8|nvfp4|fp4|awq|gptq|bf16)\b.*$")
 PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 
@@ -33,13 +34,18 @@ def _spellings() -> dict[tuple[str, str], str]:
 
 
 def _known(kind: str, given: str, names: Iterable[str]) -> str:
-    """Return our name for a spelling; a remark after the first word is let go of last."""
+    """Return our name for a spelling, with or without a remark, or for words of only one name."""
     names = set(names)
     word = given.strip().lower()
-    for spelled in (word, word.split("(")[0].strip(), word.split(" ")[0]):
+    bare = word.split("(")[0].strip()
+    for spelled in (word, bare, "-".join(bare.split()), bare.split(" ")[0]):
         found = _spellings().get((kind, spelled), spelled)
         if found in names:
             return found
+    words = set(bare.replace(" ", "-").split("-")) - {"nvidia", "amd"}
+    holding = [name for name in names if words <= set(name.split("-"))]
+    if len(holding) == 1:
+        return holding[0]
     spelled_so = [s for k, s in _spellings() if k == kind]
     close = difflib.get_close_matches(word, [*names, *spelled_so], 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
@@ -61,8 +67,20 @@ def model(given: str) -> Llm:
 
 
 def gpu(given: str) -> Accelerator:
-    """Return an accelerator by any of its spellings; raises RefusedError."""
-    return accelerators()[_known("gpu", given, accelerators())]
+    """Return an accelerator, or a MIG slice of one, by any of its spellings; raises RefusedError.
+
+    A slice is named after its accelerator: 'a100-80gb-sxm 3g.40gb', 'H100 MIG 1g.10gb'.
+    """
+    found = SLICE.search(given)
+    if not found:
+        return accelerators()[_known("gpu", given, accelerators())]
+    whole = accelerators()[_known("gpu", given[: found.start()], accelerators())]
+    part = sliced(whole, found[1].lower())
+    if part is None:
+        name = whole.accelerator
+        known = ", ".join(p.profile for p in mig_profiles() if p.accelerator == name) or "none"
+        raise RefusedError(f"{name} has no profile {found[1]}; it has {known}")
+    return part
 
 
 def framework(given: str) -> str:

@@ -11,11 +11,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate import names
+from planner.estimate.draft import drafted
 from planner.estimate.names import RefusedError
 from planner.perf.coefficient import REFERENCE
 from planner.perf.constant import constant
 from planner.perf.engine import VARIED, Engine, engines, kv_precision
 from planner.perf.layout import Layout, Node, valid
+from planner.perf.physics import NONE
 from planner.perf.setup import Demand, Kind, Setup
 
 if TYPE_CHECKING:
@@ -48,14 +50,14 @@ def setup(row: Mapping[str, str]) -> Setup:
     laid = [replace(x, kv_precision=kept) for x in layouts]
     for each in laid:
         _possible(llm, each)
-    demand = _demand(row)
+    demand, guess = _demand(row), drafted(row.get("spec_decode") or "")
     if demand.prompt + demand.answer > AMPLE * llm.max_context > 0:
         raise RefusedError(f"{llm.model} takes {llm.max_context:,} tokens of context at most")
     return Setup(
         llm=llm, layout=laid[0], node=_node(chip, row), engine=_engine(row, known),
         demand=demand, replicas=replicas,
         prefill=None if prefill is None else (prefill[0], laid[1]),
-        speculative=_speculative(row),
+        speculative=guess is not None, draft=guess or NONE,
     )  # fmt: skip
 
 
@@ -190,7 +192,9 @@ def _demand(row: Mapping[str, str]) -> Demand:
     rate = _number(row, "request_rate_rps") if kind == "open" else 0.0
     if kind == "open" and not rate:
         raise RefusedError("request_rate_rps is missing")
+    run = re.search(r"(\d+) requests", row.get("scenario") or "")
     return Demand(
+        requests=float(run[1]) if run else math.inf,
         kind=kind, prompt=prompt * mean, answer=max(1.0, answer * mean), users=users, rate=rate,
         lengths=VARIED if lengths.startswith("dataset") else VARIED[:1] if mean < 1 else (),
     )  # fmt: skip
@@ -208,11 +212,6 @@ def _dataset(row: Mapping[str, str]) -> float:
     if found is None or not _tested(row):
         raise RefusedError("input_len is missing")
     return found
-
-
-def _speculative(row: Mapping[str, str]) -> bool:
-    said = (row.get("spec_decode") or "").strip().lower()
-    return not (not said or said.startswith(("none", "no", "off", "false")))
 
 
 def _number(row: Mapping[str, str], column: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -113,12 +113,9 @@ def accelerators() -> dict[str, Accelerator]:
         "tdp_w": table.optional(table.real(10, 5000)), "mig": table.yes,
         "precisions": table.many_of(*PRECISIONS), "confidence": table.CONFIDENCE, **table.SOURCED,
     }  # fmt: skip
-    found = {}
-    for row in table.rows(_text("accelerators.csv"), "accelerators.csv", columns):
-        if row["accelerator"] in found:
-            table.refuse(row.place, f"{row['accelerator']} is given twice")
-        found[row["accelerator"]] = Accelerator(**row.cells)
-    return found
+    found = table.rows(_text("accelerators.csv"), "accelerators.csv", columns)
+    return {name: Accelerator(**row.cells)
+            for (name,), row in table.keyed(found, "accelerator").items()}  # fmt: skip
 
 
 @cache
@@ -131,6 +128,25 @@ def mig_profiles() -> tuple[MigProfile, ...]:
     }  # fmt: skip
     found = table.rows(_text("mig_profiles.csv"), "mig_profiles.csv", columns)
     return tuple(MigProfile(**row.cells) for row in found)
+
+
+def sliced(chip: Accelerator, profile: str) -> Accelerator | None:
+    """Return a MIG slice as an accelerator of its own, or nothing when there is no such profile.
+
+    It has its share of the compute, and of the bandwidth as much as of the memory; no link.
+    """
+    own = {p.profile: p for p in mig_profiles() if p.accelerator == chip.accelerator}
+    if profile not in own:
+        return None
+    kept = own[profile].memory_gb / max(p.memory_gb for p in own.values())
+    compute = float(own[profile].compute_fraction)
+    names = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
+    peaks = {name: getattr(chip, name) and getattr(chip, name) * compute for name in names}
+    return replace(
+        chip, accelerator=f"{chip.accelerator}/{profile}", name=f"{chip.name} MIG {profile}",
+        memory_gib=chip.memory_gib * kept, bandwidth_gb_s=(chip.bandwidth_gb_s or 0.0) * kept,
+        link="none", link_gb_s=0.0, link_domain=1, mig=False, **peaks,
+    )  # fmt: skip
 
 
 def _text(name: str) -> str:

@@ -134,11 +134,9 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     }  # fmt: skip
     result: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
     text = files("planner.facts").joinpath("data", "models.csv").read_text(encoding="utf-8")
-    for row in table.rows(text, "models.csv", columns):
-        if row["model"] in result:
-            table.refuse(row.place, f"{row['model']} is given twice")
+    for (model,), row in table.keyed(table.rows(text, "models.csv", columns), "model").items():
         names = (*row["aliases"], row["hf_name"].lower(), row["hf_name"].lower().split("/")[-1])
-        result[row["model"]] = (_architecture(row), row["unmodelled"], names)
+        result[model] = (_architecture(row), row["unmodelled"], names)
     return result
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from planner.errors import CatalogError, Place, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -56,6 +56,17 @@ def rows(text: str, path: str, columns: Mapping[str, Callable[[str], Any]]) -> I
         except (ValueError, InvalidOperation):
             _blame(place, header, converters, cells)
         yield Row(place, dict(zip(header, values, strict=True)))
+
+
+def keyed(found: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], Row]:
+    """Return rows by the cells of some columns; refuses a row that is given twice."""
+    by: dict[tuple[Any, ...], Row] = {}
+    for row in found:
+        key = tuple(row[column] for column in columns)
+        if key in by:
+            refuse(row.place, f"{' '.join(key).strip()} is given twice")
+        by[key] = row
+    return by
 
 
 def refuse(place: Place, message: str) -> NoReturn:

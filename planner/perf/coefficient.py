@@ -89,13 +89,11 @@ def rows() -> tuple[Row, ...]:
         "spread": table.real(0, 1), "unit": table.text, "meaning": table.text, **table.SOURCED,
     }  # fmt: skip
     text = files("planner.perf").joinpath("data", "coefficients.csv").read_text(encoding="utf-8")
-    found: dict[tuple[str, str], Row] = {}
-    for row in table.rows(text, "coefficients.csv", columns):
-        name = (row["coefficient"], row["key"])
-        if name in found:
-            table.refuse(row.place, f"{name[0]} {name[1]} is given twice")
-        found[name] = Row(*name, row["value"], row["prior"], row["spread"])
-    return tuple(found.values())
+    found = table.keyed(table.rows(text, "coefficients.csv", columns), "coefficient", "key")
+    return tuple(
+        Row(name, key, row["value"], row["prior"], row["spread"])
+        for (name, key), row in found.items()
+    )
 
 
 def years(year: float) -> float:

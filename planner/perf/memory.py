@@ -1,4 +1,4 @@
-"""What one accelerator of a replica must hold, and how many sequences fit beside the weights.
+"""What weights, KV cache and training states take.
 
 Sizes in bytes unless the name says GiB. Never looks at price or speed.
 """
@@ -6,33 +6,16 @@ Sizes in bytes unless the name says GiB. Never looks at price or speed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.constant import constant
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.layout import Layout, Node
+    from planner.perf.layout import Layout
 
 GIB: Final = 2**30
 KV_BYTES: Final = {"bf16": 2, "fp8": 1}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """The memory of one accelerator, in GiB; `pool` is what is left for the KV cache."""
-
-    total_gib: float
-    weights_gib: float
-    activation_gib: float
-    other_gib: float
-    pool_gib: float
-
-    @property
-    def used_gib(self) -> float:
-        """Everything but the pool and the reserve of the engine."""
-        return self.weights_gib + self.activation_gib + self.other_gib
 
 
 def weights(llm: Llm, layout: Layout) -> float:
@@ -95,32 +78,6 @@ def kv(llm: Llm, layout: Layout, tokens: float) -> float:
     held = (llm.attending - llm.window_layers) * full + llm.window_layers * windowed
     state = llm.state_layers * llm.state_bytes / layout.tensor + llm.index_bytes * full
     return (kv_per_token(llm, layout) * held + state) / layout.pp
-
-
-def account(llm: Llm, layout: Layout, node: Node) -> Memory:
-    """Account for the memory of one accelerator under vLLM.
-
-    pool = share * total - weights - activation - non-torch; negative when it does not fit.
-    """
-    total = node.memory_gib
-    held = weights(llm, layout) / GIB
-    activation = constant("activation", "moe" if llm.experts else "")
-    other = constant("non_torch", "tp" if layout.accelerators > 1 else "")
-    pool = constant("memory_share") * total - held - activation - other
-    return Memory(
-        total_gib=total,
-        weights_gib=held,
-        activation_gib=activation,
-        other_gib=other,
-        pool_gib=pool,
-    )
-
-
-def batch(llm: Llm, layout: Layout, pool_gib: float, tokens: float) -> int:
-    """How many sequences of `tokens` a pool holds, up to the engine's limit; 0 when none."""
-    if pool_gib <= 0:
-        return 0
-    return min(int(constant("max_sequences")), int(pool_gib * GIB / kv(llm, layout, tokens)))
 
 
 def training_gib(llm: Llm, method: str) -> float:

@@ -7,7 +7,7 @@ is no branch on a value. Seconds, bytes, FLOP. `c` holds the coefficients that a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
@@ -30,6 +30,31 @@ def norm(read: float, product: float, power: float) -> float:
     return both
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Speculative decoding: tokens guessed for each step, passes of a drafting layer, gain.
+
+    `gained` is the tokens that a step yields on average: 1 and the accepted guesses.
+    """
+
+    tokens: float = 0.0
+    passes: float = 0.0
+    gained: float = 1.0
+
+
+NONE: Final = Draft()
+
+
+def draft(tokens: int, acceptance: float, *, free: bool = False) -> Draft:
+    """Return a draft of so many tokens, each accepted with a chance if all before it were.
+
+    gained = 1 + a + a^2 + ... + a^tokens (Leviathan et al., arXiv:2211.17192); each token takes
+    a pass of one layer and the head unless it is `free` (looked up in the prompt).
+    """
+    gained = sum(acceptance**k for k in range(tokens + 1))
+    return Draft(float(tokens), 0.0 if free else float(tokens), gained)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """The seconds of a replica's terms, ready to be evaluated at any batch and context.
@@ -37,6 +62,7 @@ class Rates:
     read_*, flop_*  seconds to read the weights once, and of the products for one token
     kv_*            seconds for one token of context of one sequence
     fixed, token    seconds of collectives and launches of a step, and for each token
+    layers, count   seconds of launches in all layers, and how many layers there are
     once, phase     further seconds for each token of an all-reduce of one phase (everyone sends
                     all to everyone), and the most that it may cost before two phases are used
     """
@@ -64,6 +90,8 @@ class Rates:
     once: float
     phase: float
     layers: float
+    count: float
+    draft: Draft
     sequence: float
     overlap: float
     pp: float
@@ -72,7 +100,7 @@ class Rates:
     prompt_full: float
 
 
-def rates(t: Terms, c: Coefficients) -> Rates:
+def rates(t: Terms, c: Coefficients, guess: Draft = NONE) -> Rates:
     """Divide what has to be done by what the hardware and the engine reach."""
     reading = t.bandwidth * c.weight_bandwidth
     rate = t.peak * c.flops
@@ -94,7 +122,7 @@ def rates(t: Terms, c: Coefficients) -> Rates:
         flop_experts=t.flop_experts * c.expert_imbalance / experts,
         chosen=t.chosen,
         padding=c.expert_padding / most(t.chosen, 1e-6),
-        kv_full=t.kv_full / keeping + t.latent / (t.half * c.latent_flops),
+        kv_full=t.kv_full / keeping + t.latent * (1 + guess.tokens) / (t.half * c.latent_flops),
         kv_window=t.kv_window / keeping,
         kv_state=2 * t.kv_state / keeping,
         window=t.window,
@@ -109,6 +137,8 @@ def rates(t: Terms, c: Coefficients) -> Rates:
         once=t.reduce_bytes * most(t.tensor / 2 - 1, 0.0) / wire,
         phase=t.reduces * c.link_phase,
         layers=per_layer,
+        count=t.layers,
+        draft=guess,
         sequence=c.overhead * c.sequence_overhead + t.vocabulary * 4 * c.sampling / t.bandwidth,
         overlap=c.overlap,
         pp=t.pp,
@@ -125,21 +155,24 @@ def attention(r: Rates, context: float) -> float:
 
 
 def decode(r: Rates, batch: float, held: float) -> float:
-    """Seconds of a decode step with `batch` sequences of attention `held` each in flight.
+    """Seconds per output token with `batch` sequences of attention `held` each in flight.
 
     Pipeline stages work on batch / pp at a time and a token passes all of them; with
-    attention-DP an accelerator attends to batch / adp and multiplies experts for all.
+    attention-DP an accelerator attends to batch / adp and multiplies experts for all. A step
+    checks the guesses of a draft beside the next token, and yields those that are accepted.
     """
-    each = most(batch / r.pp, 1.0)
-    own = most(each / r.adp, 1.0)
+    checked = 1.0 + r.draft.tokens
+    sequences = most(most(batch / r.pp, 1.0) / r.adp, 1.0)
+    each, own = most(batch / r.pp, 1.0) * checked, sequences * checked
     touched = 1.0 - (1.0 - r.chosen) ** each
-    dense = norm(r.read_attention, r.flop_attention * own, r.overlap)
-    dense += norm(r.read_rest, r.flop_rest * own, r.overlap)
-    dense += norm(r.read_head, r.flop_head * own, r.overlap)
+    body = norm(r.read_attention, r.flop_attention * own, r.overlap)
+    body += norm(r.read_rest, r.flop_rest * own, r.overlap)
     rows = each + r.padding * touched
-    experts = norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
-    direct = least(own * r.once, r.phase)
-    return dense + experts + r.fixed + direct + own * (held + r.token + r.sequence)
+    body += norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
+    head = norm(r.read_head, r.flop_head * own, r.overlap)
+    drafting = r.draft.passes * ((body + r.layers) / r.count + head)
+    step = body + head + drafting + r.fixed + least(own * r.once, r.phase)
+    return (step + own * r.token + sequences * (held + r.sequence)) / r.draft.gained
 
 
 def prompt(r: Rates, tokens: float) -> float:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from planner.perf import memory
+from planner.perf import memory, startup
 from planner.perf.band import Band, band, news
-from planner.perf.coefficient import Coefficients, coefficients
-from planner.perf.constant import constant
+from planner.perf.coefficient import coefficients
 from planner.perf.correction import BATCH
 from planner.perf.engine import engine, keys
 from planner.perf.load import bin_of, mean
@@ -159,20 +158,20 @@ class Replica:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
         self.trust = trust or Trust()
         self.margins: dict[str, float] = {}
-        need = load.prompt.mean + constant("answer_share") * load.answer.mean
-        self.memory = memory.account(llm, layout, node)
-        pool = self.memory.pool_gib
-        self.max_batch = memory.batch(llm, layout, pool, need)
-        if self.max_batch and not memory.batch(llm, layout, pool, max(load.context, need)):
+        self.coefficients = coefficients(keys(layout, node, SERVED), SERVED.year)
+        self.memory = startup.served(llm, layout, node, SERVED.year)
+        need = load.prompt.mean + self.coefficients.answer_share * load.answer.mean
+        self.max_batch = min(self.memory.sequences, self._room(need))
+        if self.max_batch and not self._room(max(load.context, need)):
             self.max_batch = 0
         self._bounds: dict[float, float] = {}
         self._paces: dict[int, float] = {}
         self._rates: dict[int, float] = {}
 
-    @cached_property
-    def coefficients(self) -> Coefficients:
-        """The coefficients that apply."""
-        return coefficients(keys(self.layout, self.node, SERVED), SERVED.year)
+    def _room(self, tokens: float) -> int:
+        """How many sequences of so many tokens the pool holds."""
+        pool = max(0.0, self.memory.kv_gib) * memory.GIB
+        return int(pool / memory.kv(self.llm, self.layout, tokens))
 
     def doubting(self, confidence: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""

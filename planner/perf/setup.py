@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.perf.coefficient import Coefficients, coefficients
 from planner.perf.engine import VARIED, keys
-from planner.perf.physics import first, prompt, rates
+from planner.perf.physics import NONE, Draft, first, prompt, rates
 from planner.perf.shape import Server, fitting, handover
+from planner.perf.startup import served
 from planner.perf.terms import Terms, terms
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ class Demand:
     """How a whole deployment is loaded. Lengths are means, in tokens.
 
     `users` are requests always under way (closed) or started together (static); `rate` is
-    requests a second (open). `lengths` says how they differ: see engine.keys.
+    requests a second (open), `requests` how many of them a run has. `lengths` says how they
+    differ: see engine.keys.
     """
 
     kind: Kind
@@ -33,11 +36,15 @@ class Demand:
     users: float = 0.0
     rate: float = 0.0
     lengths: tuple[str, ...] = VARIED
+    requests: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A deployment of `replicas` equal replicas; `prefill` workers of their own take prompts."""
+    """A deployment of `replicas` equal replicas; `prefill` workers of their own take prompts.
+
+    `speculative` says that answers are guessed ahead; by how much is `draft`, when it is known.
+    """
 
     llm: Llm
     layout: Layout
@@ -47,6 +54,7 @@ class Setup:
     replicas: int = 1
     prefill: tuple[int, Layout] | None = None
     speculative: bool = False
+    draft: Draft = NONE
 
     @property
     def keys(self) -> frozenset[str]:
@@ -73,18 +81,28 @@ class Setup:
         """What a prefill worker has to do; the replica itself without such workers."""
         return terms(self.llm, self.prefill[1] if self.prefill else self.layout, self.node)
 
+    @property
+    def kept(self) -> float | None:
+        """GiB beside weights and cache, where the rules of the engine are known."""
+        if self.engine.kind != "vllm":
+            return None
+        return served(self.llm, self.layout, self.node, self.engine.year).kept_gib
+
     def server(self) -> Server:
         """Return a replica under this load, ready for the formulas of load shapes."""
         c, t, asked = self.coefficients, self.terms, self.demand
-        r = rates(t, c)
-        busy, alone, share = prompt(r, asked.prompt), first(r, asked.prompt), c.interference
+        r = rates(t, c, self.draft)
+        busy, alone = prompt(r, asked.prompt), first(r, asked.prompt)
+        share, serial = c.interference, 1.0
         if self.prefill:
             ahead = rates(self.prefill_terms, c)
             busy = prompt(ahead, asked.prompt) * self.replicas / self.prefill[0]
             alone = first(ahead, asked.prompt) + handover(t, c, asked.prompt)
-            share = 0.0
-        room = min(self.limit, fitting(t, c, asked.prompt, asked.answer))
+            share = serial = 0.0
+        kept = self.kept
+        kept = c.reserve_gib if kept is None else kept
+        room = min(self.limit, fitting(t, c, kept, asked.prompt, asked.answer))
         return Server(
             rates=r, coefficients=c, prompt=asked.prompt, answer=asked.answer, room=room,
-            busy=busy, alone=alone, share=share,
+            busy=busy, alone=alone, share=share, serial=serial,
         )  # fmt: skip

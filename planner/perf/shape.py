@@ -27,7 +27,8 @@ class Server:
     """A replica and what it is asked: mean lengths, and how many requests it has room for.
 
     `busy` is the time for which a prompt holds the server of prompts, `alone` its time on an
-    idle one, `share` the part of it that decoding requests wait for: 0 with prefill workers.
+    idle one, `share` the part of it that decoding requests wait for. `serial` is 1, or 0 when
+    workers of their own take the prompts while this replica decodes.
     """
 
     rates: Rates
@@ -38,6 +39,7 @@ class Server:
     busy: float
     alone: float
     share: float
+    serial: float = 1.0
 
     @property
     def held(self) -> float:
@@ -51,19 +53,23 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """Mean time to first token and per output token, and requests in flight."""
+    """Mean time to first token and per output token, and requests in flight.
+
+    `queue` is the mean wait of a prompt for earlier ones.
+    """
 
     ttft: float
     tpot: float
     batch: float
+    queue: float
 
 
-def fitting(t: Terms, c: Coefficients, prompt: float, answer: float) -> float:
+def fitting(t: Terms, c: Coefficients, kept: float, prompt: float, answer: float) -> float:
     """How many requests the memory of one replica holds; may be a fraction.
 
-    (share * memory - weights - reserve) / KV bytes of what is reserved for a request.
+    (share * memory - weights - kept GiB) / KV bytes of what is reserved for a request.
     """
-    pool = c.memory_share * t.memory - t.weights - c.reserve_gib * GIB
+    pool = c.memory_share * t.memory - t.weights - kept * GIB
     held = prompt + c.answer_share * answer
     each = (held * t.kv_full + least(held, t.window) * t.kv_window) / t.pp + t.kv_state
     return most(pool, 0.0) / most(each, 1.0) * t.adp
@@ -81,9 +87,9 @@ def pace(s: Server, batch: float) -> float:
 
 
 def offline(s: Server) -> float:
-    """Output tokens a second of a replica that is kept full."""
-    step = decode(s.rates, s.room, s.held)
-    return s.room * s.answer / (s.answer * step + s.room * s.busy) / s.coefficients.run_time
+    """Output tokens a second of a replica that is kept full: as fast as its slower half."""
+    cycle = s.answer * decode(s.rates, s.room, s.held) + s.serial * s.room * s.busy
+    return least(s.room * s.answer / cycle, s.answer / s.busy) / s.coefficients.run_time
 
 
 def static(s: Server, batch: float) -> float:
@@ -116,7 +122,7 @@ def closed(s: Server, users: float) -> Mean:
     waiting = most(users / s.room - 1, 0.0) * (s.answer * tpot + stay)
     begun = c.prompt_share * (s.alone + stay - s.busy) + c.wave * batch * s.busy / 2
     ttft = c.first_token + begun + c.step_wait * tpot + waiting
-    return Mean(ttft=ttft, tpot=tpot, batch=batch)
+    return Mean(ttft=ttft, tpot=tpot, batch=batch, queue=stay - s.busy)
 
 
 def arriving(s: Server, rate: float, tpot: float) -> Mean:
@@ -125,7 +131,7 @@ def arriving(s: Server, rate: float, tpot: float) -> Mean:
     busy = least(rate * s.busy, BUSIEST)
     queue = s.busy * busy / (2 * (1 - busy))
     ttft = c.first_token + c.prompt_share * s.alone + c.step_wait * tpot + queue
-    return Mean(ttft=ttft, tpot=tpot, batch=rate * s.answer * tpot)
+    return Mean(ttft=ttft, tpot=tpot, batch=rate * s.answer * tpot, queue=queue)
 
 
 def poisson(s: Server, rate: float) -> Mean:
@@ -134,12 +140,11 @@ def poisson(s: Server, rate: float) -> Mean:
     That equation is solved by bisection below the room. A batch at the room tells that requests
     come faster than they leave, and queue without end.
     """
-    low, high = 0.0, s.room
+    low, high, slower = 0.0, s.room, s.coefficients.server_time
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if rate * s.answer * pace(s, middle) <= middle:
+        if rate * s.answer * slower * pace(s, middle) <= middle:
             high = middle
         else:
             low = middle
-    tpot = s.coefficients.server_time * pace(s, high)
-    return arriving(s, rate, tpot)
+    return arriving(s, rate, slower * pace(s, high))

@@ -22,7 +22,6 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf import memory
-from planner.perf.constant import constant
 from planner.perf.correction import BATCH
 from planner.perf.physics import attention, decode, first, prompt
 
@@ -83,10 +82,10 @@ def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> 
     base, growth = [0.0], [0.0]
     for n in range(1, slots + 1):
         base.append(decode(r, n, flat))
-        growth.append(max(max(n / r.pp, 1.0) / r.adp, 1.0) / n * r.kv_full)
+        growth.append(max(max(n / r.pp, 1.0) / r.adp, 1.0) / n * r.kv_full / r.draft.gained)
     return Machine(
         base=tuple(base), growth=tuple(growth), rates=r, coefficients=c, pool=pool,
-        reserved=constant("answer_share"), slots=slots, slowed=max(CRAWL, 1 - c.interference),
+        reserved=c.answer_share, slots=slots, slowed=max(CRAWL, 1 - c.interference),
     )  # fmt: skip
 
 
@@ -94,7 +93,7 @@ def of_replica(replica: Replica) -> Machine:
     """Tabulate a replica under its load, as far as a benchmark corrected it."""
     held = replica.load.held
     each = memory.kv(replica.llm, replica.layout, held) / held
-    pool = replica.memory.pool_gib * memory.GIB / each
+    pool = replica.memory.kv_gib * memory.GIB / each
     found = machine(replica.rates, replica.coefficients, replica.max_batch, pool, held)
     if replica.learned is None:
         return found

@@ -20,7 +20,7 @@ from planner.perf.memory import GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.layout import Layout
+    from planner.perf.layout import Layout, Node
 
 PAGE: Final = 16  # tokens of a block
 LATENT_PAGE: Final = 64
@@ -40,6 +40,9 @@ class Steps:
     sequences: int
 
 
+SMALL: Final = Steps(tokens=2048, sequences=256)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One accelerator under the vLLM of a year: its memory, the share that vLLM takes, its link.
@@ -56,13 +59,24 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Startup:
-    """What one accelerator holds, in GiB, and how many tokens of KV cache fit."""
+    """What one accelerator holds, in GiB, how many tokens of KV cache fit, and the most sequences.
 
+    The pool, `kv_gib`, is what is left of the engine's share; negative when it does not fit.
+    """
+
+    total_gib: float
     weights_gib: float
     activation_gib: float
     non_torch_gib: float
+    graph_gib: float
     kv_gib: float
     kv_tokens: int
+    sequences: int
+
+    @property
+    def kept_gib(self) -> float:
+        """What is neither weights nor cache."""
+        return self.activation_gib + self.non_torch_gib + self.graph_gib
 
 
 @cache
@@ -89,7 +103,22 @@ def steps(card: Card, context: int) -> Steps:
         long = context > LONG
         return Steps(tokens=2048 if long else max(context, 2048), sequences=0 if long else 256)
     large = card.total_gib >= LARGE_GIB and not card.small
-    return Steps(tokens=8192, sequences=1024) if large else Steps(tokens=2048, sequences=256)
+    return Steps(tokens=8192, sequences=1024) if large else SMALL
+
+
+def card(node: Node, tp: int, year: float) -> Card:
+    """Return an accelerator of a node under the defaults of the vLLM of a year."""
+    small = node.accelerator.architecture == "Ampere"
+    return Card(
+        total_gib=node.memory_gib, year=year, share=era(year)["share"], linked=node.linked(tp),
+        small=small,
+    )  # fmt: skip
+
+
+def served(llm: Llm, layout: Layout, node: Node, year: float) -> Startup:
+    """Return the start-up memory of a replica on a node, with every default of vLLM."""
+    one = card(node, layout.tp, year)
+    return startup(llm, layout, one, steps(one, llm.max_context))
 
 
 def startup(llm: Llm, layout: Layout, card: Card, step: Steps) -> Startup:
@@ -101,8 +130,9 @@ def startup(llm: Llm, layout: Layout, card: Card, step: Steps) -> Startup:
     graphs = rules["graph_large_gib" if step.sequences >= MANY else "graph_gib"]
     pool = card.share * card.total_gib - held - peak - other - graphs
     return Startup(
-        weights_gib=held, activation_gib=peak, non_torch_gib=other, kv_gib=pool,
-        kv_tokens=tokens(llm, layout, max(0.0, pool) * GIB, card.year),
+        total_gib=card.total_gib, weights_gib=held, activation_gib=peak, non_torch_gib=other,
+        graph_gib=graphs, kv_gib=pool,
+        kv_tokens=tokens(llm, layout, max(0.0, pool) * GIB, card.year), sequences=step.sequences,
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
 def _memory(need: Need, fit: Fit) -> dict[str, Predicted]:
     room = fit.replica.memory
     held = fit.service.in_flight * memory.kv(need.llm, fit.layout, need.load.held) / memory.GIB
-    used = room.used_gib + min(held, room.pool_gib)
+    used = room.weights_gib + room.kept_gib + min(held, room.kv_gib)
     share = constant("memory_error", "used")
     within = Band(1 - share, 1 + share, "calibrated")
     return {

@@ -95,7 +95,7 @@ def size(need: Need, replica: Replica, span: int) -> Fit | Refusal:
         room = replica.memory
         held = memory.kv(replica.llm, replica.layout, need.load.context) / memory.GIB
         return Refusal(
-            layout=replica.layout, key="memory", value=room.total_gib - room.pool_gib + held,
+            layout=replica.layout, key="memory", value=room.total_gib - room.kv_gib + held,
             limit=room.total_gib,
         )  # fmt: skip
     count = max(1, replica.node.count // replica.layout.accelerators) if span == 1 else 1

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.line import Usage, services
 from planner.cost.week import HOURS_PER_MONTH, Week, week
 from planner.facts import llm
-from planner.perf import memory
-from planner.perf.constant import constant
+from planner.perf import memory, startup
 from planner.perf.layout import Layout
+from planner.perf.serve import SERVED
 from planner.solve.bill import COMMITTED, Bill, machines, summed
 
 if TYPE_CHECKING:
@@ -60,8 +60,10 @@ def room(spec: Workspace) -> Room:
         return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
     layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
     held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
-    reserve = constant("activation") + constant("non_torch")
-    total = held / memory.GIB / constant("memory_share") + reserve
+    rules, small = startup.era(SERVED.year), startup.SMALL
+    reserve = startup.activation(found, layout, SERVED.year, small) / memory.GIB
+    reserve += rules["buffers_gib"] + rules["non_torch_gib"] + rules["graph_gib"]
+    total = (held / memory.GIB + reserve) / rules["share"]
     return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
 
 

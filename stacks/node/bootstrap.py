@@ -7,7 +7,8 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.constant import constant
+from planner.perf.serve import SERVED
+from planner.perf.startup import era
 from stacks.site import PORT, table
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _arguments(site: Site) -> list[str]:
         f"/models/{site.model}", f"--served-model-name {site.model}", f"--port {PORT}",
         f"--tensor-parallel-size {layout.tp}", f"--pipeline-parallel-size {layout.pp}",
         f"--max-num-seqs {site.max_batch}", f"--max-model-len {site.context}",
-        f"--gpu-memory-utilization {constant('memory_share'):g}",
+        f"--gpu-memory-utilization {era(SERVED.year)['share']:g}",
     ]  # fmt: skip
     if site.quantize:
         found.append(f"--quantization {layout.precision}")

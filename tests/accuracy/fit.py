@@ -51,17 +51,19 @@ class Predicted:
 
 def server(batch: Batch, c: Coefficients) -> shape.Server:
     """The replica of each row; prefill workers of their own serve all replicas."""
-    own, ahead = rates(batch.terms, c), rates(batch.ahead, c)
+    own, ahead = rates(batch.terms, c, batch.draft), rates(batch.ahead, c)
     shared = prompt(ahead, batch.prompt) * batch.replicas / batch.workers
     split = batch.split > 0
     sent = shape.handover(batch.terms, c, batch.prompt)
-    room = shape.fitting(batch.terms, c, batch.prompt, batch.answer)
+    kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
+    room = shape.fitting(batch.terms, c, kept, batch.prompt, batch.answer)
     return shape.Server(
         rates=own, coefficients=c, prompt=batch.prompt, answer=batch.answer,
         room=np.maximum(np.minimum(room, batch.limit), 1.0),
         busy=np.where(split, shared, prompt(own, batch.prompt)),
         alone=np.where(split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)),
         share=np.where(split, 0.0, c.interference),
+        serial=1.0 - batch.split,
     )  # fmt: skip
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +14,7 @@ from planner.estimate.answer import answer
 from planner.estimate.names import RefusedError
 from planner.estimate.row import setup
 from planner.perf.coefficient import YEARLY, Coefficients, rows, years
+from planner.perf.physics import Draft
 from planner.perf.terms import Terms
 
 if TYPE_CHECKING:
@@ -83,12 +86,14 @@ class Batch:
         self.split = self._of(lambda x: float(x.prefill is not None))
         self.workers = self._of(lambda x: float(x.prefill[0] if x.prefill else 1))
         self.limit = self._of(lambda x: x.limit)
+        self.kept = self._of(lambda x: math.nan if x.kept is None else x.kept)
         self.replicas = self._of(lambda x: float(x.replicas))
         self.prompt = self._of(lambda x: x.demand.prompt)
         self.answer = self._of(lambda x: x.demand.answer)
         self.users = self._of(lambda x: max(1.0, x.demand.users)) / self.replicas
         self.rate = self._of(lambda x: x.demand.rate) / self.replicas
         self.speculative = self._of(lambda x: float(x.speculative)) > 0
+        self.draft = Draft(*(self._of(attrgetter("draft." + f.name)) for f in fields(Draft)))
         self.throughput = np.array([sample.throughput for sample in samples])
         self.ttft = np.array([sample.ttft for sample in samples])
         self.tpot = np.array([sample.tpot for sample in samples])

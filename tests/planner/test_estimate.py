@@ -12,11 +12,16 @@ import pytest
 from planner.errors import UsageError
 from planner.estimate import table
 from planner.estimate.answer import answer
+from planner.estimate.draft import drafted
+from planner.estimate.names import gpu
 from planner.estimate.row import setup
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
-from planner.perf import memory, startup
+from planner.perf import memory, startup, tail
 from planner.perf.layout import Layout
+from planner.perf.load import Lengths, Load
+from planner.perf.physics import decode
+from planner.perf.serve import Replica
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
@@ -52,6 +57,7 @@ def row(**changes: str) -> dict[str, str]:
         "row_id": "one", "model": "llama-3.1-8b", "gpu": "H100-SXM-80GB", "n_gpus": "1",
         "tp": "1", "weight_precision": "fp8", "framework": "vLLM", "load_kind": "concurrency",
         "concurrency": "16", "disagg_layout": "", "pp": "", "replicas": "1", "input_len": "1000", "output_len": "200", "request_rate_rps": "",
+        "spec_decode": "",
     }  # fmt: skip
     return base | changes
 
@@ -117,6 +123,9 @@ def test_a_band_holds_its_value_and_a_basis_is_named() -> None:
         ("pp", "99", "not a multiple"),
         ("input_len", "900000", "context"),
         ("model", "llama-3.1-405b", "does not fit"),
+        ("gpu", "H100-SXM-80GB 1g.11gb", "it has 1g.10gb"),
+        ("gpu", "L4 1g.10gb", "it has none"),
+        ("spec_decode", "MTP-3, acceptance 130 %", "not between 0 and 1"),
     ],
 )
 def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says: str) -> None:
@@ -255,3 +264,111 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
     assert sent.server().alone - alone.server().alone == pytest.approx(
         cache / (50e9 * 0.8), rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "gained", "passes"),
+    [("MTP-1", 1.85, 1), ("mtp-3, acceptance 50 %", 1.875, 3), ("ngram-2 acceptance=.5", 1.75, 0),
+     ("eagle3-4, acceptance 1.0", 5, 4), ("eagle3-4", 1, 0)],
+)  # fmt: skip
+def test_the_gain_of_a_draft_is_the_sum_of_its_accepted_prefixes(
+    told: str, gained: float, passes: int
+) -> None:
+    found = drafted(told)
+    assert found is not None
+    assert found.gained == pytest.approx(gained)
+    assert found.passes == passes
+    assert drafted("none expected") is None
+
+
+def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
+    """At batch 1 weights are read for several tokens at once; at 512 products are what counts."""
+
+    def pace(users: int, draft: str) -> float:
+        cells = {"concurrency": str(users), "gpu": "H200-SXM-141GB", "spec_decode": draft}
+        return answer(setup(row(**cells))).numbers["tpot_ms_mean"].value
+
+    certain, hopeless = "mtp-3, acceptance 1", "mtp-3, acceptance 0"
+    assert 1.7 < pace(1, "none") / pace(1, "mtp-3, acceptance 0.8") < 3
+    assert pace(1, "none") / pace(1, certain) < 4
+    assert pace(1, hopeless) > pace(1, "none")
+    gain = [pace(n, "none") / pace(n, "mtp-3, acceptance 0.6") for n in (1, 16, 128, 512)]
+    assert gain == sorted(gain, reverse=True)
+
+
+def test_split_pools_at_saturation_are_as_fast_as_the_slower_one() -> None:
+    def flow(workers: int, answer_len: str) -> float:
+        layout = f"prefill {workers} workers x 1 GPU (tp1 adp1 ep1); decode 2 workers x 1 GPU (tp1 adp1 ep1)"
+        cells = {"load_kind": "offline_max", "disagg_layout": layout, "output_len": answer_len}
+        return answer(setup(row(**cells))).numbers["output_tok_s"].value
+
+    assert flow(2, "10") == pytest.approx(2 * flow(1, "10"), rel=0.01)  # prompts are the limit
+    assert flow(64, "800") == pytest.approx(flow(32, "800"))  # answers are
+
+
+def test_a_slice_has_its_share_of_compute_memory_and_bandwidth() -> None:
+    whole, part = gpu("A100-80GB-SXM"), gpu("a100-80gb-sxm MIG 3g.40gb")
+    assert part.memory_gib == whole.memory_gib / 2
+    assert part.bandwidth_gb_s == whole.bandwidth_gb_s / 2  # type: ignore[operator]
+    assert part.bf16_tflops == pytest.approx(whole.bf16_tflops * 3 / 7)  # type: ignore[operator]
+    cells = {"weight_precision": "bf16", "concurrency": "1"}
+    slow = answer(setup(row(gpu="a100-80gb-sxm 3g.40gb", **cells)))
+    fast = answer(setup(row(gpu="a100-80gb-sxm", **cells)))
+    ratio = slow.numbers["tpot_ms_mean"].value / fast.numbers["tpot_ms_mean"].value
+    assert 1.5 < ratio < 2.05  # launches take as long
+    assert slow.basis == "physics"
+    width = [x.numbers["tpot_ms_mean"].high / x.numbers["tpot_ms_mean"].low for x in (slow, fast)]
+    assert width[0] > width[1]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [("H100 PCIe", "h100-pcie"), ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"), ("H200 NVL", "h200-nvl"),
+     ("L40S 48GB", "l40s"), ("A100 40GB", "a100-40gb-sxm")],
+)  # fmt: skip
+def test_accelerators_are_understood_with_spaces(spelled: str, name: str) -> None:
+    assert gpu(spelled).accelerator == name
+
+
+def test_a_plan_and_a_table_find_the_same_room_and_pace() -> None:
+    """One account of memory and one physics: Replica serves plans, Setup tables."""
+    made = setup(row(len_kind="dataset mean", concurrency="1"))
+    server = made.server()
+    wanted = Load(
+        prompt=Lengths(mean=1000, p95=1000), answer=Lengths(mean=200, p95=200), concurrency=1
+    )
+    one = Replica(made.llm, made.layout, made.node, wanted)
+    assert one.max_batch == pytest.approx(server.room, rel=0.02)  # plans count whole pages
+    assert decode(one.rates, 8, 0.0) == pytest.approx(decode(server.rates, 8, 0.0))
+
+
+def test_late_first_tokens_grow_with_the_load() -> None:
+    """How far the 99th percentile lies above the mean, at a tenth and at nine tenths of capacity."""
+
+    def far(rate: float) -> float:
+        found = answer(setup(row(load_kind="rate", request_rate_rps=str(rate)))).numbers
+        return found["ttft_ms_p99"].value / found["ttft_ms_mean"].value
+
+    most = answer(setup(row(load_kind="offline_max"))).numbers["req_throughput_rps"].value
+    assert 1 < far(0.1 * most) < far(0.9 * most)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "share", "printed"),
+    [(10, 0.95, 18.307), (10, 0.99, 23.209), (4, 0.99, 13.277), (2, 0.99, 9.210), (30, 0.9, 40.256)],
+)  # fmt: skip
+def test_gamma_quantiles_match_the_printed_table_of_chi_square(
+    freedom: int, share: float, printed: float
+) -> None:
+    assert tail.gamma(freedom, 2 * freedom, share) == pytest.approx(printed, rel=0.01)
+
+
+def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
+    """MLPerf Server rows: time per token near saturation is ill-conditioned, and the band knows."""
+    found = [r for r in rows("inference.csv") if r["quality"] == "A" and r["scenario"] == "Server"]
+    for column in ("tpot_ms_mean", "ttft_ms_p99", "tpot_ms_p99", "output_tok_s"):
+        inside = []
+        for r in found:
+            number = answer(setup(r)).numbers[column]
+            inside.append(number.low <= float(r[column]) <= number.high)
+        assert sum(inside) >= 0.85 * len(inside)

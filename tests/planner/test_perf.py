@@ -12,7 +12,6 @@ import pytest
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find, models
 from planner.perf import coefficient, memory
-from planner.perf.constant import constant
 from planner.perf.layout import Layout, Node, valid
 from planner.perf.load import SHARES, Lengths, Load, bin_of, mean
 from planner.perf.serve import Replica
@@ -204,11 +203,6 @@ def test_the_99th_percentile_sees_the_long_answers() -> None:
     service = replica().at(0.01)
     assert service is not None
     assert service.e2e(99) > 1.5 * service.e2e(95)
-
-
-def test_constants_multiply_only_known_factors() -> None:
-    assert constant("activation", "no-such-thing") == constant("activation")
-    assert constant("activation", "moe") == pytest.approx(constant("activation") * 1.25)
 
 
 def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
