@@ -63,15 +63,15 @@ def estimates() -> tuple[float, float]:
 
 def simulated() -> tuple[float, float]:
     """Thousands of requests a second in the simulation: the largest and the median of its runs."""
-    from planner.perf import simulate
+    from planner.perf import play, simulate
     from tests.planner.test_simulate import LOAD, replica
 
     one = simulate.of_replica(replica())
     reached = []
     for seed in range(RUNS):
-        requests = simulate.arrivals(LOAD, 10_000, seed, 1.0, 10.0)
+        requests = play.arrivals(LOAD, 10_000, seed, 1.0, 10.0)
         start = time.perf_counter()
-        simulate.play(one, requests, 4, "random")
+        play.deliver(one, requests, 4, "random")
         reached.append(len(requests) / (time.perf_counter() - start) / 1000)
     return max(reached), statistics.median(reached)
 

@@ -335,7 +335,7 @@ def test_a_table_is_answered_row_by_row(tonnage, here) -> None:
 
 
 def test_a_plan_says_with_which_confidence_and_how_it_was_verified(tonnage) -> None:
-    spec = str(ROOT / "blueprints" / "chat-70b.yaml")
+    spec = str(ROOT / "blueprints" / "agent-gpt-oss.yaml")
     costs = {}
     for confidence in ("50", "90"):
         code, told, _ = tonnage("plan", spec, "--confidence", confidence, "-f", "json")

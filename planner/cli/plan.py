@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from planner.cli import option
-from planner.cli.compose import make_plan, open_catalog, open_world, read_spec
+from planner.cli.compose import open_catalog, open_world, read_spec
+from planner.cli.many import make_plans
 
 INFEASIBLE = 10
 
@@ -38,8 +39,7 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
     _spare(specs[0], values["output"])
     worst, changed = 0, False
     plans = []
-    for path in specs:
-        plan = make_plan(read_spec(path), catalog, options)
+    for plan in make_plans([read_spec(path) for path in specs], catalog, options):
         plans.append(plan)
         _write(plan, values, alone=len(specs) == 1)
         infeasible = plan["solution"]["status"] == "infeasible"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.estimate.names import RefusedError
 from planner.perf import shape, tail
-from planner.perf.band import Band, Basis, band, news
+from planner.perf.band import Band, Basis, band, news, outside
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 
@@ -64,13 +64,26 @@ def answer(setup: Setup) -> Answer:
         raise RefusedError("does not fit: a prefill worker cannot hold the weights")
     new, basis = news(setup.llm, setup.node.accelerator, loose=_loose(setup))
     kind = setup.demand.kind
-    bands = _Bands(*(band(x, kind, new, basis) for x in ("throughput", "tpot", "ttft")))
+    far = _outside(setup)
+    bands = _Bands(*(band(x, kind, new, basis, far) for x in ("throughput", "tpot", "ttft")))
     shown = {"offline": _offline, "static": _static, "closed": _closed, "open": _open}[kind]
     numbers = shown(setup, server, bands)
     room = float(math.floor(server.room))
     share = constant("memory_error", "batch")
     numbers["max_batch"] = Number(room, room * (1 - share), room * (1 + share))
     return Answer(basis, numbers)
+
+
+def _outside(setup: Setup) -> int:
+    """How many doublings beyond the measurements; raises RefusedError when that is too far."""
+    demand = setup.demand
+    far, feature = outside(
+        prompt=demand.prompt, answer=demand.answer, active=setup.llm.active,
+        accelerators=setup.layout.accelerators, batch=max(1.0, demand.users / setup.replicas),
+    )  # fmt: skip
+    if far > constant("too_far"):
+        raise RefusedError(f"far outside what was measured: {feature}, by {far} doublings")
+    return far
 
 
 def _loose(setup: Setup) -> bool:

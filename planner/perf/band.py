@@ -3,7 +3,8 @@
 A band is a pair of factors on the predicted number. It is that of other sources, or of drafts and
 split pools whose settings nobody states. What is new widens it: a model family or an accelerator
 without measurements adds what its absence adds to the error, in quadrature. Hardware of an
-architecture that nobody measured rests on its data sheet.
+architecture that nobody measured rests on its data sheet. Beyond the lengths, sizes and batches
+that were measured, every doubling widens it.
 """
 
 from __future__ import annotations
@@ -64,7 +65,26 @@ def covered() -> frozenset[tuple[str, str]]:
 
 
 @cache
-def band(target: str, load: str, news: frozenset[str], basis: Basis) -> Band:
+def _ranges() -> dict[str, tuple[float, float]]:
+    columns = {"feature": table.text, "low": table.real(0, 1e15), "high": table.real(0, 1e15),
+               **table.SOURCED}  # fmt: skip
+    rows = table.rows(_text("ranges.csv"), "ranges.csv", columns)
+    return {row["feature"]: (row["low"], row["high"]) for row in rows}
+
+
+def outside(**features: float) -> tuple[int, str]:
+    """Return how many doublings the furthest feature lies beyond what was measured, and which."""
+    found = []
+    for name, value in features.items():
+        low, high = _ranges()[name]
+        found.append((math.ceil(math.log2(max(low / value, value / high, 1))), name))
+    return max(found)
+
+
+@cache
+def band(
+    target: str, load: str, news: frozenset[str], basis: Basis, doublings: int = 0
+) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
     rows = _rows()
     load = load if (target, load, "source") in rows else NEAREST[target]
@@ -75,6 +95,7 @@ def band(target: str, load: str, news: frozenset[str], basis: Basis) -> Band:
     square = ((high - low) / 2) ** 2
     for new in news & {"family", "GPU"}:
         square += max(0.0, _half(target, load, new) ** 2 - _half(target, load, "none") ** 2)
+    square += (doublings * constant("beyond", target)) ** 2
     half = math.sqrt(square) * (constant("unseen") if basis == "spec" else 1.0)
     middle = (low + high) / 2
     return Band(math.exp(middle - half), math.exp(middle + half), basis)

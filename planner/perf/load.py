@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
+Arrival: TypeAlias = "tuple[float, float, float]"  # seconds, prompt and answer in tokens
 # Bins of a distribution as (quantile that stands for it, share). Around the percentiles that an
 # SLA may name they are narrow, and that percentile itself stands for its bin.
 BINS: Final = (
@@ -77,7 +79,8 @@ class Load:
     """Prompt and answer lengths, arrivals, and the share of prompts found in the prefix cache.
 
     `rate` is requests a second of the whole service at peak; `concurrency` instead makes it a
-    closed loop. `variation` is the squared coefficient of variation of inter-arrival times.
+    closed loop. `variation` is the squared coefficient of variation of inter-arrival times,
+    `routing` how a router spreads requests over replicas.
     """
 
     prompt: Lengths
@@ -87,6 +90,21 @@ class Load:
     variation: float = 1.0
     prefix_hit: float = 0.0
     context: int = 0
+    routing: Routing = "random"
+
+    def thinned(self, part: float) -> float:
+        """Variation of a part of all arrivals, taken at random: 1 + part * (variation - 1)."""
+        return 1 + part * (self.variation - 1)
+
+    def spread(self, replicas: int) -> float:
+        """Variation of the arrivals at each of some replicas.
+
+        Every n-th request of a renewal process: variation / n. Joining the least loaded replica
+        is taken as that, since it waits no longer.
+        """
+        if self.routing == "random":
+            return self.thinned(1 / replicas)
+        return self.variation / replicas
 
     @property
     def held(self) -> float:

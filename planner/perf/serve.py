@@ -8,24 +8,22 @@ vary more or less than Poisson scale the waits by Allen and Cunneen's (ca^2 + cs
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory, startup
-from planner.perf.band import Band, band, news
+from planner.perf.band import Band, band, news, outside
 from planner.perf.coefficient import coefficients
 from planner.perf.correction import BATCH
 from planner.perf.engine import engine, keys
 from planner.perf.load import bin_of, mean
 from planner.perf.physics import Rates, attention, decode, first, prompt, rates
+from planner.perf.service import Service, Wait
 from planner.perf.terms import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from planner.facts.llm import Llm
     from planner.perf.correction import Correction
     from planner.perf.layout import Layout, Node
@@ -42,111 +40,6 @@ class Trust:
 
     confidence: float = EVEN
     learned: Correction | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A wait that is zero with 1 - chance, else exponential with this mean."""
-
-    chance: float
-    mean: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Service:
-    """What a replica delivers at one rate; times in seconds.
-
-    `states` is the chance of n requests in flight, n from 0. `arriving` is 1 when a request adds
-    to those that it meets, 0 in a closed loop, where it takes the place of another.
-    """
-
-    replica: Replica
-    rate: float
-    states: tuple[float, ...]
-    slot: Wait
-    prompt: Wait
-    arriving: int = 0
-
-    @cached_property
-    def in_flight(self) -> float:
-        """Mean number of requests in flight."""
-        return sum(n * p for n, p in enumerate(self.states))
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """Tokens of answers a second."""
-        return self.rate * self.replica.load.answer.mean
-
-    def tpot(self, percentile: int) -> float:
-        """Time per output token at the batch that this share of arrivals meets or stays below."""
-        return self.replica.tpot(self._met(percentile))
-
-    def ttft(self, percentile: int) -> float:
-        """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
-        return _quantile(self._ttft_above, percentile / 100)
-
-    def e2e(self, percentile: int) -> float:
-        """Time of a whole request: first token, then the answer at the mean pace."""
-        return _quantile(self._e2e_above, percentile / 100)
-
-    def quantile(self, metric: str, percentile: int) -> float:
-        """Return ttft, tpot or e2e at a percentile."""
-        return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](percentile)
-
-    def assured(self, metric: str, percentile: int) -> float:
-        """The quantile with the margin that the wished confidence asks for."""
-        return self.quantile(metric, percentile) * self.replica.margin(metric)
-
-    def meets(self, metric: str, percentile: int, seconds: float) -> bool:
-        """Whether the assured quantile is within `seconds`; cheaper than the quantile itself."""
-        seconds /= self.replica.margin(metric)
-        if metric == "tpot":
-            return self.tpot(percentile) <= seconds
-        above = self._ttft_above if metric == "ttft" else self._e2e_above
-        return above(seconds) <= 1 - percentile / 100 + 1e-9
-
-    def _ttft_above(self, seconds: float) -> float:
-        """Chance that the first token takes longer."""
-        left = seconds - self._start
-        return mean([self._late(left - own) for own in self.replica.alone])
-
-    def _e2e_above(self, seconds: float) -> float:
-        """Chance that the whole request takes longer."""
-        pace = self.replica.tpot(max(1, round(self.in_flight)))
-        left = seconds - self._start - mean(self.replica.alone)
-        answers = self.replica.load.answer.points()
-        return mean([self._late(left - pace * length) for length in answers])
-
-    def _met(self, percentile: int) -> int:
-        """Requests in flight that this share of arrivals meets or stays below.
-
-        Bursts spread them: by the square root of the peakedness, (ca^2 + 1) / 2, around the mean.
-        """
-        total = 0.0
-        for n, chance in enumerate(self.states):
-            total += chance
-            if total >= percentile / 100:
-                bursts = math.sqrt((self.replica.load.variation + 1) / 2) if self.arriving else 1.0
-                spread = self.in_flight + (n - self.in_flight) * bursts
-                return max(1, min(round(spread) + self.arriving, self.replica.max_batch))
-        return self.replica.max_batch
-
-    @cached_property
-    def _start(self) -> float:
-        return self.replica.start(max(1, round(self.in_flight)))
-
-    def _late(self, seconds: float) -> float:
-        """Chance that the two waits together last longer than this."""
-        if seconds < 0:
-            return 1.0
-        a, b = self.slot.chance, self.prompt.chance
-        alpha = 1 / max(self.slot.mean, 1e-9)
-        beta = 1 / max(self.prompt.mean, 1e-9)
-        if abs(alpha - beta) < 1e-6 * beta:
-            alpha *= 1.001  # two equal rates are the limit of two nearby ones
-        first, second = math.exp(-alpha * seconds), math.exp(-beta * seconds)
-        both = (beta * first - alpha * second) / (beta - alpha)
-        return a * (1 - b) * first + (1 - a) * b * second + a * b * both
 
 
 class Replica:
@@ -192,7 +85,11 @@ class Replica:
             half = max(1.0, self.max_batch / 2)
             return self.learned.band(metric, half, self.load.held, self.layout.tp)
         new, basis = news(self.llm, self.node.accelerator)
-        return band(metric, PLANNED, new, basis)
+        far, _ = outside(
+            prompt=self.load.prompt.mean, answer=self.load.answer.mean, active=self.llm.active,
+            accelerators=self.layout.accelerators,
+        )  # fmt: skip
+        return band(metric, PLANNED, new, basis, far)
 
     def _corrected(self, metric: str, n: float) -> float:
         return self.learned.factor(metric, n, self.load.held) if self.learned else 1.0
@@ -237,7 +134,7 @@ class Replica:
     @cached_property
     def prefill(self) -> float:
         """Mean seconds for which a prompt keeps the replica busy."""
-        return mean(self.prompts)
+        return self.moments[0]
 
     @cached_property
     def _held(self) -> float:
@@ -246,6 +143,16 @@ class Replica:
     @cached_property
     def _paid(self) -> float:
         return self.coefficients.interference * self.prefill / self.load.answer.mean
+
+    @cached_property
+    def moments(self) -> tuple[float, float, float]:
+        """First three moments of the time for which prompts keep the replica busy."""
+        found = (mean([x**power for x in self.prompts]) for power in (1, 2, 3))
+        return next(found), next(found), next(found)
+
+    def quiet(self, n: int) -> float:
+        """Seconds per output token with n in flight and no prompt between."""
+        return self.tpot(n) - n * self._paid * self._corrected("tpot", n)
 
     def tpot(self, n: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
@@ -299,8 +206,8 @@ class Replica:
             return self.start(1) + self.alone[rank]
         return self.start(1) + mean(self.alone) + self.tpot(1) * self.load.answer.points()[rank]
 
-    def at(self, rate: float) -> Service | None:
-        """Return the service at a rate, or nothing when it cannot keep up."""
+    def at(self, rate: float, replicas: int = 1) -> Service | None:
+        """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
         full = self.completion(self.max_batch)
         if rate >= full * 0.999:
             return None
@@ -316,10 +223,11 @@ class Replica:
         total += tail
         states = tuple(w / total for w in weights)
         waiting = (states[-1] + tail / total) if tail else 0.0
+        arrivals = self.load.spread(replicas)
+        bursts = (arrivals + self.load.answer.variation) / 2
         return Service(
-            replica=self, rate=rate, states=states,
-            slot=Wait(waiting, self._allen(self.load.answer.variation) / (full - rate)),
-            prompt=self._prompt_wait(rate), arriving=1,
+            replica=self, rate=rate, states=states, slot=Wait(waiting, bursts / (full - rate)),
+            prompt=self._prompt_wait(rate, arrivals), arriving=1, variation=arrivals,
         )  # fmt: skip
 
     def closed(self, in_flight: float) -> Service:
@@ -329,31 +237,18 @@ class Replica:
         states = (0.0,) * n + (1.0,)
         return Service(
             replica=self, rate=rate, states=states, slot=Wait(0.0, 0.0),
-            prompt=self._prompt_wait(rate),
+            prompt=self._prompt_wait(rate, self.load.variation),
         )  # fmt: skip
 
-    def _allen(self, service: float) -> float:
-        return (self.load.variation + service) / 2
+    def _prompt_wait(self, rate: float, arrivals: float) -> Wait:
+        """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals.
 
-    def _prompt_wait(self, rate: float) -> Wait:
-        """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals."""
-        first = mean(self.prompts)
-        square = mean([x * x for x in self.prompts])
+        Takacs' second moment: E[W^2] = 2 E[W]^2 + rate * E[S^3] / (3 (1 - busy)).
+        """
+        first, square, cube = self.moments
         busy = min(0.98, rate * self.prefill)
         spread = square / first**2 - 1
-        correction = (self.load.variation + spread) / (1 + spread)
-        return Wait(busy, square / (2 * first) * correction / (1 - busy))
-
-
-def _quantile(exceeds: Callable[[float], float], share: float) -> float:
-    """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
-    low, high = 0.0, 0.01
-    while exceeds(high) > 1 - share + 1e-9 and high < 1e6:
-        low, high = high, high * 2
-    for _ in range(24):
-        middle = (low + high) / 2
-        if exceeds(middle) > 1 - share + 1e-9:
-            low = middle
-        else:
-            high = middle
-    return high
+        correction = (arrivals + spread) / (1 + spread)
+        wait = square / (2 * first) * correction / (1 - busy)
+        variation = 2 * busy - 1 + cube / (3 * first * (1 - busy) * wait**2)
+        return Wait(busy, wait, variation)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.perf.coefficient import Coefficients, coefficients
 from planner.perf.engine import VARIED, keys
-from planner.perf.physics import NONE, Draft, first, prompt, rates
+from planner.perf.physics import NONE, Draft, Rates, first, prompt, rates
 from planner.perf.shape import Server, fitting, handover
 from planner.perf.startup import served
 from planner.perf.terms import Terms, terms
@@ -62,11 +63,6 @@ class Setup:
         return keys(self.layout, self.node, self.engine, self.demand.lengths)
 
     @property
-    def coefficients(self) -> Coefficients:
-        """The coefficients that apply."""
-        return coefficients(self.keys, self.engine.year)
-
-    @property
     def limit(self) -> float:
         """The most requests that the engine runs at once on a replica."""
         return float(self.engine.sequences * self.layout.adp)
@@ -84,14 +80,13 @@ class Setup:
     @property
     def kept(self) -> float | None:
         """GiB beside weights and cache, where the rules of the engine are known."""
-        if self.engine.kind != "vllm":
-            return None
-        return served(self.llm, self.layout, self.node, self.engine.year).kept_gib
+        return _kept(self.llm, self.layout, self.node, self.engine)
 
     def server(self) -> Server:
         """Return a replica under this load, ready for the formulas of load shapes."""
-        c, t, asked = self.coefficients, self.terms, self.demand
-        r = rates(t, c, self.draft)
+        asked = self.demand
+        placed = self.layout, self.node
+        c, t, r = _prepared(self.llm, placed, self.engine, asked.lengths, self.draft)
         busy, alone = prompt(r, asked.prompt), first(r, asked.prompt)
         share, serial = c.interference, 1.0
         if self.prefill:
@@ -106,3 +101,19 @@ class Setup:
             rates=r, coefficients=c, prompt=asked.prompt, answer=asked.answer, room=room,
             busy=busy, alone=alone, share=share, serial=serial,
         )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    llm: Llm, placed: tuple[Layout, Node], used: Engine, lengths: tuple[str, ...], guess: Draft
+) -> tuple[Coefficients, Terms, Rates]:
+    """What the rows of one deployment share, whatever its load."""
+    layout, node = placed
+    c = coefficients(keys(layout, node, used, lengths), used.year)
+    t = terms(llm, layout, node)
+    return c, t, rates(t, c, guess)
+
+
+@lru_cache(maxsize=4096)
+def _kept(llm: Llm, layout: Layout, node: Node, used: Engine) -> float | None:
+    return served(llm, layout, node, used.year).kept_gib if used.kind == "vllm" else None

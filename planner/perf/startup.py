@@ -92,6 +92,7 @@ def _eras() -> tuple[table.Row, ...]:
     return tuple(table.rows(text, "vllm_memory.csv", columns))
 
 
+@cache
 def era(year: float) -> table.Row:
     """Return the constants of the vLLM of a year (with fraction)."""
     return [row for row in _eras() if row["from_year"] <= max(year, _eras()[0]["from_year"])][-1]

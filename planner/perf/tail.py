@@ -8,6 +8,7 @@ distributions of that mean and variance. As in physics, every number may be an a
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,13 @@ def gamma(mean: float, variance: float, share: float) -> float:
     inverse = variance / (mean * mean)
     z = NormalDist().inv_cdf(share)
     return mean * most(1 - inverse / 9 + z * inverse**0.5 / 3, 0.0) ** 3
+
+
+def above(x: float, mean: float, variance: float) -> float:
+    """Chance that a gamma distribution exceeds x (the same approximation, turned around)."""
+    share = variance / (mean * mean)
+    z = ((x / mean) ** (1 / 3) - 1 + share / 9) * 3 / math.sqrt(share)
+    return math.erfc(z / math.sqrt(2)) / 2
 
 
 def ttft(s: Server, mean: Mean, share: float) -> float:

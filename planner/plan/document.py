@@ -133,7 +133,7 @@ def _verified(found: Verified | None) -> dict[str, Any] | None:
         return None
     return {
         "by": "simulation", "passed": found.passed, "requests": found.requests,
-        "seeds": found.seeds,
+        "requests_of": found.requests_of, "routing": found.routing, "seeds": found.seeds,
         "added_groups": found.added,
         "found": {
             key: dict(zip(("value", "low", "high"), map(_number, parts), strict=True))

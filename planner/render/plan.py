@@ -11,6 +11,10 @@ from planner.render.page import Block, Heading, Page, Paragraph, Table, Tone, to
 
 GOOD: Final[Tone] = "good"
 WIDE: Final = 100
+UNLIMITED: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
+ROUTED: Final = {
+    "random": "at random", "round-robin": "in turn", "least-loaded": "to the least loaded"
+}  # fmt: skip
 
 
 def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
@@ -77,11 +81,18 @@ def chosen(plan: dict[str, Any]) -> list[Block]:
         Table(("", "", "", "", "", ">"), tuple(rows), tuple(GOOD for _ in rows)),
         *(Paragraph("  " + line) for line in _layout(plan)),
     ]
-    numbers = predicted(plan["solution"]["predicted"])
+    numbers = predicted(_limited(plan, plan["solution"]["predicted"]))
     if numbers:
         columns = ("predicted at peak", ">value", ">90 % band", "basis")
         blocks.append(Table(columns, tuple(numbers)))
     return [*blocks, *_verified(plan)]
+
+
+def _limited(plan: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the percentiles that nobody limits; without limits, show the 95th of tokens."""
+    limits = (plan["spec"]["normalized"].get("sla") or {}).get("limits", [])
+    kept = {f"{x['metric']}_p{x['percentile']}_ms" for x in limits} or UNLIMITED
+    return {key: x for key, x in numbers.items() if key in kept or not key.endswith("_ms")}
 
 
 def _verified(plan: dict[str, Any]) -> list[Block]:
@@ -92,9 +103,11 @@ def _verified(plan: dict[str, Any]) -> list[Block]:
     shown = [
         f"{_title(key)} {_shown(key, x['value'])} ({_shown(key, x['low'])} to "
         f"{_shown(key, x['high'])})"
-        for key, x in sorted(found["found"].items())
+        for key, x in sorted(_limited(plan, found["found"]).items())
     ]
-    text = f"  verified with {found['requests']:,} simulated requests: {', '.join(shown)}"
+    taken = "of the trace, " if found["requests_of"] == "trace" else ""
+    text = f"  verified with {found['requests']:,} simulated requests {taken}routed "
+    text += f"{ROUTED[found['routing']]}: {', '.join(shown)}"
     if found["added_groups"]:
         text += f"; that took {found['added_groups']} more than the formulas"
     return [Paragraph(text)]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import itertools
-import math
-import statistics
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal
@@ -15,12 +11,14 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
 from planner.perf.load import Lengths, Load
 from planner.perf.serve import Trust
-from planner.spec.model import Batch, Inference, Limit, ModelSpec, Tokens, Traffic
+from planner.solve.trace import observed, read_trace
+from planner.spec.model import Batch, Inference, Limit, ModelSpec, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.facts.llm import Llm
+    from planner.perf.load import Arrival
 
 DAY: Final = 86_400
 DAYS_PER_MONTH: Final = Decimal(730) / 24
@@ -32,7 +30,7 @@ class Need:
     """What a serving or batch workload asks of a fleet.
 
     `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
-    to be met with the confidence of `trust` in the predictions.
+    to be met with the confidence of `trust` in the predictions. `trace` is what was recorded.
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -47,6 +45,7 @@ class Need:
     deadline: float = 0.0
     runs_per_month: Decimal = Decimal(0)
     trust: Trust = field(default_factory=Trust)
+    trace: tuple[Arrival, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def without(self, key: str) -> Need:
@@ -60,7 +59,10 @@ class Need:
             rate=self.load.rate * factor,
             concurrency=round(self.load.concurrency * factor),
         )
-        return replace(self, load=load, requests=self.requests * Decimal(factor))
+        trace = tuple((at / factor, *lengths) for at, *lengths in self.trace)
+        return replace(
+            self, load=load, trace=trace, requests=self.requests * Decimal(factor)  # type: ignore[arg-type]
+        )  # fmt: skip
 
     @property
     def requests_per_month(self) -> Decimal:
@@ -83,7 +85,8 @@ def model(spec: ModelSpec, read: Callable[[str], bytes]) -> Llm:
 def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
     chosen = model(spec.model, read)
-    traffic = spec.traffic if spec.traffic.trace is None else _traced(spec.traffic, read)
+    trace = read_trace(spec.traffic.trace, read) if spec.traffic.trace else ()
+    traffic = observed(spec.traffic, trace) if trace else spec.traffic
     given, wanted = traffic.input_tokens, traffic.output_tokens
     if given is None or wanted is None:  # load() has reported it already
         raise SpecError(_problem(traffic.place, "traffic has no lengths", "give them"))
@@ -99,6 +102,7 @@ def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
         variation=float(traffic.burstiness) ** 2,
         prefix_hit=float(traffic.prefix_hit),
         context=longest,
+        routing=traffic.routing,
     )
     shared = {
         "llm": chosen,
@@ -119,6 +123,7 @@ def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
         limits=tuple(sorted(sla.limits, key=lambda x: x.key)) if sla else (),
         availability=sla.availability if sla else None,
         week=weekly,
+        trace=trace,
         **shared,  # type: ignore[arg-type]
     )
 
@@ -149,57 +154,6 @@ def _batch(spec: Batch, load: Load, shared: dict[str, object]) -> Need:
 
 def _lengths(tokens: Tokens) -> Lengths:
     return Lengths(mean=float(tokens.mean), p95=float(tokens.p95))
-
-
-def _traced(traffic: Traffic, read: Callable[[str], bytes]) -> Traffic:
-    """Fill in rate, lengths and burstiness from a trace of at least 100 requests.
-
-    The peak is the busiest minute; burstiness is the coefficient of variation between arrivals.
-    """
-    path = traffic.trace or ""
-    times, given, wanted = [], [], []
-    lines = csv.DictReader(read(path).decode("utf-8-sig", "replace").splitlines())
-    for row in lines:
-        try:
-            times.append(_number(row["timestamp"]))
-            given.append(_number(row["input_tokens"]))
-            wanted.append(_number(row["output_tokens"]))
-        except (KeyError, TypeError, ValueError):
-            message = (
-                "needs numbers of 0 or more in timestamp (seconds), input_tokens, output_tokens"
-            )
-            place = Place(path, lines.line_num, 1)
-            raise SpecError(_problem(place, message, "correct the trace")) from None
-    if len(times) < 100:
-        step = "give at least 100 requests"
-        raise SpecError(_problem(Place(path), f"the trace has {len(times)} requests", step))
-    times.sort()
-    gaps = [b - a for a, b in itertools.pairwise(times)]
-    minutes: dict[int, int] = {}
-    for at in times:
-        minutes[int((at - times[0]) // 60)] = minutes.get(int((at - times[0]) // 60), 0) + 1
-    mean = statistics.fmean(gaps) or 1e-9
-    return replace(
-        traffic,
-        peak_rps=Decimal(max(minutes.values())) / 60,
-        input_tokens=_observed(given),
-        output_tokens=_observed(wanted),
-        burstiness=Decimal(str(round(min(20.0, statistics.pstdev(gaps) / mean), 3))),
-    )
-
-
-def _number(given: str) -> float:
-    """Read a finite number of 0 or more; ValueError else."""
-    number = float(given)
-    if not 0 <= number < math.inf:
-        raise ValueError(given)
-    return number
-
-
-def _observed(lengths: list[float]) -> Tokens:
-    p95 = statistics.quantiles(lengths, n=20)[-1]
-    mean = max(1.0, statistics.fmean(lengths))
-    return Tokens(mean=Decimal(round(mean)), p95=Decimal(round(max(mean, p95))))
 
 
 def _problem(place: Place, message: str, step: str) -> Problem:

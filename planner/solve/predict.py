@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from planner.solve.size import Fit
 
 MS: Final = 1000.0
+PERCENTILES: Final = (50, 90, 95, 99)
 
 
 def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
     """Return the predicted numbers of a fit at peak, with every needed replica up.
 
-    Latency percentiles are the spec's; without any, the 95th. What arrives is served as long as
+    What arrives is served as long as
     the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
     """
     new, basis = news(need.llm, fit.replica.node.accelerator)
@@ -37,8 +39,7 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
         return result
     bands = {metric: fit.replica.band(metric) for metric in ("ttft", "tpot")}
     bands["e2e"] = _wider(*bands.values())
-    wanted = {(x.metric, x.percentile) for x in need.limits} | {("ttft", 95), ("tpot", 95)}
-    for metric, percentile in sorted(wanted):
+    for metric, percentile in itertools.product(sorted(bands), PERCENTILES):
         value = service.quantile(metric, percentile) * MS
         result[f"{metric}_p{percentile}_ms"] = _within(value, bands[metric])
     return result

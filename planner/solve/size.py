@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.facts.llm import Llm
-    from planner.perf.serve import Replica, Service
+    from planner.perf.serve import Replica
+    from planner.perf.service import Service
     from planner.solve.need import Need
     from planner.spec.model import Limit
 
@@ -195,7 +196,7 @@ def serve(need: Need, replica: Replica, replicas: int) -> Service | None:
     if need.mode == "closed":
         each = need.load.concurrency / replicas
         return replica.closed(each) if each <= replica.max_batch else None
-    return replica.at(need.load.rate / replicas)
+    return replica.at(need.load.rate / replicas, replicas)
 
 
 def _run(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.correction import Correction
     from planner.perf.layout import Layout
+    from planner.perf.load import Routing
     from planner.solve.bill import Bill
     from planner.solve.offer import Offer
 
@@ -65,16 +66,19 @@ class Binding:
     fleet: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
 
-    Keys and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
+    `requests_of` says where they are from, drawn or a trace, `routing` how they were spread. Keys
+    and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
     """
 
     requests: int
     seeds: int
     added: int
+    requests_of: Literal["trace", "drawn"]
+    routing: Routing
     found: dict[str, tuple[float, float, float]]
     passed: bool = True
 

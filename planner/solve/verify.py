@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import simulate
+from planner.perf.play import arrivals, busiest, deliver, loop, recorded, summary, times
 from planner.solve.search import Found
 from planner.solve.size import serve, spared
 from planner.solve.solution import Verified
@@ -14,6 +16,8 @@ from planner.solve.solution import Verified
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from planner.perf.play import Run
+    from planner.perf.simulate import Machine, Request
     from planner.solve.bill import Bill
     from planner.solve.need import Need
     from planner.solve.offer import Offer
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 SEEDS: Final = (1, 2, 3)
 REQUESTS: Final = 900  # of one replica, for each seed
 MOST: Final = 6  # fleets that are played before the last is taken with a warning
+LANES: Final = 4  # replicas that are played together when a router chooses the least loaded
+METRICS: Final = ("ttft", "tpot", "e2e")
+PERCENTILES: Final = (50, 90, 95, 99)
 GROWTH: Final = 8  # a fleet that fails grows by one group in so many
 MS: Final = 1000.0
 
@@ -31,8 +38,8 @@ def verified(
 ) -> tuple[Found, Verified | None]:
     """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
 
-    One replica is played at its share of the peak, with bursts thinned at random. Fleets are
-    tried in the order of their cost. Without latency limits there is nothing to verify.
+    Replicas are played at their share of the peak. Fleets are tried in the order of their cost.
+    Without latency limits there is nothing to verify.
     """
     if not need.limits or need.mode == "batch":
         return finalists[0], None
@@ -49,33 +56,38 @@ def verified(
     passed = passes(need, run)
     shown = {f"{m}_p{p}_ms": (x.value * MS, x.low * MS, x.high * MS)
              for (m, p), x in run.found.items()}  # fmt: skip
-    return found, Verified(run.requests, run.seeds, added, shown, passed)
+    return found, Verified(
+        requests=run.requests, seeds=run.seeds, added=added, found=shown, passed=passed,
+        requests_of="trace" if need.trace else "drawn", routing=need.load.routing,
+    )  # fmt: skip
 
 
-def passes(need: Need, run: simulate.Run) -> bool:
+def passes(need: Need, run: Run) -> bool:
     """Whether every limit is met over all simulated requests."""
     return all(run.found[x.metric, x.percentile].value <= float(x.seconds) for x in need.limits)
 
 
-def play(need: Need, fit: Fit) -> simulate.Run:
-    """Play one replica of a fit at the peak with several seeds."""
+def play(need: Need, fit: Fit) -> Run:
+    """Play a fit at the peak with several seeds."""
     one = simulate.of_replica(fit.replica)
-    copies = fit.needed * fit.replicas
-    asked = {(x.metric, x.percentile) for x in need.limits}
-    runs = []
-    for seed in SEEDS:
-        if need.mode == "closed":
-            users = max(1, round(need.load.concurrency / copies))
-            requests = simulate.arrivals(need.load, REQUESTS, seed, 1.0, simulate.NEVER)
-            played = simulate.loop(one, requests, users)
-        else:
-            # A share 1 / n of a renewal process, taken at random.
-            thinned = 1 + (need.load.variation - 1) / copies
-            rate = need.load.rate / copies
-            requests = simulate.arrivals(need.load, REQUESTS, seed, thinned, rate)
-            played = simulate.play(one, requests, 1, "random")
-        runs.append(simulate.times(one, played))
-    return simulate.summary(runs, asked)
+    runs = [times(one, _played(need, fit, one, seed)) for seed in SEEDS]
+    return summary(runs, itertools.product(METRICS, PERCENTILES))
+
+
+def _played(need: Need, fit: Fit, one: Machine, seed: int) -> list[Request]:
+    """What one replica gets, or several when their router looks at how busy they are."""
+    load, copies = need.load, fit.needed * fit.replicas
+    if need.mode == "closed":
+        requests = arrivals(load, REQUESTS, seed, 1.0, simulate.NEVER)
+        return loop(one, requests, max(1, round(load.concurrency / copies)))
+    lanes = min(LANES, copies) if load.routing == "least-loaded" else 1
+    if need.trace:
+        requests = recorded(busiest(need.trace, REQUESTS * copies), load, copies, lanes, seed)
+    else:
+        part = lanes / copies
+        spread = load.spread(copies) if lanes == 1 else load.thinned(part)
+        requests = arrivals(load, REQUESTS * lanes, seed, spread, load.rate * part)
+    return deliver(one, requests, lanes, load.routing)
 
 
 def _grown(need: Need, found: Found, more: int, bill: Callable[[Need, Fit, Offer], Bill]) -> Found:

@@ -74,6 +74,7 @@ class Traffic:
     burstiness: Decimal = Decimal(1)
     profile: str | tuple[Decimal, ...] = "flat"
     prefix_hit: Decimal = Decimal(0)
+    routing: Literal["random", "round-robin", "least-loaded"] = "random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

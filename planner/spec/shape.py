@@ -189,6 +189,7 @@ TRAFFIC: Final = Block("traffic", model.Traffic, (
     Field("trace", FILE, "a CSV beside the spec with timestamp, input_tokens, output_tokens"),
     *_TRAFFIC,
     Field("burstiness", Quantity(unit.number, "1.5", maximum=20), "coefficient of variation of the times between arrivals; 1 is Poisson", default=Decimal(1)),
+    Field("routing", Choice(("random", "round-robin", "least-loaded")), "how your router spreads requests over replicas; the load balancer that is created spreads them at random", default="random"),
     Field("profile", _Profile(), "shape of a week: flat, business-hours, diurnal, or 24 or 168 hourly weights", default="flat"),
 ), doc="how requests arrive", choose=(("peak_rps", "requests_per_day", "concurrency", "trace"),))  # fmt: skip
 BATCH_TRAFFIC: Final = Block("traffic", model.Traffic, (

@@ -85,9 +85,24 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
             yield {"kind": kind, "name": name, "rows": number, "source": SOURCE, "as_of": AS_OF}
 
 
+def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
+    """Yield the least and the most that was measured of what may lie outside."""
+    setups = [sample.setup for sample in batch.samples]
+    features: Mapping[str, list[float]] = {
+        "prompt": [x.demand.prompt for x in setups], "answer": [x.demand.answer for x in setups],
+        "active": [x.llm.active for x in setups],
+        "accelerators": [x.layout.accelerators for x in setups],
+        "batch": [max(1.0, x.demand.users / x.replicas) for x in setups],
+    }  # fmt: skip
+    for name, found in features.items():
+        low, high = (f"{x:.5g}" for x in (min(found), max(found)))
+        yield {"feature": name, "low": low, "high": high, "source": SOURCE, "as_of": AS_OF}
+
+
 def save(batch: Batch, schemes: Iterable[Scheme]) -> None:
-    """Write both tables whole."""
-    for name, found in (("bands.csv", rows(batch, schemes)), ("covered.csv", covered(batch))):
+    """Write the tables whole."""
+    tables = {"bands": rows(batch, schemes), "covered": covered(batch), "ranges": ranges(batch)}
+    for name, found in ((f"{stem}.csv", found) for stem, found in tables.items()):
         lines = list(found)
         draft = (DATA / name).with_suffix(".draft")
         with draft.open("w", encoding="utf-8", newline="") as out:

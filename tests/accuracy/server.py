@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf import shape, simulate
+from planner.perf import play, shape, simulate
 from planner.perf.load import Z95, Lengths, Load
 from planner.perf.setup import Setup
 from planner.perf.simulate import Machine
@@ -58,9 +58,9 @@ def largest(setup: Setup, ttft: float, tpot: float) -> float:
     low, high = 0.0, 1.2 * shape.offline(server) / setup.demand.answer
     for _ in range(HALVINGS):
         rate = (low + high) / 2
-        requests = simulate.arrivals(load, count, 1, 1.0, rate)
-        run = simulate.times(one, simulate.play(one, requests, 1, "random"))
-        found = simulate.summary([run], (("ttft", 99), ("tpot", 99))).found
+        requests = play.arrivals(load, count, 1, 1.0, rate)
+        run = play.times(one, play.deliver(one, requests, 1, "random"))
+        found = play.summary([run], (("ttft", 99), ("tpot", 99))).found
         fast = found["ttft", 99].value <= ttft and found["tpot", 99].value <= tpot
         low, high = (rate, high) if fast else (low, rate)
     return low

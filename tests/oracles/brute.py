@@ -75,7 +75,7 @@ def _nodes(need: Need, replica: Replica) -> int | None:
         return None
     copies = replica.node.count // replica.layout.accelerators
     for nodes in range(1, MOST_NODES):
-        service = replica.at(need.load.rate / (nodes * copies))
+        service = replica.at(need.load.rate / (nodes * copies), nodes * copies)
         if service is not None and all(
             service.assured(x.metric, x.percentile) <= float(x.seconds) * 1.000001
             for x in need.limits

@@ -372,3 +372,15 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
             number = answer(setup(r)).numbers[column]
             inside.append(number.low <= float(r[column]) <= number.high)
         assert sum(inside) >= 0.85 * len(inside)
+
+
+def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_refuse() -> None:
+    widths = []
+    for length in (2000, 32_768, 65_536, 131_072):
+        cells = {"model": "llama-4-scout", "tp": "8", "n_gpus": "8", "input_len": str(length), "concurrency": "1"}
+        found = answer(setup(row(**cells))).numbers["tpot_ms_mean"]
+        widths.append(found.high / found.low)
+    assert widths[0] == widths[1] < widths[2] < widths[3]
+    far = predicted([row(concurrency="9000000")])
+    assert far[0]["status"] == "refused"
+    assert "far outside what was measured" in far[0]["reason"]

@@ -10,11 +10,12 @@ from itertools import pairwise
 import pytest
 
 from planner.facts.llm import find
-from planner.perf import simulate
+from planner.perf import play, simulate
 from planner.perf.layout import Layout
 from planner.perf.load import Lengths, Load
 from planner.perf.physics import prompt
 from planner.perf.serve import Replica
+from planner.perf.service import Wait
 from planner.perf.simulate import Lane, Machine, Request
 from tests.planner.test_perf import node
 
@@ -67,9 +68,9 @@ def counted(one: Machine, requests: list[Request]) -> dict[int, float]:
 
 def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
     one = machine(slots=64)
-    requests = simulate.arrivals(LOAD, 60, 7, 1.0, 3.0)
+    requests = play.arrivals(LOAD, 60, 7, 1.0, 3.0)
     expected = counted(one, requests)
-    simulate.play(one, requests, 1, "round_robin")
+    play.deliver(one, requests, 1, "round-robin")
     spent = [(r.end - r.due) / (expected[i] - r.due) for i, r in enumerate(requests)]
     assert statistics.mean(spent) == pytest.approx(1.0, abs=0.01)
     assert min(spent) > 0.9
@@ -88,8 +89,8 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     rate = 0.6 / prompt(rates, load.prompt.mean)
     waits, service = [], []
     for seed in range(12):
-        requests = simulate.arrivals(load, 4000, seed, 1.0, rate)
-        simulate.play(instant, requests, 1, "random")
+        requests = play.arrivals(load, 4000, seed, 1.0, rate)
+        play.deliver(instant, requests, 1, "random")
         waits += [r.begun - r.due for r in requests]
         service += [prompt(rates, r.prompt) for r in requests]
     square = statistics.fmean(s * s for s in service)
@@ -97,26 +98,26 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     assert statistics.fmean(waits) == pytest.approx(theory, rel=0.07)
 
 
-@pytest.mark.parametrize("router", ["random", "round_robin", "least_loaded"])
+@pytest.mark.parametrize("router", ["random", "round-robin", "least-loaded"])
 def test_every_request_is_answered_once_and_in_order_of_time(router: simulate.Router) -> None:
     one = machine(slots=8, slowed=0.1)
-    requests = simulate.arrivals(LOAD, 400, 3, 2.0, 9.0)
+    requests = play.arrivals(LOAD, 400, 3, 2.0, 9.0)
     assert all(a.due <= b.due for a, b in pairwise(requests))
-    simulate.play(one, requests, 3, router)
+    play.deliver(one, requests, 3, router)
     for r in requests:
         assert r.due <= r.begun < r.first <= r.end
 
 
 def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
     one = machine(slots=32, pool=12_000)
-    requests = simulate.arrivals(LOAD, 300, 5, 1.0, 6.0)
+    requests = play.arrivals(LOAD, 300, 5, 1.0, 6.0)
     lane = Lane(one)
     lane.queue.extend(requests)
     lane.advance(math.inf)
     assert len(lane.done) == len(requests)
     assert lane.kept == pytest.approx(0, abs=1e-6)
     free = machine(slots=32)
-    again = simulate.play(free, simulate.arrivals(LOAD, 300, 5, 1.0, 6.0), 1, "random")
+    again = play.deliver(free, play.arrivals(LOAD, 300, 5, 1.0, 6.0), 1, "random")
     assert statistics.fmean(r.end - r.due for r in requests) > statistics.fmean(
         r.end - r.due for r in again
     )
@@ -125,19 +126,19 @@ def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
 def test_the_best_router_waits_least() -> None:
     one = machine(slots=6, slowed=0.1)
     waits = {}
-    for router in ("random", "round_robin", "least_loaded"):
-        requests = simulate.arrivals(LOAD, 4000, 11, 1.0, 6.0)
-        simulate.play(one, requests, 4, router)  # type: ignore[arg-type]
+    for router in ("random", "round-robin", "least-loaded"):
+        requests = play.arrivals(LOAD, 4000, 11, 1.0, 6.0)
+        play.deliver(one, requests, 4, router)  # type: ignore[arg-type]
         waits[router] = statistics.fmean(r.begun - r.due for r in requests)
-    assert waits["least_loaded"] <= waits["round_robin"] <= waits["random"]
+    assert waits["least-loaded"] <= waits["round-robin"] <= waits["random"]
 
 
 def test_bursts_make_waiting_longer() -> None:
     one = simulate.of_replica(replica())
     late = []
     for variation in (0.25, 1.0, 4.0, 9.0):
-        requests = simulate.arrivals(LOAD, 4000, 1, variation, 12.0)
-        played = simulate.times(one, simulate.play(one, requests, 1, "random"))
+        requests = play.arrivals(LOAD, 4000, 1, variation, 12.0)
+        played = play.times(one, play.deliver(one, requests, 1, "random"))
         late.append(sorted(played["ttft"])[int(0.95 * len(played["ttft"]))])
     assert late == sorted(late)
 
@@ -145,8 +146,8 @@ def test_bursts_make_waiting_longer() -> None:
 def test_a_seed_gives_the_same_run() -> None:
     def run() -> list[float]:
         one = simulate.of_replica(replica())
-        requests = simulate.arrivals(LOAD, 300, 4, 1.5, 8.0)
-        return [r.end for r in simulate.play(one, requests, 2, "random")]
+        requests = play.arrivals(LOAD, 300, 4, 1.5, 8.0)
+        return [r.end for r in play.deliver(one, requests, 2, "random")]
 
     assert run() == run()
 
@@ -154,8 +155,8 @@ def test_a_seed_gives_the_same_run() -> None:
 def test_a_closed_loop_keeps_its_users_busy() -> None:
     """Little: users = flow * time, when nobody thinks."""
     one = simulate.of_replica(replica())
-    requests = simulate.arrivals(LOAD, 1500, 2, 1.0, math.inf)
-    done = simulate.loop(one, requests, 24)
+    requests = play.arrivals(LOAD, 1500, 2, 1.0, math.inf)
+    done = play.loop(one, requests, 24)
     middle = sorted(done, key=lambda r: r.end)[300:-100]
     flow = (len(middle) - 1) / (middle[-1].end - middle[0].end)
     spent = statistics.fmean(r.end - r.due for r in middle)
@@ -171,10 +172,48 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     one = simulate.of_replica(subject)
     runs = []
     for seed in (1, 2, 3):
-        requests = simulate.arrivals(subject.load, 2500, seed, 1.0, rate)
-        runs.append(simulate.times(one, simulate.play(one, requests, 1, "random")))
-    asked = (("e2e", 95), ("ttft", 95), ("tpot", 50))
-    found = simulate.summary(runs, asked).found
+        requests = play.arrivals(subject.load, 2500, seed, 1.0, rate)
+        runs.append(play.times(one, play.deliver(one, requests, 1, "random")))
+    asked = (("e2e", 95), ("ttft", 95), ("tpot", 50), ("tpot", 99), ("ttft", 99), ("e2e", 99))
+    found = play.summary(runs, asked).found
     for metric, percentile in asked:
         expected = service.quantile(metric, percentile)
         assert found[metric, percentile].value == pytest.approx(expected, rel=0.3)
+
+
+def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
+    """Squared variation of the gaps that one of 4 replicas sees, of bursts of 4 and of Poisson."""
+    for variation in (1.0, 4.0):
+        whole = [(r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)]
+        for routing in ("random", "round-robin"):
+            load = replace(LOAD, variation=variation, routing=routing)  # type: ignore[arg-type]
+            due = [r.due for r in play.recorded(whole, load, 4, 1, 3)]
+            gaps = [b - a for a, b in pairwise(due)]
+            found = (statistics.pstdev(gaps) / statistics.fmean(gaps)) ** 2
+            assert found == pytest.approx(load.spread(4), rel=0.1)
+
+
+def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
+    whole = [(r.due + 50, r.prompt, r.answer) for r in play.arrivals(LOAD, 500, 5, 1.0, 9.0)]
+    load = replace(LOAD, routing="round-robin", prefix_hit=0.5)
+    parts = [play.recorded(whole, load, 3, 1, seed) for seed in range(3)]
+    assert sorted(r.due for part in parts for r in part) == pytest.approx([at - whole[0][0] for at, _, _ in whole])
+    fresh = sum(r.prompt for part in parts for r in part)
+    assert fresh == pytest.approx(sum(x[1] for x in whole) / 2, rel=0.01)
+
+
+def test_the_busiest_stretch_is_the_shortest_of_its_length() -> None:
+    whole = [(r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 300, 8, 6.0, 2.0)]
+    found = play.busiest(whole, 40)
+    spans = [whole[i + 39][0] - whole[i][0] for i in range(len(whole) - 39)]
+    assert len(found) == 40
+    assert found[-1][0] - found[0][0] == min(spans)
+    assert play.busiest(whole, 300) == whole
+
+
+def test_a_wait_of_two_phases_has_the_moments_that_were_asked_for() -> None:
+    for variation in (1.0, 2.5, 9.0):
+        phases = Wait(0.5, 3.0, variation).phases()
+        assert sum(chance * mean for chance, mean in phases) == pytest.approx(3.0)
+        square = sum(chance * 2 * mean * mean for chance, mean in phases)
+        assert square / 9 - 1 == pytest.approx(variation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -37,6 +38,53 @@ def test_every_blueprint_passes_its_percentiles(path: str, spec: Inference) -> N
     for limit in spec.sla.limits:
         value, low, _ = checked.found[f"{limit.metric}_p{limit.percentile}_ms"]
         assert low <= value <= float(limit.seconds) * 1000
+
+
+@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
+def test_every_blueprint_keeps_its_predicted_99th_percentiles(path: str, spec: Inference) -> None:
+    """Of what its SLA limits: simulated requests are not later than the band of the prediction."""
+    solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
+    found = solver.solve(spec)
+    assert found.verified is not None
+    assert spec.sla is not None
+    for metric in {limit.metric for limit in spec.sla.limits}:
+        _, low, _ = found.verified.found[f"{metric}_p99_ms"]
+        assert low <= found.predicted[f"{metric}_p99_ms"].high
+
+
+@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
+def test_every_blueprint_can_promise_its_99th_percentile(path: str, spec: Inference) -> None:
+    """The same seconds at p99: a fleet is found and passes, or the spec is proved infeasible."""
+    assert spec.sla is not None
+    limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
+    asked = replace(spec, sla=replace(spec.sla, limits=limits))
+    found = Solver(catalog=CATALOG, built=unsupported, read=beside(path)).solve(asked)
+    if found.status == "infeasible":
+        return
+    assert found.verified is not None
+    assert found.verified.passed
+    for x in limits:
+        assert found.verified.found[f"{x.metric}_p99_ms"][0] <= float(x.seconds) * 1000
+
+
+def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    lines, at = ["timestamp,input_tokens,output_tokens"], 0.0
+    for _ in range(3000):
+        at += draw.expovariate(4.0)
+        lines.append(f"{at:.3f},{draw.randint(200, 1500)},{draw.randint(50, 400)}")
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    source = next(p for p in BLUEPRINTS if p.stem == "chat-8b").read_text()
+    head, rest = source.split("traffic:")
+    kept = rest[rest.index("\nshutdown") :] if "\nshutdown" in rest else ""
+    for routing in ("random", "round-robin", "least-loaded"):
+        text = head + f"traffic:\n  trace: t.csv\n  routing: {routing}\n" + kept
+        spec = load(text.encode(), "spec.yaml")
+        assert isinstance(spec, Inference)
+        found = Solver(catalog=CATALOG, built=unsupported, read=beside(str(tmp_path / "spec.yaml"))).solve(spec)
+        assert found.verified is not None
+        assert (found.verified.requests_of, found.verified.routing) == ("trace", routing)
+        assert found.verified.passed
 
 
 def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
