@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from planner.estimate import names
 from planner.estimate.draft import drafted
 from planner.estimate.names import RefusedError
-from planner.perf.coefficient import REFERENCE
+from planner.perf.book import REFERENCE
 from planner.perf.constant import constant
 from planner.perf.engine import VARIED, Engine, engines, kv_precision
 from planner.perf.layout import Layout, Node, valid

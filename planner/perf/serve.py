@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory, startup
 from planner.perf.band import Band, band, news, outside
-from planner.perf.coefficient import coefficients
+from planner.perf.coefficient import SERVING
 from planner.perf.correction import BATCH
 from planner.perf.engine import engine, keys
 from planner.perf.load import bin_of, mean
@@ -51,7 +51,7 @@ class Replica:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
         self.trust = trust or Trust()
         self.margins: dict[str, float] = {}
-        self.coefficients = coefficients(keys(layout, node, SERVED), SERVED.year)
+        self.coefficients = SERVING.at(keys(layout, node, SERVED), SERVED.year)
         self.memory = startup.served(llm, layout, node, SERVED.year)
         need = load.prompt.mean + self.coefficients.answer_share * load.answer.mean
         self.max_batch = min(self.memory.sequences, self._room(need))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from planner.perf.coefficient import Coefficients, coefficients
+from planner.perf.coefficient import SERVING, Coefficients
 from planner.perf.engine import VARIED, keys
 from planner.perf.physics import NONE, Draft, Rates, first, prompt, rates
 from planner.perf.shape import Server, fitting, handover
@@ -109,7 +109,7 @@ def _prepared(
 ) -> tuple[Coefficients, Terms, Rates]:
     """What the rows of one deployment share, whatever its load."""
     layout, node = placed
-    c = coefficients(keys(layout, node, used, lengths), used.year)
+    c = SERVING.at(keys(layout, node, used, lengths), used.year)
     t = terms(llm, layout, node)
     return c, t, rates(t, c, guess)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from planner.perf import shape
-from planner.perf.coefficient import rows
+from planner.perf.coefficient import SERVING
 from planner.perf.physics import first, prompt, rates
 from tests.accuracy.sample import Array, Batch
 
@@ -122,8 +122,8 @@ class Problem:
     def __init__(self, batch: Batch, train: Array) -> None:
         self.batch = batch
         self.weight = weights(batch, train)
-        self.prior = np.log([row.prior for row in rows()])
-        spread = np.array([row.spread for row in rows()])
+        self.prior = np.log([row.prior for row in SERVING.rows])
+        spread = np.array([row.spread for row in SERVING.rows])
         self.free = np.flatnonzero(spread)
         self.spread = spread[self.free]
 
@@ -181,7 +181,7 @@ def solve(batch: Batch, train: Array, start: Array | None = None) -> Array:
 
 def current() -> Array:
     """The parameters of the table as it stands."""
-    return np.log([row.value for row in rows()])
+    return np.log([row.value for row in SERVING.rows])
 
 
 def save(parameters: Array) -> None:
@@ -206,7 +206,7 @@ def main() -> None:
     save(fitted)
     left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
     bands.save(batch, [cross.whole(batch, fitted), *left_out])
-    sys.stderr.write(f"fitted {len(rows())} rows to {len(batch.samples)} measurements\n")
+    sys.stderr.write(f"fitted {len(SERVING.rows)} rows to {len(batch.samples)} measurements\n")
 
 
 if __name__ == "__main__":

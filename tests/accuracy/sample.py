@@ -13,7 +13,8 @@ import numpy as np
 from planner.estimate.answer import answer
 from planner.estimate.names import RefusedError
 from planner.estimate.row import setup
-from planner.perf.coefficient import YEARLY, Coefficients, rows, years
+from planner.perf.book import YEARLY, years
+from planner.perf.coefficient import SERVING, Coefficients
 from planner.perf.physics import Draft
 from planner.perf.terms import Terms
 
@@ -121,7 +122,7 @@ def _design(setups: Sequence[Setup]) -> dict[str, tuple[Array, Array]]:
     keys = [x.keys for x in setups]
     when = np.array([years(x.engine.year) for x in setups])
     found: dict[str, tuple[list[int], list[Array]]] = {}
-    for place, row in enumerate(rows()):
+    for place, row in enumerate(SERVING.rows):
         applies = np.array([float(not row.key or row.key in k) for k in keys])
         acts = when if row.key == YEARLY else applies
         index, weight = found.setdefault(row.coefficient, ([], []))

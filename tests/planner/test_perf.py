@@ -11,7 +11,7 @@ import pytest
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find, models
-from planner.perf import coefficient, memory
+from planner.perf import book, coefficient, memory
 from planner.perf.layout import Layout, Node, valid
 from planner.perf.load import SHARES, Lengths, Load, bin_of, mean
 from planner.perf.serve import Replica
@@ -207,14 +207,14 @@ def test_the_99th_percentile_sees_the_long_answers() -> None:
 
 def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
     for name in ("flops", "kv_bandwidth", "layer_overhead"):
-        applied = [r.value for r in coefficient.rows()
+        applied = [r.value for r in coefficient.SERVING.rows
                    if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")]  # fmt: skip
-        found = coefficient.coefficients(frozenset({"vllm", "fp8", "HBM3"}), coefficient.REFERENCE)
+        found = coefficient.SERVING.at(frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE)
         assert getattr(found, name) == pytest.approx(math.prod(applied))
 
 
 def test_trends_are_not_carried_beyond_the_measurements() -> None:
-    first, last = coefficient.YEARS
+    first, last = book.YEARS
     keys = frozenset({"vllm"})
-    assert coefficient.coefficients(keys, last) == coefficient.coefficients(keys, last + 10)
-    assert coefficient.coefficients(keys, first) == coefficient.coefficients(keys, 1990)
+    assert coefficient.SERVING.at(keys, last) == coefficient.SERVING.at(keys, last + 10)
+    assert coefficient.SERVING.at(keys, first) == coefficient.SERVING.at(keys, 1990)
