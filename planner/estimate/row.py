@@ -182,14 +182,14 @@ def _demand(row: Mapping[str, str]) -> Demand:
     kind = KINDS[names.load_kind(row["load_kind"])]
     lengths = row.get("len_kind") or ""
     mean = constant("drawn_share") if lengths.startswith("uniform in [0.8,1.0]") else 1.0
-    prompt = _number(row, "input_len") or _dataset(row)
-    answer = _number(row, "output_len") or 1.0
-    users = _number(row, "concurrency")
+    prompt = number(row, "input_len") or _dataset(row)
+    answer = number(row, "output_len") or 1.0
+    users = number(row, "concurrency")
     if names.load_kind(row["load_kind"]) == "all_at_once":
         users = float(re.sub(r"\D", "", row["load_kind"]) or users or 1)
     if kind in ("static", "closed") and not users:
         raise RefusedError("concurrency is missing")
-    rate = _number(row, "request_rate_rps") if kind == "open" else 0.0
+    rate = number(row, "request_rate_rps") if kind == "open" else 0.0
     if kind == "open" and not rate:
         raise RefusedError("request_rate_rps is missing")
     run = re.search(r"(\d+) requests", row.get("scenario") or "")
@@ -214,7 +214,7 @@ def _dataset(row: Mapping[str, str]) -> float:
     return found
 
 
-def _number(row: Mapping[str, str], column: str) -> float:
+def number(row: Mapping[str, str], column: str) -> float:
     """Return a number above 0, or 0 when the cell is empty."""
     cell = (row.get(column) or "").strip()
     if not cell:

@@ -1,0 +1,1 @@
+"""Training: memory, step time and layouts of one job."""
