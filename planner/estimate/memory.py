@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from planner.estimate import names
+from planner.estimate import names, trained
 from planner.estimate.answer import Answer, Number
 from planner.estimate.names import RefusedError
 from planner.estimate.row import count, year_of
@@ -36,7 +36,9 @@ def answer(row: Mapping[str, str]) -> Answer:
         llm = names.model(row["model"])
         size = memory.stored(llm, _layout(row, llm.precision)) / GIB
         return Answer("physics", {"checkpoint_gib": _within(size, "checkpoint")})
-    raise RefusedError(f"memory of kind '{kind}' is not predicted yet")
+    if kind.startswith("training"):
+        return Answer("physics", trained.held(row))
+    raise RefusedError(f"no kind of memory is named '{kind}'")
 
 
 def _serving(row: Mapping[str, str]) -> Answer:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from planner.errors import Place, Problem, UsageError
-from planner.estimate import memory
+from planner.estimate import memory, trained
 from planner.estimate.answer import COLUMNS, Answer, answer
 from planner.estimate.names import RefusedError
 from planner.estimate.row import setup
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
+Asked: TypeAlias = Callable[[Mapping[str, str]], Answer]
 INFERENCE: Final = frozenset({"model", "gpu", "load_kind", "framework", "output_len"})
 LARGE: Final = 1e6  # numbers that would else be written with an exponent
+TRAINING: Final = frozenset({"model", "gpu", "micro_batch", "seq_len", "framework", "sharding"})
 MEMORY: Final = frozenset({"kind", "model", "gpu", "max_model_len", "gpu_memory_utilization"})
 
 
@@ -33,17 +33,14 @@ def predict(text: str, path: str) -> str:
         problem = Problem(code="table", message=f"is no table: {error}", place=Place(path),
                           next_step=step)  # fmt: skip
         raise UsageError(problem) from error
-    for wanted, ask, columns in (
-        (MEMORY, memory.answer, memory.COLUMNS), (INFERENCE, _inference, COLUMNS)
-    ):  # fmt: skip
+    for wanted, ask, columns in KINDS:
         if header >= wanted:
             return _written(columns, [_line(row, ask, columns) for row in lines])
-    absent = INFERENCE - header
-    if len(MEMORY - header) < len(absent):
-        absent = MEMORY - header
-    missing = ", ".join(sorted(absent))
+    absent: list[list[str]] = sorted((sorted(x - header) for x, _, _ in KINDS), key=len)
+    missing = ", ".join(absent[0])
     problem = Problem(
-        code="table", message=f"is no table of inference or memory: no column {missing}",
+        code="table",
+        message=f"is no table of inference, training or memory: no column {missing}",
         place=Place(path, 1, 1), next_step="give the columns that docs/estimate.md lists",
     )  # fmt: skip
     raise UsageError(problem)
@@ -53,8 +50,14 @@ def _inference(row: Mapping[str, str]) -> Answer:
     return answer(setup(row))
 
 
+KINDS: Final[Sequence[tuple[frozenset[str], Asked, Sequence[str]]]] = (
+    (MEMORY, memory.answer, memory.COLUMNS), (INFERENCE, _inference, COLUMNS),
+    (TRAINING, trained.answer, trained.COLUMNS),
+)  # fmt: skip
+
+
 def _line(
-    row: Mapping[str, str], ask: Callable[[Mapping[str, str]], Answer], columns: Sequence[str]
+    row: Mapping[str, str], ask: Asked, columns: Sequence[str]
 ) -> dict[str, str]:
     found = {"row_id": row.get("row_id") or ""}
     try:

@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from tests.accuracy import bars, cross, fit, page, plot
+from planner.perf.coefficient import SERVING
+from tests.accuracy import bars, cross, least, page, plot, training, training_bars
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
@@ -17,10 +18,12 @@ def main(arguments: list[str]) -> int:
     """Return 1 when a committed bar is missed."""
     with np.errstate(all="ignore"):
         batch, refused = cross.load()
-        now = fit.current()
+        now = least.current(SERVING)
         sys.stderr.write("leaving out one family, accelerator and source at a time\n")
         schemes = [cross.whole(batch, now), *(cross.leave(batch, n, now) for n in cross.LEAVES)]
         found = list(bars.bars(batch, schemes, [row["quality"] for row, _ in refused]))
+        runs, left_out_runs, refused_runs = training.now()
+        found += training_bars.bars(runs, left_out_runs, len(refused_runs))
     for bar in found:
         print(f"{'ok    ' if bar.met else 'MISSED'}  {bar.reached:6.1f} {bar.unit}  {bar.name}")  # noqa: T201
     if "--check" in arguments:
@@ -30,6 +33,7 @@ def main(arguments: list[str]) -> int:
         return 1 if broken else 0
     with np.errstate(all="ignore"):
         text = page.page(batch, schemes, found, [reason for _, reason in refused])
+        text += "\n" + training_bars.page(runs, left_out_runs)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")
         left_out = next(s for s in schemes if s.name == "GPU")
         for target in plot.UNITS:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tests.accuracy.cross import Scheme
+from tests.accuracy.least import write
 from tests.accuracy.sample import Array, Batch
 
-DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"
 SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
 AS_OF: Final = "2026-11"
 # Kinds of load, with the engine when it is known: what a plan starts is vLLM.
@@ -102,11 +100,5 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
 def save(batch: Batch, schemes: Iterable[Scheme]) -> None:
     """Write the tables whole."""
     tables = {"bands": rows(batch, schemes), "covered": covered(batch), "ranges": ranges(batch)}
-    for name, found in ((f"{stem}.csv", found) for stem, found in tables.items()):
-        lines = list(found)
-        draft = (DATA / name).with_suffix(".draft")
-        with draft.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
-        draft.replace(DATA / name)
+    for name, found in tables.items():
+        write(f"{name}.csv", list(found))

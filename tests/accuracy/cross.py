@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from planner.perf import shape
-from tests.accuracy.fit import Outcome, outcome, server, solve
+from tests.accuracy.fit import Outcome, outcome, problem, server
+from tests.accuracy.least import solve
 from tests.accuracy.sample import Array, Batch, Sample, read
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
@@ -86,7 +87,7 @@ def _remember(batch: Batch) -> None:
 
 
 def _without(train: Array, start: Array) -> Array:
-    return solve(_BATCH[0], train, start)
+    return solve(problem(_BATCH[0], train), start)
 
 
 def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:

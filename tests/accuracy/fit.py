@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,16 +15,13 @@ import numpy as np
 from planner.perf import shape
 from planner.perf.coefficient import SERVING
 from planner.perf.physics import first, prompt, rates
+from tests.accuracy.least import Problem, save, solve
 from tests.accuracy.sample import Array, Batch
 
 if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
 
-TABLE: Final = Path(__file__).parents[2] / "planner" / "perf" / "data" / "coefficients.csv"
 SOFT: Final = 0.08  # log ratio beyond which an error counts linearly
-STEP: Final = 1e-4  # of the finite differences
-TURNS: Final = 12
-CLOSE: Final = 1e-3  # relative gain below which the fit stops
 WEIGHT: Final = {"A": 1.0, "B": 0.15}
 SHARED: Final = 0.5  # rows of a cell are worth their number to the power of 1 - this
 
@@ -116,97 +111,28 @@ def weights(batch: Batch, train: Array) -> Array:
     )
 
 
-class Problem:
-    """Robust least squares over the free parameters: soft L1 on ratios, normal priors."""
+def problem(batch: Batch, train: Array) -> Problem:
+    """The fit to the rows of `train`."""
 
-    def __init__(self, batch: Batch, train: Array) -> None:
-        self.batch = batch
-        self.weight = weights(batch, train)
-        self.prior = np.log([row.prior for row in SERVING.rows])
-        spread = np.array([row.spread for row in SERVING.rows])
-        self.free = np.flatnonzero(spread)
-        self.spread = spread[self.free]
-
-    def residuals(self, parameters: Array) -> Array:
-        """All log ratios in one row, 0 where nothing was measured."""
-        found = outcome(self.batch, parameters)
+    def residuals(parameters: Array) -> Array:
+        found = outcome(batch, parameters)
         parts = [np.nan_to_num(x) for x in (found.throughput, found.tpot, found.ttft)]
         return np.concatenate(parts, axis=-1)
 
-    def away(self, parameters: Array) -> Array:
-        """Distance of the free parameters from their priors, in spreads."""
-        return (parameters - self.prior)[self.free] / self.spread
-
-    def cost(self, parameters: Array, residuals: Array) -> float:
-        """What is minimized."""
-        soft = 2 * (np.sqrt(1 + (residuals / SOFT) ** 2) - 1)
-        return float(np.sum(self.weight * soft) + np.sum(self.away(parameters) ** 2))
-
-    def jacobian(self, parameters: Array, residuals: Array) -> Array:
-        """Finite differences, all parameters in one call."""
-        moved = np.repeat(parameters[None], len(self.free), 0)
-        moved[np.arange(len(self.free)), self.free] += STEP
-        return ((self.residuals(moved) - residuals) / STEP).T
-
-
-def solve(batch: Batch, train: Array, start: Array | None = None) -> Array:
-    """Return the parameters that fit the rows of `train` (Levenberg and Marquardt)."""
-    problem = Problem(batch, train)
-    at = (problem.prior if start is None else start).copy()
-    with np.errstate(all="ignore"):
-        left = problem.residuals(at)
-        cost, damping = problem.cost(at, left), 1e-3
-        for _ in range(TURNS):
-            slope = problem.jacobian(at, left)
-            weight = problem.weight / np.sqrt(1 + (left / SOFT) ** 2) / SOFT**2
-            normal = slope.T @ (weight[:, None] * slope) + np.diag(problem.spread**-2.0)
-            gradient = slope.T @ (weight * left) + problem.away(at) / problem.spread
-            better = None
-            while better is None and damping < 1e3:
-                damped = normal + damping * np.diag(np.diag(normal))
-                trial = at.copy()
-                trial[problem.free] += np.clip(np.linalg.solve(damped, -gradient), -0.7, 0.7)
-                tried = problem.residuals(trial)
-                worth = problem.cost(trial, tried)
-                better = (trial, tried, worth) if worth < cost else None
-                damping *= 0.2 if better else 5
-            if better is None:
-                break
-            gain = cost - better[2]
-            at, left, cost = better
-            if gain < CLOSE * cost:
-                break
-    return at
-
-
-def current() -> Array:
-    """The parameters of the table as it stands."""
-    return np.log([row.value for row in SERVING.rows])
-
-
-def save(parameters: Array) -> None:
-    """Write the values into the table, all else unchanged; the file is replaced whole."""
-    lines = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
-    for line, value in zip(lines, np.exp(parameters), strict=True):
-        line["value"] = f"{value:.5g}"
-    draft = TABLE.with_suffix(".draft")
-    with draft.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-    draft.replace(TABLE)
+    return Problem(SERVING, weights(batch, train), residuals, SOFT)
 
 
 def main() -> None:
-    """Fit the table to all measurements, then see how far left-out ones are off."""
-    from tests.accuracy import bands, cross
+    """Fit the tables to all measurements, then see how far left-out ones are off."""
+    from tests.accuracy import bands, cross, training
 
     batch, _ = cross.load()
-    fitted = solve(batch, np.ones(len(batch.samples), bool))
-    save(fitted)
+    fitted = solve(problem(batch, np.ones(len(batch.samples), bool)))
+    save(SERVING, fitted)
     left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
     bands.save(batch, [cross.whole(batch, fitted), *left_out])
     sys.stderr.write(f"fitted {len(SERVING.rows)} rows to {len(batch.samples)} measurements\n")
+    training.refit()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from typing import Final
 import numpy as np
 
 from planner.perf import shape
+from planner.perf.coefficient import SERVING
 from planner.perf.correction import Vector, features, learned
 from tests.accuracy.cross import Scheme
-from tests.accuracy.fit import current, server
+from tests.accuracy.fit import server
+from tests.accuracy.least import current
 from tests.accuracy.sample import Array, Batch
 
 TAUGHT: Final = 10
@@ -37,7 +39,7 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
     ratio = -getattr(scheme.found, target)
     with np.errstate(all="ignore"):
-        flight = shape.closed(server(batch, batch.coefficients(current())), batch.users).batch
+        flight = shape.closed(server(batch, batch.coefficients(current(SERVING))), batch.users).batch
     before, after = [], []
     groups = list(_deployments(batch, ratio))
     for places in groups:

@@ -6,24 +6,23 @@ import csv
 import math
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from planner.estimate.answer import answer
 from planner.estimate.names import RefusedError
 from planner.estimate.row import setup
-from planner.perf.book import YEARLY, years
 from planner.perf.coefficient import SERVING, Coefficients
 from planner.perf.physics import Draft
 from planner.perf.terms import Terms
+from tests.accuracy.least import Array, coefficients, design
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.perf.setup import Setup
 
-Array = Any  # a numpy array; the physics takes it for a number
 CELL: Final = (
     "source_group", "model", "gpu", "weight_precision", "tp", "pp", "ep", "n_gpus",
 )  # fmt: skip
@@ -98,34 +97,17 @@ class Batch:
         self.throughput = np.array([sample.throughput for sample in samples])
         self.ttft = np.array([sample.ttft for sample in samples])
         self.tpot = np.array([sample.tpot for sample in samples])
-        self._design = _design(setups)
+        self._design = design(SERVING, [x.keys for x in setups], [x.engine.year for x in setups])
 
     def _of(self, value: Callable[[Setup], float]) -> Array:
         return np.array([value(sample.setup) for sample in self.samples])
 
     def coefficients(self, parameters: Array) -> Coefficients:
         """Return the coefficients of every row, for one vector of parameters or a stack."""
-        values = {}
-        for field in fields(Coefficients):
-            index, weight = self._design.get(field.name, (None, None))
-            values[field.name] = 1.0 if index is None else np.exp(parameters[..., index] @ weight)
-        return Coefficients(**values)
+        found: Coefficients = coefficients(SERVING, self._design, parameters)
+        return found
 
 
 def _stack(found: Sequence[Terms]) -> Terms:
     columns = {f.name: np.array([getattr(x, f.name) for x in found], float) for f in fields(Terms)}
     return Terms(**columns)
-
-
-def _design(setups: Sequence[Setup]) -> dict[str, tuple[Array, Array]]:
-    """For each coefficient: the parameters that act on it, and on which rows."""
-    keys = [x.keys for x in setups]
-    when = np.array([years(x.engine.year) for x in setups])
-    found: dict[str, tuple[list[int], list[Array]]] = {}
-    for place, row in enumerate(SERVING.rows):
-        applies = np.array([float(not row.key or row.key in k) for k in keys])
-        acts = when if row.key == YEARLY else applies
-        index, weight = found.setdefault(row.coefficient, ([], []))
-        index.append(place)
-        weight.append(acts)
-    return {name: (np.array(i), np.array(w)) for name, (i, w) in found.items()}

@@ -1,0 +1,200 @@
+"""Training runs: the measured rows, the fit, what is left out in turn, and the bands."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from planner.estimate.names import RefusedError
+from planner.estimate.training import Read, job
+from planner.perf.train.band import kinds
+from planner.perf.train.coefficient import TRAINING, keys
+from planner.perf.train.step import tokens_per_s
+from planner.perf.train.work import Work, work
+from tests.accuracy.least import Array, Problem, coefficients, current, design, save, solve, write
+
+TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "training.csv"
+CELL: Final = (
+    "model", "gpu", "precision", "tp", "pp", "ep", "n_gpus", "seq_len", "micro_batch", "act_ckpt",
+    "task",
+)  # fmt: skip
+FAMILIES: Final = ("megatron_bridge", "mlperf", "llm_foundry", "torchtitan")
+ODD: Final = "torchtune_readme"  # rows that exceed the peak of their chip: scored, not fitted
+WEIGHT: Final = {"A": 1.0, "B": 0.12, "C": 0.0}
+SHARED: Final = 0.4  # rows of a cell are worth their number to the power of 1 - this
+SOFT: Final = 0.06
+FEWEST: Final = 8
+# Kinds of which too few rows are measured: judged, and wide.
+JUDGED: Final = {
+    "hybrid": 0.8, "sparse": 0.8, "latent": 0.6, "consumer": 0.5, "aws": 0.5, "intel": 0.8,
+    "unknown": 0.8,
+}  # fmt: skip
+SOURCE: Final = "cross-validation on published training runs (tests/data/truth/training.csv)"
+AS_OF: Final = "2026-11"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run with its job; `speed` is tokens a second of one accelerator, or NaN."""
+
+    row: dict[str, str]
+    read: Read
+    speed: float
+
+    @property
+    def family(self) -> str:
+        """The family of its source."""
+        group = self.row["source_group"]
+        return next((name for name in FAMILIES if group.startswith(name)), group)
+
+
+LEAVES: Final[Mapping[str, Callable[[Run], str]]] = {
+    "family": attrgetter("family"),
+    "model": lambda run: run.row["model"],
+    "GPU": lambda run: run.row["gpu"],
+}
+
+
+def load() -> tuple[list[Run], list[str]]:
+    """Read the runs, and the reasons of those that are refused."""
+    runs, refused = [], []
+    for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
+        try:
+            runs.append(Run(row, job(row), _measured(row)))
+        except RefusedError as error:
+            refused.append(str(error))
+    return runs, refused
+
+
+def _measured(row: Mapping[str, str]) -> float:
+    """Tokens a second; where only FLOP are stated, those of 6 N a token."""
+    if row["tokens_per_s_per_gpu"]:
+        return float(row["tokens_per_s_per_gpu"])
+    if row["model_tflops_per_gpu"]:
+        return float(row["model_tflops_per_gpu"]) * 1e3 / 6 / float(row["params_b"])
+    return float("nan")
+
+
+class Batch:
+    """Runs as arrays."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+        jobs = [run.read.job for run in runs]
+        counted = [work(made) for made in jobs]
+        self.work = Work(**{
+            f.name: np.array([getattr(x, f.name) for x in counted], float) for f in fields(Work)
+        })  # fmt: skip
+        self.speed = np.array([run.speed for run in runs])
+        self.quality = np.array([run.row["quality"] for run in runs])
+        self.kinds = [kinds(run.read.job, assumed=run.read.assumed) for run in runs]
+        self._design = design(TRAINING, [keys(made) for made in jobs], [2025.5] * len(jobs))
+
+    def ratios(self, parameters: Array) -> Array:
+        """Log of predicted over measured speed, NaN where none was measured."""
+        c = coefficients(TRAINING, self._design, parameters)
+        return np.log(tokens_per_s(self.work, c) / self.speed)
+
+    def of(self, kind: str) -> Array:
+        """Rows of quality A of a kind: dense and moe exclude hybrids."""
+        hybrid = np.array(["hybrid" in k for k in self.kinds])
+        here = np.array([kind in k for k in self.kinds]) & (self.quality == "A")
+        return here & (hybrid if kind == "hybrid" else ~hybrid) & np.isfinite(self.speed)
+
+
+def problem(batch: Batch, train: Array) -> Problem:
+    """The fit to the rows of `train`."""
+    cells = [tuple(run.row[name] for name in CELL) for run in batch.runs]
+    count = Counter(c for c, used in zip(cells, train, strict=True) if used)
+    each = np.array([max(1, count[c]) ** -SHARED for c in cells])
+    each *= np.array([WEIGHT[run.row["quality"]] for run in batch.runs])
+    each *= np.array([run.row["source_group"] != ODD for run in batch.runs])
+    weight = np.where(train & np.isfinite(batch.speed), each, 0.0)
+    return Problem(TRAINING, weight, lambda p: np.nan_to_num(batch.ratios(p)), SOFT)
+
+
+def leave(batch: Batch, name: str, start: Array) -> tuple[Array, Array]:
+    """Log ratios of all rows with their own group left out of the fit, and the groups."""
+    groups = np.array([LEAVES[name](run) for run in batch.runs])
+    found = np.full(len(groups), np.nan)
+    for group in sorted(set(groups[batch.quality == "A"])):
+        fitted = solve(problem(batch, groups != group), start)
+        found = np.where(groups == group, batch.ratios(fitted), found)
+    return found, groups
+
+
+def schemes(batch: Batch, start: Array) -> dict[str, tuple[Array, Array]]:
+    """All schemes: with all data, and with a family, a model and an accelerator left out."""
+    every = {"all": (batch.ratios(start), np.array(["all"] * len(batch.runs)))}
+    return every | {name: leave(batch, name, start) for name in LEAVES}
+
+
+def halves(batch: Batch, found: Mapping[str, tuple[Array, Array]]) -> Iterator[dict[str, Any]]:
+    """Yield the half width of each kind: 90 % quantiles of left-out errors, or judged."""
+    left_out = [ratio for name, (ratio, _) in found.items() if name != "all"]
+    plain = np.array([k <= {"dense", "moe"} for k in batch.kinds])
+    for kind in ("dense", "moe", "assumed", "amd", "google"):
+        here = batch.of(kind) & plain
+        if kind not in ("dense", "moe"):
+            here = np.array([kind in k for k in batch.kinds]) & np.isfinite(batch.speed)
+        errors = np.concatenate([np.abs(ratio[here]) for ratio in left_out])
+        errors = errors[np.isfinite(errors)]
+        if len(errors) >= FEWEST:
+            wide = float(np.quantile(errors, 0.9))
+            yield _row("kind", kind, half=f"{wide:.3f}", rows=int(here.sum()))
+    for kind, wide in JUDGED.items():
+        yield _row("kind", kind, half=f"{wide:.3f}", rows=1)
+
+
+def _row(column: str, cell: str, **values: object) -> dict[str, Any]:
+    return {column: cell, **values, "source": SOURCE, "as_of": AS_OF}
+
+
+def covered(batch: Batch) -> Iterator[dict[str, Any]]:
+    """Yield what was measured, with its number of rows."""
+    jobs = [run.read.job for run in batch.runs if run.row["quality"] != "C"]
+    for kind, names in (
+        ("family", [x.llm.family for x in jobs]), ("GPU", [x.chip.accelerator for x in jobs]),
+        ("architecture", [x.chip.architecture for x in jobs]),
+    ):  # fmt: skip
+        for name, number in sorted(Counter(names).items()):
+            yield _row("kind", kind, name=name, rows=number)
+
+
+def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
+    """Yield the least and the most that was measured of what may lie outside."""
+    jobs = [run.read.job for run in batch.runs if run.row["quality"] != "C"]
+    for name, found in (
+        ("accelerators", [float(x.spread.accelerators) for x in jobs]),
+        ("sequence", [float(x.sequence) for x in jobs]),
+        ("parameters", [x.llm.params / 1e9 for x in jobs]),
+    ):  # fmt: skip
+        yield _row("feature", name, low=f"{min(found):.5g}", high=f"{max(found):.5g}")
+
+
+def refit() -> None:
+    """Fit the table of training, then its bands, and write all of them."""
+    runs, _ = load()
+    batch = Batch(runs)
+    fitted = solve(problem(batch, np.ones(len(runs), bool)))
+    save(TRAINING, fitted)
+    found = schemes(batch, fitted)
+    write("train_bands.csv", list(halves(batch, found)))
+    write("train_covered.csv", list(covered(batch)))
+    write("train_ranges.csv", list(ranges(batch)))
+    sys.stderr.write(f"fitted {len(TRAINING.rows)} rows to {len(runs)} training runs\n")
+
+
+def now() -> tuple[Batch, dict[str, tuple[Array, Array]], list[str]]:
+    """The runs and all schemes with the table as it stands, and what is refused."""
+    runs, refused = load()
+    batch = Batch(runs)
+    return batch, schemes(batch, current(TRAINING)), refused

@@ -1,0 +1,186 @@
+"""Training: memory against formulas in papers, time against closed forms, tables against runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.estimate import table
+from planner.estimate.trained import held
+from planner.facts.accelerator import accelerators
+from planner.facts.llm import find
+from planner.perf.train.band import half
+from planner.perf.train.coefficient import TRAINING, keys
+from planner.perf.train.job import Job, Software, Spread
+from planner.perf.train.memory import in_flight, kept, peak_gib
+from planner.perf.train.states import optimizers, states
+from planner.perf.train.step import step, tokens_per_s
+from planner.perf.train.work import work
+
+TRUTH = Path(__file__).parents[1] / "data" / "truth"
+MEASURED = (
+    "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu_pct", "hfu_pct", "step_time_s",
+    "time_to_train_min", "gpu_hours", "tokens_trained_b", "peak_mem_gib",
+)  # fmt: skip
+
+
+def made(model: str = "llama-3-8b", chip: str = "h100-sxm", batch: float = 512, **layout: object) -> Job:
+    spread = Spread(**({"dp": 8} | layout))  # type: ignore[arg-type]
+    return Job(
+        llm=find(model), chip=accelerators()[chip], spread=spread, software=Software(),
+        sequence=8192, batch=batch, network=50e9,
+    )  # fmt: skip
+
+
+def seconds(job: Job) -> float:
+    return step(work(job), TRAINING.at(keys(job))).total
+
+
+def rows() -> list[dict[str, str]]:
+    return list(csv.DictReader((TRUTH / "training.csv").read_text().splitlines()))
+
+
+def predicted(found: list[dict[str, str]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(found[0]))
+    writer.writeheader()
+    writer.writerows(found)
+    return table.predict(out.getvalue(), "rows.csv")
+
+
+def test_measured_columns_are_never_read() -> None:
+    found = rows()
+    expected = predicted(found)
+    assert predicted([{k: "" if k in MEASURED else c for k, c in r.items()} for r in found]) == expected
+    assert predicted([{k: c for k, c in r.items() if k not in MEASURED} for r in found]) == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "says"),
+    [("model", "lama-2-70b", "did you mean"), ("gpu", "H100-SXN-80GB", "did you mean"),
+     ("seq_len", "-4", "not between"), ("micro_batch", "0", "not between"), ("pp", "3", "not a multiple"),
+     ("seq_len", "many", "not a number")],
+)  # fmt: skip
+def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says: str) -> None:
+    good = rows()[0]
+    lines = list(csv.DictReader(predicted([good, good | {column: cell}, good]).splitlines()))
+    assert [x["status"] for x in lines] == ["ok", "refused", "ok"]
+    assert says in lines[1]["reason"]
+    assert lines[0] == lines[2]
+
+
+def test_states_are_those_of_zero() -> None:
+    """Rajbhandari et al., table 1: 7.5B on 64 accelerators, 120 / 31.4 / 16.6 / 1.88 GB."""
+    model = replace(find("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True)
+    for sharding, gigabytes in (("none", 120.0), ("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)):
+        job = replace(made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit")
+        assert states(job).total / 1e9 == pytest.approx(gigabytes, rel=0.005)
+
+
+def test_the_distributed_optimizer_holds_6_and_12_over_dp() -> None:
+    for dp in (1, 8, 512):
+        job = made(dp=dp)
+        each = states(job).total / job.llm.params
+        assert each == pytest.approx(6 + 12 / dp, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "mt-nlg-530b", "megatron-22b"])
+def test_activations_of_a_gpt_are_34_and_5as_over_h(name: str) -> None:
+    """Korthikanti et al., equations 1, 2 and 5: whole, with tensor and sequence parallelism."""
+    old = Software(kernels="megatron21", sequence_parallel=False)
+    job = replace(made(name), software=old, sequence=2048)
+    llm = job.llm
+    scores = 5 * llm.heads * 2048 / llm.hidden
+    assert kept(job, "none") / llm.hidden == pytest.approx(34 + scores)
+    cut = replace(job, spread=replace(job.spread, tp=8))
+    assert kept(cut, "none") / llm.hidden == pytest.approx(10 + 24 / 8 + scores / 8)
+    both = replace(cut, software=replace(old, sequence_parallel=True))
+    assert kept(both, "none") / llm.hidden == pytest.approx((34 + scores) / 8)
+    assert kept(both, "attention") / llm.hidden == pytest.approx(34 / 8)
+
+
+def test_interleaving_holds_more_micro_batches() -> None:
+    """1 + (p - 1) / (p v) times p on the first stage (Narayanan et al., arXiv:2104.04473)."""
+    plain, chunked = made(pp=8, batch=4096), made(pp=8, vpp=4, batch=4096)
+    assert in_flight(plain, 0) == 8
+    assert in_flight(chunked, 0) == pytest.approx(8 * (1 + 7 / 32))
+    assert in_flight(plain, 7) == 1
+
+
+@pytest.mark.parametrize("vpp", [1, 4])
+def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
+    """(p - 1) / (v m) of the time of all micro-batches."""
+    job = made("llama-3-70b", pp=8, vpp=vpp, dp=1, micro=1, batch=64)
+    found = step(work(job), TRAINING.at(keys(job)))
+    busy = found.total / (1 + 0.006 * work(job).doublings) - found.bubble - found.once
+    assert found.bubble / busy == pytest.approx(7 / vpp / 64)
+
+
+def test_zero_1_exposes_its_share_of_two_bytes_each_way() -> None:
+    """4 bytes a parameter, of which what leaves the machine passes the network once a step."""
+    job, c = made(dp=64, micro=1, batch=64), TRAINING.at(keys(made()))
+    alone = replace(job, network=1e15)
+    moved = 4 * sum((job.llm.dense, job.llm.embedding)) / 8 * (1 - 8 / 64)
+    slower = seconds(job) - seconds(alone)
+    expected = c.zero * moved / (50e9 * c.network) * (1 + 0.006 * 3)
+    assert slower == pytest.approx(expected, rel=0.02)
+
+
+def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
+    sharded = made("llama-3-70b", dp=64, sharding="zero3", batch=64)
+    fast, slow = seconds(sharded), seconds(replace(sharded, network=1e9))
+    assert slow > 3 * fast
+    assert seconds(replace(sharded, network=25e9)) >= fast
+
+
+def test_more_of_anything_is_never_faster_for_each() -> None:
+    speed = [tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.at(keys(made()))) for dp in (8, 64, 1024, 8192)]
+    assert speed == sorted(speed, reverse=True)
+    longer = [tokens_per_s(work(replace(made(), sequence=n)), TRAINING.at(keys(made()))) for n in (2048, 8192, 65_536)]
+    assert longer[1] > longer[2]
+
+
+def test_speed_never_exceeds_what_the_chip_can() -> None:
+    for chip in ("a100-80gb-sxm", "h100-sxm", "b200-sxm", "mi300x"):
+        job = made(chip=chip, micro=2)
+        found = tokens_per_s(work(job), TRAINING.at(keys(job))) * 6 * job.llm.active
+        assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator]
+
+
+def test_recomputing_trades_time_for_memory() -> None:
+    full, none = made(recompute="full"), made(recompute="none")
+    assert peak_gib(full) < peak_gib(none)
+    assert seconds(full) > seconds(none)
+
+
+def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
+    job = replace(made("llama-3.1-8b", dp=1, micro=1), frozen=2.0, rank=8, sequence=2048)
+    assert states(job).total / job.llm.params == pytest.approx(2.0, rel=0.05)
+    quarter = replace(job, frozen=0.5)
+    assert states(quarter).total < 0.5 * states(job).total
+    assert seconds(job) < seconds(replace(job, frozen=0.0))
+
+
+def test_optimizers_are_ordered_by_what_they_keep() -> None:
+    held_ = {name: form.whole for name, form in optimizers().items()}
+    assert held_["adamw"] == 18
+    assert held_["adamw-16bit"] == held_["adamw-fp32"] == 16
+    assert held_["adafactor"] < held_["adam8bit"] < held_["adamw-bf16"] < held_["muon"] < held_["adamw"]
+
+
+def test_what_has_no_measurements_has_a_wide_band() -> None:
+    known, hybrid = made(), made("nvidia-nemotron-3-nano-30b-a3b")
+    assert half(known) < 0.2
+    assert half(hybrid) >= 0.8
+    assert half(made("deepseek-v3")) >= 0.6
+    assert half(made(dp=65_536, batch=65_536)) > half(known)
+    assert half(made(chip="mi300x")) > half(known)
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    with pytest.raises(Exception, match="baseline"):
+        held({"kind": "training_activation_percent_of_tp_baseline"})
