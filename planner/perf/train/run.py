@@ -1,0 +1,130 @@
+"""From steps to a run: failures, checkpoints, and the share of the time that is progress.
+
+A run is a chain of segments: work for an interval, then save. With failures of rate 1 / mtbf and a
+restart after each, a segment takes (e^(segment / mtbf) - 1) * (mtbf + restart) on average (Daly,
+2006), in which the interval is progress. Seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.facts import table
+from planner.perf.constant import constant
+from planner.perf.train.states import adapters, optimizers
+
+if TYPE_CHECKING:
+    from planner.perf.train.job import Job
+
+DAY: Final = 86_400.0
+MONTH: Final = 730 * 3600.0
+HALVINGS: Final = 60
+LONGEST: Final = 30 * DAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hazard:
+    """What stops a run: failures of machines, and machines that are taken back.
+
+    `failures` and `reclaims` a second of the whole cluster; `restart` seconds after a failure,
+    `wait` until a reclaimed cluster is whole again, `notice` before it is taken.
+    """
+
+    failures: float
+    reclaims: float
+    restart: float
+    wait: float
+    notice: float
+
+    @property
+    def mtbf(self) -> float:
+        """Mean seconds between stops of any kind."""
+        rate = self.failures + self.reclaims
+        return 1 / rate if rate else math.inf
+
+    @property
+    def pause(self) -> float:
+        """Mean seconds from a stop until work goes on."""
+        rate = self.failures + self.reclaims
+        taken = self.reclaims * (self.wait + self.restart)
+        return (self.failures * self.restart + taken) / rate if rate else self.restart
+
+
+@cache
+def _reclaims() -> dict[tuple[str, str], table.Row]:
+    number = table.real(0, 10_000)
+    columns: dict[str, Any] = {
+        "provider": table.text, "family": table.free, "monthly": number, "low": number,
+        "high": number, "notice_s": number, "wait_h": number, "meaning": table.text,
+        **table.SOURCED,
+    }  # fmt: skip
+    text = files("planner.perf").joinpath("data", "reclaims.csv").read_text(encoding="utf-8")
+    rows = table.keyed(table.rows(text, "reclaims.csv", columns), "provider", "family")
+    return {(provider, family): row for (provider, family), row in rows.items()}
+
+
+def hazard(machines: int, provider: str, family: str, *, spot: bool) -> Hazard:
+    """Return what stops a run on so many machines of a cloud.
+
+    Machines fail independently. Spot machines of one kind are taken together: of a reclaim of
+    one, all others follow within minutes in most cases, so the cluster's rate is hardly larger.
+    """
+    failures = machines * constant("node_failures") / DAY
+    if not spot:
+        return Hazard(failures=failures, reclaims=0.0, restart=constant("train_restart"),
+                      wait=0.0, notice=0.0)  # fmt: skip
+    row = _reclaims().get((provider, family)) or _reclaims()[provider, ""]
+    each = -math.log(1 - min(0.99, row["monthly"])) / MONTH
+    alone = 1 - constant("reclaim_together")
+    return Hazard(
+        failures=failures, reclaims=each * (1 + alone * (machines - 1)),
+        restart=constant("train_restart"), wait=row["wait_h"] * 3600, notice=row["notice_s"],
+    )  # fmt: skip
+
+
+def checkpoint_bytes(job: Job) -> float:
+    """Bytes of a full checkpoint: weights, master copy and states of all that is trained."""
+    form = optimizers()[job.optimizer]
+    if job.frozen:
+        s = job.spread
+        return adapters(job) * s.tp * s.pp * (form.weight + form.kept)
+    return job.llm.params * (form.weight + form.kept)
+
+
+def effective(interval: float, save: float, risk: Hazard) -> float:
+    """Share of the time that is progress when a checkpoint is saved after every interval."""
+    if risk.mtbf == math.inf:
+        return interval / (interval + save)
+    segment = (interval + save) / risk.mtbf
+    if segment > 50:
+        return 0.0
+    return interval / (math.expm1(segment) * (risk.mtbf + risk.pause))
+
+
+def young(save: float, mtbf: float) -> float:
+    """Young's interval: sqrt(2 * save * mtbf)."""
+    return math.sqrt(2 * save * mtbf)
+
+
+def daly(save: float, mtbf: float, restart: float) -> float:
+    """Daly's first order: sqrt(2 * save * (mtbf + restart)) - save."""
+    return max(save, math.sqrt(2 * save * (mtbf + restart)) - save)
+
+
+def interval(save: float, risk: Hazard) -> float:
+    """The interval of the largest effective share, by golden section; longest without stops."""
+    low, high = save / 10 + 1.0, min(LONGEST, max(10 * young(save, risk.mtbf), 60.0))
+    if risk.mtbf == math.inf:
+        return constant("train_interval")
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(HALVINGS):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if effective(left, save, risk) < effective(right, save, risk):
+            low = left
+        else:
+            high = right
+    return (low + high) / 2

@@ -1,0 +1,150 @@
+"""Exact search of the layout of a training job on a given number of accelerators.
+
+Every layout that the rules allow is a candidate. In the order of a lower bound of their step time
+they are checked for memory and timed, until the bound exceeds the best found: what is not timed
+cannot be faster.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.constant import constant
+from planner.perf.layout import valid
+from planner.perf.train.coefficient import TRAINING, keys
+from planner.perf.train.job import Spread
+from planner.perf.train.memory import peak_gib
+from planner.perf.train.step import Step, step
+from planner.perf.train.work import work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.perf.train.job import Job, Recompute, Sharding
+
+WIDEST: Final = 8  # accelerators over which tensors are cut
+SHARDS: Final = (1, 2, 4, 8, 16, 32)  # of a sequence over context parallelism
+SHORTEST: Final = 4096  # tokens of a sequence's shard
+MICROS: Final = (1, 2, 4, 8)
+FINEST: Final = 16  # chunks of a stage
+ENDS: Final = 2  # embedding and head count as a layer each where stages are to be equal
+KEPT: Final = 5  # best layouts that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A layout with its time, its peak memory and what limits it."""
+
+    job: Job
+    step: Step
+    peak_gib: float
+
+    @property
+    def limit(self) -> str:
+        """What costs most beside computing: memory when it forces recomputation."""
+        parts = {
+            "pipeline bubble": self.step.bubble, "fabric": self.step.sharding + self.step.once,
+            "tensor parallelism": self.step.tensor, "experts' exchange": self.step.exchange,
+            "memory": self.step.again,
+        }  # fmt: skip
+        name = max(parts, key=lambda key: (parts[key], key))
+        return name if parts[name] > 0.02 * self.step.total else "computing"
+
+    @property
+    def rank(self) -> tuple[float, int, int, int, float]:
+        """The documented order of ties: time, stages, tensor, context, micro-batch."""
+        s = self.job.spread
+        return (self.step.total, s.pp, s.tp, s.cp, s.micro)
+
+
+def spreads(job: Job, accelerators: int, machine: int) -> Iterator[Spread]:
+    """Every layout over so many accelerators, `machine` of which share a link.
+
+    tp within a link, cutting heads and widths evenly; pp cutting the layers evenly, embedding and
+    head perhaps counted as layers; interleaved only when micro-batches divide by pp; experts over
+    ranks that divide them. The global batch divides by dp and micro-batch.
+    """
+    llm = job.llm
+    for tp in (t for t in _powers(min(machine, WIDEST)) if valid(llm, t)):
+        for pp in _stages(llm.layers, accelerators // tp):
+            for cp in SHARDS:
+                dp, rest = divmod(accelerators, tp * pp * cp)
+                short = cp > 1 and (job.sequence % cp or job.sequence // cp < SHORTEST)
+                if rest or short or not dp or job.batch % dp:
+                    continue
+                yield from _inside(job, Spread(tp=tp, pp=pp, cp=cp, dp=dp))
+
+
+def _powers(most: int) -> list[int]:
+    return [2**k for k in range(most.bit_length()) if 2**k <= most]
+
+
+def _stages(layers: int, most: int) -> list[int]:
+    even = (p for p in range(1, min(layers, most) + 1) if most % p == 0)
+    return [p for p in even if p == 1 or layers % p == 0 or (layers + ENDS) % p == 0]
+
+
+def _inside(job: Job, base: Spread) -> Iterator[Spread]:
+    """Micro-batch, interleaving, experts, sharding and recomputation of one cut."""
+    llm, each = job.llm, int(job.batch // base.dp)
+    ranks = base.tp * base.cp * base.dp
+    spreading = [e for e in _powers(llm.experts) if ranks % e == 0 and llm.experts % e == 0]
+    alone = base.pp > 1 or base.copies == 1
+    shardings: tuple[Sharding, ...] = ("zero1",) if alone else ("zero1", "zero3")
+    again: tuple[Recompute, ...] = ("none", "full")
+    cut = list(itertools.product(spreading or [1], shardings, again))
+    for micro in (m for m in MICROS if each % m == 0):
+        turns = each // micro
+        for vpp in _chunks(llm.layers, base.pp) if turns % base.pp == 0 else [1]:
+            for ep, sharding, repeated in cut:
+                yield replace(
+                    base, micro=float(micro), vpp=vpp, ep=ep, sharding=sharding, recompute=repeated
+                )
+
+
+def _chunks(layers: int, pp: int) -> list[int]:
+    """Numbers of chunks that cut a stage evenly; 1 without a pipeline."""
+    if pp == 1:
+        return [1]
+    deep = layers // pp if layers % pp == 0 else (layers + ENDS) // pp
+    return [v for v in range(1, min(deep, FINEST) + 1) if deep % v == 0]
+
+
+def bound(job: Job, spread: Spread) -> float:
+    """Seconds that a step takes at least: its products alone, with bubble and recomputation.
+
+    passes * 2 N / (rate * accelerators) a token, N being the active parameters but embeddings.
+    """
+    c = TRAINING.at(keys(replace(job, spread=spread)))
+    half = (job.chip.bf16_tflops or 0.0) * 1e12
+    best = max(half, (job.chip.fp8_tflops or 0.0) * 1e12, (job.chip.fp4_tflops or 0.0) * 1e12)
+    peak = half if job.software.precision == "bf16" else best
+    rate = peak * c.precision * c.products * c.speed
+    parameters = job.llm.active - job.llm.embedding
+    passes = (2 if job.frozen else 3) + (1 if spread.recompute == "full" else 0)
+    turns = max(1.0, job.batch / spread.dp / spread.micro)
+    bubble = (spread.pp - 1) / spread.vpp / turns
+    tokens = job.batch * job.sequence / spread.accelerators
+    return passes * 2 * max(0.0, parameters) * tokens / rate * (1 + bubble)
+
+
+def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[Laid]:
+    """Return the fastest layouts that fit, the best first; empty when none does."""
+    room = constant("train_memory_share") * job.chip.memory_gib
+    candidates = [(bound(job, s), i, s) for i, s in enumerate(spreads(job, accelerators, machine))]
+    heapq.heapify(candidates)
+    found: list[Laid] = []
+    while candidates:
+        least, _, spread = heapq.heappop(candidates)
+        if len(found) >= keep and least > found[-1].step.total:
+            break
+        one = replace(job, spread=spread)
+        peak = peak_gib(one)
+        if peak > room:
+            continue
+        laid = Laid(one, step(work(one), TRAINING.at(keys(one))), peak)
+        found = sorted([*found, laid], key=lambda x: x.rank)[:keep]
+    return found
