@@ -92,10 +92,10 @@ def _machines(on: str, catalog: Catalog) -> tuple[Instance, int]:
 def _need(source: Source, values: dict[str, Any]) -> Need:
     """The need of the spec, under the load of the options when they give one."""
     from planner.solve.need import need
-    from planner.spec.model import Workspace
+    from planner.spec.model import Training, Workspace
 
-    if isinstance(source.spec, Workspace):
-        message = f"{source.path} is a workspace: it has no load to predict"
+    if isinstance(source.spec, Training | Workspace):
+        message = f"{source.path} is no service: it has no load to predict"
         step = "estimate an Inference or Batch spec"
         raise UsageError(Problem(code="kind", message=message, next_step=step))
     wanted = need(source.spec, beside(source.path))

@@ -55,7 +55,8 @@ class Line:
 class Usage:
     """What the fleet uses in a month, beside its accelerators.
 
-    node_hours are hours of running nodes, on_hours of the stack, nodes the most at once.
+    node_hours are hours of running nodes, on_hours of the stack, nodes the most at once;
+    `standing` hours are those in which the network is there.
     """
 
     provider: str
@@ -67,6 +68,7 @@ class Usage:
     sent_gb: Decimal
     received_gb: Decimal
     served: bool
+    standing: Decimal = HOURS_PER_MONTH
 
 
 @cache
@@ -150,9 +152,9 @@ def _network(use: Usage, book: PriceBook) -> list[Line]:
     if per_node:
         nat = priced("NAT gateway", "nat", per_node[0].unit, use.node_hours, per_node[0])
     else:
-        nat = _single(use, book, "nat", HOURS_PER_MONTH)
+        nat = _single(use, book, "nat", use.standing)
     through = _single(use, book, "nat_data", usage("container_image_gb") * starts)
-    return [nat, through, _single(use, book, "public_ip", HOURS_PER_MONTH)]
+    return [nat, through, _single(use, book, "public_ip", use.standing)]
 
 
 def _balancer(use: Usage, book: PriceBook) -> list[Line]:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
-    from planner.perf.train.job import Kernels, Precision
+    from planner.perf.train.job import Kernels
 
 OLD: Final = 2023.0  # before it Megatron stored the score matrix, without sequence parallelism
 FUSED: Final = 2025.0  # from it a compiled loss is fused
 CAPTURED: Final = 26.06  # release from which whole steps are captured
 CAPTURED_YEAR: Final = 2026.49
 RACK: Final = 32  # accelerators of a link domain in which experts never leave it
-PRECISIONS: Final[tuple[tuple[str, Precision], ...]] = (
+PRECISIONS: Final[tuple[tuple[str, str], ...]] = (
     ("nvfp4", "nvfp4"), ("mx", "mxfp8"), ("rowwise", "fp8row"), ("fp8|float8", "fp8"),
     ("int8", "int8"),
 )  # fmt: skip
@@ -70,7 +70,7 @@ def kernels(row: Mapping[str, str]) -> Kernels:
     return "eager" if name == "meta internal" else "te"
 
 
-def _precision(row: Mapping[str, str], chip: Accelerator) -> Precision:
+def _precision(row: Mapping[str, str], chip: Accelerator) -> str:
     """Return the precision of products; an unparsed one is the usual of its date and vendor."""
     said = (row.get("precision") or "").lower()
     if "not parsed" in said or "unknown" in said:
@@ -100,7 +100,7 @@ def _packed(row: Mapping[str, str]) -> bool:
     return tuned and (row.get("framework") or "").startswith("Megatron-Bridge")
 
 
-def _gathered(used: Kernels, precision: Precision, notes: str) -> float:
+def _gathered(used: Kernels, precision: str, notes: str) -> float:
     if used == "te" and precision in ("fp8", "mxfp8"):
         return 1.0
     if used == "te" and precision == "nvfp4":

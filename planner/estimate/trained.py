@@ -13,6 +13,7 @@ from planner.perf.memory import GIB
 from planner.perf.train.band import half, rests
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.memory import activations, fuller, peak_gib
+from planner.perf.train.mfu import mfu
 from planner.perf.train.states import states
 from planner.perf.train.step import step
 from planner.perf.train.work import work
@@ -30,8 +31,7 @@ ANALYTIC: Final = 18.0  # bytes of a parameter of mixed-precision Adam
 def answer(row: Mapping[str, str]) -> Answer:
     """Predict a row; tokens of one accelerator a second, seconds, percent, GiB.
 
-    MFU is (6 N + 12 L h s) * tokens / 16-bit peak, N being the active parameters (4 N where
-    weights are frozen). Raises RefusedError.
+    Raises RefusedError when it cannot run.
     """
     read = job(row)
     made = read.job
@@ -42,19 +42,11 @@ def answer(row: Mapping[str, str]) -> Answer:
     seconds = step(done, TRAINING.at(keys(made))).total
     speed = done.tokens / seconds
     wide = half(made, assumed=read.assumed)
-    mfu = 100 * speed * flop(made) / done.half
     return Answer(rests(made, assumed=read.assumed), {
         "tokens_per_s_per_gpu": _around(speed, wide), "step_time_s": _around(seconds, wide),
-        "mfu_pct": _around(mfu, wide),
+        "mfu_pct": _around(100 * mfu(made, speed), wide),
         "peak_mem_gib": _around(peak_gib(made), _memory(made, assumed=read.assumed)),
     })  # fmt: skip
-
-
-def flop(made: Job) -> float:
-    """Model FLOP of one token, without recomputation: 6 N + 12 L h s (PaLM, arXiv:2204.02311)."""
-    llm = made.llm
-    each = 4.0 if made.frozen else 6.0
-    return each * llm.active + 12.0 * llm.attending * llm.heads * llm.head_dim * made.sequence
 
 
 def held(row: Mapping[str, str]) -> dict[str, Number]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.plan.canonical import SCHEMA, sealed
 from planner.spec.load import normal
-from planner.spec.model import Batch, Inference, Workspace
+from planner.spec.model import Batch, Inference, Training, Workspace
 from planner.version import VERSION
 
 if TYPE_CHECKING:
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
     from planner.cost.line import Line
     from planner.perf.correction import Correction
+    from planner.perf.train.search import Laid
     from planner.solve.offer import Catalog
     from planner.solve.solution import (
         Alternative,
         Binding,
         Pool,
         Predicted,
+        Run,
         Safety,
         Solution,
         Verified,
@@ -62,6 +64,7 @@ def assemble(
             "safety": _safety(solution.safety),
             "verified": _verified(solution.verified),
             "calibration": _learned(solution.learned),
+            "run": _run(solution.run),
         },
         "alternatives": [_alternative(a) for a in solution.alternatives],
         "cost": _cost(solution),
@@ -78,7 +81,7 @@ def _normal(spec: Spec) -> dict[str, Any]:
 
 
 def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
-    names = {Inference: "inference", Batch: "batch", Workspace: "workspace"}
+    names = {Inference: "inference", Batch: "batch", Training: "training", Workspace: "workspace"}
     result: dict[str, Any] = {"kind": names[type(spec)], "name": spec.name}
     if solution.llm is not None:
         llm = solution.llm
@@ -139,6 +142,36 @@ def _verified(found: Verified | None) -> dict[str, Any] | None:
             key: dict(zip(("value", "low", "high"), map(_number, parts), strict=True))
             for key, parts in found.found.items()
         },
+    }  # fmt: skip
+
+
+def _run(found: Run | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "method": found.method, "tokens": _number(found.tokens), "steps": found.steps,
+        "sequence": found.sequence, "global_batch": found.batch,
+        "checkpoint_interval_s": _number(found.interval),
+        "checkpoint_blocks_s": _number(found.save),
+        "checkpoint_gb": _number(found.checkpoint / 1e9), "stops": _number(found.stops),
+        "hours_p50": _number(found.hours[0]), "hours_p90": _number(found.hours[1]),
+        "usd_p50": _amount(found.usd[0]), "usd_p90": _amount(found.usd[1]),
+        "layouts": [_laid(x) for x in found.layouts],
+        "ways": [
+            {"way": w.name, "usd": None if w.usd is None else _amount(w.usd),
+             "hours_p90": None if w.hours is None else _number(w.hours)}
+            for w in found.ways
+        ],
+    }  # fmt: skip
+
+
+def _laid(found: Laid) -> dict[str, Any]:
+    s, soft = found.job.spread, found.job.software
+    return {
+        "tp": s.tp, "pp": s.pp, "vpp": s.vpp, "cp": s.cp, "ep": s.ep, "dp": s.dp,
+        "sharding": s.sharding, "micro_batch": _number(s.micro), "recompute": s.recompute,
+        "precision": soft.precision, "step_time_s": _number(found.step.total),
+        "peak_gib": _number(found.peak_gib), "limit": found.limit,
     }  # fmt: skip
 
 

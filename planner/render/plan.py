@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from typing import Any, Final
 
-from planner.render import words
+from planner.render import train, words
 from planner.render.page import Block, Heading, Page, Paragraph, Table, Tone, total_last
 
 GOOD: Final[Tone] = "good"
@@ -24,7 +24,10 @@ def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
         return (*blocks, *_infeasible(plan))
     blocks += chosen(plan)
     blocks += others(plan)
-    blocks += binding(plan)
+    if plan["solution"].get("run"):
+        blocks += train.blocks(plan["solution"]["run"])
+    else:
+        blocks += binding(plan)
     blocks += _cost(plan)
     blocks += _resources(plan, full=full)
     blocks += _ending(plan, saved)
@@ -55,6 +58,8 @@ def _seconds(text: str) -> str:
 
 
 def _traffic(spec: dict[str, Any]) -> list[str]:
+    if "train" in spec:
+        return train.asked(spec)
     traffic = spec.get("traffic", {})
     if "peak_rps" in traffic:
         return [f"peak {words.quantity(traffic['peak_rps'])} req/s"]
@@ -115,10 +120,13 @@ def _verified(plan: dict[str, Any]) -> list[Block]:
 
 def _total(plan: dict[str, Any]) -> str:
     mark = ">= " if any(not x["price_found"] for x in plan["cost"]["lines"]) else ""
-    return f"{mark}{words.dollars(plan['cost']['usd_month'])}/mo"
+    period = "" if plan["solution"].get("run") else "/mo"
+    return f"{mark}{words.dollars(plan['cost']['usd_month'])}{period}"
 
 
 def _layout(plan: dict[str, Any]) -> list[str]:
+    if plan["solution"].get("run"):
+        return train.layout(plan["solution"]["run"])
     lines = []
     for pool in plan["solution"]["pools"]:
         layout = pool["layout"]
@@ -151,14 +159,15 @@ def _title(key: str) -> str:
         return f"{metric.upper()} {percentile}"
     names = {"memory_fraction": "memory used", "memory_gib_per_accelerator": "GiB per accelerator",
              "output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s",
-             "duration_days": "hours of a run"}  # fmt: skip
+             "duration_days": "hours of a run", "mfu": "MFU", "step_time_s": "seconds of a step",
+             "tokens_per_s_per_accelerator": "tokens/s each"}  # fmt: skip
     return names.get(key, key)
 
 
 def _shown(key: str, value: float) -> str:
     if key.endswith("_ms"):
         return words.milliseconds(value)
-    if key == "memory_fraction":
+    if key in ("memory_fraction", "mfu", "goodput"):
         return words.share(value)
     if key == "duration_days":
         return f"{value * 24:,.1f}"
@@ -176,7 +185,8 @@ def others(plan: dict[str, Any]) -> list[Block]:
             rows.append((place, kind, pool["purchase"], amount, other["rejected_by"]))
     if not rows:
         return []
-    columns = ("not chosen", "", "", ">$/mo", "what stops it")
+    money = ">USD" if plan["solution"].get("run") else ">$/mo"
+    columns = ("not chosen", "", "", money, "what stops it")
     return [Table(columns, tuple(rows))]
 
 
@@ -207,7 +217,8 @@ def _cost(plan: dict[str, Any]) -> list[Block]:
             (line["name"], quantity, price, words.dollars(line["usd_month"], cents=True), age)
         )
     rows.append(("total", "", "", _total(plan), ""))
-    columns = ("cost of a month", ">quantity", ">unit price", ">USD", "price of")
+    period = "cost of the run" if plan["solution"].get("run") else "cost of a month"
+    columns = (period, ">quantity", ">unit price", ">USD", "price of")
     return [Table(columns, tuple(rows), total_last(len(rows)))]
 
 

@@ -58,6 +58,14 @@ def span(text: str) -> str:
     return f"{seconds:f}s"
 
 
+def short(value: int) -> str:
+    """Write a large count in short: 140B, 1.5T, 64k."""
+    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if value >= size:
+            return f"{value / size:,.4g}{unit}"
+    return str(value)
+
+
 def share(value: float) -> str:
     """Write a fraction of one as a percentage."""
     return f"{value * 100:.0f} %"

@@ -24,8 +24,10 @@ from planner.solve.solution import (
     Verified,
     Warn,
 )
+from planner.solve.train.answer import answer as training
+from planner.solve.train.need import train_need
 from planner.solve.verify import verified
-from planner.spec.model import Workspace
+from planner.spec.model import Training, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +71,9 @@ class Solver:
         market = Market(self.catalog.kinds, rules(spec, self.built))
         if isinstance(spec, Workspace):
             return self._workspace(spec, market)
+        if isinstance(spec, Training):
+            wanted = train_need(spec, self.read, self.trust.confidence)
+            return training(spec, wanted, market, self.catalog.book, self.keep)
         return self._serving(spec, self.need(spec), market)
 
     def need(self, spec: Inference | Batch) -> Need:

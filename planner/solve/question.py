@@ -11,8 +11,10 @@ from planner.solve.explain import fleet, reason
 from planner.solve.offer import grouped
 from planner.solve.rule import Market, rules
 from planner.solve.search import Search
+from planner.solve.train.need import train_need
+from planner.solve.train.search import TrainSearch
 from planner.solve.workspace import bill, room
-from planner.spec.model import Workspace
+from planner.spec.model import Training, Workspace
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -49,6 +51,12 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
 def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
     offers = Market(solver.catalog.kinds, rules(spec, solver.built)).best()
+    if isinstance(spec, Training):
+        tokens = spec.data.tokens or 0
+        more = replace(spec, data=replace(spec.data, tokens=round(tokens * factor) or None))
+        solution = solver.solve(more)
+        cost = solution.bill.usd_month if solution.bill else None
+        return Answer(f"{factor:g} times the tokens", cost, "" if cost else "infeasible")
     if isinstance(spec, Workspace):
         users = max(1, round(spec.users * factor))
         solution = solver.solve(replace(spec, users=users))
@@ -69,6 +77,8 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
         broken = min((market.breaks(o) for o in offers), key=len)
         unbuilt = solver.built(offers[0].instance)
         return Answer(name, None, unbuilt or "excluded by " + ", ".join(sorted(broken)))
+    if isinstance(spec, Training):
+        return _trained(spec, solver, name, left)
     if isinstance(spec, Workspace):
         lack = room(spec).lacks(left[0].instance)
         best = min(left, key=lambda o: (o.usd_hour, o.key))
@@ -80,6 +90,15 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
     if result.rejected:
         return Answer(name, None, reason(result.rejected[0].refusal))
     return Answer(name, None, "no layout of the model fits its accelerators")
+
+
+def _trained(spec: Training, solver: Solver, name: str, left: list[Offer]) -> Answer:
+    wanted = train_need(spec, solver.read, solver.trust.confidence)
+    result = TrainSearch(wanted, solver.catalog.book).solve(left, 1)
+    if result.found:
+        best = result.found[0]
+        return Answer(f"{name} x {best.cluster.nodes}", best.bill.usd_month, "price")
+    return Answer(name, None, result.missed[0].reason)
 
 
 def _kind(offer: Offer) -> tuple[str, str]:

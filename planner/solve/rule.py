@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from planner.spec.model import Batch
+from planner.spec.model import Batch, Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,15 +59,15 @@ def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ..
 def purchases(spec: Spec) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
-    spot auto means spot where an interruption breaks no promise: a batch run is resumed, a
-    service or a person's workspace is not.
+    spot auto means spot where an interruption breaks no promise: a batch or training run is
+    resumed, a service or a person's workspace is not.
     """
     if spec.buy.spot == "only":
         return ("spot",)
     found = [COMMITMENTS[c] for c in spec.buy.commit if c != "none"]
     if "none" in spec.buy.commit:
         found.insert(0, "on_demand")
-    if spec.buy.spot == "auto" and isinstance(spec, Batch):
+    if spec.buy.spot == "auto" and isinstance(spec, Batch | Training):
         found.append("spot")
     return tuple(found)
 

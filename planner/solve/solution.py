@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.perf.correction import Correction
     from planner.perf.layout import Layout
     from planner.perf.load import Routing
+    from planner.perf.train.search import Laid
     from planner.solve.bill import Bill
     from planner.solve.offer import Offer
 
@@ -32,7 +33,7 @@ class Pool:
     least: int
     span: int
     replicas: int
-    role: Literal["serve", "batch", "workspace"]
+    role: Literal["serve", "batch", "train", "workspace"]
     layout: Layout | None
     max_batch: int
     spare: int
@@ -111,6 +112,38 @@ class Warn:
     place: Place | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of running the same job: what it is, what the run costs, and when it ends."""
+
+    name: str
+    usd: Decimal | None
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a training job runs. Hours, bytes and USD of the whole run.
+
+    `usd` and `hours` are (half of the runs, 90 % of them) within; `ways` compare purchase options
+    and the same machines without their fabric. `layouts` are the best ones, the chosen first.
+    """
+
+    method: str
+    tokens: float
+    steps: int
+    sequence: int
+    batch: int
+    interval: float
+    save: float
+    checkpoint: float
+    stops: float
+    hours: tuple[float, float]
+    usd: tuple[Decimal, Decimal]
+    layouts: tuple[Laid, ...]
+    ways: tuple[Way, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """The whole answer. Without pools it is infeasible, and `binding` says what would do."""
@@ -128,4 +161,5 @@ class Solution:
     considered: int
     safety: Safety | None = None
     verified: Verified | None = None
+    run: Run | None = None
     learned: Correction | None = None

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
 from planner.spec.field import Block, Choice, Report
-from planner.spec.model import Batch, Buy, Shutdown, Spec, Workspace
+from planner.spec.model import Batch, Buy, Inference, Shutdown, Spec, Training, Workspace
 from planner.spec.shape import KINDS, kind_of
 from planner.spec.source import Mapping, parse
 
@@ -22,9 +22,6 @@ def load(raw: bytes, path: str) -> Spec:
     if not isinstance(root, Mapping):
         raise SpecError(_problem(root.place, "type", "a spec is a mapping of keys to values"))
     kind = kind_of(root)
-    if kind == "Training":
-        message = "kind Training cannot be planned yet"
-        raise SpecError(_problem(root.items["kind"].place, "unsupported", message))
     report = Report()
     if kind not in KINDS:
         if "kind" in root.items:
@@ -65,7 +62,7 @@ def _head_off(block: Block) -> Any:
 def _checked(spec: Spec) -> Spec:
     """Apply the rules that concern several blocks at once."""
     problems: list[Problem] = []
-    if not isinstance(spec, Workspace):
+    if isinstance(spec, Inference | Batch):
         traffic = spec.traffic
         if traffic.trace is None:
             problems.extend(
@@ -78,12 +75,26 @@ def _checked(spec: Spec) -> Spec:
                 for key in ("input_tokens", "output_tokens")
                 if getattr(traffic, key) is None
             )
-    if isinstance(spec, Workspace | Batch) and spec.shutdown == Shutdown():
+    if isinstance(spec, Workspace | Batch | Training) and spec.shutdown == Shutdown():
         spec = replace(spec, shutdown=Shutdown(idle=DEFAULT_IDLE))
+    if isinstance(spec, Training):
+        problems.extend(_dataset(spec))
     problems.extend(_buying(spec.buy))
     if problems:
         raise SpecError(*problems)
     return spec
+
+
+def _dataset(spec: Training) -> list[Problem]:
+    data, method = spec.data, spec.train.method
+    if data.tokens and data.samples:
+        message, step = "data: tokens and samples exclude each other", "keep one of them"
+    elif not (data.tokens or data.samples) and method != "pretrain":
+        message = f"data: method {method} needs tokens or samples"
+        step = "write how much is trained on, for example tokens: 100M"
+    else:
+        return []
+    return [Problem(code="data", message=message, place=data.place, next_step=step)]
 
 
 def _buying(buy: Buy) -> list[Problem]:
@@ -101,6 +112,6 @@ def _position(problem: Problem) -> tuple[int, int]:
 
 def _problem(place: Place, code: str, message: str) -> Problem:
     step = (
-        "use kind Inference, Batch or Workspace" if code == "unsupported" else "run: tonnage init"
+        "run: tonnage init"
     )
     return Problem(code=code, message=message, place=place, next_step=step)

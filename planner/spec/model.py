@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from planner.errors import Place
 
+Method: TypeAlias = Literal["pretrain", "continued", "finetune", "lora", "qlora"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 
@@ -166,6 +167,42 @@ class Batch(Base):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """What is trained on: so many tokens or samples, where it lies, how large it is in bytes."""
+
+    place: Place
+    location: str
+    tokens: int | None = None
+    samples: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    """How it is trained. `global_batch` is sequences of a step; no `checkpoint` means the best."""
+
+    place: Place
+    method: Method
+    sequence: int = 8192
+    global_batch: int | None = None
+    optimizer: str = "adamw"
+    precision: tuple[str, ...] = ("auto",)
+    deadline: Decimal | None = None
+    checkpoint: Decimal | None = None
+    evaluation: Decimal = Decimal(0)
+    rank: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training(Base):
+    """A model that is trained on a dataset, perhaps before a deadline."""
+
+    model: ModelSpec
+    data: Dataset
+    train: Train
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace(Base):
     """An interactive machine for each of a few people."""
 
@@ -175,4 +212,4 @@ class Workspace(Base):
     disk: int = 200 * 2**30
 
 
-Spec: TypeAlias = Inference | Batch | Workspace
+Spec: TypeAlias = Inference | Batch | Training | Workspace

@@ -5,6 +5,7 @@ The reader, the JSON Schema and the reference page are all made from these table
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +55,27 @@ def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  
     return model.Tokens(mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957"))
 
 
+def _train(place: Place, global_batch: tuple[int, bool] | None, **values: Any) -> model.Train:
+    sequence = values["sequence"]
+    if global_batch is None:
+        return model.Train(place=place, **values)
+    many, tokens = global_batch
+    batch = _even(many / sequence) if tokens else many
+    return model.Train(place=place, global_batch=batch, **values)
+
+
+def _even(sequences: float) -> int:
+    """The most even number of sequences within 5 %: 4M tokens of 4,096 are meant as 1,024."""
+    low, high = math.ceil(0.95 * sequences), math.floor(1.05 * sequences)
+    if low > high:
+        return max(1, round(sequences))
+    step: int = 1 << high.bit_length()
+    while not (high // step) * step >= low:
+        step //= 2
+    return max(1, min(((high // step) * step, -(-low // step) * step),
+                      key=lambda n: abs(n - sequences)))  # fmt: skip
+
+
 def _fits(place: Place, model_: str, use: str) -> model.Fits:
     return model.Fits(place=place, model=model_, use=use)  # type: ignore[arg-type]
 
@@ -84,6 +106,29 @@ class _Tokens:
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
         return {"anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]}
+
+
+class _GlobalBatch:
+    """So many tokens or sequences of a step: 4M tokens, 512 sequences, or 512."""
+
+    form = Text(r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?", "a batch such as 4M tokens or 512")
+
+    def read(self, node: Node, name: str, report: Report) -> Any:
+        """Read (count, whether it is of tokens)."""
+        text = self.form.read(node, name, report)
+        if text is MISSING:
+            return MISSING
+        try:
+            many = unit.count(text.removesuffix("sequences"))
+        except ValueError as error:
+            return report.add(node.place, "value", f"{name}: {error}", "write 4M tokens, or 512")
+        if not 1 <= many <= 10**10:
+            return report.add(node.place, "range", f"{name} is {many:,}", "write 1 to 10 billion")
+        return many, "tokens" in text
+
+    def schema(self) -> dict[str, Any]:
+        """Describe the form, or a plain number."""
+        return {"anyOf": [self.form.schema(), {"type": "integer", "minimum": 1}]}
 
 
 class _Schedule:
@@ -197,6 +242,24 @@ BATCH_TRAFFIC: Final = Block("traffic", model.Traffic, (
     *_TRAFFIC,
 ), doc="how much there is to do", choose=(("requests_per_day", "total_requests"),))  # fmt: skip
 
+DATA: Final = Block("data", model.Dataset, (
+    Field("tokens", Quantity(unit.count, "1T", minimum=1000, maximum=10**15), "tokens that are trained on, all passes together"),
+    Field("samples", Quantity(unit.count, "50k", minimum=1, maximum=10**12), "sequences instead of tokens"),
+    Field("location", Text(r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+", "an address such as s3://bucket/folder"), "where the dataset lies", required=True),
+    Field("size", Quantity(unit.size, "4TiB", minimum=1, maximum=10**17), "bytes of the dataset; the default is 4 for each token"),
+), doc="what is trained on")  # fmt: skip
+TRAIN: Final = Block("train", _train, (
+    Field("method", Choice(("pretrain", "continued", "finetune", "lora", "qlora")), "from nothing, from a checkpoint, all weights, adapters, or adapters on 4-bit weights", required=True),
+    Field("sequence", Quantity(unit.context, "8k", minimum=128, maximum=2**24), "tokens of a sequence (k is 1024)", default=8192),
+    Field("global_batch", _GlobalBatch(), "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 sequences else"),
+    Field("optimizer", Choice(("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")), "optimizer", default="adamw"),
+    Field("precision", ListOf(Choice(("auto", "bf16", "fp8", "mxfp8", "nvfp4")), single=True), "allowed precisions of products; auto is bf16", default=("auto",)),
+    Field("deadline", Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400), "time that the run may take; without one the cheapest run within a year"),
+    Field("checkpoint", Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400), "time between checkpoints; the default loses least time"),
+    Field("evaluation", Quantity(unit.percent, "1%", maximum=Decimal("0.5")), "share of tokens that is evaluated on top", default=Decimal(0)),
+    Field("rank", Quantity(unit.count, "16", minimum=1, maximum=1024), "rank of the adapters of lora and qlora", default=16),
+), doc="how it is trained")  # fmt: skip
+
 WHERE: Final = Block("where", model.Where, (
     Field("clouds", ListOf(Choice(("aws", "gcp", "azure")), single=True), "clouds that may be used", default=("aws", "azure", "gcp")),
     Field("regions", ListOf(GLOB, single=True), "regions that may be used, with * as wildcard; all when empty", default=()),
@@ -226,7 +289,7 @@ _SHARED: Final = (
 )  # fmt: skip
 _HEAD: Final = (
     Field("apiVersion", Choice(("tonnage/v1",)), "version of this format", required=True),
-    Field("kind", Choice(("Inference", "Batch", "Workspace")), "what sort of workload it is", required=True),
+    Field("kind", Choice(("Inference", "Batch", "Training", "Workspace")), "what sort of workload it is", required=True),
 )  # fmt: skip
 KINDS: Final = {
     "Inference": Block("Inference", model.Inference, (*_HEAD, *_SHARED,
@@ -239,6 +302,11 @@ KINDS: Final = {
         Field("traffic", BATCH_TRAFFIC, "how much there is to do", required=True),
         Field("deadline", Quantity(unit.seconds, "12h", minimum=600, maximum=90 * 86400), "time a run may take", required=True),
     ), doc="Inference without latency: so many requests before a deadline."),
+    "Training": Block("Training", model.Training, (*_HEAD, *_SHARED,
+        Field("model", MODEL, "what is trained", required=True),
+        Field("data", DATA, "what is trained on", required=True),
+        Field("train", TRAIN, "how it is trained", required=True),
+    ), doc="A model that is trained on a dataset, perhaps before a deadline."),
     "Workspace": Block("Workspace", model.Workspace, (*_HEAD, *_SHARED,
         Field("fits", _Renamed(Block("fits", _fits, (
             Field("model", Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"), "a known model", required=True),
@@ -263,11 +331,13 @@ def kind_of(root: Mapping) -> str:
 __all__ = [
     "BATCH_TRAFFIC",
     "BUY",
+    "DATA",
     "KINDS",
     "MODEL",
     "SHUTDOWN",
     "SLA",
     "TRAFFIC",
+    "TRAIN",
     "WHERE",
     "Kind",
     "kind_of",

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal["none", "attention", "ops", "layer", "full", "forced"]
 Kernels: TypeAlias = Literal["te", "compiled", "eager", "foundry", "megatron21", "xla"]
-Precision: TypeAlias = Literal["bf16", "fp8", "fp8row", "mxfp8", "nvfp4", "int8"]
 TORCH: Final = ("compiled", "eager", "foundry")  # kernels of plain PyTorch
 FUSED: Final = ("te", "megatron21", "xla")
 
@@ -64,7 +63,7 @@ class Software:
     """
 
     kernels: Kernels = "te"
-    precision: Precision = "bf16"
+    precision: str = "bf16"  # bf16, fp8, fp8row, mxfp8, nvfp4 or int8
     sequence_parallel: bool = True
     overlapped: bool = True  # tensor parallelism, with products
     captured: bool = False

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
@@ -103,6 +104,22 @@ def effective(interval: float, save: float, risk: Hazard) -> float:
     if segment > 50:
         return 0.0
     return interval / (math.expm1(segment) * (risk.mtbf + risk.pause))
+
+
+def late(work: float, every: float, save: float, risk: Hazard, share: float) -> float:
+    """Seconds within which a share of the runs ends: the mean, and a normal quantile of its sum.
+
+    Each of the stops loses a uniform part of a segment and a pause; their number is Poisson, so
+    the variance is the mean number of stops times the mean square of a loss.
+    """
+    mean = work / effective(every, save, risk) if effective(every, save, risk) else math.inf
+    rate = risk.failures + risk.reclaims
+    if not rate or mean == math.inf:
+        return mean
+    segment, away = (every + save) / 2, risk.reclaims / rate * risk.wait
+    square = 4 * segment**2 / 3 + 2 * segment * risk.pause + risk.restart**2
+    square += 2 * away * (risk.wait + risk.restart)
+    return mean + NormalDist().inv_cdf(share) * math.sqrt(mean * rate * square)
 
 
 def young(save: float, mtbf: float) -> float:

@@ -116,7 +116,8 @@ def _chunks(layers: int, pp: int) -> list[int]:
 def bound(job: Job, spread: Spread) -> float:
     """Seconds that a step takes at least: its products alone, with bubble and recomputation.
 
-    passes * 2 N / (rate * accelerators) a token, N being the active parameters but embeddings.
+    (passes * 2 N / rate + head and causal attention in 16 bit) / accelerators a token, N being
+    the active parameters but embeddings.
     """
     c = TRAINING.at(keys(replace(job, spread=spread)))
     half = (job.chip.bf16_tflops or 0.0) * 1e12
@@ -128,7 +129,9 @@ def bound(job: Job, spread: Spread) -> float:
     turns = max(1.0, job.batch / spread.dp / spread.micro)
     bubble = (spread.pp - 1) / spread.vpp / turns
     tokens = job.batch * job.sequence / spread.accelerators
-    return passes * 2 * max(0.0, parameters) * tokens / rate * (1 + bubble)
+    each = passes * 2 * max(0.0, parameters) / rate
+    each += passes * 2 * job.llm.vocab * job.llm.hidden / (half * c.products * c.speed)
+    return each * tokens * (1 + bubble)
 
 
 def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[Laid]:

@@ -24,7 +24,6 @@ class Outcome:
     ended: float
     paid: float
     stops: int
-    saved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +49,30 @@ def play(work: float, save: float, every: float, risk: Hazard, draw: random.Rand
     Stops come as a Poisson process. What was done since the last checkpoint is done again, except
     that a notice long enough to save loses nothing. Machines are not paid while they are gone.
     """
-    now = paid = done = 0.0
-    rate, stops, saved = risk.failures + risk.reclaims, 0, 0
-    while True:
-        left = work - done
-        pieces = math.ceil(left / every - 1e-9)
-        needed = left + save * max(0, pieces - 1)
-        gap = draw.expovariate(rate) if rate else math.inf
+    rate, cycle = risk.failures + risk.reclaims, every + save
+    paid = gone = done = 0.0
+    stops, uniform, log = 0, draw.random, math.log
+    needed = _needed(work, save, every)
+    while rate:
+        gap = -log(1.0 - uniform()) / rate
         if gap >= needed:
-            return Outcome(now + needed, paid + needed, stops, saved + max(0, pieces - 1))
-        now, paid, stops = now + gap, paid + gap, stops + 1
-        whole = int(gap // (every + save))
-        taken = draw.random() * rate < risk.reclaims
-        done, saved = done + whole * every, saved + whole
-        if taken and risk.notice >= save:
-            done += max(0.0, min(every, gap - whole * (every + save) - save))
-            saved += 1
-        if taken:
-            now += draw.expovariate(1 / risk.wait) if risk.wait else 0.0
-        now, paid = now + risk.restart, paid + risk.restart
+            break
+        stops += 1
+        whole = gap // cycle
+        paid += gap + risk.restart
+        done += whole * every
+        if uniform() * rate < risk.reclaims:
+            gone += draw.expovariate(1 / risk.wait) if risk.wait else 0.0
+            if risk.notice:
+                done += max(0.0, min(every, gap - whole * cycle - save))
+        needed = _needed(work - done, save, every)
+    paid += needed
+    return Outcome(paid + gone, paid, stops)
+
+
+def _needed(left: float, save: float, every: float) -> float:
+    """Seconds for what is left without any stop: the last piece ends the run, not a checkpoint."""
+    return left + save * max(0, math.ceil(left / every - 1e-9) - 1)
 
 
 def trials(work: float, save: float, every: float, risk: Hazard, seed: int = SEED) -> Trials:

@@ -1,0 +1,216 @@
+"""The solution of a training job: the cheapest cluster in time, and what else was possible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.week import HOURS_PER_MONTH, week
+from planner.perf.constant import constant
+from planner.perf.layout import Layout
+from planner.perf.train import run
+from planner.perf.train.band import half, rests
+from planner.perf.train.mfu import mfu
+from planner.solve.solution import (
+    Alternative,
+    Binding,
+    Pool,
+    Predicted,
+    Run,
+    Solution,
+    Warn,
+    Way,
+)
+from planner.solve.train.search import Found, Missed, Result, TrainSearch
+
+if TYPE_CHECKING:
+    from planner.cost.price import PriceBook
+    from planner.solve.offer import Offer
+    from planner.solve.rule import Market
+    from planner.solve.train.cluster import Cluster
+    from planner.solve.train.need import TrainNeed
+    from planner.spec.model import Training
+
+HOUR: Final = 3600.0
+DAY: Final = 86_400.0
+SURE: Final = 0.9
+
+
+def answer(
+    spec: Training, need: TrainNeed, market: Market, book: PriceBook, keep: int
+) -> Solution:
+    """Return the cheapest cluster that finishes in time, or the shortest time there is."""
+    search = TrainSearch(need, book)
+    result = search.solve(market.best(), keep + 1)
+    budget = spec.buy.budget
+    allowed = (f for f in result.found if budget is None or _monthly(f) <= budget)
+    # Formulas choose, simulated runs decide.
+    chosen = next((f for f in allowed if f.cluster.within(need.confidence) <= need.limit), None)
+    if chosen is None:
+        return _nothing(need, market, search)
+    cluster, s = chosen.cluster, chosen.cluster.laid.job.spread
+    layout = Layout(
+        precision=cluster.laid.job.software.precision, kv_precision="bf16", tp=s.tp, pp=s.pp,
+        ep=s.ep, dp=s.dp, cp=s.cp,
+    )  # fmt: skip
+    pool = Pool(
+        offer=cluster.offer, nodes=cluster.nodes, least=cluster.nodes, span=cluster.nodes,
+        replicas=1, role="train", layout=layout, max_batch=0, spare=0, context=need.sequence,
+        window=0,
+    )  # fmt: skip
+    return Solution(
+        status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
+        alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
+        warnings=_warnings(need, cluster), week=week("flat", None), llm=need.llm,
+        funnel=market.funnel, considered=market.allowed, run=_run(need, chosen, market, search),
+    )  # fmt: skip
+
+
+def _monthly(found: Found) -> Decimal:
+    """What a run costs a month, or in all when it is shorter."""
+    months = Decimal(found.cluster.expected / HOUR) / HOURS_PER_MONTH
+    return found.bill.usd_month / max(Decimal(1), months)
+
+
+def _predicted(cluster: Cluster) -> dict[str, Predicted]:
+    """The numbers of a run, each with its band; the duration holds with the confidence."""
+    job, laid = cluster.laid.job, cluster.laid
+    wide, basis = half(job), rests(job)
+
+    def around(value: float, width: float = wide) -> Predicted:
+        return Predicted(value, value * math.exp(-width), value * math.exp(width), basis)
+
+    total, memory = job.chip.memory_gib, constant("train_memory", "counted")
+    usual = cluster.within(0.5) / cluster.margin / DAY
+    lost = 1 - cluster.goodput
+    return {
+        "tokens_per_s_per_accelerator": around(cluster.speed),
+        "step_time_s": around(laid.step.total),
+        "mfu": around(mfu(job, cluster.speed)),
+        "memory_gib_per_accelerator": around(laid.peak_gib, memory),
+        "memory_fraction": around(laid.peak_gib / total, memory),
+        "duration_days": Predicted(
+            usual, usual * math.exp(-wide), max(usual * math.exp(wide), cluster.ends / DAY), basis
+        ),
+        "goodput": Predicted(1 - lost, max(0.0, 1 - 4 * lost), 1 - lost / 4, "physics"),
+    }
+
+
+def _run(need: TrainNeed, chosen: Found, market: Market, search: TrainSearch) -> Run:
+    cluster = chosen.cluster
+    late = cluster.within_bill(search.book, SURE)
+    return Run(
+        method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
+        steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,
+        save=cluster.save, checkpoint=run.checkpoint_bytes(cluster.laid.job),
+        stops=cluster.trials.stops,
+        hours=(cluster.within(0.5) / HOUR, cluster.within(SURE) / HOUR),
+        usd=(cluster.within_bill(search.book, 0.5).usd_month, late.usd_month),
+        layouts=(cluster.laid, *cluster.others), ways=tuple(_ways(chosen, market, search)),
+    )  # fmt: skip
+
+
+def _ways(chosen: Found, market: Market, search: TrainSearch) -> list[Way]:
+    """The same machines bought in other ways, and without their fabric."""
+    cluster = chosen.cluster
+    name = cluster.offer.instance.instance_type
+    found = [Way(cluster.offer.purchase, chosen.bill.usd_month, cluster.ends / HOUR)]
+    for offer in market.best("buy"):
+        if offer.instance.instance_type == name and offer.purchase != cluster.offer.purchase:
+            other = replace(cluster, offer=offer)
+            found.append(Way(offer.purchase, other.bill(search.book).usd_month, other.ends / HOUR))
+    plain = cluster.without()
+    if plain is not None:
+        slow = plain.expected > 100 * search.need.limit
+        found.append(Way(
+            "without its fabric", None if slow else plain.bill(search.book).usd_month,
+            None if slow else plain.ends / HOUR,
+        ))  # fmt: skip
+    return found
+
+
+def _others(
+    result: Result, chosen: Found, search: TrainSearch, keep: int
+) -> tuple[Alternative, ...]:
+    """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
+    seen = {chosen.cluster.offer.instance.instance_type}
+    found: list[Alternative] = []
+    for other in result.found:
+        kind = other.cluster.offer.instance.instance_type
+        if kind not in seen and len(found) < keep:
+            seen.add(kind)
+            found.append(_alternative(other))
+    late = [(search.least(x.offer), x) for x in result.missed if x.seconds < math.inf]
+    small = [(search.least(x.offer), x) for x in result.missed if x.seconds == math.inf]
+    for group in (late, small):
+        for least, missed in sorted(group, key=lambda x: (x[0], x[1].offer.key))[:keep]:
+            found.append(_slow(missed, least))
+    return tuple(found)
+
+
+def _alternative(found: Found) -> Alternative:
+    cluster = found.cluster
+    return Alternative(
+        offer=cluster.offer, nodes=cluster.nodes, usd_month=found.bill.usd_month,
+        rejected_by="price",
+    )  # fmt: skip
+
+
+def _slow(missed: Missed, least: Decimal) -> Alternative:
+    reason = missed.reason
+    if missed.seconds < math.inf:
+        reason += f": {missed.seconds / DAY:,.1f} days at best"
+    return Alternative(
+        offer=missed.offer, nodes=max(1, missed.nodes), usd_month=least.quantize(Decimal("0.01")),
+        rejected_by=reason,
+    )  # fmt: skip
+
+
+def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
+    found = [Warn(code="assumed", message=note) for note in need.notes]
+    if cluster.offer.purchase == "spot":
+        message = "spot machines can be taken back at short notice, all of them at once"
+        found.append(Warn(code="spot", message=message))
+    if cluster.offer.confidence == "low":
+        message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
+        found.append(Warn(code="price", message=message))
+    return tuple(found)
+
+
+def _nothing(need: TrainNeed, market: Market, search: TrainSearch) -> Solution:
+    """Infeasible: the shortest time that could be bought and its price, or that nothing fits."""
+    relaxed = replace(need, deadline=None)
+    fastest = min(
+        (c for offer in market.best() for c in _fastest(relaxed, offer, search)),
+        key=lambda c: (c.expected, c.offer.key), default=None,
+    )  # fmt: skip
+    binding: tuple[Binding, ...] = ()
+    if fastest is not None:
+        cost = fastest.bill(search.book).usd_month
+        key = "train.deadline" if fastest.ends > need.limit else "buy.budget"
+        relax = f"{fastest.ends / DAY:,.1f}d" if key == "train.deadline" else f"{cost:,.0f} USD"
+        offer = fastest.offer
+        fleet = f"{offer.provider} {offer.region} {offer.instance.instance_type} x {fastest.nodes}"
+        binding = (Binding(
+            constraint=key, slack=None, relax_to=relax, saves_usd_month=None, usd_month=cost,
+            fleet=fleet,
+        ),)  # fmt: skip
+    return Solution(
+        status="infeasible", pools=(), predicted={}, binding=binding, alternatives=(), bill=None,
+        warnings=(), week=week("flat", None), llm=need.llm, funnel=market.funnel,
+        considered=market.allowed,
+    )  # fmt: skip
+
+
+def _fastest(need: TrainNeed, offer: Offer, search: TrainSearch) -> list[Cluster]:
+    """The fastest cluster of an offer: of the largest sizes with a layout, the best."""
+    found = []
+    for nodes in reversed(TrainSearch(need, search.book).sizes(offer.instance)):
+        cluster = search.cluster(offer, nodes)
+        if cluster is not None and cluster.goodput > 0.05:
+            found.append(cluster)
+        if len(found) >= 2:
+            break
+    return sorted(found, key=lambda c: c.expected)[:1]

@@ -1,0 +1,178 @@
+"""One cluster for a training job: its layout, its run with everything that stops it, its cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.line import Usage, services
+from planner.cost.week import HOURS_PER_MONTH
+from planner.perf.constant import constant
+from planner.perf.train import run, trial
+from planner.perf.train.band import half
+from planner.perf.train.fabric import PLAIN, network
+from planner.perf.train.search import best
+from planner.perf.train.work import work
+from planner.solve.bill import COMMITTED, machines, summed
+
+if TYPE_CHECKING:
+    from planner.cost.price import PriceBook
+    from planner.perf.train.run import Hazard
+    from planner.perf.train.search import Laid
+    from planner.perf.train.trial import Trials
+    from planner.solve.bill import Bill
+    from planner.solve.offer import Instance, Offer
+    from planner.solve.train.need import TrainNeed
+
+GB: Final = 1e9
+KEPT: Final = 3  # checkpoints that are kept
+TAIL: Final = NormalDist().inv_cdf(0.95)
+HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`nodes` machines of an offer with a layout, and the run on them. Seconds."""
+
+    need: TrainNeed
+    offer: Offer
+    nodes: int
+    laid: Laid
+    others: tuple[Laid, ...]
+
+    @cached_property
+    def margin(self) -> float:
+        """The factor on the time of a step that the wished confidence asks for."""
+        z = NormalDist().inv_cdf(max(0.5, self.need.confidence))
+        return math.exp(half(self.laid.job) * z / TAIL)
+
+    @property
+    def speed(self) -> float:
+        """Expected tokens a second of one accelerator."""
+        job = self.laid.job
+        return work(job).tokens / self.laid.step.total
+
+    @cached_property
+    def progress(self) -> float:
+        """Seconds of steps alone, with the margin."""
+        accelerators = self.laid.job.spread.accelerators
+        return self.need.work / (self.speed * accelerators) * self.margin
+
+    @cached_property
+    def written(self) -> float:
+        """Seconds to write a checkpoint to object storage, all machines at once."""
+        each = constant("object_store_gb_s", self.offer.provider) * GB
+        nic = self.offer.instance.network_gbps / 8 * GB or each
+        return run.checkpoint_bytes(self.laid.job) / (self.nodes * min(each, nic))
+
+    @property
+    def save(self) -> float:
+        """Seconds for which a checkpoint stops the job; the rest is written behind it."""
+        return max(0.5, constant("checkpoint_block") * self.written)
+
+    @cached_property
+    def risk(self) -> Hazard:
+        """What stops the run. A notice counts only when a checkpoint can be written in it."""
+        kind = self.offer.instance
+        found = run.hazard(
+            self.nodes, kind.provider, kind.family, spot=self.offer.purchase == "spot"
+        )
+        return found if found.notice >= self.written else replace(found, notice=0.0)
+
+    @cached_property
+    def interval(self) -> float:
+        """Seconds between checkpoints: as asked, or those that lose least."""
+        found = self.need.checkpoint or run.interval(self.save, self.risk)
+        return min(found, max(self.progress, 1.0))
+
+    @property
+    def goodput(self) -> float:
+        """Share of the time that is progress."""
+        return run.effective(self.interval, self.save, self.risk)
+
+    @property
+    def expected(self) -> float:
+        """Seconds that the run takes on average."""
+        return self.start + self.progress / self.goodput if self.goodput else math.inf
+
+    @cached_property
+    def trials(self) -> Trials:
+        """A thousand runs."""
+        return trial.trials(self.progress, self.save, self.interval, self.risk)
+
+    @cached_property
+    def start(self) -> float:
+        """Seconds until every machine has booted and holds its part of the data."""
+        held = min(self.need.data_bytes, self.offer.instance.nvme_gb * GB) / self.nodes
+        return constant("boot") + held / (constant("object_store_gb_s", self.offer.provider) * GB)
+
+    def within(self, share: float) -> float:
+        """Seconds from the order of the machines within which this share of the runs ends."""
+        return self.start + self.trials.end(share)
+
+    @cached_property
+    def ends(self) -> float:
+        """Seconds within which the run ends with the wished confidence, by formula."""
+        share = self.need.confidence
+        return self.start + run.late(self.progress, self.interval, self.save, self.risk, share)
+
+    def bill(self, book: PriceBook) -> Bill:
+        """What the run costs on average, from the first machine to the last checkpoint."""
+        away = self.expected * self.risk.reclaims * self.risk.wait
+        return self._billed(book, max(self.progress, self.expected - away), self.expected)
+
+    def within_bill(self, book: PriceBook, share: float) -> Bill:
+        """The bill that this share of the simulated runs stays within."""
+        return self._billed(book, self.start + self.trials.cost(share), self.within(share))
+
+    def _billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
+        """The bill of a run that pays machines for so many seconds, and lasts so long."""
+        months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
+        hours = Decimal(paid / HOUR) * self.nodes
+        if self.offer.purchase in COMMITTED:
+            hours = HOURS_PER_MONTH * self.nodes * max(Decimal(1), months)
+        stored = self.need.data_bytes + KEPT * run.checkpoint_bytes(self.laid.job)
+        use = Usage(
+            provider=self.offer.provider, nodes=self.nodes, node_hours=hours,
+            on_hours=Decimal(lasts / HOUR), cache_gb=Decimal(0),
+            weights_gb=Decimal(stored / GB) * months, sent_gb=Decimal(0),
+            received_gb=Decimal(0), served=False, standing=Decimal(lasts / HOUR),
+        )  # fmt: skip
+        lines = [machines(self.offer, self.nodes, hours), *services(use, book)]
+        return summed(lines, self.offer, self.nodes)
+
+    def without(self) -> Cluster | None:
+        """The same machines over the ordinary network: what the fabric is worth."""
+        if self.nodes == 1 or self.offer.instance.fabric in ("none", "ici"):
+            return None
+        found = laid(self.need, self.offer.instance, self.nodes, plain=True)
+        return Cluster(self.need, self.offer, self.nodes, found[0], ()) if found else None
+
+
+def laid(
+    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False
+) -> tuple[Laid, ...]:
+    """Return the best layouts on so many machines, over their fabric or the ordinary network."""
+    accelerators = nodes * instance.accelerators
+    fabric = PLAIN if plain else instance.fabric
+    gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
+    nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
+    wire = network(fabric, nominal, nodes)
+    chip = instance.chip
+    machine = instance.accelerators if chip.link != "none" else min(instance.accelerators, 8)
+    domain = max(1, min(chip.link_domain, accelerators))
+    found: list[Laid] = []
+    for precision in need.precisions:
+        if precision != "bf16" and not chip.runs("fp4" if precision == "nvfp4" else "fp8"):
+            continue
+        job = need.job(instance, precision, wire)
+        fitted = replace(job, chip=replace(
+            chip, memory_gib=instance.node.memory_gib,
+            link_domain=max(machine, domain) if chip.link != "none" else 1,
+        ))  # fmt: skip
+        found += best(fitted, accelerators, machine)
+    return tuple(sorted(found, key=lambda x: x.rank))
