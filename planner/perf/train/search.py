@@ -17,7 +17,7 @@ from planner.perf.layout import valid
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.job import Spread
 from planner.perf.train.memory import peak_gib
-from planner.perf.train.step import Step, step
+from planner.perf.train.step import BACK, THRICE, Step, step
 from planner.perf.train.work import work
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ SHORTEST: Final = 4096  # tokens of a sequence's shard
 MICROS: Final = (1, 2, 4, 8)
 FINEST: Final = 16  # chunks of a stage
 ENDS: Final = 2  # embedding and head count as a layer each where stages are to be equal
+ATTENDED: Final = 1 + BACK  # passes of attention
 KEPT: Final = 5  # best layouts that are shown
 
 
@@ -113,41 +114,58 @@ def _chunks(layers: int, pp: int) -> list[int]:
     return [v for v in range(1, min(deep, FINEST) + 1) if deep % v == 0]
 
 
-def bound(job: Job, spread: Spread) -> float:
-    """Seconds that a step takes at least: its products alone, with bubble and recomputation.
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Accelerator-seconds of a step that no layout avoids, and of one more forward pass."""
 
-    (passes * 2 N / rate + head and causal attention in 16 bit) / accelerators a token, N being
-    the active parameters but embeddings.
+    step: float
+    again: float
+
+    def of(self, job: Job, spread: Spread) -> float:
+        """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
+        turns = max(1.0, job.batch / spread.dp / spread.micro)
+        all_ = self.step + (self.again if spread.recompute == "full" else 0.0)
+        return all_ / spread.accelerators * (1 + (spread.pp - 1) / spread.vpp / turns)
+
+
+def floor(job: Job) -> Floor:
+    """Products, attention, element-wise traffic and loss: cut in any way, their sum is the same.
+
+    Operands that are read again for every cut, collectives and host time come on top.
     """
-    c = TRAINING.at(keys(replace(job, spread=spread)))
-    half = (job.chip.bf16_tflops or 0.0) * 1e12
-    best = max(half, (job.chip.fp8_tflops or 0.0) * 1e12, (job.chip.fp4_tflops or 0.0) * 1e12)
-    peak = half if job.software.precision == "bf16" else best
-    rate = peak * c.precision * c.products * c.speed
-    parameters = job.llm.active - job.llm.embedding
-    passes = (2 if job.frozen else 3) + (1 if spread.recompute == "full" else 0)
-    turns = max(1.0, job.batch / spread.dp / spread.micro)
-    bubble = (spread.pp - 1) / spread.vpp / turns
-    tokens = job.batch * job.sequence / spread.accelerators
-    each = passes * 2 * max(0.0, parameters) / rate
-    each += passes * 2 * job.llm.vocab * job.llm.hidden / (half * c.products * c.speed)
-    return each * tokens * (1 + bubble)
+    alone = replace(job, spread=Spread())
+    bare = replace(
+        work(alone), gemm_bytes=0.0, expert_bytes=0.0, local=0.0, permuted=0.0, exchange_link=0.0,
+        exchange_network=0.0, dense_layers=0.0, moe_layers=0.0,
+    )  # fmt: skip
+    found = step(bare, TRAINING.at(keys(alone)))
+    forward = (found.products + found.experts) / bare.passes
+    forward += found.attention / ATTENDED + found.traffic / THRICE
+    total = found.products + found.experts + found.attention + found.traffic + found.head
+    return Floor(total, forward)
 
 
 def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[Laid]:
     """Return the fastest layouts that fit, the best first; empty when none does."""
     room = constant("train_memory_share") * job.chip.memory_gib
-    candidates = [(bound(job, s), i, s) for i, s in enumerate(spreads(job, accelerators, machine))]
+    least = floor(job)
+    candidates = [
+        (least.of(job, s), i, s) for i, s in enumerate(spreads(job, accelerators, machine))
+    ]
     heapq.heapify(candidates)
     found: list[Laid] = []
+    held: set[Spread] = set()
     while candidates:
-        least, _, spread = heapq.heappop(candidates)
-        if len(found) >= keep and least > found[-1].step.total:
+        bound, _, spread = heapq.heappop(candidates)
+        if len(found) >= keep and bound > found[-1].step.total:
             break
+        if spread.recompute == "full" and replace(spread, recompute="none") in held:
+            continue  # it fits without, and is faster
         one = replace(job, spread=spread)
         peak = peak_gib(one)
         if peak > room:
             continue
+        held.add(spread)
         laid = Laid(one, step(work(one), TRAINING.at(keys(one))), peak)
         found = sorted([*found, laid], key=lambda x: x.rank)[:keep]
     return found

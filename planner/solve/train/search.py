@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.train.search import bound
+from planner.perf.train.search import floor
 from planner.solve.train.cluster import Cluster, laid
 
 if TYPE_CHECKING:
@@ -92,9 +92,8 @@ class TrainSearch:
     def alone(self, instance: Instance) -> float:
         """Accelerator-seconds of the products alone."""
         jobs = [self.need.job(instance, p, 1.0) for p in self.need.precisions]
-        return min(bound(job, job.spread) for job in jobs) * self.need.work / (
-            self.need.batch * self.need.sequence
-        )  # fmt: skip
+        steps = self.need.work / (self.need.batch * self.need.sequence)
+        return min(floor(job).step for job in jobs) * steps
 
     def on(self, offer: Offer) -> Found | Missed:
         """Return the cheapest cluster of an offer that is in time."""
