@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.week import HOURS
 from planner.errors import Problem, SpecError
 from planner.perf import memory
+from planner.spec.model import Training
 from planner.spec.schedule import window
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Site:
     """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for.
 
     `quantize` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
+    `arguments` are those of a training job.
     """
 
     name: str
@@ -61,6 +63,12 @@ class Site:
     ttl: int | None
     timezone: str
     changes: tuple[Change, ...]
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains, and so writes checkpoints."""
+        return self.role == "train"
 
     @property
     def spot(self) -> bool:
@@ -124,13 +132,39 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         idle=int(shutdown.idle) if shutdown.idle else None,
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
-        changes=changes(solution.week, pool, schedule),
+        changes=changes(solution.week, pool, schedule), arguments=_arguments(spec, solution),
     )  # fmt: skip
+
+
+def _arguments(spec: Spec, solution: Solution) -> tuple[str, ...]:
+    """What a training job is told, in the words of Megatron."""
+    run = solution.run
+    if run is None or not isinstance(spec, Training):
+        return ()
+    job = run.layouts[0].job
+    s, step = job.spread, run.layouts[0].step.total
+    found = {
+        "tensor-model-parallel-size": s.tp, "pipeline-model-parallel-size": s.pp,
+        "context-parallel-size": s.cp, "micro-batch-size": int(s.micro),
+        "global-batch-size": run.batch, "seq-length": run.sequence, "train-iters": run.steps,
+        "save-interval": max(1, round(run.interval / step)), "save": "/models/checkpoints",
+        "load": "/models/checkpoints", "data-path": spec.data.location,
+        "optimizer": job.optimizer, "method": run.method,
+    }  # fmt: skip
+    if s.vpp > 1:
+        found["num-virtual-stages-per-pipeline-rank"] = s.vpp
+    if s.ep > 1:
+        found["expert-model-parallel-size"] = s.ep
+    flags = ["bf16"] if job.software.precision == "bf16" else [f"{job.software.precision}-format"]
+    flags.append("use-torch-fsdp2" if s.sharding == "zero3" else "use-distributed-optimizer")
+    flags += ["sequence-parallel"] if s.tp > 1 else []
+    flags += ["recompute-granularity full"] if s.recompute == "full" else []
+    return (*(f"--{name} {value}" for name, value in found.items()), *(f"--{f}" for f in flags))
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:
     """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
-    if pool.layout is None or solution.llm is None:
+    if pool.layout is None or solution.llm is None or pool.role == "train":
         return False
     return pool.layout.precision == "fp8" and solution.llm.precision == "bf16"
 

@@ -162,4 +162,15 @@ def _commands(site: Site) -> dict[str, str]:
         " | sort"
     )
     fetch = f"aws --region {site.region} s3 sync s3://{storage.bucket(site)}/ /models/"
-    return {"give_back": itself + leave, "peers": peers, "fetch": fetch}
+    keep = (
+        f"aws --region {site.region} s3 sync /models/checkpoints"
+        f" s3://{storage.bucket(site)}/checkpoints"
+    )
+    notice = (
+        "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
+        " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
+        ' curl -sfH "X-aws-ec2-metadata-token: $T"'
+        " http://169.254.169.254/latest/meta-data/spot/instance-action"
+    )
+    return {"give_back": itself + leave, "peers": peers, "fetch": fetch, "keep": keep,
+            "notice": notice}  # fmt: skip

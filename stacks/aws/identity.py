@@ -122,7 +122,9 @@ def _models(site: Site) -> list[dict[str, Any]]:
     return [
         {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": arn},
         {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/*"},
-    ]
+        *([{"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"{arn}/checkpoints/*"}]
+          if site.trains else []),
+    ]  # fmt: skip
 
 
 def _session() -> list[dict[str, Any]]:

@@ -15,12 +15,26 @@ def bucket(site: Site) -> str:
     return f"{site.name}-models-{site.digest}"
 
 
+def _lifecycle() -> Resource:
+    """Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket."""
+    return Resource(
+        type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        name="checkpoints-expire",
+        inputs={"bucket": ref("models"), "rules": [{
+            "id": "checkpoints", "status": "Enabled", "filter": {"prefix": "checkpoints/"},
+            "expiration": {"days": 30},
+            "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
+        }]},
+    )  # fmt: skip
+
+
 def resources(site: Site) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
     if site.layout is None:
         return []
     tags = {**site.tags, "Name": f"{site.name}-models"}
     return [
+        *([_lifecycle()] if site.trains else []),
         Resource(type="aws:s3/bucket:Bucket", name="models", inputs={
             "bucket": bucket(site), "forceDestroy": True, "tags": tags,
         }),

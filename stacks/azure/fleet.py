@@ -170,4 +170,13 @@ def _commands(site: Site) -> dict[str, str]:
     )
     url = f"https://{storage.account(site)}.blob.core.windows.net/models"
     fetch = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{url}' /models --recursive"
-    return {"give_back": leave, "peers": peers, "fetch": fetch}
+    keep = (
+        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync /models/checkpoints '{url}/checkpoints'"
+        " --recursive"
+    )
+    notice = (
+        "curl -sH Metadata:true"
+        " 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'"
+        " | grep -q Preempt"
+    )
+    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice}

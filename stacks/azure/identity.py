@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
+BLOB_WRITER: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"  # Storage Blob Data Contributor
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 
 
@@ -47,7 +48,8 @@ def resources(site: Site) -> list[Resource]:
         _assign(site, "node-leave", ref("nodes"), ref("leave-role")),
     ]  # fmt: skip
     if site.layout is not None:
-        role = f"/providers/Microsoft.Authorization/roleDefinitions/{BLOB_READER}"
+        blob = BLOB_WRITER if site.trains else BLOB_READER
+        role = f"/providers/Microsoft.Authorization/roleDefinitions/{blob}"
         found.append(_assign(site, "node-models", ref("models"), role))
     return found
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from stacks.site import Site
+
+
+# Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.
+LIFECYCLE: Final = [{
+    "action": {"type": "Delete"}, "condition": {"age": 30, "matchesPrefixes": ["checkpoints/"]},
+}]  # fmt: skip
 
 
 def bucket(site: Site) -> str:
@@ -26,7 +32,7 @@ def labels(site: Site) -> dict[str, str]:
 
 
 def resources(site: Site) -> list[Resource]:
-    """The bucket, and the right of the nodes to read it."""
+    """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
     if site.layout is None:
         return []
     return [
@@ -34,11 +40,13 @@ def resources(site: Site) -> list[Resource]:
             "name": bucket(site), "location": site.region.upper(), "storageClass": "STANDARD",
             "uniformBucketLevelAccess": True, "publicAccessPrevention": "enforced",
             "forceDestroy": True, "labels": labels(site),
+            **({"lifecycleRules": LIFECYCLE} if site.trains else {}),
         }),
         Resource(
             type="gcp:storage/bucketIAMMember:BucketIAMMember", name="models-read",
             inputs={
-                "bucket": ref("models", "name"), "role": "roles/storage.objectViewer",
+                "bucket": ref("models", "name"),
+                "role": f"roles/storage.object{'User' if site.trains else 'Viewer'}",
                 "member": ref("node-account", "member"),
             },
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.serve import SERVED
 from planner.perf.startup import era
+from stacks.node.training import train
 from stacks.site import PORT, table
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ exec $run "ray start --block --address=$leader:6379"
 
 
 def script(site: Site, cloud: dict[str, str]) -> str:
-    """Return the first-boot script.
+    """Return the first-boot script, with the service or the training job when there is one.
 
     `cloud` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
     /models), peers (addresses of the fleet, the leader first). The agent counts a TTL from the
@@ -135,7 +136,9 @@ def script(site: Site, cloud: dict[str, str]) -> str:
         source = files("stacks.node").joinpath("agent.py").read_text(encoding="utf-8")
         body = json.dumps(settings, indent=1, sort_keys=True)
         parts.append(AGENT.format(agent=source, settings=body))
-    if site.layout is not None:
+    if site.trains:
+        parts.append(train(site, cloud))
+    elif site.layout is not None:
         parts.append(_serve(site, cloud))
     return "".join(parts)
 

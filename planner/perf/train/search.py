@@ -32,6 +32,7 @@ MICROS: Final = (1, 2, 4, 8)
 FINEST: Final = 16  # chunks of a stage
 ENDS: Final = 2  # embedding and head count as a layer each where stages are to be equal
 ATTENDED: Final = 1 + BACK  # passes of attention
+GATHERED: Final = 8.0  # bytes of an activation in four gathers or scatters of a layer
 KEPT: Final = 5  # best layouts that are shown
 
 
@@ -114,35 +115,59 @@ def _chunks(layers: int, pp: int) -> list[int]:
     return [v for v in range(1, min(deep, FINEST) + 1) if deep % v == 0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """Accelerator-seconds of a step that no layout avoids, and of one more forward pass."""
+    """What no layout avoids, in accelerator-seconds of a step unless said otherwise.
+
+    `again` is one more forward pass; `tensor` and `exchange` are what cutting tensors over very
+    many, and sending every token to experts elsewhere, would cost; `experts` seconds for reading
+    all experts in a micro-batch, `host` those of the host for all layers, `power` of their norm.
+    """
 
     step: float
     again: float
+    tensor: float
+    exchange: float
+    experts: float
+    host: float
+    power: float
 
-    def of(self, job: Job, spread: Spread) -> float:
+    def of(self, job: Job, s: Spread) -> float:
         """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
-        turns = max(1.0, job.batch / spread.dp / spread.micro)
-        all_ = self.step + (self.again if spread.recompute == "full" else 0.0)
-        return all_ / spread.accelerators * (1 + (spread.pp - 1) / spread.vpp / turns)
+        turns = max(1.0, job.batch / s.dp / s.micro)
+        total = self.step + (self.again if s.recompute == "full" else 0.0)
+        total += self.tensor * (1 - 1 / s.tp) + self.exchange * (1 - 1 / s.ep)
+        micro = total / s.accelerators / turns
+        micro += self.experts / s.pp / (s.tp if s.ep == 1 else s.ep)
+        busy: float = (micro**self.power + (self.host / s.pp) ** self.power) ** (1 / self.power)
+        return busy * (turns + (s.pp - 1) / s.vpp)
 
 
 def floor(job: Job) -> Floor:
     """Products, attention, element-wise traffic and loss: cut in any way, their sum is the same.
 
-    Operands that are read again for every cut, collectives and host time come on top.
+    Operands that are read again for every cut and what crosses the network come on top.
     """
     alone = replace(job, spread=Spread())
-    bare = replace(
-        work(alone), gemm_bytes=0.0, expert_bytes=0.0, local=0.0, permuted=0.0, exchange_link=0.0,
-        exchange_network=0.0, dense_layers=0.0, moe_layers=0.0,
-    )  # fmt: skip
-    found = step(bare, TRAINING.at(keys(alone)))
+    c, whole, llm = TRAINING.at(keys(alone)), work(alone), job.llm
+    bare = replace(whole, gemm_bytes=0.0, expert_bytes=0.0, local=0.0, permuted=0.0,
+                   exchange_link=0.0, exchange_network=0.0, dense_layers=0.0,
+                   moe_layers=0.0)  # fmt: skip
+    found = step(bare, c)
     forward = (found.products + found.experts) / bare.passes
     forward += found.attention / ATTENDED + found.traffic / THRICE
+    sorted_ = whole.micros * whole.permuted
+    link = 4 * c.exchange / (whole.link * c.exchange_rate)
+    gathers = whole.micros * GATHERED * alone.tokens * llm.hidden * llm.layers
+    read = llm.expert * (2.0 if job.software.precision == "bf16" else 0.5) / whole.bandwidth
     total = found.products + found.experts + found.attention + found.traffic + found.head
-    return Floor(total, forward)
+    return Floor(
+        step=total + sorted_ * c.permute / whole.bandwidth, again=forward,
+        tensor=2 * c.tensor * gathers / (whole.link * c.link), exchange=sorted_ * link,
+        experts=bare.passes * (read + whole.local * c.local_expert / THRICE),
+        host=whole.moe_layers * c.moe_host + whole.dense_layers * c.dense_host,
+        power=c.host_power,
+    )  # fmt: skip
 
 
 def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[Laid]:

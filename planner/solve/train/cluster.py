@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 GB: Final = 1e9
+WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
@@ -167,7 +168,7 @@ def laid(
     domain = max(1, min(chip.link_domain, accelerators))
     found: list[Laid] = []
     for precision in need.precisions:
-        if precision != "bf16" and not chip.runs("fp4" if precision == "nvfp4" else "fp8"):
+        if WEIGHTS.get(precision, precision) not in chip.precisions:
             continue
         job = need.job(instance, precision, wire)
         fitted = replace(job, chip=replace(

@@ -1,0 +1,92 @@
+"""What a node of a training job runs: torchrun over all machines, and checkpoints that outlive it.
+
+The job is train.py in the stack's bucket. It is told its layout in the words of Megatron, saves to
+/models/checkpoints and starts again from the newest checkpoint there. A notice that the machine is
+taken back, and the end of the service, reach it as SIGTERM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stacks.site import table
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+PORT: Final = 29500
+DIRECT: Final = ("efa", "infiniband", "roce")
+TRAIN: Final = """cat > /opt/tonnage/train.sh <<'TONNAGE_TRAIN'
+#!/bin/bash
+until [ -f /models/train.py ]; do
+  {fetch} || true
+  [ -f /models/train.py ] || sleep 30
+done
+rank=0 leader=127.0.0.1
+{meet}mkdir -p /models/checkpoints
+(while sleep 60; do {keep}; done) &
+{watch}docker run --rm --name train --gpus all --network=host --ipc=host --ulimit memlock=-1 \\
+  --stop-timeout {grace} --cap-add=IPC_LOCK {devices}-v /models:/models {environment} {image} \\
+  torchrun --nnodes={nodes} --nproc-per-node={each} --node-rank=$rank \\
+  --master-addr=$leader --master-port={port} /models/train.py \\
+  {arguments}
+done=$?
+{keep}
+exit $done
+TONNAGE_TRAIN
+cat > /etc/systemd/system/tonnage-train.service <<'TONNAGE_UNIT'
+[Unit]
+Description=trains the model
+After=docker.service network-online.target
+[Service]
+ExecStart=/bin/bash /opt/tonnage/train.sh
+ExecStop=/usr/bin/docker stop train
+Restart=on-failure
+RestartSec=15
+TimeoutStopSec=120
+[Install]
+WantedBy=multi-user.target
+TONNAGE_UNIT
+systemctl daemon-reload && systemctl enable --now tonnage-train
+"""
+# Every node waits for all, and takes its place in the order of their addresses; the first leads.
+MEET: Final = """while :; do
+  peers=$({peers}) && [ "$(echo "$peers" | wc -w)" -ge {nodes} ] && break
+  sleep 15
+done
+leader=$(echo "$peers" | head -n 1)
+for peer in $peers; do
+  hostname -I | grep -qw "$peer" && break
+  rank=$((rank + 1))
+done
+"""
+# The machine is taken back soon: the job saves, its checkpoint is kept, and others start again.
+WATCH: Final = "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\n"
+
+
+def train(site: Site, cloud: dict[str, str]) -> str:
+    """Return the part of the first-boot script that trains.
+
+    `cloud` holds fetch, peers and keep (checkpoints to the bucket), and notice: a command that
+    succeeds once the cloud has said that it takes the machine back.
+    """
+    watch = WATCH.format(notice=cloud["notice"], keep=cloud["keep"]) if site.spot else ""
+    meet = MEET.format(peers=cloud["peers"], nodes=site.nodes) if site.nodes > 1 else ""
+    direct = site.fabric and site.instance.fabric in DIRECT
+    return TRAIN.format(
+        fetch=cloud["fetch"], meet=meet, keep=cloud["keep"], watch=watch,
+        nodes=site.nodes, each=site.instance.accelerators, port=PORT,
+        grace=table("notices.csv", "provider", "seconds")[site.provider],
+        devices="--device=/dev/infiniband " if direct else "",
+        environment=" ".join(f"-e {name}={value}" for name, value in environment(site).items()),
+        image=table("images.csv", "image", "reference")["train"],
+        arguments=" ".join(site.arguments),
+    )  # fmt: skip
+
+
+def environment(site: Site) -> dict[str, str]:
+    """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
+    found = {**table("nccl.csv", "variable", "any")}
+    if site.nodes > 1 and site.fabric:
+        found |= table("nccl.csv", "variable", site.instance.fabric)
+    return {name: value for name, value in sorted(found.items()) if value}
