@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import jsonschema
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from planner.errors import SpecError, TonnageError
 from planner.spec import unit
 from planner.spec.load import load
+from planner.spec.model import Training
 from planner.spec.schema import schema
 from planner.spec.source import parse
 from tests.conftest import BLUEPRINTS, ROOT, chat, spec_of
@@ -95,9 +97,54 @@ def test_all_problems_of_a_file_are_reported_at_once_with_their_places() -> None
     assert "did you mean 'shutdown'?" in caught.value.problems[3].next_step
 
 
-def test_training_is_refused_by_name() -> None:
-    with pytest.raises(SpecError, match="Training"):
-        load(b"apiVersion: tonnage/v1\nkind: Training\nname: x\n", "t.yaml")
+TRAINING = """apiVersion: tonnage/v1
+kind: Training
+name: t
+model: {name: llama-3.1-8b}
+data: {DATA, location: "s3://bucket/tokens"}
+train: {method: METHOD, sequence: 4k, global_batch: BATCH}
+"""
+
+
+def training(data: str = "tokens: 1B", method: str = "pretrain", batch: str = "512") -> bytes:
+    text = TRAINING.replace("DATA", data).replace("METHOD", method).replace("BATCH", batch)
+    return text.replace("{, ", "{").encode()
+
+
+@pytest.mark.parametrize(
+    ("batch", "sequences"),
+    [("512", 512), ("512 sequences", 512), ("4M tokens", 1024), ("1M tokens", 256), ("16M tokens", 4096),
+     ("100k tokens", 24), ("4096 tokens", 1)],
+)  # fmt: skip
+def test_a_batch_of_tokens_is_the_even_number_of_sequences_that_is_meant(
+    batch: str, sequences: int
+) -> None:
+    spec = load(training(batch=batch), "t.yaml")
+    assert isinstance(spec, Training)
+    assert spec.train.global_batch == sequences
+
+
+@pytest.mark.parametrize(
+    ("data", "method", "says"),
+    [("tokens: 1B, samples: 4", "pretrain", "exclude each other"), ("", "lora", "needs tokens or samples"),
+     ("tokens: -1", "pretrain", "tokens"), ("tokens: 1B", "pretend", "did you mean|use one of")],
+)  # fmt: skip
+def test_a_training_spec_that_contradicts_itself_is_refused(
+    data: str, method: str, says: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(training(data, method), "t.yaml")
+    told = " ".join(f"{p.message} {p.next_step}" for p in caught.value.problems)
+    assert re.search(says, told)
+    assert all(p.place and p.place.line for p in caught.value.problems)
+
+
+def test_a_dataset_without_a_location_is_one_error_with_the_next_step() -> None:
+    raw = training().replace(b', location: "s3://bucket/tokens"', b"")
+    with pytest.raises(SpecError) as caught:
+        load(raw, "t.yaml")
+    assert [p.code for p in caught.value.problems] == ["missing-key"]
+    assert "location" in caught.value.problems[0].message
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
-TRIED: Final = 2  # sizes from the first that is in time
+TRIED: Final = 3  # sizes from the first that is in time
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
 
