@@ -158,7 +158,8 @@ def _arguments(spec: Spec, solution: Solution) -> tuple[str, ...]:
     flags = ["bf16"] if job.software.precision == "bf16" else [f"{job.software.precision}-format"]
     flags.append("use-torch-fsdp2" if s.sharding == "zero3" else "use-distributed-optimizer")
     flags += ["sequence-parallel"] if s.tp > 1 else []
-    flags += ["recompute-granularity full"] if s.recompute == "full" else []
+    every = {"full": 1, "layer": 2}.get(s.recompute)  # layers of which one is recomputed
+    flags += [f"recompute-granularity full --recompute-every {every}"] if every else []
     return (*(f"--{name} {value}" for name, value in found.items()), *(f"--{f}" for f in flags))
 
 

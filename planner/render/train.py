@@ -11,6 +11,7 @@ from planner.render.page import Table
 if TYPE_CHECKING:
     from planner.render.page import Block
 
+RECOMPUTED: Final = {"none": "", "layer": ", half recomputed", "full": ", recomputed"}
 SHARDED: Final = {"none": "", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP"}
 
 
@@ -49,7 +50,7 @@ def shape(laid: dict[str, Any]) -> str:
     kind = SHARDED[laid["sharding"]]
     text += f", {kind}" if kind and laid["dp"] * laid["cp"] > 1 else ""
     text += f", micro-batch {laid['micro_batch']:g}"
-    return text + (", recomputed" if laid["recompute"] == "full" else "")
+    return text + RECOMPUTED[laid["recompute"]]
 
 
 def blocks(run: dict[str, Any]) -> list[Block]:

@@ -12,6 +12,7 @@ import pytest
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
+from planner.perf.constant import constant
 from planner.perf.train import run, trial
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.fabric import reached
@@ -153,7 +154,7 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
         assert batch % (spread.dp * spread.micro) == 0
         seconds = step(work(one), TRAINING.at(keys(one))).total
         assert least.of(asked, spread) <= seconds
-        if peak_gib(one) <= 0.95 * asked.chip.memory_gib:
+        if peak_gib(one) <= constant("train_memory_share") * asked.chip.memory_gib:
             times[spread] = seconds
     found = best(asked, count, 8)
     assert bool(found) == bool(times)
@@ -162,12 +163,15 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
         assert [x.rank for x in found] == sorted(x.rank for x in found)
 
 
-def test_the_layout_of_llama_3_405b_is_about_as_fast_as_published() -> None:
-    """arXiv:2407.21783, table 4: 400 TFLOP/s each on 16,384 H100, sequence 8,192, 16M tokens."""
+def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slower() -> None:
+    """arXiv:2407.21783, table 4: 400 TFLOP/s each on 16,384 H100, sequence 8,192, 16M tokens.
+
+    Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
+    """
     asked = replace(job("llama-3.1-405b", 16_384, 2048), sequence=8192)
     found = best(asked, 16_384, 8)[0]
     each = work(found.job).tokens / found.step.total
-    assert each * 6 * 405e9 / 1e12 == pytest.approx(400, rel=0.15)
+    assert 300 < each * 6 * 405e9 / 1e12 < 410
     assert found.job.spread.tp == 8
     assert found.job.spread.pp in (8, 16)
 

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 
 WIDEST: Final = 8  # accelerators over which tensors are cut
 SHARDS: Final = (1, 2, 4, 8, 16, 32)  # of a sequence over context parallelism
-SHORTEST: Final = 4096  # tokens of a sequence's shard
+SHORTEST: Final = 8192  # tokens of a sequence's shard: shorter ones are cut in no published run
 MICROS: Final = (1, 2, 4, 8)
 FINEST: Final = 16  # chunks of a stage
 ENDS: Final = 2  # embedding and head count as a layer each where stages are to be equal
 ATTENDED: Final = 1 + BACK  # passes of attention
+AGAIN: Final[dict[Recompute, float]] = {"none": 0.0, "layer": 0.5, "full": 1.0}
+LESS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
+    "none": (), "layer": ("none",), "full": ("none", "layer"),
+}  # fmt: skip
 GATHERED: Final = 8.0  # bytes of an activation in four gathers or scatters of a layer
 KEPT: Final = 5  # best layouts that are shown
 
@@ -96,7 +100,7 @@ def _inside(job: Job, base: Spread) -> Iterator[Spread]:
     spreading = [e for e in _powers(llm.experts) if ranks % e == 0 and llm.experts % e == 0]
     alone = base.pp > 1 or base.copies == 1
     shardings: tuple[Sharding, ...] = ("zero1",) if alone else ("zero1", "zero3")
-    again: tuple[Recompute, ...] = ("none", "full")
+    again: tuple[Recompute, ...] = ("none", "layer", "full")
     cut = list(itertools.product(spreading or [1], shardings, again))
     for micro in (m for m in MICROS if each % m == 0):
         turns = each // micro
@@ -135,7 +139,7 @@ class Floor:
     def of(self, job: Job, s: Spread) -> float:
         """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
         turns = max(1.0, job.batch / s.dp / s.micro)
-        total = self.step + (self.again if s.recompute == "full" else 0.0)
+        total = self.step + AGAIN[s.recompute] * self.again
         total += self.tensor * (1 - 1 / s.tp) + self.exchange * (1 - 1 / s.ep)
         micro = total / s.accelerators / turns
         micro += self.experts / s.pp / (s.tp if s.ep == 1 else s.ep)
@@ -184,8 +188,8 @@ def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[La
         bound, _, spread = heapq.heappop(candidates)
         if len(found) >= keep and bound > found[-1].step.total:
             break
-        if spread.recompute == "full" and replace(spread, recompute="none") in held:
-            continue  # it fits without, and is faster
+        if any(replace(spread, recompute=less) in held for less in LESS[spread.recompute]):
+            continue  # it fits with less recomputation, and is faster
         one = replace(job, spread=spread)
         peak = peak_gib(one)
         if peak > room:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 GB: Final = 1e9
 WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
+SHOWN: Final = 5  # layouts
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
@@ -176,4 +177,4 @@ def laid(
             link_domain=max(machine, domain) if chip.link != "none" else 1,
         ))  # fmt: skip
         found += best(fitted, accelerators, machine)
-    return tuple(sorted(found, key=lambda x: x.rank))
+    return tuple(sorted(found, key=lambda x: x.rank)[:SHOWN])
