@@ -86,7 +86,6 @@ def train(site: Site, cloud: dict[str, str]) -> str:
 
 def environment(site: Site) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
-    found = {**table("nccl.csv", "variable", "any")}
-    if site.nodes > 1 and site.fabric:
-        found |= table("nccl.csv", "variable", site.instance.fabric)
-    return {name: value for name, value in sorted(found.items()) if value}
+    columns = ["any"] + ([site.instance.fabric] if site.nodes > 1 and site.fabric else [])
+    found = [item for name in columns for item in table("nccl.csv", "variable", name).items()]
+    return {name: value for name, value in sorted(found) if value}

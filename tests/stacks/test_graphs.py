@@ -253,25 +253,82 @@ def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     assert found.timezone == "Europe/Berlin"
 
 
-@pytest.mark.parametrize("machine", ["p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"])
-def test_the_boot_script_is_valid_shell_and_fits_user_data(machine: str, tmp_path) -> None:
+def boot_script(graph: Graph) -> str:
+    """What a node runs first; user data has room for 16 KB."""
     template = next(
-        r.inputs for r in built(LARGE, machine).resources
+        r.inputs for r in graph.resources
         if r.name in ("node-template", "nodes") and ("userData" in r.inputs or "metadata" in r.inputs
                                                      or "virtualMachineProfile" in r.inputs)
     )  # fmt: skip
     if "metadata" in template:
-        found = template["metadata"]["startup-script"]
-    else:
-        profile = template.get("virtualMachineProfile", {}).get("osProfile", {})
-        raw = template.get("userData") or profile["customData"]
-        found = base64.b64decode(raw).decode()
-        assert len(raw) < 16_384
+        return str(template["metadata"]["startup-script"])
+    profile = template.get("virtualMachineProfile", {}).get("osProfile", {})
+    raw = template.get("userData") or profile["customData"]
+    assert len(raw) < 16_384
+    return base64.b64decode(raw).decode()
+
+
+@pytest.mark.parametrize("machine", ["p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"])
+def test_the_boot_script_is_valid_shell_and_fits_user_data(machine: str, tmp_path) -> None:
+    found = boot_script(built(LARGE, machine))
     path = tmp_path / "boot.sh"
     path.write_text(found)
     subprocess.run(["bash", "-n", str(path)], check=True)
     assert "--tensor-parallel-size 8" in found
     assert "--pipeline-parallel-size" in found
+
+
+TRAINED = """apiVersion: tonnage/v1
+kind: Training
+name: chat
+model: {name: llama-3.1-70b}
+data: {tokens: 20B, location: "s3://bucket/tokens"}
+train: {method: pretrain, sequence: 8k, global_batch: 512, deadline: 60d}
+buy: {spot: SPOT}
+shutdown: {idle: 1h, ttl: 90d}
+"""
+TRAINERS = ("p5.48xlarge", "p4d.24xlarge", "p6-b200.48xlarge", "a3-highgpu-8g", "a3-megagpu-8g",
+            "a3-ultragpu-8g", "Standard_ND96isr_H100_v5", "Standard_ND96amsr_A100_v4")  # fmt: skip
+
+
+@pytest.mark.parametrize("spot", ["never", "only"])
+@pytest.mark.parametrize("machine", TRAINERS)
+def test_training_clusters_are_valid_and_start_together(machine: str, spot: str, tmp_path) -> None:
+    catalog = only(load(), lambda o: o.instance.instance_type == machine)
+    text = TRAINED.replace("SPOT", spot)
+    if not any(o.purchase == ("spot" if spot == "only" else "on_demand") for o in catalog.offers):
+        pytest.skip("not sold so")
+    solution = solve(catalog, text, keep=0)
+    assert solution.pools, solution.binding
+    graph = build(spec_of(text), solution, "chat")[0]
+    check(graph)
+    pool, chosen = solution.pools[0], solution.run
+    assert chosen is not None
+    found = boot_script(graph)
+    path = tmp_path / "boot.sh"
+    path.write_text(found)
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    s = chosen.layouts[0].job.spread
+    assert s.accelerators == pool.nodes * pool.offer.instance.accelerators
+    assert f"--nnodes={pool.nodes} --nproc-per-node={pool.offer.instance.accelerators}" in found
+    assert f"--tensor-model-parallel-size {s.tp} --pipeline-model-parallel-size {s.pp}" in found
+    assert f"--train-iters {chosen.steps}" in found
+    assert ("docker stop train; " in found.split("docker run")[0]) == (spot == "only")
+    assert "vllm serve" not in found
+    assert "-e TORCH_NCCL_ASYNC_ERROR_HANDLING=1" in found
+
+
+def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -> None:
+    for machine in ("p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"):
+        graph = built(TRAINED.replace("SPOT", "never"), machine)
+        told = json.dumps([r.inputs for r in graph.resources])
+        rights = {"aws": "/checkpoints/*", "gcp": "roles/storage.objectUser",
+                  "azure-native": "ba92f5b4-2d11-453d-a403-e96b0029c9fe"}  # fmt: skip
+        cloud = graph.resources[0].type.split(":")[0]
+        assert rights[cloud] in told
+        assert "s3:PutObject" not in told.replace("chat-models", "") or "/checkpoints/*" in told
+        serving = json.dumps([r.inputs for r in built(LARGE, machine).resources])
+        assert rights[cloud] not in serving
 
 
 def test_what_cannot_be_built_says_so_by_name(catalog) -> None:
