@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.cost.energy import energy
 from planner.plan.canonical import SCHEMA, sealed
 from planner.spec.load import normal
 from planner.spec.model import Batch, Inference, Training, Workspace
@@ -65,6 +66,7 @@ def assemble(
             "verified": _verified(solution.verified),
             "calibration": _learned(solution.learned),
             "run": _run(solution.run),
+            "energy": _energy(solution),
         },
         "alternatives": [_alternative(a) for a in solution.alternatives],
         "cost": _cost(solution),
@@ -143,6 +145,18 @@ def _verified(found: Verified | None) -> dict[str, Any] | None:
             for key, parts in found.found.items()
         },
     }  # fmt: skip
+
+
+def _energy(solution: Solution) -> dict[str, Any] | None:
+    """Energy of the hours that the first line of the bill pays."""
+    if not solution.pools or solution.bill is None:
+        return None
+    pool = solution.pools[0]
+    found = energy(pool.offer, pool.nodes, solution.bill.lines[0].quantity, pool.role)
+    if found is None:
+        return None
+    carbon = None if found.kg_co2e is None else _number(found.kg_co2e)
+    return {"kw": _number(found.kw), "kwh": _number(found.kwh), "kg_co2e": carbon}
 
 
 def _run(found: Run | None) -> dict[str, Any] | None:

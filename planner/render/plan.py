@@ -29,6 +29,7 @@ def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
     else:
         blocks += binding(plan)
     blocks += _cost(plan)
+    blocks += _energy(plan)
     blocks += _resources(plan, full=full)
     blocks += _ending(plan, saved)
     return tuple(blocks)
@@ -220,6 +221,18 @@ def _cost(plan: dict[str, Any]) -> list[Block]:
     period = "cost of the run" if plan["solution"].get("run") else "cost of a month"
     columns = (period, ">quantity", ">unit price", ">USD", "price of")
     return [Table(columns, tuple(rows), total_last(len(rows)))]
+
+
+def _energy(plan: dict[str, Any]) -> list[Block]:
+    """Power and energy, when the board power of the accelerators is known."""
+    found = plan["solution"].get("energy")
+    if not found:
+        return []
+    period = "the run" if plan["solution"].get("run") else "a month"
+    text = f"energy  {found['kw']:,.1f} kW at work, {found['kwh']:,.0f} kWh in {period}"
+    if found["kg_co2e"] is not None:
+        text += f", {found['kg_co2e']:,.0f} kg CO2e"
+    return [Paragraph(text)]
 
 
 def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:

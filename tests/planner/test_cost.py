@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.cost.energy import energy
 from planner.cost.line import Usage, services, total
 from planner.cost.week import running, week
 from planner.spec.schedule import window
+from providers.catalog.load import load
 from tests.conftest import chat, solve, spec_of
 
 
@@ -50,8 +52,8 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(groups: int, unit: 
     assert [s - n for s, n in zip(spared, nodes, strict=True)] == [2 * unit] * len(nodes)
     assert max(nodes) == groups * unit
     assert min(nodes) >= unit
-    for count, load in zip(nodes, shape.load, strict=True):
-        assert count / (groups * unit) >= load - 1e-9
+    for count, share in zip(nodes, shape.load, strict=True):
+        assert count / (groups * unit) >= share - 1e-9
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
@@ -91,3 +93,18 @@ def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
 def test_specs_without_a_schedule_run_all_week() -> None:
     assert spec_of(chat()).shutdown.schedule is None
     assert week("flat", None).on_hours == 730
+
+
+def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
+    """DGX H100: 10.2 kW at most for 8 boards of 700 W; here at 85 % of it, with the PUE of AWS."""
+    offer = next(o for o in load().offers if o.instance.instance_type == "p5.48xlarge"
+                 and o.region == "us-east-1")  # fmt: skip
+    found = energy(offer, 2, Decimal(200), "train")
+    assert found is not None
+    assert found.kw == pytest.approx(2 * 10.2 * 0.85 * 1.15, rel=0.01)
+    assert found.kwh == pytest.approx(found.kw * 100)
+    assert found.kg_co2e is not None
+    assert 0.2 < found.kg_co2e / found.kwh < 0.6
+    idle = energy(offer, 2, Decimal(200), "workspace")
+    assert idle is not None
+    assert idle.kwh < found.kwh

@@ -254,3 +254,30 @@ def test_every_training_blueprint_has_a_cluster_in_time(path: Path) -> None:
     assert 0 < solution.predicted["mfu"].value < 0.8
     assert 0 < solution.predicted["goodput"].value <= 1
     assert math.isclose(found.tokens / found.batch / found.sequence, found.steps, rel_tol=0.01)
+
+
+def test_data_that_come_slower_than_they_are_trained_are_told_with_the_fix_and_its_price() -> None:
+    catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
+    made = text(TOKENS="2B", DEADLINE="60d").replace("tokens: 2B", "tokens: 2B, size: 20PB")
+    solution = solve(catalog, made)
+    told = next(w.message for w in solution.warnings if w.code == "data")
+    assert "accelerators wait" in told
+    assert "parallel file system of" in told
+    assert "USD" in told
+    fed = solve(catalog, text(TOKENS="2B", DEADLINE="60d"))
+    assert not [w for w in fed.warnings if w.code == "data"]
+    assert fed.bill is not None
+    assert solution.bill is not None
+    assert fed.bill.usd_month < solution.bill.usd_month
+
+
+def test_a_checkpoint_that_host_memory_cannot_hold_stops_the_job_for_longer() -> None:
+    search, offers = searched(text(MODEL="llama-3.1-70b", METHOD="finetune", DEADLINE="60d"))
+    offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
+    cluster = search.cluster(offer, 4)
+    assert cluster is not None
+    assert cluster.staged
+    small = replace(cluster, offer=replace(offer, instance=replace(offer.instance, ram_gib=64.0)))
+    assert not small.staged
+    assert small.save == pytest.approx(small.written)
+    assert small.save > 10 * cluster.save

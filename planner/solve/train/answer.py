@@ -63,7 +63,7 @@ def answer(
     return Solution(
         status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
         alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
-        warnings=_warnings(need, cluster), week=week("flat", None), llm=need.llm,
+        warnings=_warnings(need, cluster, book), week=week("flat", None), llm=need.llm,
         funnel=market.funnel, considered=market.allowed, run=_run(need, chosen, market, search),
     )  # fmt: skip
 
@@ -168,8 +168,9 @@ def _slow(missed: Missed, least: Decimal) -> Alternative:
     )  # fmt: skip
 
 
-def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
+def _warnings(need: TrainNeed, cluster: Cluster, book: PriceBook) -> tuple[Warn, ...]:
     found = [Warn(code="assumed", message=note) for note in need.notes]
+    found += _starved(cluster, book)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message))
@@ -177,6 +178,41 @@ def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
         message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
         found.append(Warn(code="price", message=message))
     return tuple(found)
+
+
+def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
+    """What the path of the data cannot give, with the fix and its price."""
+    found, kind = [], cluster.offer.instance
+    if cluster.read > cluster.steps:
+        share = 1 - cluster.steps / cluster.read
+        found.append(Warn(code="data", message=(
+            f"reading the dataset is slower than training: accelerators wait {share:.0%} of the "
+            f"time; {_parallel(cluster, book)}"
+        )))  # fmt: skip
+    if not cluster.staged:
+        found.append(Warn(code="staging", message=(
+            f"host memory holds no copy of a checkpoint: each one stops the job for "
+            f"{cluster.save:,.0f} s; more machines hold smaller parts"
+        )))  # fmt: skip
+    if kind.vcpu < constant("train_cores") * kind.accelerators:
+        found.append(Warn(code="cores", message=(
+            f"{kind.vcpu / kind.accelerators:.0f} CPU cores for each accelerator: tokenize and "
+            "pack the data beforehand"
+        )))  # fmt: skip
+    return found
+
+
+def _parallel(cluster: Cluster, book: PriceBook) -> str:
+    """The parallel file system that would feed the job, and what it costs for the run."""
+    rate = cluster.need.data_bytes / cluster.steps / 1e6
+    provider = cluster.offer.provider
+    tib = max(constant("lustre_least_tib", provider), rate / constant("lustre_mb_s", provider))
+    price = book.find(provider, "lustre")
+    text = f"a parallel file system of {tib:,.0f} TiB gives the {rate:,.0f} MB/s that it takes"
+    if not price:
+        return text
+    months = cluster.steps / HOUR / float(HOURS_PER_MONTH)
+    return text + f", for about {tib * 1024 * float(price[0].usd) * months:,.0f} USD"
 
 
 def _nothing(need: TrainNeed, market: Market, search: TrainSearch) -> Solution:

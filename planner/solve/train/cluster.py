@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.line import Usage, services
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
+from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
 from planner.perf.train.fabric import PLAIN, network
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 GB: Final = 1e9
 WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
+FIRST: Final = 600.0  # seconds of data that are fetched before the first step
 SHOWN: Final = 5  # layouts
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
@@ -59,22 +61,44 @@ class Cluster:
         return work(job).tokens / self.laid.step.total
 
     @cached_property
-    def progress(self) -> float:
+    def steps(self) -> float:
         """Seconds of steps alone, with the margin."""
         accelerators = self.laid.job.spread.accelerators
         return self.need.work / (self.speed * accelerators) * self.margin
 
     @cached_property
+    def read(self) -> float:
+        """Seconds to read the dataset once from object storage, on all machines."""
+        return self.need.data_bytes / (self.nodes * self._wire)
+
+    @property
+    def progress(self) -> float:
+        """Seconds of steps, or of reading when the data come slower than they are trained."""
+        return max(self.steps, self.read)
+
+    @cached_property
+    def _wire(self) -> float:
+        """Bytes/s between a machine and object storage."""
+        nic = self.offer.instance.network_gbps / 8 * GB
+        stored = constant("object_store_gb_s", self.offer.provider) * GB
+        return min(nic, stored) if nic else stored
+
+    @cached_property
     def written(self) -> float:
         """Seconds to write a checkpoint to object storage, all machines at once."""
-        each = constant("object_store_gb_s", self.offer.provider) * GB
-        nic = self.offer.instance.network_gbps / 8 * GB or each
-        return run.checkpoint_bytes(self.laid.job) / (self.nodes * min(each, nic))
+        return run.checkpoint_bytes(self.laid.job) / (self.nodes * self._wire)
+
+    @property
+    def staged(self) -> bool:
+        """Whether host memory holds a copy of a machine's part while it is written."""
+        part = run.checkpoint_bytes(self.laid.job) / self.nodes
+        return self.offer.instance.ram_gib * GIB >= constant("train_staging") * part
 
     @property
     def save(self) -> float:
         """Seconds for which a checkpoint stops the job; the rest is written behind it."""
-        return max(0.5, constant("checkpoint_block") * self.written)
+        blocked = constant("checkpoint_block") if self.staged else 1.0
+        return max(0.5, blocked * self.written)
 
     @cached_property
     def risk(self) -> Hazard:
@@ -88,8 +112,8 @@ class Cluster:
     @cached_property
     def interval(self) -> float:
         """Seconds between checkpoints: as asked, or those that lose least."""
-        found = self.need.checkpoint or run.interval(self.save, self.risk)
-        return min(found, max(self.progress, 1.0))
+        best = max(constant("train_interval", "least"), run.interval(self.save, self.risk))
+        return min(self.need.checkpoint or best, max(self.progress, 1.0))
 
     @property
     def goodput(self) -> float:
@@ -109,8 +133,8 @@ class Cluster:
     @cached_property
     def start(self) -> float:
         """Seconds until every machine has booted and holds its part of the data."""
-        held = min(self.need.data_bytes, self.offer.instance.nvme_gb * GB) / self.nodes
-        return constant("boot") + held / (constant("object_store_gb_s", self.offer.provider) * GB)
+        held = min(self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB)
+        return constant("boot") + min(held / self._wire, FIRST)
 
     def within(self, share: float) -> float:
         """Seconds from the order of the machines within which this share of the runs ends."""
