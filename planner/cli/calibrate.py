@@ -67,12 +67,13 @@ def _recipe(path: str, values: dict[str, Any]) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
     from planner.render.calibrate import recipe
     from planner.solve.recipe import sweep
+    from planner.spec.model import Batch, Inference
 
     source = read_spec(path)
     catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
     plan = make_plan(source, catalog, Options())
     pools = plan["solution"]["pools"]
-    if not pools or pools[0]["layout"] is None:
+    if not pools or not isinstance(source.spec, Inference | Batch):
         problem = Problem(
             code="infeasible", message=f"{path} has no fleet that serves a model",
             next_step=f"run: tonnage plan {path}",
