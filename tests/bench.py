@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +77,34 @@ def simulated() -> tuple[float, float]:
     return max(reached), statistics.median(reached)
 
 
+def layouts() -> float:
+    """Seconds of the layout search of 405B on 16,384 accelerators."""
+    from planner.facts.accelerator import accelerators
+    from planner.facts.llm import find
+    from planner.perf.train.job import Job, Software, Spread
+    from planner.perf.train.search import best
+
+    job = Job(
+        llm=find("llama-3.1-405b"), chip=accelerators()["h100-sxm"], spread=Spread(),
+        software=Software(), sequence=8192, batch=2048.0, network=50e9,
+    )  # fmt: skip
+    return _took(lambda: best(job, 16_384, 8))
+
+
+def runs() -> float:
+    """Seconds of a thousand simulated runs of a month on 256 machines."""
+    from planner.perf.train import run, trial
+
+    risk = run.hazard(256, "aws", "p5", spot=False)
+    return _took(lambda: trial.trials(30 * 86_400.0, 10.0, run.interval(10.0, risk), risk))
+
+
+def _took(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def main() -> None:
     """Print the table."""
     blueprints = sorted(str(p) for p in (ROOT / "blueprints").glob("*.yaml"))
@@ -85,6 +114,9 @@ def main() -> None:
         ("check of one spec", 0.30, None, timed("check", "blueprints/chat-70b.yaml")),
         ("plan of one spec, verified", 1.00, 150, timed("plan", "blueprints/chat-70b.yaml")),
         ("plan of 100 specs", 8.0, None, timed("plan", *many, runs=2)),
+        ("plan of a training job, 7B", 2.0, 200, timed("plan", "blueprints/pretrain-7b.yaml", runs=5)),
+        ("plan of a training job, 70B", 2.0, 200, timed("plan", "blueprints/pretrain-70b.yaml", runs=3)),
+        ("plan of a training job, MoE", 2.0, 200, timed("plan", "blueprints/pretrain-moe.yaml", runs=3)),
         ("estimate of 2,251 rows", 5.0, 200, timed("estimate", "--table", TRUTH, runs=3)),
     ]
     inside = [
@@ -96,6 +128,13 @@ def main() -> None:
     sys.stdout.write("{:<34}{:>10}{:>9}{:>10}{:>8}\n".format(*head))
     for what, promise, _, (least, median, memory) in rows:
         sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}{memory:>8.0f}\n")
+    taken = [
+        ("layouts of 405B on 16,384, s", 1.0, [layouts() for _ in range(3)]),
+        ("1,000 runs of a month, s", 1.0, [runs() for _ in range(3)]),
+    ]
+    for what, promise, seconds in taken:
+        least, median = min(seconds), statistics.median(seconds)
+        sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}\n")
     for what, promise, least, median in inside:
         sys.stdout.write(f"{what:<34}{promise:>10.0f}{least:>9.1f}{median:>10.1f}\n")
     sys.stdout.write(f"{'base installation, MB':<34}{140:>10}{installed_size():>9.0f}\n")

@@ -35,9 +35,10 @@ def bars(batch: Batch, schemes: Schemes, refused: int) -> Iterator[Bar]:
         yield Bar(f"training, {kind}; {_label(name)}, mean", _error(ratio, batch.of(kind)), None, most)
     here = np.array([run.row["source_group"] in MEGATRON for run in batch.runs])
     yield Bar("training, Megatron step times on A100", _error(schemes["all"][0], here), None, 5)
-    either = batch.of("dense") | batch.of("moe")
-    shares = [100 * float(np.mean(r[either] > OPTIMISTIC)) for r, _ in schemes.values()]
-    yield Bar("training optimistic by > 20 %, worst scheme", max(shares), None, 10)
+    for kind in ("dense", "moe"):
+        here = batch.of(kind)
+        shares = [100 * float(np.mean(r[here] > OPTIMISTIC)) for r, _ in schemes.values()]
+        yield Bar(f"training optimistic by > 20 %, {kind}, worst scheme", max(shares), None, 10)
     for kind in ("dense", "moe"):
         inside, half = coverage(batch, schemes, kind)
         yield Bar(f"90 % bands of training, {kind}: rows inside, left out", 100 * inside, 85, 95)
@@ -143,5 +144,6 @@ TEXT: Final = """## Training
 Tokens a second of one accelerator, on rows of quality A: mean over rows (median), in percent; in brackets the aim. Left
 out are a family of sources (all of Megatron-Bridge is one, and holds every mixture of experts but one), a model, or an
 accelerator. The structure, and some priors of mixtures of experts, were chosen while looking at such figures: rows
-of a new source will err more. Hybrids and consumer cards have too few rows; their bands are judged, and wide.
+of a new source will err more. The mixtures of experts that are predicted too fast are mostly two models in single
+releases (gpt-oss in 26.06.01, Qwen3 30B on H100 in 25.11 and 26.02), about half as fast as in those beside them. Hybrids and consumer cards have too few rows; their bands are judged, and wide.
 """

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.constant import constant
 from planner.perf.layout import valid
+from planner.perf.memory import GIB
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.job import Spread
 from planner.perf.train.memory import peak_gib
+from planner.perf.train.states import states
 from planner.perf.train.step import BACK, THRICE, Step, step
 from planner.perf.train.work import work
 
@@ -37,7 +39,6 @@ LESS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
     "none": (), "layer": ("none",), "full": ("none", "layer"),
 }  # fmt: skip
 GATHERED: Final = 8.0  # bytes of an activation in four gathers or scatters of a layer
-KEPT: Final = 5  # best layouts that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def floor(job: Job) -> Floor:
     )  # fmt: skip
 
 
-def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[Laid]:
+def best(job: Job, accelerators: int, machine: int, keep: int = 5) -> list[Laid]:
     """Return the fastest layouts that fit, the best first; empty when none does."""
     room = constant("train_memory_share") * job.chip.memory_gib
     least = floor(job)
@@ -191,7 +192,7 @@ def best(job: Job, accelerators: int, machine: int, keep: int = KEPT) -> list[La
         if any(replace(spread, recompute=less) in held for less in LESS[spread.recompute]):
             continue  # it fits with less recomputation, and is faster
         one = replace(job, spread=spread)
-        peak = peak_gib(one)
+        peak = peak_gib(one) if states(one).total < room * GIB else room + 1
         if peak > room:
             continue
         held.add(spread)

@@ -108,7 +108,7 @@ def _run(need: TrainNeed, chosen: Found, market: Market, search: TrainSearch) ->
         stops=cluster.trials.stops,
         hours=(cluster.within(0.5) / HOUR, cluster.within(SURE) / HOUR),
         usd=(cluster.within_bill(search.book, 0.5).usd_month, late.usd_month),
-        layouts=(cluster.laid, *cluster.others), ways=tuple(_ways(chosen, market, search)),
+        layouts=cluster.layouts(), ways=tuple(_ways(chosen, market, search)),
     )  # fmt: skip
 
 

@@ -46,7 +46,6 @@ class Cluster:
     offer: Offer
     nodes: int
     laid: Laid
-    others: tuple[Laid, ...]
 
     @cached_property
     def margin(self) -> float:
@@ -171,16 +170,20 @@ class Cluster:
         lines = [machines(self.offer, self.nodes, hours), *services(use, book)]
         return summed(lines, self.offer, self.nodes)
 
+    def layouts(self) -> tuple[Laid, ...]:
+        """The best layouts on these machines, the chosen one first."""
+        return laid(self.need, self.offer.instance, self.nodes, SHOWN)
+
     def without(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
         if self.nodes == 1 or self.offer.instance.fabric in ("none", "ici"):
             return None
         found = laid(self.need, self.offer.instance, self.nodes, plain=True)
-        return Cluster(self.need, self.offer, self.nodes, found[0], ()) if found else None
+        return Cluster(self.need, self.offer, self.nodes, found[0]) if found else None
 
 
 def laid(
-    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False
+    need: TrainNeed, instance: Instance, nodes: int, keep: int = 1, *, plain: bool = False
 ) -> tuple[Laid, ...]:
     """Return the best layouts on so many machines, over their fabric or the ordinary network."""
     accelerators = nodes * instance.accelerators
@@ -200,5 +203,5 @@ def laid(
             chip, memory_gib=instance.node.memory_gib,
             link_domain=max(machine, domain) if chip.link != "none" else 1,
         ))  # fmt: skip
-        found += best(fitted, accelerators, machine)
-    return tuple(sorted(found, key=lambda x: x.rank)[:SHOWN])
+        found += best(fitted, accelerators, machine, keep)
+    return tuple(sorted(found, key=lambda x: x.rank)[:keep])
