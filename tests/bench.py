@@ -115,9 +115,24 @@ def main() -> None:
         ("check of one spec", 0.30, None, timed("check", "blueprints/chat-70b.yaml")),
         ("plan of one spec, verified", 1.00, 150, timed("plan", "blueprints/chat-70b.yaml")),
         ("plan of 100 specs that serve", 8.0, None, timed("plan", *many, runs=2)),
-        ("plan of a training job, 7B", 2.0, 200, timed("plan", "blueprints/pretrain-7b.yaml", runs=5)),
-        ("plan of a training job, 70B", 2.0, 200, timed("plan", "blueprints/pretrain-70b.yaml", runs=3)),
-        ("plan of a training job, MoE", 2.0, 200, timed("plan", "blueprints/pretrain-moe.yaml", runs=3)),
+        (
+            "plan of a training job, 7B",
+            2.0,
+            200,
+            timed("plan", "blueprints/pretrain-7b.yaml", runs=5),
+        ),
+        (
+            "plan of a training job, 70B",
+            2.0,
+            200,
+            timed("plan", "blueprints/pretrain-70b.yaml", runs=3),
+        ),
+        (
+            "plan of a training job, MoE",
+            2.0,
+            200,
+            timed("plan", "blueprints/pretrain-moe.yaml", runs=3),
+        ),
         ("estimate of 2,251 rows", 5.0, 200, timed("estimate", "--table", TRUTH, runs=3)),
     ]
     inside = [

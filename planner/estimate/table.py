@@ -56,9 +56,7 @@ KINDS: Final[Sequence[tuple[frozenset[str], Asked, Sequence[str]]]] = (
 )  # fmt: skip
 
 
-def _line(
-    row: Mapping[str, str], ask: Asked, columns: Sequence[str]
-) -> dict[str, str]:
+def _line(row: Mapping[str, str], ask: Asked, columns: Sequence[str]) -> dict[str, str]:
     found = {"row_id": row.get("row_id") or ""}
     try:
         answered = ask(row)

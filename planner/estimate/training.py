@@ -15,6 +15,7 @@ from planner.estimate.names import RefusedError
 from planner.estimate.row import count, number
 from planner.estimate.software import software
 from planner.perf.train.job import Job, Spread
+from planner.perf.train.states import frozen_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,6 @@ ELEMENTS: Final = 80e6  # of one activation at the micro-batch that is taken whe
 CHUNK: Final = 4  # layers of an interleaved chunk where none is stated
 RANK: Final = 8  # of adapters
 LARGE_GIB: Final = 100.0  # memory from which tensor parallelism is not assumed for adapters
-QLORA: Final = 0.5 + 1 / 64 + 4 / (64 * 256)  # 4 bit, 8 for each 64, 32 for each 256 of these
-LORA: Final = 2.0
 EIGHT: Final = 1.1  # with scales and what stays in 16 bit
 WIDE: Final = 4
 
@@ -169,9 +168,9 @@ def _frozen(row: Row, soft: Software) -> float:
     """Bytes of a parameter that is not trained; fused kernels keep it in 8 bit when they can."""
     word = " ".join(row.get(name) or "" for name in ("task", "notes", "row_id")).lower()
     if "qlora" in word or "nf4" in (row.get("precision") or "").lower():
-        return QLORA
-    kept = EIGHT if soft.kernels == "te" and soft.precision != "bf16" else LORA
-    return kept if "lora" in word else 0.0
+        return frozen_bytes("qlora")
+    low = soft.kernels == "te" and soft.precision != "bf16"
+    return (EIGHT if low else frozen_bytes("lora")) if "lora" in word else 0.0
 
 
 def _optimizer(row: Row, soft: Software, total: int) -> str:

@@ -82,9 +82,7 @@ def outside(**features: float) -> tuple[int, str]:
 
 
 @cache
-def band(
-    target: str, load: str, news: frozenset[str], basis: Basis, doublings: int = 0
-) -> Band:
+def band(target: str, load: str, news: frozenset[str], basis: Basis, doublings: int = 0) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
     rows = _rows()
     load = load if (target, load, "source") in rows else NEAREST[target]

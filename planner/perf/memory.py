@@ -78,11 +78,3 @@ def kv(llm: Llm, layout: Layout, tokens: float) -> float:
     held = (llm.attending - llm.window_layers) * full + llm.window_layers * windowed
     state = llm.state_layers * llm.state_bytes / layout.tensor + llm.index_bytes * full
     return (kv_per_token(llm, layout) * held + state) / layout.pp
-
-
-def training_gib(llm: Llm, method: str) -> float:
-    """GiB that fine-tuning holds over all accelerators: states and activations.
-
-    parameters * bytes(method) + activations of one sequence with checkpointing.
-    """
-    return llm.params * constant("optimizer_bytes", method) / GIB + constant("training_activation")

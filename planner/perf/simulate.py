@@ -24,7 +24,6 @@ from planner.perf.correction import BATCH
 from planner.perf.physics import attention, decode, prompt
 
 if TYPE_CHECKING:
-
     from planner.perf.coefficient import Coefficients
     from planner.perf.physics import Rates
     from planner.perf.serve import Replica

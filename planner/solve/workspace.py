@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.line import Usage, services
 from planner.cost.week import HOURS_PER_MONTH, Week, week
 from planner.facts import llm
+from planner.facts.accelerator import accelerators
 from planner.perf import memory, startup
 from planner.perf.layout import Layout
 from planner.perf.serve import SERVED
+from planner.perf.train.job import Job, Software, Spread
+from planner.perf.train.memory import peak_gib
+from planner.perf.train.states import frozen_bytes
 from planner.solve.bill import COMMITTED, Bill, machines, summed
 
 if TYPE_CHECKING:
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from planner.spec.model import Workspace
 
 GB: Final = Decimal(10**9)
+ANY: Final = "h100-sxm"  # what a job takes does not depend on it
+RANK: Final = 16  # of adapters
+TUNED: Final = 2048  # tokens of a sequence that is trained on interactively
 INTERACTIVE: Final = 8192  # tokens of context that an interactive model must hold
 
 
@@ -56,8 +63,7 @@ def room(spec: Workspace) -> Room:
     assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
     found = llm.find(spec.fits.model, spec.fits.place)
     if spec.fits.use != "inference":
-        total = memory.training_gib(found, spec.fits.use)
-        return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
+        return Room(each_gib=0.0, total_gib=_trained(found, spec.fits.use), count=1, llm=found)
     layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
     held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
     rules, small = startup.era(SERVED.year), startup.SMALL
@@ -65,6 +71,16 @@ def room(spec: Workspace) -> Room:
     reserve += rules["buffers_gib"] + rules["non_torch_gib"] + rules["graph_gib"]
     total = (held / memory.GIB + reserve) / rules["share"]
     return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
+
+
+def _trained(llm: Llm, use: str) -> float:
+    """GiB that training one sequence at a time takes in all, with activations computed again."""
+    frozen = frozen_bytes(use)
+    job = Job(
+        llm=llm, chip=accelerators()[ANY], spread=Spread(recompute="full"), software=Software(),
+        sequence=TUNED, batch=1.0, network=1.0, frozen=frozen, rank=RANK if frozen else 0,
+    )  # fmt: skip
+    return peak_gib(job)
 
 
 def bill(spec: Workspace, offer: Offer, book: PriceBook) -> Bill:

@@ -111,7 +111,5 @@ def _position(problem: Problem) -> tuple[int, int]:
 
 
 def _problem(place: Place, code: str, message: str) -> Problem:
-    step = (
-        "run: tonnage init"
-    )
+    step = "run: tonnage init"
     return Problem(code=code, message=message, place=place, next_step=step)

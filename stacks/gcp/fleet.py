@@ -159,9 +159,7 @@ def _commands(site: Site) -> dict[str, str]:
         " --format='value(networkInterfaces[0].networkIP)' | sort"
     )
     fetch = f"gcloud storage rsync -r gs://{storage.bucket(site)}/ /models/"
-    keep = (
-        f"gcloud storage rsync -r /models/checkpoints gs://{storage.bucket(site)}/checkpoints"
-    )
+    keep = f"gcloud storage rsync -r /models/checkpoints gs://{storage.bucket(site)}/checkpoints"
     notice = (
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"

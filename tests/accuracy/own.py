@@ -39,7 +39,9 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
     ratio = -getattr(scheme.found, target)
     with np.errstate(all="ignore"):
-        flight = shape.closed(server(batch, batch.coefficients(current(SERVING))), batch.users).batch
+        flight = shape.closed(
+            server(batch, batch.coefficients(current(SERVING))), batch.users
+        ).batch
     before, after = [], []
     groups = list(_deployments(batch, ratio))
     for places in groups:

@@ -32,7 +32,9 @@ def bars(batch: Batch, schemes: Schemes, refused: int) -> Iterator[Bar]:
     """Yield every bar of training."""
     for (kind, name), (most, _) in MOST.items():
         ratio, _ = schemes[name]
-        yield Bar(f"training, {kind}; {_label(name)}, mean", _error(ratio, batch.of(kind)), None, most)
+        yield Bar(
+            f"training, {kind}; {_label(name)}, mean", _error(ratio, batch.of(kind)), None, most
+        )
     here = np.array([run.row["source_group"] in MEGATRON for run in batch.runs])
     yield Bar("training, Megatron step times on A100", _error(schemes["all"][0], here), None, 5)
     for kind in ("dense", "moe"):
@@ -44,7 +46,9 @@ def bars(batch: Batch, schemes: Schemes, refused: int) -> Iterator[Bar]:
         yield Bar(f"90 % bands of training, {kind}: rows inside, left out", 100 * inside, 85, 95)
         if kind == "dense":
             yield Bar("90 % bands of training, dense: half width", 100 * half, None, 22)
-    yield Bar("order of GPUs in training, GPU left out", 100 * order(batch, schemes["GPU"][0]), 95, None)
+    yield Bar(
+        "order of GPUs in training, GPU left out", 100 * order(batch, schemes["GPU"][0]), 95, None
+    )
     total = len(batch.runs) + refused
     yield Bar("training rows answered", 100 * len(batch.runs) / total, 97, None)
     yield from memory()
@@ -110,9 +114,18 @@ def memory() -> Iterator[Bar]:
         if row["state_gib_per_gpu"]:
             state = found["state_gib_per_gpu"].value
             states.append(abs(state / float(row["state_gib_per_gpu"]) - 1))
-    yield Bar(f"peak memory of training, {len(peaks)} rows, mean", 100 * float(np.mean(np.abs(peaks))), None, 8)
-    yield Bar("peak memory too low by > 10 %", 100 * float(np.mean(np.array(peaks) < LOW)), None, 10)
-    yield Bar(f"states of training, {len(states)} rows, mean", 100 * float(np.mean(states)), None, 1)
+    yield Bar(
+        f"peak memory of training, {len(peaks)} rows, mean",
+        100 * float(np.mean(np.abs(peaks))),
+        None,
+        8,
+    )
+    yield Bar(
+        "peak memory too low by > 10 %", 100 * float(np.mean(np.array(peaks) < LOW)), None, 10
+    )
+    yield Bar(
+        f"states of training, {len(states)} rows, mean", 100 * float(np.mean(states)), None, 1
+    )
     yield Bar("memory rows of training answered, quality A", 100 * len(peaks) / asked, 97, None)
 
 

@@ -377,7 +377,13 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
 def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_refuse() -> None:
     widths = []
     for length in (2000, 32_768, 65_536, 131_072):
-        cells = {"model": "llama-4-scout", "tp": "8", "n_gpus": "8", "input_len": str(length), "concurrency": "1"}
+        cells = {
+            "model": "llama-4-scout",
+            "tp": "8",
+            "n_gpus": "8",
+            "input_len": str(length),
+            "concurrency": "1",
+        }
         found = answer(setup(row(**cells))).numbers["tpot_ms_mean"]
         widths.append(found.high / found.low)
     assert widths[0] == widths[1] < widths[2] < widths[3]

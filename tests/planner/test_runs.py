@@ -46,7 +46,13 @@ buy: {spot: SPOT}
 
 
 def text(**words: str) -> str:
-    given = {"MODEL": "llama-3.1-8b", "TOKENS": "2B", "METHOD": "pretrain", "DEADLINE": "7d", "SPOT": "never"}
+    given = {
+        "MODEL": "llama-3.1-8b",
+        "TOKENS": "2B",
+        "METHOD": "pretrain",
+        "DEADLINE": "7d",
+        "SPOT": "never",
+    }
     made = SPEC
     for name, value in (given | words).items():
         made = made.replace(name, value)
@@ -113,11 +119,15 @@ def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
 
 def test_nine_of_ten_runs_stay_within_what_is_predicted_of_them() -> None:
     """Of 100 other seeds, with reclaims and failures: end and cost inside the 90th percentile."""
-    risk = Hazard(failures=1 / (8 * 3600), reclaims=1 / (5 * 3600), restart=600.0, wait=9000.0, notice=120.0)
+    risk = Hazard(
+        failures=1 / (8 * 3600), reclaims=1 / (5 * 3600), restart=600.0, wait=9000.0, notice=120.0
+    )
     work_, save = 6 * DAY, 20.0
     every = run.interval(save, risk)
     told = trial.trials(work_, save, every, risk)
-    runs = [trial.play(work_, save, every, risk, random.Random(1000 + seed)) for seed in range(100)]
+    runs = [
+        trial.play(work_, save, every, risk, random.Random(1000 + seed)) for seed in range(100)
+    ]
     assert sum(x.ended <= told.end(0.9) for x in runs) >= 84
     assert sum(x.paid <= told.cost(0.9) for x in runs) >= 84
     assert told.end(0.5) == pytest.approx(run.late(work_, every, save, risk, 0.5), rel=0.06)

@@ -184,7 +184,9 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
 def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
     """Squared variation of the gaps that one of 4 replicas sees, of bursts of 4 and of Poisson."""
     for variation in (1.0, 4.0):
-        whole = [(r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)]
+        whole = [
+            (r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)
+        ]
         for routing in ("random", "round-robin"):
             load = replace(LOAD, variation=variation, routing=routing)  # type: ignore[arg-type]
             due = [r.due for r in play.recorded(whole, load, 4, 1, 3)]
@@ -197,7 +199,9 @@ def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
     whole = [(r.due + 50, r.prompt, r.answer) for r in play.arrivals(LOAD, 500, 5, 1.0, 9.0)]
     load = replace(LOAD, routing="round-robin", prefix_hit=0.5)
     parts = [play.recorded(whole, load, 3, 1, seed) for seed in range(3)]
-    assert sorted(r.due for part in parts for r in part) == pytest.approx([at - whole[0][0] for at, _, _ in whole])
+    assert sorted(r.due for part in parts for r in part) == pytest.approx(
+        [at - whole[0][0] for at, _, _ in whole]
+    )
     fresh = sum(r.prompt for part in parts for r in part)
     assert fresh == pytest.approx(sum(x[1] for x in whole) / 2, rel=0.01)
 

@@ -28,7 +28,9 @@ MEASURED = (
 )  # fmt: skip
 
 
-def made(model: str = "llama-3-8b", chip: str = "h100-sxm", batch: float = 512, **layout: object) -> Job:
+def made(
+    model: str = "llama-3-8b", chip: str = "h100-sxm", batch: float = 512, **layout: object
+) -> Job:
     spread = Spread(**({"dp": 8} | layout))  # type: ignore[arg-type]
     return Job(
         llm=find(model), chip=accelerators()[chip], spread=spread, software=Software(),
@@ -55,8 +57,13 @@ def predicted(found: list[dict[str, str]]) -> str:
 def test_measured_columns_are_never_read() -> None:
     found = rows()
     expected = predicted(found)
-    assert predicted([{k: "" if k in MEASURED else c for k, c in r.items()} for r in found]) == expected
-    assert predicted([{k: c for k, c in r.items() if k not in MEASURED} for r in found]) == expected
+    assert (
+        predicted([{k: "" if k in MEASURED else c for k, c in r.items()} for r in found])
+        == expected
+    )
+    assert (
+        predicted([{k: c for k, c in r.items() if k not in MEASURED} for r in found]) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +83,12 @@ def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says:
 def test_states_are_those_of_zero() -> None:
     """Rajbhandari et al., table 1: 7.5B on 64 accelerators, 120 / 31.4 / 16.6 / 1.88 GB."""
     model = replace(find("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True)
-    for sharding, gigabytes in (("none", 120.0), ("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)):
+    for sharding, gigabytes in (
+        ("none", 120.0),
+        ("zero1", 31.4),
+        ("zero2", 16.6),
+        ("zero3", 1.88),
+    ):
         job = replace(made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit")
         assert states(job).total / 1e9 == pytest.approx(gigabytes, rel=0.005)
 
@@ -138,9 +150,15 @@ def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
 
 
 def test_more_of_anything_is_never_faster_for_each() -> None:
-    speed = [tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.at(keys(made()))) for dp in (8, 64, 1024, 8192)]
+    speed = [
+        tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.at(keys(made())))
+        for dp in (8, 64, 1024, 8192)
+    ]
     assert speed == sorted(speed, reverse=True)
-    longer = [tokens_per_s(work(replace(made(), sequence=n)), TRAINING.at(keys(made()))) for n in (2048, 8192, 65_536)]
+    longer = [
+        tokens_per_s(work(replace(made(), sequence=n)), TRAINING.at(keys(made())))
+        for n in (2048, 8192, 65_536)
+    ]
     assert longer[1] > longer[2]
 
 
@@ -169,7 +187,13 @@ def test_optimizers_are_ordered_by_what_they_keep() -> None:
     held_ = {name: form.whole for name, form in optimizers().items()}
     assert held_["adamw"] == 18
     assert held_["adamw-16bit"] == held_["adamw-fp32"] == 16
-    assert held_["adafactor"] < held_["adam8bit"] < held_["adamw-bf16"] < held_["muon"] < held_["adamw"]
+    assert (
+        held_["adafactor"]
+        < held_["adam8bit"]
+        < held_["adamw-bf16"]
+        < held_["muon"]
+        < held_["adamw"]
+    )
 
 
 def test_what_has_no_measurements_has_a_wide_band() -> None:

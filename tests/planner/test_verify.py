@@ -81,7 +81,9 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
         text = head + f"traffic:\n  trace: t.csv\n  routing: {routing}\n" + kept
         spec = load(text.encode(), "spec.yaml")
         assert isinstance(spec, Inference)
-        found = Solver(catalog=CATALOG, built=unsupported, read=beside(str(tmp_path / "spec.yaml"))).solve(spec)
+        found = Solver(
+            catalog=CATALOG, built=unsupported, read=beside(str(tmp_path / "spec.yaml"))
+        ).solve(spec)
         assert found.verified is not None
         assert (found.verified.requests_of, found.verified.routing) == ("trace", routing)
         assert found.verified.passed

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
+from planner.perf.memory import bytes_of
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
@@ -64,6 +65,11 @@ def optimizers() -> dict[str, Optimizer]:
         )
         for (name,), r in found.items()
     }
+
+
+def frozen_bytes(method: str) -> float:
+    """Bytes of a parameter that a method does not train: 16 bit, 4 bit, or 0 when it does."""
+    return {"lora": bytes_of("bf16"), "qlora": bytes_of("nf4")}.get(method, 0.0)
 
 
 def owned(job: Job) -> tuple[float, float]:

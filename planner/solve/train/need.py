@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import Problem, SpecError
 from planner.perf.constant import constant
-from planner.perf.memory import bytes_of
 from planner.perf.train.job import Job, Software, Spread
+from planner.perf.train.states import frozen_bytes
 from planner.solve.need import model
 
 if TYPE_CHECKING:
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from planner.solve.offer import Instance
     from planner.spec.model import Training
 
-ADAPTERS: Final = ("lora", "qlora")
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 SMALL_BATCH: Final = 64  # sequences of a step of fine-tuning, where none is stated
 TOKEN_BYTES: Final = 4  # of a stored token
 FORWARD: Final = 3  # passes of a trained token for one of evaluation
 YEAR: Final = 365 * 86_400.0
-QLORA: Final = 0.5 + 1 / 64 + 4 / (64 * 256)  # 4 bit, 8 for each 64, 32 for each 256 of these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ class TrainNeed:
 
     def job(self, instance: Instance, precision: str, network: float) -> Job:
         """The job on a kind of machine, not laid out yet."""
-        frozen = {"lora": bytes_of("bf16"), "qlora": QLORA}.get(self.method, 0.0)
+        frozen = frozen_bytes(self.method)
         return Job(
             llm=self.llm, chip=instance.chip, spread=Spread(),
             software=Software(kernels="te", precision=precision), sequence=self.sequence,
@@ -72,9 +70,7 @@ class TrainNeed:
         )  # fmt: skip
 
 
-def train_need(
-    spec: Training, read: Callable[[str], bytes], confidence: float
-) -> TrainNeed:
+def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) -> TrainNeed:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
     llm, train, data = model(spec.model, read), spec.train, spec.data
     notes = [llm.assumed] if llm.assumed else []
