@@ -157,6 +157,6 @@ TEXT: Final = """## Training
 Tokens a second of one accelerator, on rows of quality A: mean over rows (median), in percent; in brackets the aim. Left
 out are a family of sources (all of Megatron-Bridge is one, and holds every mixture of experts but one), a model, or an
 accelerator. The structure, and some priors of mixtures of experts, were chosen while looking at such figures: rows
-of a new source will err more. The mixtures of experts that are predicted too fast are mostly two models in single
+of a new source will err more, and the bands that are shown are 1.4 times those of these errors. The mixtures of experts that are predicted too fast are mostly two models in single
 releases (gpt-oss in 26.06.01, Qwen3 30B on H100 in 25.11 and 26.02), about half as fast as in those beside them. Hybrids and consumer cards have too few rows; their bands are judged, and wide.
 """
