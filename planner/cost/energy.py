@@ -12,9 +12,23 @@ from planner.facts import table
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.solve.offer import Offer
+    from planner.facts.accelerator import Accelerator
 
 ANYWHERE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What of a machine counts for its power: where it stands, its boards and what they do.
+
+    `boards` is its accelerators, a share of one counting as that share.
+    """
+
+    provider: str
+    region: str
+    chip: Accelerator
+    boards: float
+    role: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +51,18 @@ def _facts() -> dict[tuple[str, str, str], float]:
     return {(kind, cloud, name): row["value"] for (kind, cloud, name), row in found.items()}
 
 
-def energy(offer: Offer, nodes: int, node_hours: Decimal, role: str) -> Energy | None:
+def energy(one: Machine, nodes: int, node_hours: Decimal) -> Energy | None:
     """Return the energy of machines, or nothing when the power of their accelerator is not known.
 
-    kW = machines * accelerators * board power * (machine / boards) * load * PUE; a share of an
-    accelerator counts as that share.
+    kW = machines * boards * board power * (machine / boards) * load * PUE.
     """
-    facts, kind = _facts(), offer.instance
-    if kind.chip.tdp_w is None:
+    facts, place = _facts(), (one.provider, one.region)
+    if one.chip.tdp_w is None:
         return None
-    whole = facts.get(("node", "any", kind.chip.architecture), facts["node", "any", ""])
-    pue = facts.get(("pue", offer.provider, offer.region), facts["pue", offer.provider, ANYWHERE])
-    boards = kind.accelerators * kind.fraction * kind.chip.tdp_w / 1000
-    each = boards * whole * facts["load", "any", role] * pue
+    whole = facts.get(("node", "any", one.chip.architecture), facts["node", "any", ""])
+    pue = facts.get(("pue", *place), facts["pue", one.provider, ANYWHERE])
+    boards = one.boards * one.chip.tdp_w / 1000
+    each = boards * whole * facts["load", "any", one.role] * pue
     kwh = each * float(node_hours)
-    grid = facts.get(("grid", offer.provider, offer.region))
+    grid = facts.get(("grid", *place))
     return Energy(each * nodes, kwh, None if grid is None else kwh * grid / 1000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from planner.perf.load import mean
 from planner.perf.tail import above
@@ -16,7 +16,36 @@ from planner.perf.tail import above
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.perf.serve import Replica
+    from planner.perf.coefficient import Coefficients
+    from planner.perf.load import Load
+
+
+class Station(Protocol):
+    """What a service asks of its replica: times in seconds, by requests in flight."""
+
+    load: Load
+    max_batch: int
+    coefficients: Coefficients
+
+    @property
+    def moments(self) -> tuple[float, float, float]:
+        """First three moments of the time of prompts."""
+
+    @property
+    def alone(self) -> tuple[float, ...]:
+        """Time to the end of prompts of the lengths that stand for all, on an idle replica."""
+
+    def tpot(self, n: int) -> float:
+        """Time per output token."""
+
+    def quiet(self, n: int) -> float:
+        """Time per output token with no prompt between."""
+
+    def start(self, n: int) -> float:
+        """Time before a prompt starts."""
+
+    def margin(self, metric: str) -> float:
+        """Factor on a time that covers it with the wished confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +76,7 @@ class Service:
     is the squared one of the times between arrivals.
     """
 
-    replica: Replica
+    replica: Station
     rate: float
     states: tuple[float, ...]
     slot: Wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.energy import energy
+from planner.cost.energy import Machine, energy
 from planner.plan.canonical import SCHEMA, sealed
 from planner.spec.load import normal
 from planner.spec.model import Batch, Inference, Training, Workspace
@@ -151,8 +151,12 @@ def _energy(solution: Solution) -> dict[str, Any] | None:
     """Energy of the hours that the first line of the bill pays."""
     if not solution.pools or solution.bill is None:
         return None
-    pool = solution.pools[0]
-    found = energy(pool.offer, pool.nodes, solution.bill.lines[0].quantity, pool.role)
+    pool, kind = solution.pools[0], solution.pools[0].offer.instance
+    machine = Machine(
+        provider=kind.provider, region=pool.offer.region, chip=kind.chip,
+        boards=kind.accelerators * kind.fraction, role=pool.role,
+    )  # fmt: skip
+    found = energy(machine, pool.nodes, solution.bill.lines[0].quantity)
     if found is None:
         return None
     carbon = None if found.kg_co2e is None else _number(found.kg_co2e)

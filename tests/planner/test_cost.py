@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.energy import energy
+from planner.cost.energy import Machine, energy
 from planner.cost.line import Usage, services, total
 from planner.cost.week import running, week
+from planner.facts.accelerator import accelerators
 from planner.spec.schedule import window
-from providers.catalog.load import load
 from tests.conftest import chat, solve, spec_of
 
 
@@ -97,14 +98,17 @@ def test_specs_without_a_schedule_run_all_week() -> None:
 
 def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
     """DGX H100: 10.2 kW at most for 8 boards of 700 W; here at 85 % of it, with the PUE of AWS."""
-    offer = next(o for o in load().offers if o.instance.instance_type == "p5.48xlarge"
-                 and o.region == "us-east-1")  # fmt: skip
-    found = energy(offer, 2, Decimal(200), "train")
+    one = Machine(
+        provider="aws", region="us-east-1", chip=accelerators()["h100-sxm"], boards=8.0,
+        role="train",
+    )  # fmt: skip
+    found = energy(one, 2, Decimal(200))
     assert found is not None
     assert found.kw == pytest.approx(2 * 10.2 * 0.85 * 1.15, rel=0.01)
     assert found.kwh == pytest.approx(found.kw * 100)
     assert found.kg_co2e is not None
     assert 0.2 < found.kg_co2e / found.kwh < 0.6
-    idle = energy(offer, 2, Decimal(200), "workspace")
+    idle = energy(replace(one, role="workspace"), 2, Decimal(200))
     assert idle is not None
     assert idle.kwh < found.kwh
+    assert energy(replace(one, chip=accelerators()["tpu-v5e"]), 2, Decimal(200)) is None
