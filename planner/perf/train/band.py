@@ -43,7 +43,7 @@ def kinds(job: Job, *, assumed: bool) -> frozenset[str]:
     marks = {
         "assumed": assumed, "hybrid": bool(llm.state_layers), "sparse": bool(llm.sparse),
         "latent": bool(llm.kv_lora_rank), chip.vendor: chip.vendor != "nvidia",
-        "consumer": chip.link == "none" and chip.vendor == "nvidia",
+        "consumer": chip.memory_type.startswith("GDDR"),
     }  # fmt: skip
     return frozenset(found | {name for name, holds in marks.items() if holds})
 

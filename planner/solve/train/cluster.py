@@ -22,6 +22,7 @@ from planner.solve.bill import COMMITTED, machines, summed
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
+    from planner.facts.accelerator import Accelerator
     from planner.perf.train.run import Hazard
     from planner.perf.train.search import Laid
     from planner.perf.train.trial import Trials
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 GB: Final = 1e9
 WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
 FIRST: Final = 600.0  # seconds of data that are fetched before the first step
+RACK: Final = 8  # accelerators beyond which a link joins several machines
+PAIR: Final = 2
 SHOWN: Final = 5  # layouts
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
@@ -191,17 +194,26 @@ def laid(
     gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
     nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
     wire = network(fabric, nominal, nodes)
-    chip = instance.chip
-    machine = instance.accelerators if chip.link != "none" else min(instance.accelerators, 8)
-    domain = max(1, min(chip.link_domain, accelerators))
+    chip = _linked(instance, accelerators)
     found: list[Laid] = []
     for precision in need.precisions:
         if WEIGHTS.get(precision, precision) not in chip.precisions:
             continue
         job = need.job(instance, precision, wire)
-        fitted = replace(job, chip=replace(
-            chip, memory_gib=instance.node.memory_gib,
-            link_domain=max(machine, domain) if chip.link != "none" else 1,
-        ))  # fmt: skip
-        found += best(fitted, accelerators, machine, keep)
+        found += best(replace(job, chip=chip), accelerators, instance.accelerators, keep)
     return tuple(sorted(found, key=lambda x: x.rank)[:keep])
+
+
+def _linked(instance: Instance, accelerators: int) -> Accelerator:
+    """The accelerator as its machine joins it: by a switch, in pairs, over a rack, or not at all."""
+    chip, kind = instance.chip, instance.scaleup
+    domain = (
+        min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
+    )
+    if kind == "nvlink_pairs":
+        domain = PAIR
+    apart = kind in ("pcie", "none")
+    return replace(
+        chip, memory_gib=instance.node.memory_gib, link="none" if apart else chip.link,
+        link_domain=1 if apart else domain,
+    )  # fmt: skip
