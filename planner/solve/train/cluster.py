@@ -205,7 +205,7 @@ def laid(
 
 
 def _linked(instance: Instance, accelerators: int) -> Accelerator:
-    """The accelerator as its machine joins it: by a switch, in pairs, over a rack, or not at all."""
+    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or not at all."""
     chip, kind = instance.chip, instance.scaleup
     domain = (
         min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
