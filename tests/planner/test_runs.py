@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,11 +17,13 @@ from planner.facts.llm import find
 from planner.perf.constant import constant
 from planner.perf.train import run, trial
 from planner.perf.train.coefficient import TRAINING, keys
+from planner.perf.train.cut import spreads
 from planner.perf.train.fabric import reached
+from planner.perf.train.floor import floor
 from planner.perf.train.job import Job, Software, Spread
 from planner.perf.train.memory import peak_gib
 from planner.perf.train.run import Hazard
-from planner.perf.train.search import best, floor, spreads
+from planner.perf.train.search import Layouts, best
 from planner.perf.train.step import step
 from planner.perf.train.work import work
 from planner.solve.rule import Market, rules
@@ -31,6 +35,9 @@ from planner.spec.model import Training
 from providers.catalog.load import load as open_catalog
 from stacks.site import unsupported
 from tests.conftest import BLUEPRINTS, only, solve
+
+if TYPE_CHECKING:
+    from planner.perf.train.job import Recompute
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 CATALOG = open_catalog(None)
@@ -158,15 +165,18 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
     asked = job(model, count, batch)
     least = floor(asked)
     times = {}
-    for spread in spreads(asked, count, 8):
+    again: tuple[Recompute, ...] = ("none", "layer", "full")
+    for plain, recompute in itertools.product(spreads(asked, count, 8), again):
+        spread = replace(plain, recompute=recompute)
         one = replace(asked, spread=spread)
         assert spread.accelerators == count
         assert batch % (spread.dp * spread.micro) == 0
         seconds = step(work(one), TRAINING.at(keys(one))).total
-        assert least.of(asked, spread) <= seconds
+        assert least.of(asked, spread, least.toll(one)) <= seconds
+        assert least.cut(asked, plain, least.toll(one)) <= seconds
         if peak_gib(one) <= constant("train_memory_share") * asked.chip.memory_gib:
             times[spread] = seconds
-    found = best(asked, count, 8)
+    found = best(Layouts(asked, count, 8))
     assert bool(found) == bool(times)
     if times:
         assert found[0].step.total == pytest.approx(min(times.values()))
@@ -179,7 +189,7 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
     Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
     """
     asked = replace(job("llama-3.1-405b", 16_384, 2048), sequence=8192)
-    found = best(asked, 16_384, 8)[0]
+    found = best(Layouts(asked, 16_384, 8))[0]
     each = work(found.job).tokens / found.step.total
     assert 300 < each * 6 * 405e9 / 1e12 < 410
     assert found.job.spread.tp == 8

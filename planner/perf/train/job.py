@@ -111,3 +111,12 @@ class Job:
     def micros(self) -> float:
         """Micro-batches of a step."""
         return max(1.0, round(self.batch / (self.spread.dp * self.spread.micro)))
+
+    def laid(self, spread: Spread) -> Job:
+        """The same job in another layout."""
+        return Job(
+            llm=self.llm, chip=self.chip, spread=spread, software=self.software,
+            sequence=self.sequence, batch=self.batch, network=self.network,
+            optimizer=self.optimizer, frozen=self.frozen, rank=self.rank, offload=self.offload,
+            backward_step=self.backward_step,
+        )  # fmt: skip

@@ -115,25 +115,26 @@ def gathered(job: Job) -> float:
     return 1.5 * whole + layer * (3 * HALF + reduced)
 
 
-def stage(job: Job, place: int) -> Peak:
-    """Return what one pipeline stage holds at its peak."""
+def stages(job: Job) -> list[Peak]:
+    """Return what the first and the last pipeline stage hold at their peaks."""
     s, soft, tokens = job.spread, job.software, job.tokens
     work = constant("train_work") * tokens * kept(job, "attention")
     if s.tp > 1:
         way = "overlapped" if soft.overlapped else "plain"
         work += constant("train_gathered", way) * tokens * job.llm.hidden
-    logits = 0.0
-    if place == s.pp - 1:
-        logits = constant("train_logits", soft.loss) * tokens * job.llm.vocab / s.tp
-        if soft.merged_outputs and s.pp > 1:
-            logits += HALF * tokens * job.micros * job.llm.vocab / s.tp
-    return Peak(states(job).total, gathered(job), activations(job, place), work, logits)
+    logits = constant("train_logits", soft.loss) * tokens * job.llm.vocab / s.tp
+    if soft.merged_outputs and s.pp > 1:
+        logits += HALF * tokens * job.micros * job.llm.vocab / s.tp
+    held, copies, last = states(job).total, gathered(job), s.pp - 1
+    return [
+        Peak(held, copies, activations(job, place), work, logits if place == last else 0.0)
+        for place in sorted({0, last})
+    ]
 
 
 def fuller(job: Job) -> Peak:
     """Return the peak of the fuller of the first and the last stage."""
-    ends = {0, job.spread.pp - 1}
-    return max((stage(job, place) for place in sorted(ends)), key=lambda x: x.total)
+    return max(stages(job), key=lambda x: x.total)
 
 
 def peak_gib(job: Job) -> float:

@@ -12,7 +12,7 @@ from planner.perf.physics import least, most
 
 if TYPE_CHECKING:
     from planner.perf.train.coefficient import Training
-    from planner.perf.train.work import Work
+    from planner.perf.train.work import Sharded, Work
 
 BACK: Final = 2.5  # passes of attention's products in a backward that recomputes the scores
 THRICE: Final = 3.0  # forward and twice as much backward
@@ -34,6 +34,14 @@ class Step:
     head: float
     sharding: float
     bubble: float
+    once: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tolls:
+    """Seconds of gathering in a micro-batch, and of what is done once a step."""
+
+    gather: float
     once: float
 
 
@@ -77,11 +85,10 @@ def step(w: Work, c: Training) -> Step:
     head = _head(w, c)
     tail = head / w.stages + c.head_last * head * w.pipelined * (1 - 1 / w.stages)
     whole = busy + tail
-    gather = _gather(w, c)
-    hidden = most(whole, gather) + c.contention * least(whole, gather)
+    moved = tolls(w, c, w.link * c.link, w.network * c.network, w.bandwidth)
+    hidden = overlapped(whole, moved.gather, c)
     micro = w.once * whole + (1 - w.once) * hidden
-    reduced = w.reduce_network / (w.network * c.network) + w.reduce_link / (w.link * c.link)
-    once = c.zero * reduced + w.once * gather + w.updated / w.bandwidth + c.step
+    once = moved.once + w.once * moved.gather
     bubble = c.bubble * w.bubble * micro
     more = 1 + c.doubling * w.doublings
     return Step(
@@ -133,10 +140,16 @@ def _head(w: Work, c: Training) -> float:
     return found
 
 
-def _gather(w: Work, c: Training) -> float:
-    """Seconds in which FSDP gathers weights and scatters gradients; link and network overlap."""
-    moving = most(w.shard_network / (w.network * c.network), w.shard_link / (w.link * c.link))
-    return moving + c.latency * w.shard_calls
+def tolls(w: Work | Sharded, c: Training, link: float, network: float, memory: float) -> Tolls:
+    """Seconds that sharding moves bytes, over link and network at once, and of the optimizer."""
+    gather = most(w.shard_network / network, w.shard_link / link) + c.latency * w.shard_calls
+    reduced = w.reduce_network / network + w.reduce_link / link
+    return Tolls(gather, c.zero * reduced + w.updated / memory + c.step)
+
+
+def overlapped(computing: float, gather: float, c: Training) -> float:
+    """Seconds of a micro-batch that computes while FSDP gathers."""
+    return most(computing, gather) + c.contention * least(computing, gather)
 
 
 def tokens_per_s(w: Work, c: Training) -> float:

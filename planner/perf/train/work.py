@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from planner.facts import table
 from planner.perf.constant import constant
@@ -110,7 +110,7 @@ def work(job: Job) -> Work:
         quantized=float(soft.precision != "bf16"),
         doublings=max(0.0, math.log2(accelerators / 8)),
         **_products(job), **_attention(job), **_traffic(job), **_parallel(job), **_experts(job),
-        **_again(job), **_sharded(job), **_chip(job),
+        **_again(job), **sharded(job)._asdict(), **_chip(job),
     )  # fmt: skip
 
 
@@ -242,11 +242,16 @@ def _experts(job: Job) -> dict[str, float]:
     moved = each * (routed * (wide + width) + held * wide * width * (gates + 1))
     moved += HALF * routed * (gates * width + wide)
     sent = layers * routed * wide * HALF
-    machines = max(1.0, s.ep / min(s.ep, _domain(job)))
-    reached = machines * (1 - (1 - 1 / machines) ** llm.experts_per_token)
-    across = layers * job.tokens / s.tp * wide * HALF * reached * (1 - 1 / machines)
+    across = layers * job.tokens / s.tp * wide * HALF * crossing(job)
     found = (layers * flop, layers * moved, layers * held, sent, sent * (1 - 1 / s.ep), across)
     return dict(zip(names, found, strict=True)) | counted
+
+
+def crossing(job: Job) -> float:
+    """Other machines that a token is sent to, when its experts lie on several."""
+    machines = max(1.0, job.spread.ep / min(job.spread.ep, _domain(job)))
+    reached = machines * (1 - (1 - 1 / machines) ** job.llm.experts_per_token)
+    return reached * (1 - 1 / machines)
 
 
 def _again(job: Job) -> dict[str, float]:
@@ -268,7 +273,19 @@ def missing(job: Job) -> float:
     return min(1.0, max(0.0, (over - job.chip.memory_gib) * GIB / max(kept, 1.0)))
 
 
-def _sharded(job: Job) -> dict[str, float]:
+class Sharded(NamedTuple):
+    """What sharding moves, in bytes: FSDP's in every micro-batch, the rest once a step."""
+
+    shard_link: float
+    shard_network: float
+    shard_calls: float
+    once: float
+    reduce_link: float
+    reduce_network: float
+    updated: float
+
+
+def sharded(job: Job) -> Sharded:
     """Weights gathered and gradients scattered by FSDP, or reduced once by ZeRO-1."""
     s, copies = job.spread, job.spread.copies
     own = sum(owned(job))
@@ -280,12 +297,12 @@ def _sharded(job: Job) -> dict[str, float]:
     far = (1 - near / copies) / near
     cut = s.among if s.sharding != "none" else 1
     calls = math.log2(copies) * job.llm.layers / s.pp if fsdp else 0.0
-    return {
-        "shard_link": gather * (1 - 1 / near), "shard_network": gather * far,
-        "shard_calls": 3 * calls, "once": float(fsdp and s.pp > 1),
-        "reduce_link": reduce * (1 - 1 / near), "reduce_network": reduce * far,
-        "updated": UPDATED * trained / cut,
-    }  # fmt: skip
+    return Sharded(
+        shard_link=gather * (1 - 1 / near), shard_network=gather * far,
+        shard_calls=3 * calls, once=float(fsdp and s.pp > 1),
+        reduce_link=reduce * (1 - 1 / near), reduce_network=reduce * far,
+        updated=UPDATED * trained / cut,
+    )  # fmt: skip
 
 
 def _chip(job: Job) -> dict[str, float]:

@@ -16,13 +16,14 @@ from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
 from planner.perf.train.fabric import PLAIN, network
-from planner.perf.train.search import best
+from planner.perf.train.search import Layouts, best
 from planner.perf.train.work import work
 from planner.solve.bill import COMMITTED, machines, summed
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
     from planner.facts.accelerator import Accelerator
+    from planner.perf.train.job import Job
     from planner.perf.train.run import Hazard
     from planner.perf.train.search import Laid
     from planner.perf.train.trial import Trials
@@ -53,8 +54,7 @@ class Cluster:
     @cached_property
     def margin(self) -> float:
         """The factor on the time of a step that the wished confidence asks for."""
-        z = NormalDist().inv_cdf(max(0.5, self.need.confidence))
-        return math.exp(half(self.laid.job) * z / TAIL)
+        return margin(self.need, self.laid.job)
 
     @property
     def speed(self) -> float:
@@ -160,9 +160,7 @@ class Cluster:
     def _billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
         months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
-        hours = Decimal(paid / HOUR) * self.nodes
-        if self.offer.purchase in COMMITTED:
-            hours = HOURS_PER_MONTH * self.nodes * max(Decimal(1), months)
+        hours = node_hours(self.offer, self.nodes, paid, lasts)
         stored = self.need.data_bytes + KEPT * run.checkpoint_bytes(self.laid.job)
         use = Usage(
             provider=self.offer.provider, nodes=self.nodes, node_hours=hours,
@@ -175,33 +173,51 @@ class Cluster:
 
     def layouts(self) -> tuple[Laid, ...]:
         """The best layouts on these machines, the chosen one first."""
-        return laid(self.need, self.offer.instance, self.nodes, SHOWN)
+        return fastest(layouts(self.need, self.offer.instance, self.nodes), SHOWN)
 
     def without(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
         if self.nodes == 1 or self.offer.instance.fabric in ("none", "ici"):
             return None
-        found = laid(self.need, self.offer.instance, self.nodes, plain=True)
+        found = fastest(layouts(self.need, self.offer.instance, self.nodes, plain=True))
         return Cluster(self.need, self.offer, self.nodes, found[0]) if found else None
 
 
-def laid(
-    need: TrainNeed, instance: Instance, nodes: int, keep: int = 1, *, plain: bool = False
-) -> tuple[Laid, ...]:
-    """Return the best layouts on so many machines, over their fabric or the ordinary network."""
+def margin(need: TrainNeed, job: Job) -> float:
+    """The factor on the time of a step that the wished confidence asks for."""
+    z = NormalDist().inv_cdf(max(0.5, need.confidence))
+    return math.exp(half(job) * z / TAIL)
+
+
+def node_hours(offer: Offer, nodes: int, paid: float, lasts: float) -> Decimal:
+    """Node-hours that are paid: those of the machines, or whole months where one commits."""
+    if offer.purchase in COMMITTED:
+        months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
+        return HOURS_PER_MONTH * nodes * max(Decimal(1), months)
+    return Decimal(paid / HOUR) * nodes
+
+
+def layouts(
+    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False
+) -> list[Layouts]:
+    """The layouts on so many machines in every precision, over their fabric or without it."""
     accelerators = nodes * instance.accelerators
     fabric = PLAIN if plain else instance.fabric
     gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
     nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
     wire = network(fabric, nominal, nodes)
     chip = _linked(instance, accelerators)
-    found: list[Laid] = []
-    for precision in need.precisions:
-        if WEIGHTS.get(precision, precision) not in chip.precisions:
-            continue
-        job = need.job(instance, precision, wire)
-        found += best(replace(job, chip=chip), accelerators, instance.accelerators, keep)
-    return tuple(sorted(found, key=lambda x: x.rank)[:keep])
+    jobs = [
+        replace(need.job(instance, precision, wire), chip=chip) for precision in need.precisions
+        if WEIGHTS.get(precision, precision) in chip.precisions
+    ]  # fmt: skip
+    return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
+
+
+def fastest(found: list[Layouts], keep: int = 1) -> tuple[Laid, ...]:
+    """The fastest layouts of all precisions; they are taken from what is left."""
+    every = [laid for one in found for laid in best(one, keep)]
+    return tuple(sorted(every, key=lambda x: x.rank)[:keep])
 
 
 def _linked(instance: Instance, accelerators: int) -> Accelerator:

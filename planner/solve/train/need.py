@@ -55,6 +55,11 @@ class TrainNeed:
         return self.tokens * (1 + self.evaluation / FORWARD)
 
     @property
+    def steps(self) -> float:
+        """Steps of the optimizer, evaluation counted by its work."""
+        return self.work / (self.batch * self.sequence)
+
+    @property
     def limit(self) -> float:
         """Seconds that a run may take at most."""
         return self.deadline or YEAR

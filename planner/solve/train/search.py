@@ -1,31 +1,30 @@
 """Exact search of the cheapest cluster that finishes a training job in time.
 
-Machine types are tried in the order of a lower bound of what the run costs on them: their price
-for the accelerator-hours of its products alone. When the bound exceeds the cheapest found, nothing
-that is left can be cheaper.
+What is looked at next is always what could be cheapest: a machine type by the price of its
+products alone, then each number of its machines by the fastest layout there could be, then the
+cluster itself. When the bound exceeds the cheapest found, nothing that is left can be cheaper.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.train.search import floor
-from planner.solve.train.cluster import Cluster, laid
+from planner.perf.train.floor import floor
+from planner.perf.train.job import Spread
+from planner.solve.train.cluster import Cluster, fastest, layouts, margin, node_hours
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
-    from planner.perf.train.search import Laid
+    from planner.perf.train.search import Laid, Layouts
     from planner.solve.bill import Bill
     from planner.solve.offer import Instance, Offer
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
-RELIEF: Final = 1.5  # more machines speed one up by less: recomputation ends, waves grow
-TRIED: Final = 3  # sizes from the first that is in time
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
 
@@ -61,32 +60,90 @@ class Result:
     missed: tuple[Missed, ...]
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What is known of an offer while it is looked at: sizes that are left, the best so far."""
+
+    offer: Offer
+    left: int = 1
+    seconds: float = math.inf
+    nodes: int = 0
+    found: Found | None = None
+
+    def late(self, seconds: float, nodes: int) -> None:
+        """A size is not in time: it takes so many seconds, or at least so many."""
+        self.seconds, self.nodes = min((self.seconds, self.nodes), (seconds, nodes))
+
+    def add(self, found: Found) -> None:
+        """A size is in time."""
+        if self.found is None or found.rank < self.found.rank:
+            self.found = found
+
+    def missed(self) -> Missed:
+        """Why no size is in time."""
+        reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
+        return Missed(self.offer, self.nodes, self.seconds, reason)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Entry:
+    """Something to look at, by the least USD that it costs: no `nodes` stand for every number."""
+
+    usd: Decimal
+    key: tuple[str, str, str, str]
+    tally: _Tally = field(compare=False)
+    nodes: int = 0
+    weighed: bool = False
+
+
 class TrainSearch:
     """A search that remembers how jobs are laid out on machines."""
 
     def __init__(self, need: TrainNeed, book: PriceBook) -> None:
         self.need, self.book = need, book
+        self._layouts: dict[tuple[str, int], list[Layouts]] = {}
         self._laid: dict[tuple[str, int], tuple[Laid, ...]] = {}
 
     def solve(self, offers: list[Offer], keep: int) -> Result:
         """Return the cheapest cluster over all offers, and at least `keep` when there are so many.
 
-        The first is the cheapest of all; the others are the cheapest of what was looked at.
+        Each is the cheapest of its offer; nothing that was not looked at is cheaper than the
+        last of those that are kept.
         """
-        queue = [(self.least(offer), offer.key, offer) for offer in offers]
+        tallies = [_Tally(offer) for offer in offers]
+        queue = [_Entry(self.least(t.offer), t.offer.key, t) for t in tallies]
         heapq.heapify(queue)
-        found: list[Found] = []
-        missed: list[Missed] = []
         while queue:
-            least, _, offer = heapq.heappop(queue)
-            if len(found) >= keep and least > found[0].bill.usd_month:
+            entry = heapq.heappop(queue)
+            found = _found(tallies)
+            if len(found) >= keep and entry.usd > found[keep - 1].bill.usd_month:
                 break
-            best = self.on(offer)
-            if isinstance(best, Missed):
-                missed.append(best)
-            else:
-                found = sorted([*found, best], key=lambda x: x.rank)
-        return Result(tuple(found), tuple(missed))
+            entry.tally.left -= 1
+            for more in self._look(entry):
+                entry.tally.left += 1
+                heapq.heappush(queue, more)
+        late = [t.missed() for t in tallies if not t.left and not t.found]
+        return Result(tuple(_found(tallies)), tuple(late))
+
+    def _look(self, entry: _Entry) -> list[_Entry]:
+        """Look closer: at each number of machines, at its fastest layout, at the cluster."""
+        tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
+        if not nodes:
+            sizes = self.sizes(offer.instance)
+            return [_Entry(entry.usd, entry.key, tally, n) for n in sizes]
+        if not entry.weighed:
+            seconds = self.shortest(offer.instance, nodes)
+            if seconds <= self.need.limit:
+                usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour
+                return [_Entry(max(usd, entry.usd), entry.key, tally, nodes, weighed=True)]
+            tally.late(seconds, nodes)
+            return []
+        cluster = self.cluster(offer, nodes)
+        if cluster is not None and cluster.ends <= self.need.limit:
+            tally.add(Found(cluster, cluster.bill(self.book)))
+        elif cluster is not None:
+            tally.late(cluster.ends, nodes)
+        return []
 
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: its products at the best precision."""
@@ -96,29 +153,15 @@ class TrainSearch:
     def alone(self, instance: Instance) -> float:
         """Accelerator-seconds of the products alone."""
         jobs = [self.need.job(instance, p, 1.0) for p in self.need.precisions]
-        steps = self.need.work / (self.need.batch * self.need.sequence)
-        return min(floor(job).step for job in jobs) * steps
+        return min(floor(job).step for job in jobs) * self.need.steps
 
-    def on(self, offer: Offer) -> Found | Missed:
-        """Return the cheapest cluster of an offer that is in time."""
-        found: list[Found] = []
-        best: tuple[float, int] = (math.inf, 0)
-        least = 0.0
-        for nodes in self.sizes(offer.instance):
-            cluster = self.cluster(offer, nodes) if nodes >= least else None
-            if cluster is None:
-                continue
-            best = min(best, (cluster.ends, nodes))
-            least = nodes * cluster.ends / self.need.limit / RELIEF
-            if cluster.ends <= self.need.limit:
-                found.append(Found(cluster, cluster.bill(self.book)))
-            if len(found) >= TRIED:
-                break
-        if found:
-            return min(found, key=lambda x: x.rank)
-        seconds, nodes = best
-        reason = "memory: no layout fits" if seconds == math.inf else "train.deadline"
-        return Missed(offer, nodes, seconds, reason)
+    def shortest(self, instance: Instance, nodes: int) -> float:
+        """Seconds that the steps take at least on so many machines, with their margin."""
+        found = [
+            one.least * margin(self.need, one.job.laid(Spread(dp=nodes * instance.accelerators)))
+            for one in self._at(instance, nodes)
+        ]
+        return min(found, default=math.inf) * self.need.steps
 
     def sizes(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
@@ -134,6 +177,17 @@ class TrainSearch:
         """The cluster of so many machines, or nothing when no layout fits."""
         key = (offer.instance.instance_type, nodes)
         if key not in self._laid:
-            self._laid[key] = laid(self.need, offer.instance, nodes)
+            self._laid[key] = fastest(self._at(offer.instance, nodes))
         found = self._laid[key]
         return Cluster(self.need, offer, nodes, found[0]) if found else None
+
+    def _at(self, instance: Instance, nodes: int) -> list[Layouts]:
+        key = (instance.instance_type, nodes)
+        if key not in self._layouts:
+            self._layouts[key] = layouts(self.need, instance, nodes)
+        return self._layouts[key]
+
+
+def _found(tallies: list[_Tally]) -> list[Found]:
+    """The cheapest cluster of each offer that has one, the cheapest first."""
+    return sorted((t.found for t in tallies if t.found is not None), key=lambda x: x.rank)
