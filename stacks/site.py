@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.week import HOURS
 from planner.errors import Problem, SpecError
 from planner.perf import memory
+from planner.perf.train.job import SIXTEEN
 from planner.spec.model import Training
 from planner.spec.schedule import window
 
@@ -155,7 +156,8 @@ def _arguments(spec: Spec, solution: Solution) -> tuple[str, ...]:
         found["num-virtual-stages-per-pipeline-rank"] = s.vpp
     if s.ep > 1:
         found["expert-model-parallel-size"] = s.ep
-    flags = ["bf16"] if job.software.precision == "bf16" else [f"{job.software.precision}-format"]
+    precision = job.software.precision
+    flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
     flags.append("use-torch-fsdp2" if s.sharding == "zero3" else "use-distributed-optimizer")
     flags += ["sequence-parallel"] if s.tp > 1 else []
     every = {"full": 1, "layer": 2}.get(s.recompute)  # layers of which one is recomputed

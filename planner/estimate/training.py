@@ -53,11 +53,11 @@ def job(row: Row) -> Read:
     assumed = not total or not sequence
     sequence = sequence or (2048 if soft.kernels == "xla" or llm.family == "gpt" else 8192)
     spread, batch, guessed = _spread(row, llm, chip, (soft, total or UNSTATED, sequence))
-    frozen = _frozen(row, soft)
+    frozen, host = _frozen(row, soft), _host(row)
     return Read(Job(
         llm=llm, chip=chip, spread=spread, software=soft, sequence=sequence, batch=batch,
         network=_network(row, chip) * 1e9, optimizer=_optimizer(row, soft, total), frozen=frozen,
-        rank=RANK if frozen else 0, **_host(row),
+        rank=RANK if frozen else 0, offload=host["offload"], backward_step=host["backward_step"],
     ), assumed or guessed)  # fmt: skip
 
 

@@ -22,7 +22,8 @@ def asked(spec: dict[str, Any]) -> list[str]:
     if "tokens" in data:
         found.append(f"{words.short(data['tokens'])} tokens")
     elif "samples" in data:
-        found.append(f"{words.short(data['samples'])} sequences")
+        what = "pairs" if train["method"].startswith("dpo") else "sequences"
+        found.append(f"{words.short(data['samples'])} {what}")
     if "deadline" in train:
         found.append(f"within {words.span(train['deadline'])}")
     return found

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from planner.errors import Place
 
-Method: TypeAlias = Literal["pretrain", "continued", "finetune", "lora", "qlora"]
+Method: TypeAlias = Literal[
+    "pretrain", "continued", "finetune", "lora", "qlora", "dpo", "dpo-lora"
+]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 

@@ -244,16 +244,16 @@ BATCH_TRAFFIC: Final = Block("traffic", model.Traffic, (
 
 DATA: Final = Block("data", model.Dataset, (
     Field("tokens", Quantity(unit.count, "1T", minimum=1000, maximum=10**15), "tokens that are trained on, all passes together"),
-    Field("samples", Quantity(unit.count, "50k", minimum=1, maximum=10**12), "sequences instead of tokens"),
+    Field("samples", Quantity(unit.count, "50k", minimum=1, maximum=10**12), "sequences instead of tokens, or pairs of them for dpo"),
     Field("location", Text(r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+", "an address such as s3://bucket/folder"), "where the dataset lies", required=True),
     Field("size", Quantity(unit.size, "4TiB", minimum=1, maximum=10**17), "bytes of the dataset; the default is 4 for each token"),
 ), doc="what is trained on")  # fmt: skip
 TRAIN: Final = Block("train", _train, (
-    Field("method", Choice(("pretrain", "continued", "finetune", "lora", "qlora")), "from nothing, from a checkpoint, all weights, adapters, or adapters on 4-bit weights", required=True),
+    Field("method", Choice(("pretrain", "continued", "finetune", "lora", "qlora", "dpo", "dpo-lora")), "from nothing, from a checkpoint, all weights, adapters, adapters on 4-bit weights, or preferences with a reference model", required=True),
     Field("sequence", Quantity(unit.context, "8k", minimum=128, maximum=2**24), "tokens of a sequence (k is 1024)", default=8192),
     Field("global_batch", _GlobalBatch(), "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 sequences else"),
     Field("optimizer", Choice(("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")), "optimizer", default="adamw"),
-    Field("precision", ListOf(Choice(("auto", "bf16", "fp8", "mxfp8", "nvfp4")), single=True), "allowed precisions of products; auto is bf16", default=("auto",)),
+    Field("precision", ListOf(Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")), single=True), "allowed precisions of products; auto is bf16", default=("auto",)),
     Field("deadline", Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400), "time that the run may take; without one the cheapest run within a year"),
     Field("checkpoint", Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400), "time between checkpoints; the default loses least time"),
     Field("evaluation", Quantity(unit.percent, "1%", maximum=Decimal("0.5")), "share of tokens that is evaluated on top", default=Decimal(0)),

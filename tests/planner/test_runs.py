@@ -159,10 +159,12 @@ def job(model: str, accelerators_: int, batch: int, chip: str = "h100-sxm") -> J
 @pytest.mark.parametrize(
     ("model", "count", "batch"),
     [("llama-3.1-8b", 16, 256), ("llama-3.1-70b", 64, 256), ("qwen3-30b-a3b", 32, 512),
-     ("llama-3.2-1b", 8, 96), ("llama-3.1-405b", 256, 512)],
+     ("llama-3.2-1b", 8, 96), ("llama-3.1-405b", 256, 512), ("llama-3.1-8b pairs", 16, 256)],
 )  # fmt: skip
 def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: int) -> None:
-    asked = job(model, count, batch)
+    asked = job(model.removesuffix(" pairs"), count, batch)
+    if model.endswith("pairs"):
+        asked = replace(asked, reference="copy")
     least = floor(asked)
     times = {}
     again: tuple[Recompute, ...] = ("none", "layer", "full")
@@ -216,6 +218,19 @@ def test_adapters_of_a_small_model_are_not_offered_eight_accelerators() -> None:
         solution = solve(CATALOG, text(MODEL=model, METHOD="lora", TOKENS="20M", DEADLINE="2d"))
         pool = solution.pools[0]
         assert pool.nodes * pool.offer.instance.accelerators == 1
+
+
+def test_preferences_are_pairs_and_a_copy_takes_more_than_adapters_do() -> None:
+    found = {}
+    for method in ("dpo", "dpo-lora"):
+        made = text(METHOD=method, DEADLINE="2d").replace("tokens: 2B", "samples: 100k")
+        solution = solve(CATALOG, made)
+        assert solution.run is not None
+        assert solution.run.tokens == 2 * 100_000 * 4096
+        assert solution.run.layouts[0].job.spread.micro % 2 == 0
+        assert solution.bill is not None
+        found[method] = solution.bill.usd_month
+    assert found["dpo-lora"] < found["dpo"]
 
 
 def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:

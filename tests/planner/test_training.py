@@ -54,6 +54,27 @@ def predicted(found: list[dict[str, str]]) -> str:
     return table.predict(out.getvalue(), "rows.csv")
 
 
+def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() -> None:
+    """DPO (arXiv:2305.18290): the policy's three passes, and one of the frozen reference."""
+    alone = made(batch=512, dp=8)
+    rated, base = (replace(alone, reference=x) for x in ("copy", "base"))
+    copy = states(rated).total - states(alone).total
+    assert copy == pytest.approx(2.0 * alone.llm.params, rel=0.01)
+    assert states(base).total == states(alone).total
+    assert seconds(rated) / seconds(alone) == pytest.approx(4 / 3, rel=0.05)
+    cut = replace(rated, spread=replace(rated.spread, sharding="zero3"))
+    whole = replace(cut, reference="none")
+    shared = states(cut).total - states(whole).total
+    assert shared == pytest.approx(copy / 8, rel=0.01)
+
+
+def test_fp16_is_as_fast_as_bf16() -> None:
+    one = made()
+    other = replace(one, software=replace(one.software, precision="fp16"))
+    assert seconds(other) == seconds(one)
+    assert peak_gib(other) == peak_gib(one)
+
+
 def test_measured_columns_are_never_read() -> None:
     found = rows()
     expected = predicted(found)

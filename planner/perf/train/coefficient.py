@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.book import Book
+from planner.perf.train.job import SIXTEEN
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
@@ -64,6 +65,6 @@ def keys(job: Job) -> frozenset[str]:
         "torch modern": soft.torch and chip.architecture != "Ampere",
         "overlapped": soft.overlapped, "captured": soft.captured, "dropping": soft.dropping,
         "sinks": soft.sinks, "pipelined": job.spread.pp > 1, "hybrid": bool(job.llm.state_layers),
-        "8 bit or less": soft.precision not in ("bf16", "fp8row"),
+        "8 bit or less": soft.precision not in (*SIXTEEN, "fp8row"),
     }  # fmt: skip
     return frozenset(found | {name for name, holds in marks.items() if holds})

@@ -76,13 +76,15 @@ def within(job: Job, cut: Spread) -> Iterator[Spread]:
 
 def turned(job: Job, cut: Spread) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
-    return _turned(int(job.batch // cut.dp), job.llm.layers, cut.pp)
+    return _turned(int(job.batch // cut.dp), job.llm.layers, cut.pp, job.together)
 
 
 @lru_cache(maxsize=4096)
-def _turned(each: int, layers: int, pp: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _turned(
+    each: int, layers: int, pp: int, together: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
     chunks = _chunks(layers, pp)
-    micros = (m for m in MICROS if each % m == 0)
+    micros = (m for m in MICROS if each % m == 0 and m % together == 0)
     return tuple((micro, chunks if each // micro % pp == 0 else (1,)) for micro in micros)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.cut import turned
-from planner.perf.train.job import Spread
+from planner.perf.train.job import SIXTEEN, Spread
 from planner.perf.train.step import BACK, THRICE, overlapped, step, tolls
 from planner.perf.train.work import crossing, sharded, work
 
@@ -118,8 +118,9 @@ def floor(job: Job) -> Floor:
     moved = whole.micros * whole.permuted
     sorting, wire = moved * c.permute / whole.bandwidth, 4 * c.exchange / c.exchange_rate
     gathers = whole.micros * GATHERED * alone.tokens * llm.hidden * llm.layers
-    read = llm.expert * (2.0 if job.software.precision == "bf16" else 0.5) / whole.bandwidth
+    read = llm.expert * (2.0 if job.software.precision in SIXTEEN else 0.5) / whole.bandwidth
     total = found.products + found.experts + found.attention + found.traffic + found.head
+    total += found.again
     return Floor(
         step=total + sorting, again=forward + sorting / 2, passes=bare.passes,
         tensor=2 * c.tensor * gathers / (whole.link * c.link), exchange=moved * wire / whole.link,

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
 Recompute: TypeAlias = Literal["none", "attention", "ops", "layer", "full", "forced"]
+Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal["te", "compiled", "eager", "foundry", "megatron21", "xla"]
+SIXTEEN: Final = ("bf16", "fp16")  # bits of a product's operands
 TORCH: Final = ("compiled", "eager", "foundry")  # kernels of plain PyTorch
 FUSED: Final = ("te", "megatron21", "xla")
 
@@ -63,7 +65,7 @@ class Software:
     """
 
     kernels: Kernels = "te"
-    precision: str = "bf16"  # bf16, fp8, fp8row, mxfp8, nvfp4 or int8
+    precision: str = "bf16"  # bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
     sequence_parallel: bool = True
     overlapped: bool = True  # tensor parallelism, with products
     captured: bool = False
@@ -86,7 +88,8 @@ class Job:
     """A training job. `batch` is sequences of a step, `network` bytes/s one way an accelerator.
 
     `frozen` is the bytes of a parameter that is not trained (LoRA), 0 when all are; `rank` is
-    that of its adapters. `offload` keeps states in host memory.
+    that of its adapters. `offload` keeps states in host memory. Preferences (DPO) are pairs of
+    sequences that a `reference` rates too: a copy in 16 bit, or the base without its adapters.
     """
 
     llm: Llm
@@ -101,11 +104,17 @@ class Job:
     rank: int = 0
     offload: bool = False
     backward_step: bool = False  # the optimizer runs inside backward: no gradient outlives it
+    reference: Reference = "none"
 
     @property
     def tokens(self) -> float:
         """Tokens of one micro-batch on one rank."""
         return self.spread.micro * self.sequence / self.spread.cp
+
+    @property
+    def together(self) -> int:
+        """Sequences that a micro-batch holds at least."""
+        return 1 if self.reference == "none" else 2
 
     @property
     def micros(self) -> float:
@@ -118,5 +127,5 @@ class Job:
             llm=self.llm, chip=self.chip, spread=spread, software=self.software,
             sequence=self.sequence, batch=self.batch, network=self.network,
             optimizer=self.optimizer, frozen=self.frozen, rank=self.rank, offload=self.offload,
-            backward_step=self.backward_step,
+            backward_step=self.backward_step, reference=self.reference,
         )  # fmt: skip

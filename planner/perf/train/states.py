@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
 LEVELS: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-TRAINED: Final = 2.0  # bytes of an adapter's weight, and of what stays in 16 bit beside 4 bit
+TRAINED: Final = 2.0  # bytes of what is in 16 bit: beside 4 bit, and a reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ def optimizers() -> dict[str, Optimizer]:
 
 def frozen_bytes(method: str) -> float:
     """Bytes of a parameter that a method does not train: 16 bit, 4 bit, or 0 when it does."""
-    return {"lora": bytes_of("bf16"), "qlora": bytes_of("nf4")}.get(method, 0.0)
+    kept = {"lora": "bf16", "dpo-lora": "bf16", "qlora": "nf4"}.get(method)
+    return bytes_of(kept) if kept else 0.0
 
 
 def owned(job: Job) -> tuple[float, float]:
@@ -108,6 +109,8 @@ def states(job: Job) -> States:
         extra = embedding * (TRAINED - job.frozen) / (among if level == 3 else 1)
         frozen = extra + sum(n * job.frozen / (cut if level == 3 else 1) for n, cut in groups)
         groups = [(adapters(job), among)]
+    elif job.reference == "copy":
+        frozen = sum(n * TRAINED / (cut if level == 3 else 1) for n, cut in groups)
 
     def held(each: float, least: int) -> float:
         return sum(n * each / (cut if level >= least else 1) for n, cut in groups)

@@ -16,13 +16,17 @@ from planner.facts import table
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import memory
+from planner.perf.train.job import SIXTEEN
 from planner.perf.train.states import adapters, owned
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.train.job import Job
 
-BYTES: Final = {"bf16": 2.0, "nvfp4": 0.5625}  # of an operand of a product; 8-bit formats take 1
+BYTES: Final = {
+    **dict.fromkeys(SIXTEEN, 2.0),
+    "nvfp4": 0.5625,
+}  # of an operand of a product; 8-bit formats take 1
 HALF: Final = 2.0
 UPDATED: Final = 34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
 OTHER_RATE: Final = 250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
@@ -107,7 +111,7 @@ def work(job: Job) -> Work:
         tokens=job.batch * job.sequence / accelerators,
         micros=job.micros, bubble=(s.pp - 1) / s.vpp, pipelined=float(s.pp > 1),
         stages=float(s.pp), passes=2.0 if job.frozen else 3.0,
-        quantized=float(soft.precision != "bf16"),
+        quantized=float(soft.precision not in SIXTEEN),
         doublings=max(0.0, math.log2(accelerators / 8)),
         **_products(job), **_attention(job), **_traffic(job), **_parallel(job), **_experts(job),
         **_again(job), **sharded(job)._asdict(), **_chip(job),
@@ -135,9 +139,15 @@ def _products(job: Job) -> dict[str, float]:
         flop, moved = flop + rest, moved + rest / (2 * llm.hidden) * 3
     return {
         "gemm_flop": flop, "gemm_bytes": moved,
-        "head_flop": 2.0 * tokens * llm.vocab * llm.hidden / t,
+        "head_flop": 2.0 * tokens * llm.vocab * llm.hidden / t * _heads(job),
         "head_bytes": 12.0 * tokens * llm.vocab / t,
     }  # fmt: skip
+
+
+def _heads(job: Job) -> float:
+    """Passes of the head over those of training: a reference rates every token once."""
+    passes = 2.0 if job.frozen else 3.0
+    return 1.0 if job.reference == "none" else 1 + 1 / passes
 
 
 def _plain(llm: Llm) -> int:
@@ -255,12 +265,14 @@ def crossing(job: Job) -> float:
 
 
 def _again(job: Job) -> dict[str, float]:
-    """Shares of the forward pass that are computed again."""
+    """Shares of the forward pass that are computed again; a reference is one pass more."""
     shares = {
         "full": (1.0, 1.0, 1.0), "attention": (0.0, 1.0, 0.0), "layer": (0.5, 0.5, 0.5),
         "ops": (0.5, 0.0, 1.0),
     }.get(job.spread.recompute, (0.0, 0.0, 0.0))  # fmt: skip
-    found = dict(zip(("again_gemm", "again_attention", "again_traffic"), shares, strict=True))
+    more = float(job.reference != "none")
+    names = ("again_gemm", "again_attention", "again_traffic")
+    found = {name: share + more for name, share in zip(names, shares, strict=True)}
     forced = missing(job) if job.spread.recompute == "forced" else 0.0
     return found | {"forced": forced}
 
@@ -292,7 +304,8 @@ def sharded(job: Job) -> Sharded:
     trained = adapters(job) if job.frozen else own
     fsdp = s.sharding == "zero3"
     near = max(1.0, min(copies, _domain(job) / s.tp))
-    gather = (2 * job.software.gather_bytes + HALF) * own if fsdp else 0.0
+    passes = 2 if job.reference == "none" else 3
+    gather = (passes * job.software.gather_bytes + HALF) * own if fsdp else 0.0
     reduce = 4.0 * trained if not fsdp and copies > 1 else 0.0
     far = (1 - near / copies) / near
     cut = s.among if s.sharding != "none" else 1
@@ -308,7 +321,7 @@ def sharded(job: Job) -> Sharded:
 def _chip(job: Job) -> dict[str, float]:
     """Rates of the accelerator, in units a second."""
     chip, half = job.chip, (job.chip.bf16_tflops or 0.0) * 1e12
-    low = {"bf16": 0.0, "int8": chip.int8_tops, "nvfp4": chip.fp4_tflops}
+    low = {**dict.fromkeys(SIXTEEN, 0.0), "int8": chip.int8_tops, "nvfp4": chip.fp4_tflops}
     peak = (low.get(job.software.precision, chip.fp8_tflops) or 0.0) * 1e12
     link = chip.link_gb_s / 2 * 1e9
     if chip.link == "none" or not link:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from planner.errors import Place
     from planner.facts.llm import Llm
+    from planner.perf.train.job import Reference
     from planner.solve.offer import Instance
     from planner.spec.model import Training
 
@@ -23,6 +24,8 @@ PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 SMALL_BATCH: Final = 64  # sequences of a step of fine-tuning, where none is stated
 TOKEN_BYTES: Final = 4  # of a stored token
 FORWARD: Final = 3  # passes of a trained token for one of evaluation
+REFERENCES: Final[dict[str, Reference]] = {"dpo": "copy", "dpo-lora": "base"}
+PAIR: Final = 2  # sequences of a preference
 YEAR: Final = 365 * 86_400.0
 
 
@@ -71,7 +74,7 @@ class TrainNeed:
             llm=self.llm, chip=instance.chip, spread=Spread(),
             software=Software(kernels="te", precision=precision), sequence=self.sequence,
             batch=float(self.batch), network=network, optimizer=self.optimizer, frozen=frozen,
-            rank=self.rank if frozen else 0,
+            rank=self.rank if frozen else 0, reference=REFERENCES.get(self.method, "none"),
         )  # fmt: skip
 
 
@@ -88,7 +91,8 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
         step = f"set train.sequence to at most {llm.max_context}"
         problem = Problem(code="sequence", message=message, place=train.place, next_step=step)
         raise SpecError(problem)
-    tokens = float(data.tokens or (data.samples or 0) * train.sequence)
+    length = train.sequence * (PAIR if train.method in REFERENCES else 1)
+    tokens = float(data.tokens or (data.samples or 0) * length)
     if not tokens:
         each = constant("chinchilla")
         tokens = each * llm.active
