@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from stacks.graph import Resource
 
 PARTS: Final = (
-    "network", "fabric", "placement", "storage", "identity", "fleet", "shutdown", "observe",
+    "network", "fabric", "placement", "storage", "files", "identity", "fleet", "shutdown",
+    "observe",
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ from planner.spec.model import Training
 from planner.spec.schedule import window
 
 if TYPE_CHECKING:
+    from planner.cost.storage import FileSystem
     from planner.cost.week import Week
     from planner.perf.layout import Layout
     from planner.solve.offer import Instance
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from planner.spec.model import Spec
 
 PORT: Final = 8000
+SCHEMES: Final = {"aws": "s3://", "azure": "abfs", "gcp": "gs://"}  # of a cloud's own objects
 MINUTES: Final = 7 * 24 * 60
 
 
@@ -41,7 +43,8 @@ class Site:
     """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for.
 
     `quantize` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
-    `arguments` are those of a training job.
+    `arguments` are those of a training job, whose data lie at `location` and, when it has a
+    parallel file system, in `files`.
     """
 
     name: str
@@ -65,6 +68,18 @@ class Site:
     timezone: str
     changes: tuple[Change, ...]
     arguments: tuple[str, ...] = ()
+    location: str = ""
+    files: FileSystem | None = None
+
+    @property
+    def linked(self) -> bool:
+        """Whether the cloud brings the dataset into its file system by itself."""
+        return self.files is not None and self.location.startswith(SCHEMES[self.provider])
+
+    @property
+    def checkpoints(self) -> str:
+        """The folder of the checkpoints: shared, or one of each node."""
+        return "/models/checkpoints" if self.files is None else "/data/checkpoints"
 
     @property
     def trains(self) -> bool:
@@ -85,6 +100,11 @@ class Site:
     def together(self) -> bool:
         """Whether nodes must be placed close to each other: a replica spans several."""
         return self.span > 1
+
+    @property
+    def one_zone(self) -> bool:
+        """Whether all nodes are in one zone: that of each other, or of their file system."""
+        return self.together or self.files is not None
 
     @property
     def fabric(self) -> bool:
@@ -124,7 +144,7 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
     cache_gb = asked or (0 if instance.nvme_gb >= weights * 1.2 else weights * 1.2 + 1)
     shutdown = spec.shutdown
     schedule = shutdown.schedule
-    return Site(
+    found = Site(
         name=name, labels=spec.labels, provider=offer.provider, region=offer.region,
         zones=offer.zones, instance=instance, purchase=offer.purchase, nodes=pool.nodes,
         span=pool.span, role=pool.role, model=solution.llm.model if solution.llm else "",
@@ -133,36 +153,40 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         idle=int(shutdown.idle) if shutdown.idle else None,
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
-        changes=changes(solution.week, pool, schedule), arguments=_arguments(spec, solution),
+        changes=changes(solution.week, pool, schedule),
+        location=spec.data.location if isinstance(spec, Training) else "",
+        files=solution.run.storage.files if solution.run else None,
     )  # fmt: skip
+    return replace(found, arguments=_arguments(found, spec, solution))
 
 
-def _arguments(spec: Spec, solution: Solution) -> tuple[str, ...]:
+def _arguments(found: Site, spec: Spec, solution: Solution) -> tuple[str, ...]:
     """What a training job is told, in the words of Megatron."""
     run = solution.run
     if run is None or not isinstance(spec, Training):
         return ()
     job = run.layouts[0].job
     s, step = job.spread, run.layouts[0].step.total
-    found = {
+    words = {
         "tensor-model-parallel-size": s.tp, "pipeline-model-parallel-size": s.pp,
         "context-parallel-size": s.cp, "micro-batch-size": int(s.micro),
         "global-batch-size": run.batch, "seq-length": run.sequence, "train-iters": run.steps,
-        "save-interval": max(1, round(run.interval / step)), "save": "/models/checkpoints",
-        "load": "/models/checkpoints", "data-path": spec.data.location,
+        "save-interval": max(1, round(run.interval / step)), "save": found.checkpoints,
+        "load": found.checkpoints,
+        "data-path": "/data/dataset" if found.linked else found.location,
         "optimizer": job.optimizer, "method": run.method,
     }  # fmt: skip
     if s.vpp > 1:
-        found["num-virtual-stages-per-pipeline-rank"] = s.vpp
+        words["num-virtual-stages-per-pipeline-rank"] = s.vpp
     if s.ep > 1:
-        found["expert-model-parallel-size"] = s.ep
+        words["expert-model-parallel-size"] = s.ep
     precision = job.software.precision
     flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
     flags.append("use-torch-fsdp2" if s.sharding == "zero3" else "use-distributed-optimizer")
     flags += ["sequence-parallel"] if s.tp > 1 else []
     every = {"full": 1, "layer": 2}.get(s.recompute)  # layers of which one is recomputed
     flags += [f"recompute-granularity full --recompute-every {every}"] if every else []
-    return (*(f"--{name} {value}" for name, value in found.items()), *(f"--{f}" for f in flags))
+    return (*(f"--{name} {value}" for name, value in words.items()), *(f"--{f}" for f in flags))
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Run,
         Safety,
         Solution,
+        Storage,
         Verified,
         Warn,
     )
@@ -174,12 +175,24 @@ def _run(found: Run | None) -> dict[str, Any] | None:
         "checkpoint_gb": _number(found.checkpoint / 1e9), "stops": _number(found.stops),
         "hours_p50": _number(found.hours[0]), "hours_p90": _number(found.hours[1]),
         "usd_p50": _amount(found.usd[0]), "usd_p90": _amount(found.usd[1]),
+        "storage": _stored(found.storage),
         "layouts": [_laid(x) for x in found.layouts],
         "ways": [
             {"way": w.name, "usd": None if w.usd is None else _amount(w.usd),
              "hours_p90": None if w.hours is None else _number(w.hours)}
             for w in found.ways
         ],
+    }  # fmt: skip
+
+
+def _stored(found: Storage) -> dict[str, Any]:
+    """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
+    kind = {"kind": "object"} if found.files is None else {
+        "kind": "parallel", "gib": found.files.gib, "mb_s_tib": found.files.mb_s_tib,
+    }  # fmt: skip
+    return {
+        **kind, "wanted_mb_s": _number(found.wanted / 1e6),
+        "given_mb_s": _number(found.given / 1e6), "checkpoint_write_s": _number(found.written),
     }  # fmt: skip
 
 

@@ -37,7 +37,22 @@ def layout(run: dict[str, Any]) -> list[str]:
     saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
     end = f"ends within {_days(run['hours_p50'])} in half of 1,000 simulated runs, "
     end += f"{_days(run['hours_p90'])} in 90 % of them ({words.dollars(run['usd_p90'])})"
-    return [f"{shape(laid)} in {laid['precision']}; {batch}", saves, end]
+    first = f"{shape(laid)} in {laid['precision']}; {batch}"
+    return [first, saves, stored(run["storage"]), end]
+
+
+def stored(found: dict[str, Any]) -> str:
+    """Where data and checkpoints lie, and whether they come fast enough, in a line."""
+    what = "object storage"
+    if found["kind"] == "parallel":
+        what = f"a parallel file system of {found['gib']:,} GiB"
+    written = f"a checkpoint is written in {found['checkpoint_write_s']:,.0f} s"
+    reads = f"the job reads {_rate(found['wanted_mb_s'])} of {_rate(found['given_mb_s'])}"
+    return f"data on {what}, {reads}; {written}"
+
+
+def _rate(mb_s: float) -> str:
+    return f"{mb_s / 1000:,.1f} GB/s" if mb_s >= 1000 else f"{max(1, mb_s):,.0f} MB/s"
 
 
 def shape(laid: dict[str, Any]) -> str:

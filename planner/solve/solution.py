@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from planner.cost.storage import FileSystem
     from planner.cost.week import Week
     from planner.errors import Place
     from planner.facts.llm import Llm
@@ -122,6 +123,19 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where data and checkpoints lie: `files` is a parallel file system, or objects do.
+
+    Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
+    """
+
+    files: FileSystem | None
+    wanted: float
+    given: float
+    written: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
@@ -138,6 +152,7 @@ class Run:
     save: float
     checkpoint: float
     stops: float
+    storage: Storage
     hours: tuple[float, float]
     usd: tuple[Decimal, Decimal]
     layouts: tuple[Laid, ...]

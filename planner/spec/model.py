@@ -177,6 +177,7 @@ class Dataset:
     tokens: int | None = None
     samples: int | None = None
     size: int | None = None
+    storage: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

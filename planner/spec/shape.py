@@ -247,6 +247,7 @@ DATA: Final = Block("data", model.Dataset, (
     Field("samples", Quantity(unit.count, "50k", minimum=1, maximum=10**12), "sequences instead of tokens, or pairs of them for dpo"),
     Field("location", Text(r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+", "an address such as s3://bucket/folder"), "where the dataset lies", required=True),
     Field("size", Quantity(unit.size, "4TiB", minimum=1, maximum=10**17), "bytes of the dataset; the default is 4 for each token"),
+    Field("storage", Choice(("auto", "object", "parallel")), "where machines read and write: auto adds a parallel file system when objects are too slow and it costs less", default="auto"),
 ), doc="what is trained on")  # fmt: skip
 TRAIN: Final = Block("train", _train, (
     Field("method", Choice(("pretrain", "continued", "finetune", "lora", "qlora", "dpo", "dpo-lora")), "from nothing, from a checkpoint, all weights, adapters, adapters on 4-bit weights, or preferences with a reference model", required=True),

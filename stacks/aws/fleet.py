@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.cost.line import usage
-from stacks.aws import fabric, identity, network, storage
+from stacks.aws import fabric, files, identity, network, storage
 from stacks.graph import Resource, ref
 from stacks.node.bootstrap import encoded, script
 from stacks.site import PORT, table
@@ -107,7 +107,7 @@ def _group(site: Site) -> Resource:
         inputs["launchTemplate"] = {"id": ref("node-template"), **template}
     if site.together:
         inputs["placementGroup"] = ref("together", "name")
-    after = list(network.ready(site))
+    after = [*network.ready(site), *files.ready(site)]
     if site.served:
         inputs["targetGroupArns"] = [ref("targets", "arn")]
         after.append("listener")
@@ -163,7 +163,7 @@ def _commands(site: Site) -> dict[str, str]:
     )
     fetch = f"aws --region {site.region} s3 sync s3://{storage.bucket(site)}/ /models/"
     keep = (
-        f"aws --region {site.region} s3 sync /models/checkpoints"
+        f"aws --region {site.region} s3 sync {site.checkpoints}"
         f" s3://{storage.bucket(site)}/checkpoints"
     )
     notice = (
@@ -173,4 +173,4 @@ def _commands(site: Site) -> dict[str, str]:
         " http://169.254.169.254/latest/meta-data/spot/instance-action"
     )
     return {"give_back": itself + leave, "peers": peers, "fetch": fetch, "keep": keep,
-            "notice": notice}  # fmt: skip
+            "notice": notice, **files.commands(site)}  # fmt: skip

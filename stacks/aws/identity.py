@@ -46,6 +46,9 @@ def resources(site: Site) -> list[Resource]:
     if site.together:
         find = {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"}
         policies.append(_policy("node-peers", "node", "peers", [find]))
+    if site.files is not None:
+        find = {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"}
+        policies.append(_policy("node-files", "node", "files", [find]))
     return [
         role(site, "node", "ec2.amazonaws.com"),
         *policies,

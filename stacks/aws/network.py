@@ -17,7 +17,7 @@ MOST_ZONES: Final = 3
 
 def zones(site: Site) -> tuple[str, ...]:
     """The zones that nodes may be in: the fabric and cluster placement do not cross zones."""
-    return site.zones[:1] if site.together else site.zones[:MOST_ZONES]
+    return site.zones[:1] if site.one_zone else site.zones[:MOST_ZONES]
 
 
 def subnets(site: Site) -> list[dict[str, str]]:

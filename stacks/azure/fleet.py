@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.azure import fabric, placement, storage
+from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common
 from stacks.graph import Resource, ref
 from stacks.node.bootstrap import encoded, script
@@ -57,6 +57,7 @@ def _scale_set(site: Site) -> Resource:
         inputs["spotRestorePolicy"] = {"enabled": True, "restoreTimeout": "PT1H"}
     return Resource(
         type="azure-native:compute:VirtualMachineScaleSet", name="nodes", inputs=inputs,
+        depends_on=files.ready(site),
         options={
             "replace_on_changes": IMMUTABLE,
             "delete_before_replace": True, "delete_timeout": "45m",
@@ -171,7 +172,7 @@ def _commands(site: Site) -> dict[str, str]:
     url = f"https://{storage.account(site)}.blob.core.windows.net/models"
     fetch = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{url}' /models --recursive"
     keep = (
-        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync /models/checkpoints '{url}/checkpoints'"
+        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {site.checkpoints} '{url}/checkpoints'"
         " --recursive"
     )
     notice = (
@@ -179,4 +180,5 @@ def _commands(site: Site) -> dict[str, str]:
         " 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'"
         " | grep -q Preempt"
     )
-    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice}
+    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice,
+            **files.commands(site)}  # fmt: skip

@@ -62,6 +62,8 @@ def _leave_role(site: Site) -> Resource:
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
         "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ]
+    if site.files is not None:
+        actions.append("Microsoft.StorageCache/amlFilesystems/read")
     permission = {"actions": actions, "notActions": [], "dataActions": [], "notDataActions": []}
     return Resource(
         type="azure-native:authorization:RoleDefinition", name="leave-role",

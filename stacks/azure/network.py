@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from stacks.azure import files
 from stacks.azure.identity import common
 from stacks.graph import Resource, ref
 from stacks.site import PORT
@@ -52,7 +53,7 @@ def resources(site: Site) -> list[Resource]:
 
 def _rules(site: Site) -> list[dict[str, Any]]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
-    found = [_rule("nodes", 100, NODES, "*", "*")]
+    found = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(site)]
     if site.served:
         found.append(_rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp"))
         found.append(_rule("probes", 120, "AzureLoadBalancer", str(PORT), "Tcp"))

@@ -20,4 +20,4 @@ def zones(site: Site) -> dict[str, Any]:
     """The zones of the scale set; regions without zones take none."""
     if not site.zones or infiniband(site):
         return {}
-    return {"zones": list(site.zones[:1] if site.together else site.zones)}
+    return {"zones": list(site.zones[:1] if site.one_zone else site.zones)}

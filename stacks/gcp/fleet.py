@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.line import usage
-from stacks.gcp import fabric, identity, network, placement, storage
+from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
 from stacks.node.bootstrap import script
 from stacks.site import PORT, table
@@ -115,7 +115,7 @@ def _group(site: Site) -> Resource:
     rules = ["net-inside", "net-proxy", *(["net-probes"] if site.served else [])]
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager", name="nodes", inputs=inputs,
-        depends_on=tuple(sorted([*rules, "nat", *identity.ready(site)])),
+        depends_on=tuple(sorted([*rules, "nat", *identity.ready(site), *files.ready(site)])),
         options={"delete_timeout": "45m"},
     )  # fmt: skip
 
@@ -159,9 +159,10 @@ def _commands(site: Site) -> dict[str, str]:
         " --format='value(networkInterfaces[0].networkIP)' | sort"
     )
     fetch = f"gcloud storage rsync -r gs://{storage.bucket(site)}/ /models/"
-    keep = f"gcloud storage rsync -r /models/checkpoints gs://{storage.bucket(site)}/checkpoints"
+    keep = f"gcloud storage rsync -r {site.checkpoints} gs://{storage.bucket(site)}/checkpoints"
     notice = (
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
     )
-    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice}
+    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice,
+            **files.commands(site)}  # fmt: skip

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 ACCOUNT: Final = "gcp:serviceaccount/account:Account"
 MEMBER: Final = "gcp:projects/iAMMember:IAMMember"
 LOG_WRITER: Final = "roles/logging.logWriter"
+FILES: Final = (  # to find the file system of the data, and to fill it
+    "lustre.instances.get", "lustre.instances.importData", "lustre.operations.get",
+)  # fmt: skip
 METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 
 
@@ -55,6 +58,7 @@ def _resize_role(site: Site) -> Resource:
             "cloudscheduler.jobs.pause",
             "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update",
             "compute.instances.delete", "compute.instances.list",
+            *(FILES if site.files is not None else ()),
         ],
     })  # fmt: skip
 

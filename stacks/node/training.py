@@ -23,10 +23,11 @@ until [ -f /models/train.py ]; do
   [ -f /models/train.py ] || sleep 30
 done
 rank=0 leader=127.0.0.1
-{meet}mkdir -p /models/checkpoints
+{meet}{shared}mkdir -p {checkpoints}
 (while sleep 60; do {keep}; done) &
 {watch}docker run --rm --name train --gpus all --network=host --ipc=host --ulimit memlock=-1 \\
-  --stop-timeout {grace} --cap-add=IPC_LOCK {devices}-v /models:/models {environment} {image} \\
+  --stop-timeout {grace} --cap-add=IPC_LOCK {devices}-v /models:/models {volume}\\
+  {environment} {image} \\
   torchrun --nnodes={nodes} --nproc-per-node={each} --node-rank=$rank \\
   --master-addr=$leader --master-port={port} /models/train.py \\
   {arguments}
@@ -60,6 +61,19 @@ for peer in $peers; do
   rank=$((rank + 1))
 done
 """
+# The first node brings data and older checkpoints into the file system; the others wait for it.
+SHARED: Final = """mkdir -p /data
+until mountpoint -q /data; do
+  {mount} || true
+  mountpoint -q /data || sleep 30
+done
+if [ "$rank" = 0 ] && [ ! -f /data/.filled ]; then
+  until {fill}; do sleep 60; done
+  [ ! -d /models/checkpoints ] || cp -rn /models/checkpoints /data/
+  touch /data/.filled
+fi
+until [ -f /data/.filled ]; do sleep 15; done
+"""
 # The machine is taken back soon: the job saves, its checkpoint is kept, and others start again.
 WATCH: Final = "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\n"
 
@@ -67,14 +81,18 @@ WATCH: Final = "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\
 def train(site: Site, cloud: dict[str, str]) -> str:
     """Return the part of the first-boot script that trains.
 
-    `cloud` holds fetch, peers and keep (checkpoints to the bucket), and notice: a command that
-    succeeds once the cloud has said that it takes the machine back.
+    `cloud` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
+    of the data), and notice: a command that succeeds once the cloud has said that it takes the
+    machine back. Shared checkpoints are kept by the first node alone.
     """
-    watch = WATCH.format(notice=cloud["notice"], keep=cloud["keep"]) if site.spot else ""
+    shared = site.files is not None
+    keep = f"[ $rank != 0 ] || {cloud['keep']}" if shared else cloud["keep"]
+    watch = WATCH.format(notice=cloud["notice"], keep=keep) if site.spot else ""
     meet = MEET.format(peers=cloud["peers"], nodes=site.nodes) if site.nodes > 1 else ""
     direct = site.fabric and site.instance.fabric in DIRECT
     return TRAIN.format(
-        fetch=cloud["fetch"], meet=meet, keep=cloud["keep"], watch=watch,
+        fetch=cloud["fetch"], meet=meet, keep=keep, watch=watch, checkpoints=site.checkpoints,
+        shared=_shared(site, cloud) if shared else "", volume="-v /data:/data " if shared else "",
         nodes=site.nodes, each=site.instance.accelerators, port=PORT,
         grace=table("notices.csv", "provider", "seconds")[site.provider],
         devices="--device=/dev/infiniband " if direct else "",
@@ -82,6 +100,11 @@ def train(site: Site, cloud: dict[str, str]) -> str:
         image=table("images.csv", "image", "reference")["train"],
         arguments=" ".join(site.arguments),
     )  # fmt: skip
+
+
+def _shared(site: Site, cloud: dict[str, str]) -> str:
+    fill = cloud["fill"] if site.linked else "true"
+    return SHARED.format(mount=cloud["mount"].strip(), fill=fill)
 
 
 def environment(site: Site) -> dict[str, str]:

@@ -318,6 +318,43 @@ def test_training_clusters_are_valid_and_start_together(machine: str, spot: str,
     assert "-e TORCH_NCCL_ASYNC_ERROR_HANDLING=1" in found
 
 
+FED = {"p5.48xlarge": "s3://bucket/tokens", "a3-megagpu-8g": "gs://bucket/tokens",
+       "Standard_ND96isr_H100_v5": "abfss://tokens@account.dfs.core.windows.net/all"}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", FED)
+def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
+    machine: str, tmp_path
+) -> None:
+    text = TRAINED.replace("SPOT", "never").replace("s3://bucket/tokens", FED[machine])
+    text = text.replace("tokens: 20B,", "tokens: 20B, storage: parallel,")
+    graph = built(text, machine)
+    check(graph)
+    solution = solve(only(load(), lambda o: o.instance.instance_type == machine), text, keep=0)
+    assert solution.run is not None
+    files = solution.run.storage.files
+    assert files is not None
+    told = named(graph, "data-files")
+    size = {"storageCapacity": 1, "capacityGib": 1, "storageCapacityTiB": 1024}
+    assert [int(told[k]) * unit for k, unit in size.items() if k in told] == [files.gib]
+    assert str(files.mb_s_tib) in json.dumps(told)
+    nodes = next(r for r in graph.resources if r.name == "nodes")
+    first = [r.name for r in order(graph.resources)]
+    assert first.index("data-files") < first.index(nodes.name)
+    found = boot_script(graph)
+    path = tmp_path / "boot.sh"
+    path.write_text(found)
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert "mount -t lustre" in found
+    assert "--save /data/checkpoints" in found
+    assert "--data-path /data/dataset" in found
+    assert "-v /data:/data" in found
+    lines = solution.bill.lines if solution.bill else ()
+    assert any(x.kind == "storage" and x.usd_month for x in lines)
+    elsewhere = text.replace(FED[machine], "https://example.com/tokens")
+    assert "--data-path https://example.com/tokens" in boot_script(built(elsewhere, machine))
+
+
 def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -> None:
     for machine in ("p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"):
         graph = built(TRAINED.replace("SPOT", "never"), machine)

@@ -74,6 +74,28 @@ def test_apply_creates_everything_and_a_second_apply_nothing(engine, catalog, cl
     assert set(first.outputs) == set(plan["graph"]["outputs"])
 
 
+TRAINED = """apiVersion: tonnage/v1
+kind: Training
+name: chat
+model: {name: llama-3.1-8b}
+data: {tokens: 2B, location: "SCHEME://bucket@x.y/tokens", storage: parallel}
+train: {method: pretrain, sequence: 4k, global_batch: 256, deadline: 7d}
+where: {clouds: [CLOUD]}
+"""
+
+
+@pytest.mark.parametrize(("cloud", "scheme"), [("aws", "s3"), ("gcp", "gs"), ("azure", "abfss")])
+def test_a_job_with_its_file_system_applies_and_leaves_nothing(
+    engine, catalog, cloud, scheme
+) -> None:
+    plan = plan_of(catalog, TRAINED.replace("CLOUD", cloud).replace("SCHEME", scheme))
+    steps = [s.name for s in engine.apply(plan, quiet).steps]
+    assert steps.index("data-files") < steps.index("nodes")
+    assert engine.apply(plan, quiet).steps == ()
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+
+
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", cloud)), quiet)

@@ -20,6 +20,7 @@ from planner.solve.solution import (
     Predicted,
     Run,
     Solution,
+    Storage,
     Warn,
     Way,
 )
@@ -63,7 +64,7 @@ def answer(
     return Solution(
         status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
         alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
-        warnings=_warnings(need, cluster, book), week=week("flat", None), llm=need.llm,
+        warnings=_warnings(need, cluster), week=week("flat", None), llm=need.llm,
         funnel=market.funnel, considered=market.allowed, run=_run(need, chosen, market, search),
     )  # fmt: skip
 
@@ -105,10 +106,17 @@ def _run(need: TrainNeed, chosen: Found, market: Market, search: TrainSearch) ->
         method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
         steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,
         save=cluster.save, checkpoint=run.checkpoint_bytes(cluster.laid.job),
-        stops=cluster.trials.stops,
+        stops=cluster.trials.stops, storage=_storage(cluster),
         hours=(cluster.within(0.5) / HOUR, cluster.within(SURE) / HOUR),
         usd=(cluster.within_bill(search.book, 0.5).usd_month, late.usd_month),
         layouts=cluster.layouts(), ways=tuple(_ways(chosen, market, search)),
+    )  # fmt: skip
+
+
+def _storage(cluster: Cluster) -> Storage:
+    return Storage(
+        files=cluster.store, wanted=cluster.need.data_bytes / cluster.steps,
+        given=cluster.nodes * cluster.wire, written=cluster.written,
     )  # fmt: skip
 
 
@@ -168,9 +176,9 @@ def _slow(missed: Missed, least: Decimal) -> Alternative:
     )  # fmt: skip
 
 
-def _warnings(need: TrainNeed, cluster: Cluster, book: PriceBook) -> tuple[Warn, ...]:
+def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
     found = [Warn(code="assumed", message=note) for note in need.notes]
-    found += _starved(cluster, book)
+    found += _starved(cluster)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message))
@@ -180,14 +188,14 @@ def _warnings(need: TrainNeed, cluster: Cluster, book: PriceBook) -> tuple[Warn,
     return tuple(found)
 
 
-def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
+def _starved(cluster: Cluster) -> list[Warn]:
     """What the path of the data cannot give, with the fix and its price."""
     found, kind = [], cluster.offer.instance
     if cluster.read > cluster.steps:
         share = 1 - cluster.steps / cluster.read
         found.append(Warn(code="data", message=(
             f"reading the dataset is slower than training: accelerators wait {share:.0%} of the "
-            f"time; {_parallel(cluster, book)}"
+            "time; compress the data, or take more machines"
         )))  # fmt: skip
     if not cluster.staged:
         found.append(Warn(code="staging", message=(
@@ -200,19 +208,6 @@ def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
             "pack the data beforehand"
         )))  # fmt: skip
     return found
-
-
-def _parallel(cluster: Cluster, book: PriceBook) -> str:
-    """The parallel file system that would feed the job, and what it costs for the run."""
-    rate = cluster.need.data_bytes / cluster.steps / 1e6
-    provider = cluster.offer.provider
-    tib = max(constant("lustre_least_tib", provider), rate / constant("lustre_mb_s", provider))
-    price = book.find(provider, "lustre")
-    text = f"a parallel file system of {tib:,.0f} TiB gives the {rate:,.0f} MB/s that it takes"
-    if not price:
-        return text
-    months = cluster.steps / HOUR / float(HOURS_PER_MONTH)
-    return text + f", for about {tib * 1024 * float(price[0].usd) * months:,.0f} USD"
 
 
 def _nothing(need: TrainNeed, market: Market, search: TrainSearch) -> Solution:
@@ -246,7 +241,7 @@ def _fastest(need: TrainNeed, offer: Offer, search: TrainSearch) -> list[Cluster
     for nodes in reversed(TrainSearch(need, search.book).sizes(offer.instance)):
         cluster = search.cluster(offer, nodes)
         if cluster is not None and cluster.goodput > 0.05:
-            found.append(cluster)
+            found += cluster.stored()
         if len(found) >= 2:
             break
     return sorted(found, key=lambda c: c.expected)[:1]

@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.line import Usage, services
+from planner.cost.storage import sized
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
@@ -22,6 +23,7 @@ from planner.solve.bill import COMMITTED, machines, summed
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
+    from planner.cost.storage import FileSystem
     from planner.facts.accelerator import Accelerator
     from planner.perf.train.job import Job
     from planner.perf.train.run import Hazard
@@ -37,6 +39,7 @@ FIRST: Final = 600.0  # seconds of data that are fetched before the first step
 RACK: Final = 8  # accelerators beyond which a link joins several machines
 PAIR: Final = 2
 SHOWN: Final = 5  # layouts
+WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
@@ -44,12 +47,17 @@ HOUR: Final = 3600.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` machines of an offer with a layout, and the run on them. Seconds."""
+    """`nodes` machines of an offer with a layout, and the run on them. Seconds.
+
+    `store` is a parallel file system for data and checkpoints; without one both lie on object
+    storage.
+    """
 
     need: TrainNeed
     offer: Offer
     nodes: int
     laid: Laid
+    store: FileSystem | None = None
 
     @cached_property
     def margin(self) -> float:
@@ -70,8 +78,8 @@ class Cluster:
 
     @cached_property
     def read(self) -> float:
-        """Seconds to read the dataset once from object storage, on all machines."""
-        return self.need.data_bytes / (self.nodes * self._wire)
+        """Seconds to read the dataset once, on all machines."""
+        return self.need.data_bytes / (self.nodes * self.wire)
 
     @property
     def progress(self) -> float:
@@ -79,16 +87,18 @@ class Cluster:
         return max(self.steps, self.read)
 
     @cached_property
-    def _wire(self) -> float:
-        """Bytes/s between a machine and object storage."""
-        nic = self.offer.instance.network_gbps / 8 * GB
-        stored = constant("object_store_gb_s", self.offer.provider) * GB
-        return min(nic, stored) if nic else stored
+    def wire(self) -> float:
+        """Bytes/s between a machine and storage when all machines use it."""
+        nic = self.offer.instance.network_gbps / 8 * GB or math.inf
+        if self.store is not None:
+            client = constant("lustre_client_gb_s", self.offer.provider) * GB
+            return min(nic, client, self.store.rate / self.nodes)
+        return min(nic, constant("object_store_gb_s", self.offer.provider) * GB)
 
     @cached_property
     def written(self) -> float:
-        """Seconds to write a checkpoint to object storage, all machines at once."""
-        return run.checkpoint_bytes(self.laid.job) / (self.nodes * self._wire)
+        """Seconds to write a checkpoint, all machines at once."""
+        return run.checkpoint_bytes(self.laid.job) / (self.nodes * self.wire)
 
     @property
     def staged(self) -> bool:
@@ -134,9 +144,12 @@ class Cluster:
 
     @cached_property
     def start(self) -> float:
-        """Seconds until every machine has booted and holds its part of the data."""
+        """Seconds until every machine has booted and the first data are where they are read."""
+        if self.store is not None:
+            filled = constant("lustre_fill_gb_s", self.offer.provider) * GB
+            return constant("boot") + self.need.data_bytes / filled
         held = min(self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB)
-        return constant("boot") + min(held / self._wire, FIRST)
+        return constant("boot") + min(held / self.wire, FIRST)
 
     def within(self, share: float) -> float:
         """Seconds from the order of the machines within which this share of the runs ends."""
@@ -161,7 +174,7 @@ class Cluster:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
         months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
         hours = node_hours(self.offer, self.nodes, paid, lasts)
-        stored = self.need.data_bytes + KEPT * run.checkpoint_bytes(self.laid.job)
+        stored = self.held
         use = Usage(
             provider=self.offer.provider, nodes=self.nodes, node_hours=hours,
             on_hours=Decimal(lasts / HOUR), cache_gb=Decimal(0),
@@ -169,7 +182,24 @@ class Cluster:
             received_gb=Decimal(0), served=False, standing=Decimal(lasts / HOUR),
         )  # fmt: skip
         lines = [machines(self.offer, self.nodes, hours), *services(use, book)]
+        lines += [self.store.line(book, months)] if self.store is not None else []
         return summed(lines, self.offer, self.nodes)
+
+    @property
+    def held(self) -> float:
+        """Bytes that are stored: the dataset, and the checkpoints that are kept."""
+        return self.need.data_bytes + KEPT * run.checkpoint_bytes(self.laid.job)
+
+    def stored(self) -> list[Cluster]:
+        """The storage that may be used: objects, or file systems that would feed the job."""
+        wanted = self.need.storage == "parallel"
+        if not wanted and (self.need.storage == "object" or self.read <= self.steps):
+            return [self]
+        rate = max(
+            self.need.data_bytes / self.steps, run.checkpoint_bytes(self.laid.job) / WRITTEN
+        )
+        found = [replace(self, store=x) for x in sized(self.offer.provider, rate, self.held)]
+        return found if wanted else [self, *found]
 
     def layouts(self) -> tuple[Laid, ...]:
         """The best layouts on these machines, the chosen one first."""
@@ -180,7 +210,7 @@ class Cluster:
         if self.nodes == 1 or self.offer.instance.fabric in ("none", "ici"):
             return None
         found = fastest(layouts(self.need, self.offer.instance, self.nodes, plain=True))
-        return Cluster(self.need, self.offer, self.nodes, found[0]) if found else None
+        return replace(self, laid=found[0]) if found else None
 
 
 def margin(need: TrainNeed, job: Job) -> float:

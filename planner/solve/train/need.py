@@ -48,6 +48,7 @@ class TrainNeed:
     checkpoint: float | None
     evaluation: float
     data_bytes: float
+    storage: str
     confidence: float
     notes: tuple[str, ...]
     place: Place | None
@@ -104,5 +105,5 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
         deadline=float(train.deadline) if train.deadline else None,
         checkpoint=float(train.checkpoint) if train.checkpoint else None,
         evaluation=float(train.evaluation), data_bytes=float(data.size or TOKEN_BYTES * tokens),
-        confidence=confidence, notes=tuple(notes), place=train.place,
+        storage=data.storage, confidence=confidence, notes=tuple(notes), place=train.place,
     )  # fmt: skip

@@ -139,10 +139,11 @@ class TrainSearch:
             tally.late(seconds, nodes)
             return []
         cluster = self.cluster(offer, nodes)
-        if cluster is not None and cluster.ends <= self.need.limit:
-            tally.add(Found(cluster, cluster.bill(self.book)))
-        elif cluster is not None:
-            tally.late(cluster.ends, nodes)
+        for stored in cluster.stored() if cluster is not None else []:
+            if stored.ends <= self.need.limit:
+                tally.add(Found(stored, stored.bill(self.book)))
+            else:
+                tally.late(stored.ends, nodes)
         return []
 
     def least(self, offer: Offer) -> Decimal:

@@ -1,0 +1,86 @@
+"""The parallel file system of a training job: Azure Managed Lustre in a subnet of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from stacks.azure.identity import common
+from stacks.graph import Resource, ref
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+RANGE: Final = "10.42.16.0/22"  # of up to 400 TiB
+IMMUTABLE: Final = ["sku", "storageCapacityTiB", "zones", "filesystemSubnet"]
+MOUNT: Final = """
+command -v mount.lustre || {{
+  curl -fsSL https://packages.microsoft.com/keys/microsoft.asc \\
+    | gpg --dearmor > /usr/share/keyrings/amlfs.gpg
+  release=$(lsb_release -cs)
+  echo "deb [arch=amd64 signed-by=/usr/share/keyrings/amlfs.gpg] \\
+https://packages.microsoft.com/repos/amlfs-$release/ $release main" \\
+    > /etc/apt/sources.list.d/amlfs.list
+  apt-get update -q
+  newest=$(apt-cache pkgnames amlfs-lustre-client | sort -V | tail -n 1)
+  apt-get install -qy "$newest=$(uname -r)"
+}}
+az login --identity --only-show-errors >/dev/null
+mount -t lustre -o noatime,flock "$(az resource show --resource-group {group} --name {name} \\
+  --resource-type Microsoft.StorageCache/amlFilesystems \\
+  --query properties.clientInfo.mgsAddress --output tsv)@tcp:/lustrefs" /data"""
+
+
+def resources(site: Site) -> list[Resource]:
+    """The subnet and the file system; it is in one zone, and so are its nodes."""
+    if site.files is None:
+        return []
+    zones = {"zones": list(site.zones[:1])} if site.zones else {}
+    return [
+        Resource(type="azure-native:network:Subnet", name="files-subnet", inputs={
+            "resourceGroupName": ref("group", "name"),
+            "virtualNetworkName": ref("network", "name"), "subnetName": "files",
+            "addressPrefix": RANGE, "defaultOutboundAccess": False,
+        }, depends_on=("subnet",)),
+        Resource(type="azure-native:storagecache:AmlFilesystem", name="data-files", inputs={
+            "amlFilesystemName": _name(site), "filesystemSubnet": ref("files-subnet"),
+            "sku": {"name": f"AMLFS-Durable-Premium-{site.files.mb_s_tib}"},
+            "storageCapacityTiB": site.files.gib // 1024,
+            "maintenanceWindow": {"dayOfWeek": "Sunday", "timeOfDayUTC": "03:00"},
+            **zones, **common(site),
+        }, options={"replace_on_changes": IMMUTABLE}),
+    ]  # fmt: skip
+
+
+def rules(site: Site) -> list[dict[str, Any]]:
+    """Servers of the file system open connections to its clients too."""
+    return [] if site.files is None else [{
+        "name": "files", "priority": 105, "direction": "Inbound", "access": "Allow",
+        "protocol": "Tcp", "sourceAddressPrefix": RANGE, "sourcePortRange": "*",
+        "destinationAddressPrefix": "*", "destinationPortRange": "988",
+    }]  # fmt: skip
+
+
+def ready(site: Site) -> tuple[str, ...]:
+    """What must exist before nodes are paid for."""
+    return ("data-files",) if site.files is not None else ()
+
+
+def commands(site: Site) -> dict[str, str]:
+    """How a node mounts it, and how the first node copies the dataset into it."""
+    group = f"{site.name}-{site.digest}"
+    copy = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(site.location)}/*' /data/dataset"
+    return {
+        "mount": MOUNT.format(group=group, name=_name(site)),
+        "fill": f"mkdir -p /data/dataset && {copy} --recursive",
+    }
+
+
+def _name(site: Site) -> str:
+    return f"{site.name}-data"
+
+
+def _url(location: str) -> str:
+    """abfss://container@account.dfs.core.windows.net/path as azcopy takes it."""
+    parts = urlsplit(location)
+    return f"https://{parts.hostname}/{parts.username}{parts.path}".rstrip("/")

@@ -1,0 +1,70 @@
+"""The parallel file system of a training job: Managed Lustre, reached over a peered network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stacks.gcp import network, storage
+from stacks.graph import Resource, ref
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+PEERED: Final = 20  # bits of the range that Google Cloud takes addresses of
+MOUNT: Final = """
+command -v mount.lustre || {{
+  curl -fsSL https://us-apt.pkg.dev/doc/repo-signing-key.gpg \\
+    | gpg --dearmor > /usr/share/keyrings/lustre.gpg
+  echo "deb [signed-by=/usr/share/keyrings/lustre.gpg] \\
+https://us-apt.pkg.dev/projects/lustre-client-binaries \\
+lustre-client-ubuntu-$(lsb_release -cs) main" \\
+    > /etc/apt/sources.list.d/lustre.list
+  apt-get update -q
+  apt-get install -qy lustre-client-modules-$(uname -r) lustre-client-utils
+}}
+mount -t lustre "$(gcloud lustre instances describe {name} --location {zone} \\
+  --format='value(mountPoint)')" /data"""
+FILL: Final = (
+    "gcloud --quiet lustre instances import-data {name} --location {zone}"
+    " --gcs-path-uri {location} --lustre-path /dataset"
+)
+
+
+def resources(site: Site) -> list[Resource]:
+    """A range of addresses, the peering that uses it, and the file system."""
+    if site.files is None:
+        return []
+    return [
+        Resource(type="gcp:compute/globalAddress:GlobalAddress", name="peered-range", inputs={
+            "name": f"{site.name}-peered", "purpose": "VPC_PEERING", "addressType": "INTERNAL",
+            "prefixLength": PEERED, "network": ref("net"),
+        }),
+        Resource(type="gcp:servicenetworking/connection:Connection", name="peering", inputs={
+            "network": ref("net"), "service": "servicenetworking.googleapis.com",
+            "reservedPeeringRanges": [ref("peered-range", "name")],
+        }),
+        Resource(
+            type="gcp:lustre/instance:Instance", name="data-files", inputs={
+                "instanceId": _name(site), "filesystem": "data", "network": ref("net"),
+                "location": network.zone(site), "capacityGib": str(site.files.gib),
+                "perUnitStorageThroughput": str(site.files.mb_s_tib),
+                "labels": storage.labels(site),
+            },
+            depends_on=("peering",),
+        ),
+    ]  # fmt: skip
+
+
+def ready(site: Site) -> tuple[str, ...]:
+    """What must exist before nodes are paid for."""
+    return ("data-files",) if site.files is not None else ()
+
+
+def commands(site: Site) -> dict[str, str]:
+    """How a node mounts it, and how the dataset comes into it."""
+    words = {"name": _name(site), "zone": network.zone(site), "location": site.location}
+    return {"mount": MOUNT.format(**words), "fill": FILL.format(**words)}
+
+
+def _name(site: Site) -> str:
+    return f"{site.name}-data"
