@@ -68,8 +68,14 @@ class Site:
     timezone: str
     changes: tuple[Change, ...]
     arguments: tuple[str, ...] = ()
+    spares: int = 0
     location: str = ""
     files: FileSystem | None = None
+
+    @property
+    def working(self) -> int:
+        """Nodes of a training job that work at the same time; the others are spares."""
+        return self.nodes - self.spares
 
     @property
     def linked(self) -> bool:
@@ -154,6 +160,7 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
         changes=changes(solution.week, pool, schedule),
+        spares=pool.spare if pool.role == "train" else 0,
         location=spec.data.location if isinstance(spec, Training) else "",
         files=solution.run.storage.files if solution.run else None,
     )  # fmt: skip
@@ -207,6 +214,8 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
         return _daily(pool) if pool.window else ()
     groups = pool.nodes // pool.span - pool.spare
     hourly = week.nodes(groups, pool.span, pool.spare)
+    if pool.role == "train":
+        hourly = (pool.nodes,) * HOURS
     open_at = _open(schedule)
     levels = [
         max(hourly[minute // 60 % HOURS], pool.span) if open_at[minute] else 0

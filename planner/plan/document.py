@@ -173,13 +173,14 @@ def _run(found: Run | None) -> dict[str, Any] | None:
         "checkpoint_interval_s": _number(found.interval),
         "checkpoint_blocks_s": _number(found.save),
         "checkpoint_gb": _number(found.checkpoint / 1e9), "stops": _number(found.stops),
+        "spares": found.spares,
         "hours_p50": _number(found.hours[0]), "hours_p90": _number(found.hours[1]),
         "usd_p50": _amount(found.usd[0]), "usd_p90": _amount(found.usd[1]),
         "storage": _stored(found.storage),
         "layouts": [_laid(x) for x in found.layouts],
         "ways": [
             {"way": w.name, "usd": None if w.usd is None else _amount(w.usd),
-             "hours_p90": None if w.hours is None else _number(w.hours)}
+             "hours_p90": None if w.hours is None else _number(w.hours), "remark": w.remark}
             for w in found.ways
         ],
     }  # fmt: skip

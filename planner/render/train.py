@@ -35,6 +35,8 @@ def layout(run: dict[str, Any]) -> list[str]:
     batch = f"{run['steps']:,} steps of {run['global_batch']:,} x {run['sequence']:,} tokens"
     saves = f"a checkpoint of {words.quantity(str(run['checkpoint_gb']))} GB every "
     saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
+    if run["spares"]:
+        saves += f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
     end = f"ends within {_days(run['hours_p50'])} in half of 1,000 simulated runs, "
     end += f"{_days(run['hours_p90'])} in 90 % of them ({words.dollars(run['usd_p90'])})"
     first = f"{shape(laid)} in {laid['precision']}; {batch}"
@@ -79,7 +81,7 @@ def blocks(run: dict[str, Any]) -> list[Block]:
     if len(run["ways"]) > 1:
         base = Decimal(run["ways"][0]["usd"])
         found.append(Table(
-            ("the same machines", ">USD", ">difference", ">ends within (90 %)"),
+            ("the same machines", ">USD", ">difference", ">ends within (90 %)", ""),
             tuple(_way(x, base) for x in run["ways"]),
         ))  # fmt: skip
     return found
@@ -87,11 +89,11 @@ def blocks(run: dict[str, Any]) -> list[Block]:
 
 def _way(way: dict[str, Any], base: Decimal) -> tuple[str, ...]:
     if way["usd"] is None:
-        return (way["way"].replace("_", " "), "", "", "never in time")
+        return (way["way"].replace("_", " "), "", "", "", way["remark"])
     difference = Decimal(way["usd"]) - base
     sign = "" if not difference else words.change(difference)
     name = way["way"].replace("_", " ")
-    return (name, words.dollars(way["usd"]), sign, _days(way["hours_p90"]))
+    return (name, words.dollars(way["usd"]), sign, _days(way["hours_p90"]), way["remark"])
 
 
 def _days(hours: float) -> str:

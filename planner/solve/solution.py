@@ -115,11 +115,15 @@ class Warn:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of running the same job: what it is, what the run costs, and when it ends."""
+    """One way of running the same job: what it is, what the run costs, and when it ends.
+
+    Hours; nothing when it would never end.
+    """
 
     name: str
     usd: Decimal | None
     hours: float | None
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,7 @@ class Run:
     save: float
     checkpoint: float
     stops: float
+    spares: int
     storage: Storage
     hours: tuple[float, float]
     usd: tuple[Decimal, Decimal]

@@ -113,7 +113,8 @@ def _offers(
         if key not in instances:
             table.refuse(row.place, f"instance_type: no machine is named '{key[1]}'")
         at = (key[0], row["region"])
-        located = zones.get((*at, key[1] if key in listed else "*"))
+        everywhere = row["region"] == "*" and row["purchase"] not in ORDERABLE
+        located = () if everywhere else zones.get((*at, key[1] if key in listed else "*"))
         machine = instances[key]
         sold = {"on_demand": machine.on_demand, "spot": machine.spot}
         soldout = row["purchase"] == "spot" and row["usd_hour"] >= demand.get(
@@ -123,7 +124,7 @@ def _offers(
             located is None
             or soldout
             or not sold.get(row["purchase"], True)
-            or (where[key] and row["region"] not in where[key])
+            or (where[key] and not everywhere and row["region"] not in where[key])
         ):
             continue  # not offered there, or a spot price that says "no capacity"
         found.append(

@@ -50,15 +50,17 @@ WantedBy=multi-user.target
 TONNAGE_UNIT
 systemctl daemon-reload && systemctl enable --now tonnage-train
 """
-# Every node waits for all, and takes its place in the order of their addresses; the first leads.
+# Every node waits for all, and takes its place in the order of their addresses; the first leads,
+# and those beyond the number that trains stand by until one of the others is gone.
 MEET: Final = """while :; do
-  peers=$({peers}) && [ "$(echo "$peers" | wc -w)" -ge {nodes} ] && break
+  peers=$({peers}) || peers=
+  rank=0 leader=$(echo "$peers" | head -n 1)
+  for peer in $peers; do
+    hostname -I | grep -qw "$peer" && break
+    rank=$((rank + 1))
+  done
+  [ "$(echo "$peers" | wc -w)" -ge {nodes} ] && [ $rank -lt {nodes} ] && break
   sleep 15
-done
-leader=$(echo "$peers" | head -n 1)
-for peer in $peers; do
-  hostname -I | grep -qw "$peer" && break
-  rank=$((rank + 1))
 done
 """
 # The first node brings data and older checkpoints into the file system; the others wait for it.
@@ -88,12 +90,12 @@ def train(site: Site, cloud: dict[str, str]) -> str:
     shared = site.files is not None
     keep = f"[ $rank != 0 ] || {cloud['keep']}" if shared else cloud["keep"]
     watch = WATCH.format(notice=cloud["notice"], keep=keep) if site.spot else ""
-    meet = MEET.format(peers=cloud["peers"], nodes=site.nodes) if site.nodes > 1 else ""
+    meet = MEET.format(peers=cloud["peers"], nodes=site.working) if site.working > 1 else ""
     direct = site.fabric and site.instance.fabric in DIRECT
     return TRAIN.format(
         fetch=cloud["fetch"], meet=meet, keep=keep, watch=watch, checkpoints=site.checkpoints,
         shared=_shared(site, cloud) if shared else "", volume="-v /data:/data " if shared else "",
-        nodes=site.nodes, each=site.instance.accelerators, port=PORT,
+        nodes=site.working, each=site.instance.accelerators, port=PORT,
         grace=table("notices.csv", "provider", "seconds")[site.provider],
         devices="--device=/dev/infiniband " if direct else "",
         environment=" ".join(f"-e {name}={value}" for name, value in environment(site).items()),
@@ -109,6 +111,6 @@ def _shared(site: Site, cloud: dict[str, str]) -> str:
 
 def environment(site: Site) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
-    columns = ["any"] + ([site.instance.fabric] if site.nodes > 1 and site.fabric else [])
+    columns = ["any"] + ([site.instance.fabric] if site.working > 1 and site.fabric else [])
     found = [item for name in columns for item in table("nccl.csv", "variable", name).items()]
     return {name: value for name, value in sorted(found) if value}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from planner.cost import block
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
 from planner.perf.constant import constant
@@ -147,6 +148,67 @@ def test_a_notice_that_is_long_enough_loses_nothing() -> None:
     sudden = replace(told, notice=0.0)
     with_, without = (trial.trials(3 * DAY, 20.0, 1800.0, x).end(0.5) for x in (told, sudden))
     assert with_ < without
+
+
+@pytest.mark.parametrize("spares", [0, 1, 2, 5])
+def test_failures_without_a_spare_are_erlangs_loss(spares: int) -> None:
+    """B = (a^s / s!) / sum of a^k / k! over k to s (Erlang, 1917)."""
+    for offered in (0.01, 0.3, 2.0):
+        terms = [offered**k / math.factorial(k) for k in range(spares + 1)]
+        assert run.unspared(spares, offered) == pytest.approx(terms[-1] / sum(terms))
+
+
+def test_spares_pay_where_failures_come_by_the_hour_and_not_where_by_the_month() -> None:
+    search, offers = searched(text(TOKENS="200B", DEADLINE="300d"))
+    offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
+    found = {n: search.cluster(offer, n) for n in (4, 512)}
+    small, large = (c.spared() for c in found.values() if c is not None)
+    assert small.spares == 0
+    assert large.spares > 0
+    assert large.price < replace(large, spares=0).price
+    assert large.price <= replace(large, spares=large.spares + 1).price
+    assert large.bill(search.book).lines[0].name.startswith(f"{512 + large.spares} x ")
+
+
+def test_a_part_that_goes_on_meanwhile_shortens_runs_as_the_formula_says() -> None:
+    alone = Hazard(
+        failures=1 / (20 * 3600), reclaims=1 / (6 * 3600), restart=600.0, wait=7200.0, notice=0.0
+    )
+    every = run.interval(20.0, alone)
+    means = {}
+    for share in (0.0, 0.3, 0.6):
+        risk = replace(alone, meanwhile=share)
+        draw = random.Random(5)
+        ends = [trial.play(20 * DAY, 20.0, every, risk, draw).ended for _ in range(300)]
+        means[share] = sum(ends) / len(ends)
+        assert 20 * DAY / means[share] == pytest.approx(run.effective(every, 20.0, risk), rel=0.02)
+    assert means[0.6] < means[0.3] < means[0.0]
+
+
+def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
+    day = 86_400.0
+    assert block.days("capacity_block", "aws", 8, 3.2 * day) == 4
+    assert block.days("capacity_block", "aws", 8, 14 * day) == 14
+    assert block.days("capacity_block", "aws", 8, 14.1 * day) == 21
+    assert block.days("capacity_block", "aws", 8, 183 * day) is None
+    assert block.days("capacity_block", "aws", 257, day) is None
+    assert block.days("capacity_block", "azure", 1, day) is None
+    assert block.days("dws_calendar", "gcp", 8, 89.5 * day) == 90
+
+
+def test_ways_to_buy_are_compared_in_one_table() -> None:
+    catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
+    solution = solve(catalog, text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
+    assert solution.run is not None
+    found = {w.name.split(" of ")[0]: w for w in solution.run.ways}
+    wanted = ("on_demand", "spot", "half spot", "capacity block", "without its fabric")
+    assert set(wanted) <= set(found)
+    usd = {name: found[name].usd for name in wanted}
+    assert all(usd.values())
+    assert usd["spot"] < usd["half spot"] < usd["on_demand"] < usd["without its fabric"]
+    assert "2024" in found["capacity block"].remark
+    hours = {name: found[name].hours or 0.0 for name in wanted}
+    assert hours["on_demand"] <= hours["half spot"] <= hours["spot"]
 
 
 def job(model: str, accelerators_: int, batch: int, chip: str = "h100-sxm") -> Job:

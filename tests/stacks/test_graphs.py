@@ -14,6 +14,7 @@ from providers.catalog.load import load
 from stacks.build import build
 from stacks.graph import Graph, Resource, order, ref, refs
 from stacks.node import agent
+from stacks.node.training import MEET
 from stacks.site import site, unsupported
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 from tests.oracles import schema
@@ -353,6 +354,21 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     assert any(x.kind == "storage" and x.usd_month for x in lines)
     elsewhere = text.replace(FED[machine], "https://example.com/tokens")
     assert "--data-path https://example.com/tokens" in boot_script(built(elsewhere, machine))
+
+
+@pytest.mark.parametrize(
+    ("own", "rank"), [("10.0.0.4", "0"), ("10.0.0.6", "2"), ("10.0.0.7", "-")]
+)
+def test_nodes_take_their_places_and_a_spare_stands_by(own: str, rank: str) -> None:
+    """Three of four machines train: the leader's address is the same for all of them."""
+    addresses = " ".join(f"10.0.0.{n}" for n in (4, 5, 6, 7))
+    meet = MEET.format(peers=f"printf '%s\\n' {addresses}", nodes=3)
+    stubs = f"hostname() {{ echo {own}; }}; sleep() {{ echo -; exit; }}\n"
+    done = subprocess.run(
+        ["bash", "-c", f"{stubs}{meet}echo $rank $leader"], check=True, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ([rank, "10.0.0.4"] if rank != "-" else ["-"])
 
 
 def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -> None:

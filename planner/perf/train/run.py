@@ -32,7 +32,8 @@ class Hazard:
     """What stops a run: failures of machines, and machines that are taken back.
 
     `failures` and `reclaims` a second of the whole cluster; `restart` seconds after a failure,
-    `wait` until a reclaimed cluster is whole again, `notice` before it is taken.
+    `wait` until a reclaimed cluster is whole again, `notice` before it is taken; `meanwhile` is
+    the share of the speed at which the rest of the machines go on.
     """
 
     failures: float
@@ -40,6 +41,7 @@ class Hazard:
     restart: float
     wait: float
     notice: float
+    meanwhile: float = 0.0
 
     @property
     def mtbf(self) -> float:
@@ -68,22 +70,35 @@ def _reclaims() -> dict[tuple[str, str], table.Row]:
     return {(provider, family): row for (provider, family), row in rows.items()}
 
 
-def hazard(machines: int, provider: str, family: str, *, spot: bool) -> Hazard:
+def unspared(spares: int, load: float) -> float:
+    """Share of failures that find no spare machine: Erlang's loss formula.
+
+    `load` is failures a second times the seconds until a machine that failed is replaced.
+    """
+    found = 1.0
+    for k in range(1, spares + 1):
+        found = load * found / (k + load * found)
+    return found
+
+
+def hazard(machines: int, provider: str, family: str, *, spot: bool, spares: int = 0) -> Hazard:
     """Return what stops a run on so many machines of a cloud.
 
-    Machines fail independently. Spot machines of one kind are taken together: of a reclaim of
-    one, all others follow within minutes in most cases, so the cluster's rate is hardly larger.
+    Machines fail independently; without a spare one has to boot first. Spot machines of one kind
+    are taken together: of a reclaim of one, all others follow within minutes in most cases, so
+    the cluster's rate is hardly larger.
     """
     failures = machines * constant("node_failures") / DAY
+    restart = constant("train_restart")
+    restart += constant("boot") * unspared(spares, failures * constant("boot"))
     if not spot:
-        return Hazard(failures=failures, reclaims=0.0, restart=constant("train_restart"),
-                      wait=0.0, notice=0.0)  # fmt: skip
+        return Hazard(failures=failures, reclaims=0.0, restart=restart, wait=0.0, notice=0.0)
     row = _reclaims().get((provider, family)) or _reclaims()[provider, ""]
     each = -math.log(1 - min(0.99, row["monthly"])) / MONTH
     alone = 1 - constant("reclaim_together")
     return Hazard(
         failures=failures, reclaims=each * (1 + alone * (machines - 1)),
-        restart=constant("train_restart"), wait=row["wait_h"] * 3600, notice=row["notice_s"],
+        restart=restart, wait=row["wait_h"] * 3600, notice=row["notice_s"],
     )  # fmt: skip
 
 
@@ -97,13 +112,18 @@ def checkpoint_bytes(job: Job) -> float:
 
 
 def effective(interval: float, save: float, risk: Hazard) -> float:
-    """Share of the time that is progress when a checkpoint is saved after every interval."""
+    """Share of the time that is progress when a checkpoint is saved after every interval.
+
+    A segment that ends has seen e^(segment / mtbf) - 1 stops; while spot is away, others go on.
+    """
     if risk.mtbf == math.inf:
         return interval / (interval + save)
     segment = (interval + save) / risk.mtbf
     if segment > 50:
         return 0.0
-    return interval / (math.expm1(segment) * (risk.mtbf + risk.pause))
+    stops = math.expm1(segment)
+    meanwhile = stops * risk.reclaims * risk.mtbf * risk.wait * risk.meanwhile
+    return min(1.0, (interval + meanwhile) / (stops * (risk.mtbf + risk.pause)))
 
 
 def late(work: float, every: float, save: float, risk: Hazard, share: float) -> float:

@@ -47,7 +47,7 @@ def play(work: float, save: float, every: float, risk: Hazard, draw: random.Rand
     """Play one run of `work` seconds of progress, saving for `save` seconds after every `every`.
 
     Stops come as a Poisson process. What was done since the last checkpoint is done again, except
-    that a notice long enough to save loses nothing. Machines are not paid while they are gone.
+    that a notice long enough to save loses nothing. Spot is not paid while it is gone.
     """
     rate, cycle = risk.failures + risk.reclaims, every + save
     paid = gone = done = 0.0
@@ -62,7 +62,11 @@ def play(work: float, save: float, every: float, risk: Hazard, draw: random.Rand
         paid += gap + risk.restart
         done += whole * every
         if uniform() * rate < risk.reclaims:
-            gone += draw.expovariate(1 / risk.wait) if risk.wait else 0.0
+            away = draw.expovariate(1 / risk.wait) if risk.wait else 0.0
+            if risk.meanwhile:
+                away = min(away, max(0.0, work - done) / risk.meanwhile)
+                done += away * risk.meanwhile
+            gone += away
             if risk.notice:
                 done += max(0.0, min(every, gap - whole * cycle - save))
         needed = _needed(work - done, save, every)

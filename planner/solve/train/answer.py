@@ -22,13 +22,12 @@ from planner.solve.solution import (
     Solution,
     Storage,
     Warn,
-    Way,
 )
 from planner.solve.train.search import Found, Missed, Result, TrainSearch
+from planner.solve.train.way import ways
 
 if TYPE_CHECKING:
-    from planner.cost.price import PriceBook
-    from planner.solve.offer import Offer
+    from planner.solve.offer import Catalog, Offer
     from planner.solve.rule import Market
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.need import TrainNeed
@@ -40,10 +39,10 @@ SURE: Final = 0.9
 
 
 def answer(
-    spec: Training, need: TrainNeed, market: Market, book: PriceBook, keep: int
+    spec: Training, need: TrainNeed, market: Market, catalog: Catalog, keep: int
 ) -> Solution:
     """Return the cheapest cluster that finishes in time, or the shortest time there is."""
-    search = TrainSearch(need, book)
+    search = TrainSearch(need, catalog.book)
     result = search.solve(market.best(), keep + 1)
     budget = spec.buy.budget
     allowed = (f for f in result.found if budget is None or _monthly(f) <= budget)
@@ -57,15 +56,17 @@ def answer(
         ep=s.ep, dp=s.dp, cp=s.cp,
     )  # fmt: skip
     pool = Pool(
-        offer=cluster.offer, nodes=cluster.nodes, least=cluster.nodes, span=cluster.nodes,
-        replicas=1, role="train", layout=layout, max_batch=0, spare=0, context=need.sequence,
+        offer=cluster.offer, nodes=cluster.nodes + cluster.spares, least=cluster.nodes,
+        span=cluster.nodes, replicas=1, role="train", layout=layout, max_batch=0,
+        spare=cluster.spares, context=need.sequence,
         window=0,
     )  # fmt: skip
     return Solution(
         status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
         alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
         warnings=_warnings(need, cluster), week=week("flat", None), llm=need.llm,
-        funnel=market.funnel, considered=market.allowed, run=_run(need, chosen, market, search),
+        funnel=market.funnel, considered=market.allowed,
+        run=_run(cluster, market, catalog, search),
     )  # fmt: skip
 
 
@@ -99,17 +100,17 @@ def _predicted(cluster: Cluster) -> dict[str, Predicted]:
     }
 
 
-def _run(need: TrainNeed, chosen: Found, market: Market, search: TrainSearch) -> Run:
-    cluster = chosen.cluster
+def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:
+    need = cluster.need
     late = cluster.within_bill(search.book, SURE)
     return Run(
         method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
         steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,
         save=cluster.save, checkpoint=run.checkpoint_bytes(cluster.laid.job),
-        stops=cluster.trials.stops, storage=_storage(cluster),
+        stops=cluster.trials.stops, spares=cluster.spares, storage=_storage(cluster),
         hours=(cluster.within(0.5) / HOUR, cluster.within(SURE) / HOUR),
         usd=(cluster.within_bill(search.book, 0.5).usd_month, late.usd_month),
-        layouts=cluster.layouts(), ways=tuple(_ways(chosen, market, search)),
+        layouts=cluster.layouts(), ways=ways(cluster, market, catalog, search),
     )  # fmt: skip
 
 
@@ -118,25 +119,6 @@ def _storage(cluster: Cluster) -> Storage:
         files=cluster.store, wanted=cluster.need.data_bytes / cluster.steps,
         given=cluster.nodes * cluster.wire, written=cluster.written,
     )  # fmt: skip
-
-
-def _ways(chosen: Found, market: Market, search: TrainSearch) -> list[Way]:
-    """The same machines bought in other ways, and without their fabric."""
-    cluster = chosen.cluster
-    name = cluster.offer.instance.instance_type
-    found = [Way(cluster.offer.purchase, chosen.bill.usd_month, cluster.ends / HOUR)]
-    for offer in market.best("buy"):
-        if offer.instance.instance_type == name and offer.purchase != cluster.offer.purchase:
-            other = replace(cluster, offer=offer)
-            found.append(Way(offer.purchase, other.bill(search.book).usd_month, other.ends / HOUR))
-    plain = cluster.without()
-    if plain is not None:
-        slow = plain.expected > 100 * search.need.limit
-        found.append(Way(
-            "without its fabric", None if slow else plain.bill(search.book).usd_month,
-            None if slow else plain.ends / HOUR,
-        ))  # fmt: skip
-    return found
 
 
 def _others(

@@ -40,6 +40,7 @@ RACK: Final = 8  # accelerators beyond which a link joins several machines
 PAIR: Final = 2
 SHOWN: Final = 5  # layouts
 WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
+SPARES: Final = 8  # at most
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
@@ -50,7 +51,7 @@ class Cluster:
     """`nodes` machines of an offer with a layout, and the run on them. Seconds.
 
     `store` is a parallel file system for data and checkpoints; without one both lie on object
-    storage.
+    storage. `spares` are machines on top that take the place of one that fails.
     """
 
     need: TrainNeed
@@ -58,6 +59,7 @@ class Cluster:
     nodes: int
     laid: Laid
     store: FileSystem | None = None
+    spares: int = 0
 
     @cached_property
     def margin(self) -> float:
@@ -117,8 +119,9 @@ class Cluster:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
         kind = self.offer.instance
         found = run.hazard(
-            self.nodes, kind.provider, kind.family, spot=self.offer.purchase == "spot"
-        )
+            self.nodes, kind.provider, kind.family, spot=self.offer.purchase == "spot",
+            spares=self.spares,
+        )  # fmt: skip
         return found if found.notice >= self.written else replace(found, notice=0.0)
 
     @cached_property
@@ -164,26 +167,27 @@ class Cluster:
     def bill(self, book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
         away = self.expected * self.risk.reclaims * self.risk.wait
-        return self._billed(book, max(self.progress, self.expected - away), self.expected)
+        return self.billed(book, max(self.progress, self.expected - away), self.expected)
 
     def within_bill(self, book: PriceBook, share: float) -> Bill:
         """The bill that this share of the simulated runs stays within."""
-        return self._billed(book, self.start + self.trials.cost(share), self.within(share))
+        return self.billed(book, self.start + self.trials.cost(share), self.within(share))
 
-    def _billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
+    def billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
         months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
-        hours = node_hours(self.offer, self.nodes, paid, lasts)
+        every = self.nodes + self.spares
+        hours = node_hours(self.offer, every, paid, lasts)
         stored = self.held
         use = Usage(
-            provider=self.offer.provider, nodes=self.nodes, node_hours=hours,
+            provider=self.offer.provider, nodes=every, node_hours=hours,
             on_hours=Decimal(lasts / HOUR), cache_gb=Decimal(0),
             weights_gb=Decimal(stored / GB) * months, sent_gb=Decimal(0),
             received_gb=Decimal(0), served=False, standing=Decimal(lasts / HOUR),
         )  # fmt: skip
-        lines = [machines(self.offer, self.nodes, hours), *services(use, book)]
+        lines = [machines(self.offer, every, hours), *services(use, book)]
         lines += [self.store.line(book, months)] if self.store is not None else []
-        return summed(lines, self.offer, self.nodes)
+        return summed(lines, self.offer, every)
 
     @property
     def held(self) -> float:
@@ -200,6 +204,21 @@ class Cluster:
         )
         found = [replace(self, store=x) for x in sized(self.offer.provider, rate, self.held)]
         return found if wanted else [self, *found]
+
+    def spared(self) -> Cluster:
+        """The cluster with as many spares as pay for themselves; spot is taken all at once."""
+        best = self
+        for spares in range(1, SPARES + 1):
+            other = replace(self, spares=spares)
+            if self.offer.purchase == "spot" or other.price >= best.price:
+                break
+            best = other
+        return best
+
+    @property
+    def price(self) -> float:
+        """Machines that are paid for the time that is progress."""
+        return (self.nodes + self.spares) / self.goodput if self.goodput else math.inf
 
     def layouts(self) -> tuple[Laid, ...]:
         """The best layouts on these machines, the chosen one first."""

@@ -139,7 +139,7 @@ class TrainSearch:
             tally.late(seconds, nodes)
             return []
         cluster = self.cluster(offer, nodes)
-        for stored in cluster.stored() if cluster is not None else []:
+        for stored in [x.spared() for x in cluster.stored()] if cluster is not None else []:
             if stored.ends <= self.need.limit:
                 tally.add(Found(stored, stored.bill(self.book)))
             else:

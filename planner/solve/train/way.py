@@ -1,0 +1,101 @@
+"""Other ways to run a job on the same machines: bought otherwise, or without their fabric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from planner.cost import block
+from planner.cost.line import CENT
+from planner.solve.solution import Way
+from planner.solve.train.mix import Mixed
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.solve.offer import Catalog, Offer
+    from planner.solve.rule import Market
+    from planner.solve.train.cluster import Cluster
+    from planner.solve.train.search import TrainSearch
+
+HOUR: Final = 3600.0
+HALF: Final = 2
+BLOCKS: Final = ("capacity_block", "dws_calendar")
+QUOTED: Final = "price of {as_of}, quoted when bought"
+ELASTIC: Final = "needs an elastic job"
+
+
+def ways(
+    cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch
+) -> tuple[Way, ...]:
+    """The chosen way first, then others with what each costs and when it ends."""
+    found = [_way(cluster.offer.purchase, cluster, search)]
+    for offer in market.best("buy"):
+        if offer.purchase != cluster.offer.purchase and _same(offer, cluster):
+            other = replace(cluster, offer=offer, spares=0).spared()
+            found.append(_way(offer.purchase, other, search))
+    mixed = _mixed(cluster, market, search)
+    found += [] if mixed is None else [_way("half spot", mixed, search, ELASTIC)]
+    found += _blocks(cluster, catalog, search)
+    plain = cluster.without()
+    if plain is not None:
+        found.append(_way("without its fabric", plain, search))
+    return tuple(found)
+
+
+def _way(name: str, cluster: Cluster, search: TrainSearch, remark: str = "") -> Way:
+    if cluster.expected > 100 * search.need.limit:
+        return Way(name, None, None, "never in time")
+    return Way(name, cluster.bill(search.book).usd_month, cluster.ends / HOUR, remark)
+
+
+def _same(offer: Offer, cluster: Cluster) -> bool:
+    kind = cluster.offer.instance
+    return (offer.provider, offer.instance.instance_type) == (kind.provider, kind.instance_type)
+
+
+def _mixed(cluster: Cluster, market: Market, search: TrainSearch) -> Mixed | None:
+    """Half of the machines on demand, the others on spot, in the region where that is cheapest.
+
+    An InfiniBand fabric of Azure is that of one scale set, and so of one priority.
+    """
+    kind, base = cluster.offer.instance, cluster.nodes // HALF
+    if not base or (kind.provider == "azure" and kind.fabric == "infiniband"):
+        return None
+    part = search.cluster(cluster.offer, base)
+    if part is None:
+        return None
+    sold = {
+        (o.region, o.purchase): o
+        for group in market.kinds for o in group
+        if _same(o, cluster) and market.breaks(o) <= {"buy"}
+    }  # fmt: skip
+    pairs = [
+        (o, sold[region, "on_demand"])
+        for (region, purchase), o in sold.items()
+        if purchase == "spot" and (region, "on_demand") in sold
+    ]
+    if not pairs:
+        return None
+    spot, fixed = min(pairs, key=lambda p: (p[0].usd_hour + p[1].usd_hour, p[0].region))
+    return Mixed(
+        cluster.need, spot, cluster.nodes, cluster.laid, store=cluster.store, fixed=fixed,
+        base=base, meanwhile=cluster.laid.step.total / part.laid.step.total,
+    )  # fmt: skip
+
+
+def _blocks(cluster: Cluster, catalog: Catalog, search: TrainSearch) -> list[Way]:
+    """A block of days that holds the run with the wished confidence, at its newest price."""
+    known = [o for o in catalog.unlisted if o.purchase in BLOCKS and _same(o, cluster)]
+    if not known:
+        return []
+    newest = max(known, key=lambda o: (o.as_of, -o.usd_hour, o.region))
+    steady = replace(cluster, offer=replace(newest, region=cluster.offer.region), spares=0)
+    length = block.days(newest.purchase, newest.provider, steady.nodes, steady.ends)
+    if length is None:
+        return []
+    bill = steady.bill(search.book)
+    paid: Decimal = (newest.usd_hour * steady.nodes * length * block.HOURS).quantize(CENT)
+    rest = bill.usd_month - (bill.lines[0].usd_month or 0)
+    name = f"{newest.purchase.replace('_', ' ')} of {length} days"
+    return [Way(name, paid + rest, steady.ends / HOUR, QUOTED.format(as_of=newest.as_of))]
