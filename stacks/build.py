@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from providers.simulated.cloud import names
 from stacks.graph import Graph
+from stacks.node.launch import launch
 from stacks.site import site
 
 if TYPE_CHECKING:
@@ -21,8 +22,16 @@ PARTS: Final = (
 )  # fmt: skip
 
 
-def build(spec: Spec, solution: Solution, name: str) -> tuple[Graph, str]:
-    """Build the graph of a solution, and say what gives machines back from outside.
+class Built(NamedTuple):
+    """A graph, what gives machines back from outside, and how a training job is launched."""
+
+    graph: Graph
+    backstop: str
+    launch: dict[str, Any] | None
+
+
+def build(spec: Spec, solution: Solution, name: str) -> Built:
+    """Build the graph of a solution.
 
     `name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
     cannot be built as asked.
@@ -35,7 +44,7 @@ def build(spec: Spec, solution: Solution, name: str) -> tuple[Graph, str]:
         resources=tuple(_named(r) for r in resources), outputs=parts["fleet"].outputs(found),
     )  # fmt: skip
     backstop: str = parts["shutdown"].backstop(found)
-    return graph, backstop
+    return Built(graph, backstop, launch(found))
 
 
 def _named(resource: Resource) -> Resource:

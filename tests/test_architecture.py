@@ -86,8 +86,8 @@ def test_pulumi_stays_in_its_two_modules() -> None:
 
 
 def test_every_cloud_has_the_same_rooms() -> None:
-    wanted = {"network", "fabric", "placement", "fleet", "storage", "shutdown", "observe",
-              "identity", "__init__"}  # fmt: skip
+    wanted = {"network", "fabric", "placement", "fleet", "storage", "files", "shutdown",
+              "observe", "identity", "__init__"}  # fmt: skip
     for cloud in ("aws", "gcp", "azure"):
         assert {p.stem for p in (ROOT / "stacks" / cloud).glob("*.py")} == wanted
 

@@ -144,15 +144,15 @@ def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, A
 
     solution = solve(source, catalog, options)
     graph: dict[str, Any] = {"provider": "", "region": "", "resources": [], "outputs": {}}
-    backstop = ""
+    backstop, launch = "", None
     name = options.stack or source.spec.name
     if solution.pools:
-        built, backstop = build(source.spec, solution, name)
+        built, backstop, launch = build(source.spec, solution, name)
         graph = built.document()
     standing = open_engine(options).standing(name) if options.bound else None
     stack = {
         "graph": graph, "backstop": backstop or None, "name": name,
-        "state_sha256": standing.sha256 if standing else None,
+        "state_sha256": standing.sha256 if standing else None, "launch": launch,
     }  # fmt: skip
     return assemble(source.spec, (source.path, source.sha256), catalog, solution, stack)
 

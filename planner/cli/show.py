@@ -8,6 +8,7 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import read_file
+from planner.errors import Place, Problem, UsageError
 
 
 @click.command("show")
@@ -16,6 +17,7 @@ from planner.cli.compose import read_file
 @option.output
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
+@click.option("--slurm", is_flag=True, help="Only the batch script of a training job.")
 def command(plan: str, **values: Any) -> int:
     """Render a saved PLAN again, without planning again.
 
@@ -27,6 +29,9 @@ def command(plan: str, **values: Any) -> int:
 
     document = parse(read_file(plan), plan)
     form, output = values["format"], values["output"]
+    if values["slurm"]:
+        option.write(_slurm(document, plan), output)
+        return 0
     if form == "json":
         option.write(dump(document), output)
         return 0
@@ -37,3 +42,15 @@ def command(plan: str, **values: Any) -> int:
     else:
         option.show(shown, form, values["color"])
     return 0
+
+
+def _slurm(document: dict[str, Any], plan: str) -> str:
+    """The batch script; raises UsageError when the plan trains nothing."""
+    found = document["launch"]
+    if found is None:
+        raise UsageError(Problem(
+            code="plan", message="only plans of training jobs have a batch script",
+            place=Place(plan), next_step="plan a spec of kind: Training",
+        ))  # fmt: skip
+    script: str = found["slurm"]
+    return script

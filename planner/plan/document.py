@@ -45,8 +45,9 @@ def assemble(
 ) -> dict[str, Any]:
     """Return the sealed document.
 
-    `source` is the path and SHA-256 of the spec. `stack` holds graph, backstop, name and the
-    digest of the state that the plan was made on (None: the stack does not exist).
+    `source` is the path and SHA-256 of the spec. `stack` holds graph, backstop, name, the digest
+    of the state that the plan was made on (None: the stack does not exist) and, of a training
+    job, how it is launched.
     """
     return sealed({
         "schema": SCHEMA,
@@ -72,6 +73,7 @@ def assemble(
         "alternatives": [_alternative(a) for a in solution.alternatives],
         "cost": _cost(solution),
         "graph": stack["graph"],
+        "launch": stack["launch"],
         "stack": {"name": stack["name"], "state_sha256": stack["state_sha256"]},
         "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
         "warnings": [_warning(w) for w in solution.warnings],

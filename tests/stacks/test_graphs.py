@@ -356,6 +356,24 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     assert "--data-path https://example.com/tokens" in boot_script(built(elsewhere, machine))
 
 
+def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(tmp_path) -> None:
+    catalog = only(load(), lambda o: o.instance.instance_type == "p5.48xlarge")
+    solution = solve(catalog, TRAINED.replace("SPOT", "never"), keep=0)
+    graph, _, launch = build(spec_of(TRAINED.replace("SPOT", "never")), solution, "chat")
+    assert launch is not None
+    boot = boot_script(graph)
+    assert launch["world_size"] == launch["nodes"] * launch["ranks_per_node"]
+    assert launch["world_size"] == solution.run.layouts[0].job.spread.accelerators
+    assert all(a in boot and a in launch["slurm"] for a in launch["arguments"])
+    assert all(f"-e {k}={v}" in boot for k, v in launch["environment"].items())
+    assert f"#SBATCH --nodes={launch['nodes']}\n" in launch["slurm"]
+    path = tmp_path / "job.sbatch"
+    path.write_text(launch["slurm"])
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    serving = solve(load(), chat(), keep=0)
+    assert build(spec_of(chat()), serving, "chat").launch is None
+
+
 @pytest.mark.parametrize(
     ("own", "rank"), [("10.0.0.4", "0"), ("10.0.0.6", "2"), ("10.0.0.7", "-")]
 )

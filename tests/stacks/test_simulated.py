@@ -36,10 +36,11 @@ TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 def plan_of(catalog, text: str) -> dict:
     """The plan document of a spec."""
     spec, solution = spec_of(text), solve(catalog, text, keep=0)
-    graph, backstop = build(spec, solution, spec.name)
+    graph, backstop, launch = build(spec, solution, spec.name)
     stack = {
         "graph": graph.document(),
         "backstop": backstop,
+        "launch": launch,
         "name": spec.name,
         "state_sha256": None,
     }

@@ -1,0 +1,50 @@
+"""How a training job is started by hand, or by Slurm: ranks, variables and arguments.
+
+What the machines of a stack run by themselves is in `training`; this is the same as data, for
+those who bring their own cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.node.training import PORT, environment
+from stacks.site import table
+
+if TYPE_CHECKING:
+    from stacks.site import Site
+
+# Slurm tells only the batch shell of the coming end, so that shell passes it on to all ranks.
+SLURM: Final = """#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node={each}
+#SBATCH --exclusive
+#SBATCH --requeue
+#SBATCH --signal=B:TERM@{grace}
+{exports}
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes="$SLURM_NNODES" --nproc-per-node={each} \\
+  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:{port}" train.py \\
+  {arguments} &
+trap 'kill -TERM %1; wait %1' TERM
+wait %1
+"""
+
+
+def launch(site: Site) -> dict[str, Any] | None:
+    """The launch of a training job; nothing for everything else."""
+    if not site.trains:
+        return None
+    each, found = site.instance.accelerators, environment(site)
+    return {
+        "world_size": site.working * each, "nodes": site.working, "ranks_per_node": each,
+        "environment": found, "arguments": list(site.arguments),
+        "slurm": SLURM.format(
+            name=site.name, nodes=site.working, each=each, port=PORT,
+            grace=table("notices.csv", "provider", "seconds")[site.provider],
+            exports="\n".join(f"export {name}={value}" for name, value in found.items()),
+            arguments=" ".join(site.arguments),
+        ),
+    }  # fmt: skip
