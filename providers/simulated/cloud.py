@@ -30,7 +30,7 @@ QUOTA_CODES: Final = {
 # Objects that live inside others and go with them; they never hold a deletion up.
 LOOSE: Final = ("authorization", "monitor", "iam/", "projects/", "cloudwatch", "Association",
                 "autoscaling/schedule", "autoscaling/policy", "scheduler", "cloudscheduler",
-                "BlobContainer", "IAMMember", "Rule")  # fmt: skip
+                "BlobContainer", "IAMMember", "Rule", "ManagementPolicy")  # fmt: skip
 
 
 class CloudError(Exception):

@@ -20,6 +20,25 @@ def account(site: Site) -> str:
     return f"{letters}{site.digest}"
 
 
+def _lifecycle() -> Resource:
+    """Checkpoints are kept for a month; what is to stay is copied elsewhere in the container."""
+    old = {"delete": {"daysAfterModificationGreaterThan": 30}}
+    rule = {
+        "name": "checkpoints", "type": "Lifecycle", "enabled": True,
+        "definition": {
+            "actions": {"baseBlob": old},
+            "filters": {"blobTypes": ["blockBlob"], "prefixMatch": ["models/checkpoints/"]},
+        },
+    }  # fmt: skip
+    return Resource(
+        type="azure-native:storage:ManagementPolicy", name="checkpoints-expire",
+        inputs={
+            "resourceGroupName": ref("group", "name"), "accountName": ref("store", "name"),
+            "managementPolicyName": "default", "policy": {"rules": [rule]},
+        },
+    )  # fmt: skip
+
+
 def resources(site: Site) -> list[Resource]:
     """The account and its container."""
     if site.layout is None:
@@ -29,6 +48,7 @@ def resources(site: Site) -> list[Resource]:
         "virtualNetworkRules": [{"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}],
     }  # fmt: skip
     return [
+        *([_lifecycle()] if site.trains else []),
         Resource(type="azure-native:storage:StorageAccount", name="store", inputs={
             "accountName": account(site), "kind": "StorageV2", "sku": {"name": "Standard_LRS"},
             "allowBlobPublicAccess": False, "allowSharedKeyAccess": False,

@@ -397,6 +397,9 @@ def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -
                   "azure-native": "ba92f5b4-2d11-453d-a403-e96b0029c9fe"}  # fmt: skip
         cloud = graph.resources[0].type.split(":")[0]
         assert rights[cloud] in told
+        kept = {"aws": '"days": 30', "gcp": '"age": 30',
+                "azure-native": '"daysAfterModificationGreaterThan": 30'}  # fmt: skip
+        assert kept[cloud] in told
         assert "s3:PutObject" not in told.replace("chat-models", "") or "/checkpoints/*" in told
         serving = json.dumps([r.inputs for r in built(LARGE, machine).resources])
         assert rights[cloud] not in serving
