@@ -27,6 +27,11 @@ def _blocks() -> dict[tuple[str, str], table.Row]:
     return {(purchase, provider): row for (purchase, provider), row in rows.items()}
 
 
+def most(provider: str) -> int | None:
+    """Machines that a provider sells in blocks at most, or nothing when it sells none."""
+    return max((r["most_nodes"] for (_, p), r in _blocks().items() if p == provider), default=None)
+
+
 def days(purchase: str, provider: str, nodes: int, seconds: float) -> int | None:
     """Days of the shortest block that holds a run, or nothing when none is sold.
 

@@ -277,7 +277,8 @@ def _infeasible(plan: dict[str, Any]) -> list[Block]:
         for b in plan["solution"]["binding"]
     ]
     if rows:
-        columns = ("nearest, changing one thing", "to", ">$/mo", "with")
+        money = ">USD" if plan["workload"]["kind"] == "training" else ">$/mo"
+        columns = ("nearest, changing one thing", "to", money, "with")
         blocks.append(Table(columns, tuple(rows)))
     else:
         blocks.append(Paragraph("  no single change makes it feasible: relax two", "warn"))

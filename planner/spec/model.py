@@ -191,6 +191,7 @@ class Train:
     optimizer: str = "adamw"
     precision: tuple[str, ...] = ("auto",)
     deadline: Decimal | None = None
+    budget: Decimal | None = None
     checkpoint: Decimal | None = None
     evaluation: Decimal = Decimal(0)
     rank: int = 16

@@ -256,6 +256,7 @@ TRAIN: Final = Block("train", _train, (
     Field("optimizer", Choice(("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")), "optimizer", default="adamw"),
     Field("precision", ListOf(Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")), single=True), "allowed precisions of products; auto is bf16", default=("auto",)),
     Field("deadline", Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400), "time that the run may take; without one the cheapest run within a year"),
+    Field("budget", Quantity(unit.number, "50000", minimum=1, maximum=10**12), "USD that the whole run may cost at most; without a deadline the plan is then the fastest run within it"),
     Field("checkpoint", Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400), "time between checkpoints; the default loses least time"),
     Field("evaluation", Quantity(unit.percent, "1%", maximum=Decimal("0.5")), "share of tokens that is evaluated on top", default=Decimal(0)),
     Field("rank", Quantity(unit.count, "16", minimum=1, maximum=1024), "rank of the adapters of lora and qlora", default=16),

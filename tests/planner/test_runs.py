@@ -6,8 +6,10 @@ import csv
 import itertools
 import math
 import random
+import statistics
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
 from planner.perf.constant import constant
 from planner.perf.train import run, trial
+from planner.perf.train.band import half
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.cut import spreads
 from planner.perf.train.fabric import reached
@@ -125,8 +128,8 @@ def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
     assert 1 < ours.failures / rate < 2.5  # RSC-1's rate, which is the larger of those published
 
 
-def test_nine_of_ten_runs_stay_within_what_is_predicted_of_them() -> None:
-    """Of 100 other seeds, with reclaims and failures: end and cost inside the 90th percentile."""
+def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
+    """Of 400 other seeds, with reclaims and failures: the share in and out, as far as drawn."""
     risk = Hazard(
         failures=1 / (8 * 3600), reclaims=1 / (5 * 3600), restart=600.0, wait=9000.0, notice=120.0
     )
@@ -134,13 +137,37 @@ def test_nine_of_ten_runs_stay_within_what_is_predicted_of_them() -> None:
     every = run.interval(save, risk)
     told = trial.trials(work_, save, every, risk)
     runs = [
-        trial.play(work_, save, every, risk, random.Random(1000 + seed)) for seed in range(100)
+        trial.play(work_, save, every, risk, random.Random(1000 + seed)) for seed in range(400)
     ]
-    assert sum(x.ended <= told.end(0.9) for x in runs) >= 84
-    assert sum(x.paid <= told.cost(0.9) for x in runs) >= 84
+    assert statistics.mean(x.ended <= told.end(0.9) for x in runs) == pytest.approx(0.9, abs=0.04)
+    assert statistics.mean(x.paid <= told.cost(0.9) for x in runs) == pytest.approx(0.9, abs=0.04)
     assert told.end(0.5) == pytest.approx(run.late(work_, every, save, risk, 0.5), rel=0.06)
     assert told.end(0.9) == pytest.approx(run.late(work_, every, save, risk, 0.9), rel=0.06)
     assert trial.trials(work_, save, every, risk) == told
+
+
+@pytest.mark.parametrize("name", ["research-spot", "pretrain-405b", "pretrain-moe"])
+def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(name: str) -> None:
+    """Failures, reclaims and the speed itself are drawn; checkpoints are written as planned."""
+    made = next(x for x in BLUEPRINTS if x.stem == name).read_text()
+    solution = solve(CATALOG, made)
+    assert solution.run is not None
+    search, _ = searched(made)
+    plain = search.cluster(solution.pools[0].offer, solution.pools[0].least)
+    assert plain is not None
+    cluster = replace(plain, store=solution.run.storage.files, spares=solution.run.spares)
+    wide = half(cluster.laid.job) / NormalDist().inv_cdf(0.95)
+    ended = paid = 0
+    for seed in range(100):
+        draw = random.Random(5000 + seed)
+        factor = math.exp(wide * draw.gauss()) / cluster.margin
+        steps = max(cluster.read, cluster.steps * factor)
+        found = trial.play(steps, cluster.save, cluster.interval, cluster.risk, draw)
+        hours = (cluster.start + found.ended) / 3600
+        bill = cluster.billed(CATALOG.book, cluster.start + found.paid, hours * 3600)
+        ended += hours <= solution.run.hours[1]
+        paid += bill.usd_month <= solution.run.usd[1]
+    assert min(ended, paid) >= 90
 
 
 def test_a_notice_that_is_long_enough_loses_nothing() -> None:
@@ -193,6 +220,8 @@ def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
     assert block.days("capacity_block", "aws", 8, 183 * day) is None
     assert block.days("capacity_block", "aws", 257, day) is None
     assert block.days("capacity_block", "azure", 1, day) is None
+    assert block.days("capacity_block", "aws", block.most("aws") or 0, day) == 1
+    assert block.most("azure") is None
     assert block.days("dws_calendar", "gcp", 8, 89.5 * day) == 90
 
 
@@ -303,6 +332,45 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert nearest.usd_month
     assert nearest.usd_month > 0
     assert nearest.relax_to.endswith("d")
+    relaxed = text(MODEL="llama-3.1-70b", TOKENS="2T", DEADLINE="1d")
+    told = solve(CATALOG, relaxed).binding[0].relax_to
+    assert solve(CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")).pools
+
+
+def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
+    types = ("p5.48xlarge", "p4d.24xlarge", "g6e.12xlarge")
+    catalog = only(CATALOG, lambda o: o.instance.instance_type in types)
+    for budget in ("500", "900", "20000"):
+        made = text(TOKENS="2B").replace("deadline: 7d", f"budget: {budget}")
+        search, offers = searched(made, catalog)
+        search.fast = True
+        clusters = (search.cluster(o, n) for o in offers for n in SIZES)
+        kept = (x.spared() for c in clusters if c is not None for x in c.stored())
+        every = [Found(c, c.bill(search.book)) for c in kept]
+        fit = [f for f in every if f.bill.usd_month <= int(budget)]
+        solution = solve(catalog, made)
+        if not fit:
+            assert solution.status == "infeasible"
+            nearest = solution.binding[0]
+            assert nearest.constraint == "train.budget"
+            assert nearest.usd_month == min(f.bill.usd_month for f in every)
+            continue
+        best = min(fit, key=search.rank).cluster
+        pool = solution.pools[0]
+        assert (pool.offer.key, pool.least) == (best.offer.key, best.nodes)
+        assert solution.bill is not None
+        assert solution.bill.usd_month <= int(budget)
+
+
+def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
+    told = {}
+    for tokens in ("20B", "2T"):
+        solution = solve(CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d"))
+        pool = solution.pools[0]
+        most = block.most(pool.offer.provider)
+        told[tokens] = "size" in {w.code for w in solution.warnings}
+        assert told[tokens] == (most is not None and pool.nodes > most)
+    assert told == {"20B": False, "2T": True}
 
 
 def test_a_run_costs_more_without_its_fabric() -> None:

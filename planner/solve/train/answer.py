@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost import block
 from planner.cost.week import HOURS_PER_MONTH, week
 from planner.perf.constant import constant
 from planner.perf.layout import Layout
@@ -15,7 +15,6 @@ from planner.perf.train.band import half, rests
 from planner.perf.train.mfu import mfu
 from planner.solve.solution import (
     Alternative,
-    Binding,
     Pool,
     Predicted,
     Run,
@@ -23,12 +22,14 @@ from planner.solve.solution import (
     Storage,
     Warn,
 )
+from planner.solve.train.nearest import nearest
 from planner.solve.train.search import Found, Missed, Result, TrainSearch
 from planner.solve.train.way import ways
 
 if TYPE_CHECKING:
-    from planner.solve.offer import Catalog, Offer
+    from planner.solve.offer import Catalog
     from planner.solve.rule import Market
+    from planner.solve.solution import Binding
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.need import TrainNeed
     from planner.spec.model import Training
@@ -41,15 +42,20 @@ SURE: Final = 0.9
 def answer(
     spec: Training, need: TrainNeed, market: Market, catalog: Catalog, keep: int
 ) -> Solution:
-    """Return the cheapest cluster that finishes in time, or the shortest time there is."""
-    search = TrainSearch(need, catalog.book)
+    """Return the cheapest cluster that finishes in time, or the fastest within a budget.
+
+    When there is none: the shortest time, or the lowest cost, that there is.
+    """
+    fast = need.budget is not None and need.deadline is None
+    search = TrainSearch(need, catalog.book, fast=fast)
     result = search.solve(market.best(), keep + 1)
-    budget = spec.buy.budget
-    allowed = (f for f in result.found if budget is None or _monthly(f) <= budget)
     # Formulas choose, simulated runs decide.
-    chosen = next((f for f in allowed if f.cluster.within(need.confidence) <= need.limit), None)
+    chosen = next((
+        f for f in result.found
+        if _affordable(f, spec) and f.cluster.within(need.confidence) <= need.limit
+    ), None)  # fmt: skip
     if chosen is None:
-        return _nothing(need, market, search)
+        return _nothing(need, market, nearest(spec, need, market.best(), result.found, catalog))
     cluster, s = chosen.cluster, chosen.cluster.laid.job.spread
     layout = Layout(
         precision=cluster.laid.job.software.precision, kv_precision="bf16", tp=s.tp, pp=s.pp,
@@ -68,6 +74,12 @@ def answer(
         funnel=market.funnel, considered=market.allowed,
         run=_run(cluster, market, catalog, search),
     )  # fmt: skip
+
+
+def _affordable(found: Found, spec: Training) -> bool:
+    """Whether a run keeps the budget of a month, when it lasts as long, and that of the run."""
+    whole = spec.train.budget is None or found.bill.usd_month <= spec.train.budget
+    return whole and (spec.buy.budget is None or _monthly(found) <= spec.buy.budget)
 
 
 def _monthly(found: Found) -> Decimal:
@@ -131,7 +143,7 @@ def _others(
         kind = other.cluster.offer.instance.instance_type
         if kind not in seen and len(found) < keep:
             seen.add(kind)
-            found.append(_alternative(other))
+            found.append(_alternative(other, "time" if search.fast else "price"))
     late = [(search.least(x.offer), x) for x in result.missed if x.seconds < math.inf]
     small = [(search.least(x.offer), x) for x in result.missed if x.seconds == math.inf]
     for group in (late, small):
@@ -140,11 +152,11 @@ def _others(
     return tuple(found)
 
 
-def _alternative(found: Found) -> Alternative:
+def _alternative(found: Found, reason: str) -> Alternative:
     cluster = found.cluster
     return Alternative(
         offer=cluster.offer, nodes=cluster.nodes, usd_month=found.bill.usd_month,
-        rejected_by="price",
+        rejected_by=reason,
     )  # fmt: skip
 
 
@@ -164,6 +176,10 @@ def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message))
+    most, every = block.most(cluster.offer.provider), cluster.nodes + cluster.spares
+    if most is not None and every > most:
+        message = f"{every:,} machines are more than blocks hold ({most}): agree on the capacity"
+        found.append(Warn(code="size", message=f"{message} before you apply"))
     if cluster.offer.confidence == "low":
         message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
         found.append(Warn(code="price", message=message))
@@ -192,38 +208,10 @@ def _starved(cluster: Cluster) -> list[Warn]:
     return found
 
 
-def _nothing(need: TrainNeed, market: Market, search: TrainSearch) -> Solution:
-    """Infeasible: the shortest time that could be bought and its price, or that nothing fits."""
-    relaxed = replace(need, deadline=None)
-    fastest = min(
-        (c for offer in market.best() for c in _fastest(relaxed, offer, search)),
-        key=lambda c: (c.expected, c.offer.key), default=None,
-    )  # fmt: skip
-    binding: tuple[Binding, ...] = ()
-    if fastest is not None:
-        cost = fastest.bill(search.book).usd_month
-        key = "train.deadline" if fastest.ends > need.limit else "buy.budget"
-        relax = f"{fastest.ends / DAY:,.1f}d" if key == "train.deadline" else f"{cost:,.0f} USD"
-        offer = fastest.offer
-        fleet = f"{offer.provider} {offer.region} {offer.instance.instance_type} x {fastest.nodes}"
-        binding = (Binding(
-            constraint=key, slack=None, relax_to=relax, saves_usd_month=None, usd_month=cost,
-            fleet=fleet,
-        ),)  # fmt: skip
+def _nothing(need: TrainNeed, market: Market, found: tuple[Binding, ...]) -> Solution:
+    """Infeasible, with what would be the nearest."""
     return Solution(
-        status="infeasible", pools=(), predicted={}, binding=binding, alternatives=(), bill=None,
+        status="infeasible", pools=(), predicted={}, binding=found, alternatives=(), bill=None,
         warnings=(), week=week("flat", None), llm=need.llm, funnel=market.funnel,
         considered=market.allowed,
     )  # fmt: skip
-
-
-def _fastest(need: TrainNeed, offer: Offer, search: TrainSearch) -> list[Cluster]:
-    """The fastest cluster of an offer: of the largest sizes with a layout, the best."""
-    found = []
-    for nodes in reversed(TrainSearch(need, search.book).sizes(offer.instance)):
-        cluster = search.cluster(offer, nodes)
-        if cluster is not None and cluster.goodput > 0.05:
-            found += cluster.stored()
-        if len(found) >= 2:
-            break
-    return sorted(found, key=lambda c: c.expected)[:1]

@@ -13,6 +13,7 @@ from planner.solve.need import model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
     from planner.errors import Place
     from planner.facts.llm import Llm
@@ -45,6 +46,7 @@ class TrainNeed:
     precisions: tuple[str, ...]
     rank: int
     deadline: float | None
+    budget: Decimal | None
     checkpoint: float | None
     evaluation: float
     data_bytes: float
@@ -102,7 +104,7 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
     return TrainNeed(
         llm=llm, method=train.method, tokens=tokens, sequence=train.sequence, batch=batch,
         optimizer=train.optimizer, precisions=tuple(precisions), rank=train.rank,
-        deadline=float(train.deadline) if train.deadline else None,
+        deadline=float(train.deadline) if train.deadline else None, budget=train.budget,
         checkpoint=float(train.checkpoint) if train.checkpoint else None,
         evaluation=float(train.evaluation), data_bytes=float(data.size or TOKEN_BYTES * tokens),
         storage=data.storage, confidence=confidence, notes=tuple(notes), place=train.place,

@@ -1,8 +1,9 @@
-"""Exact search of the cheapest cluster that finishes a training job in time.
+"""Exact search of the cheapest cluster that finishes a training job in time, or of the fastest.
 
 What is looked at next is always what could be cheapest: a machine type by the price of its
 products alone, then each number of its machines by the fastest layout there could be, then the
 cluster itself. When the bound exceeds the cheapest found, nothing that is left can be cheaper.
+The fastest within a budget is found alike, in the order of time.
 """
 
 from __future__ import annotations
@@ -69,27 +70,25 @@ class _Tally:
     seconds: float = math.inf
     nodes: int = 0
     found: Found | None = None
+    dear: bool = False
 
     def late(self, seconds: float, nodes: int) -> None:
         """A size is not in time: it takes so many seconds, or at least so many."""
         self.seconds, self.nodes = min((self.seconds, self.nodes), (seconds, nodes))
 
-    def add(self, found: Found) -> None:
-        """A size is in time."""
-        if self.found is None or found.rank < self.found.rank:
-            self.found = found
-
     def missed(self) -> Missed:
-        """Why no size is in time."""
+        """Why no size will do."""
         reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
-        return Missed(self.offer, self.nodes, self.seconds, reason)
+        return Missed(
+            self.offer, self.nodes, self.seconds, "train.budget" if self.dear else reason
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Entry:
-    """Something to look at, by the least USD that it costs: no `nodes` stand for every number."""
+    """Something to look at, by the least USD or seconds: no `nodes` stand for every number."""
 
-    usd: Decimal
+    least: float
     key: tuple[str, str, str, str]
     tally: _Tally = field(compare=False)
     nodes: int = 0
@@ -99,52 +98,85 @@ class _Entry:
 class TrainSearch:
     """A search that remembers how jobs are laid out on machines."""
 
-    def __init__(self, need: TrainNeed, book: PriceBook) -> None:
-        self.need, self.book = need, book
+    def __init__(self, need: TrainNeed, book: PriceBook, *, fast: bool = False) -> None:
+        self.need, self.book, self.fast = need, book, fast
         self._layouts: dict[tuple[str, int], list[Layouts]] = {}
         self._laid: dict[tuple[str, int], tuple[Laid, ...]] = {}
 
     def solve(self, offers: list[Offer], keep: int) -> Result:
-        """Return the cheapest cluster over all offers, and at least `keep` when there are so many.
+        """Return the best cluster over all offers, and at least `keep` when there are so many.
 
-        Each is the cheapest of its offer; nothing that was not looked at is cheaper than the
-        last of those that are kept.
+        Each is the best of its offer; nothing that was not looked at is better than the last of
+        those that are kept.
         """
         tallies = [_Tally(offer) for offer in offers]
-        queue = [_Entry(self.least(t.offer), t.offer.key, t) for t in tallies]
+        queue = [_Entry(self._measure(self.least(t.offer), 0.0), t.offer.key, t) for t in tallies]
         heapq.heapify(queue)
         while queue:
             entry = heapq.heappop(queue)
-            found = _found(tallies)
-            if len(found) >= keep and entry.usd > found[keep - 1].bill.usd_month:
+            found = self._found(tallies)
+            if len(found) >= keep and entry.least > self.rank(found[keep - 1])[0]:
                 break
             entry.tally.left -= 1
             for more in self._look(entry):
                 entry.tally.left += 1
                 heapq.heappush(queue, more)
         late = [t.missed() for t in tallies if not t.left and not t.found]
-        return Result(tuple(_found(tallies)), tuple(late))
+        return Result(tuple(self._found(tallies)), tuple(late))
 
     def _look(self, entry: _Entry) -> list[_Entry]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
         tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
         if not nodes:
-            sizes = self.sizes(offer.instance)
-            return [_Entry(entry.usd, entry.key, tally, n) for n in sizes]
+            return self._sizes(entry)
         if not entry.weighed:
             seconds = self.shortest(offer.instance, nodes)
-            if seconds <= self.need.limit:
-                usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour
-                return [_Entry(max(usd, entry.usd), entry.key, tally, nodes, weighed=True)]
-            tally.late(seconds, nodes)
-            return []
-        cluster = self.cluster(offer, nodes)
-        for stored in [x.spared() for x in cluster.stored()] if cluster is not None else []:
-            if stored.ends <= self.need.limit:
-                tally.add(Found(stored, stored.bill(self.book)))
-            else:
-                tally.late(stored.ends, nodes)
+            if seconds > self.need.limit:
+                tally.late(seconds, nodes)
+                return []
+            usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour
+            if self._dear(usd):
+                tally.dear = True
+                return []
+            least = max(self._measure(usd, seconds), entry.least)
+            return [_Entry(least, entry.key, tally, nodes, weighed=True)]
+        self._weigh(tally, nodes)
         return []
+
+    def _weigh(self, tally: _Tally, nodes: int) -> None:
+        """Take the best storage and number of spares of a cluster into its tally."""
+        cluster = self.cluster(tally.offer, nodes)
+        for stored in [x.spared() for x in cluster.stored()] if cluster is not None else []:
+            found = Found(stored, stored.bill(self.book))
+            if stored.ends > self.need.limit:
+                tally.late(stored.ends, nodes)
+            elif self._dear(found.bill.usd_month):
+                tally.dear = True
+            elif tally.found is None or self.rank(found) < self.rank(tally.found):
+                tally.found = found
+
+    def _sizes(self, entry: _Entry) -> list[_Entry]:
+        """Every number of machines, by what products alone take on so many."""
+        kind, found = entry.tally.offer.instance, []
+        for nodes in self.sizes(kind):
+            seconds = self.alone(kind) / nodes / kind.accelerators
+            least = seconds if self.fast else entry.least
+            found.append(_Entry(least, entry.key, entry.tally, nodes))
+        return found
+
+    def rank(self, found: Found) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
+        """The documented order: cost of the run, or its end; then accelerators and names."""
+        return (self._measure(found.bill.usd_month, found.cluster.ends), *found.rank)
+
+    def _measure(self, usd: Decimal, seconds: float) -> float:
+        return seconds if self.fast else float(usd)
+
+    def _dear(self, usd: Decimal) -> bool:
+        return self.fast and self.need.budget is not None and usd > self.need.budget
+
+    def _found(self, tallies: list[_Tally]) -> list[Found]:
+        """The best cluster of each offer that has one, the best first."""
+        return sorted((t.found for t in tallies if t.found is not None), key=self.rank)
 
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: its products at the best precision."""
@@ -187,8 +219,3 @@ class TrainSearch:
         if key not in self._layouts:
             self._layouts[key] = layouts(self.need, instance, nodes)
         return self._layouts[key]
-
-
-def _found(tallies: list[_Tally]) -> list[Found]:
-    """The cheapest cluster of each offer that has one, the cheapest first."""
-    return sorted((t.found for t in tallies if t.found is not None), key=lambda x: x.rank)
