@@ -82,13 +82,13 @@ def layouts() -> float:
     from planner.facts.accelerator import accelerators
     from planner.facts.llm import find
     from planner.perf.train.job import Job, Software, Spread
-    from planner.perf.train.search import Layouts, best
+    from planner.perf.train.search import Layouts
 
     job = Job(
         llm=find("llama-3.1-405b"), chip=accelerators()["h100-sxm"], spread=Spread(),
         software=Software(), sequence=8192, batch=2048.0, network=50e9,
     )  # fmt: skip
-    return _took(lambda: best(Layouts(job, 16_384, 8)))
+    return _took(Layouts(job, 16_384, 8).best)
 
 
 def runs() -> float:

@@ -27,7 +27,7 @@ from planner.perf.train.floor import floor
 from planner.perf.train.job import Job, Software, Spread
 from planner.perf.train.memory import peak_gib
 from planner.perf.train.run import Hazard
-from planner.perf.train.search import Layouts, best
+from planner.perf.train.search import Layouts
 from planner.perf.train.step import step
 from planner.perf.train.work import work
 from planner.solve.rule import Market, rules
@@ -269,7 +269,7 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
         assert least.cut(asked, plain, least.toll(one)) <= seconds
         if peak_gib(one) <= constant("train_memory_share") * asked.chip.memory_gib:
             times[spread] = seconds
-    found = best(Layouts(asked, count, 8))
+    found = Layouts(asked, count, 8).best()
     assert bool(found) == bool(times)
     if times:
         assert found[0].step.total == pytest.approx(min(times.values()))
@@ -282,7 +282,7 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
     Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
     """
     asked = replace(job("llama-3.1-405b", 16_384, 2048), sequence=8192)
-    found = best(Layouts(asked, 16_384, 8))[0]
+    found = Layouts(asked, 16_384, 8).best()[0]
     each = work(found.job).tokens / found.step.total
     assert 300 < each * 6 * 405e9 / 1e12 < 410
     assert found.job.spread.tp == 8
@@ -292,8 +292,8 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
 def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
     types = ("p5.48xlarge", "p4d.24xlarge", "g6e.12xlarge", "a3-highgpu-8g")
     catalog = only(CATALOG, lambda o: o.instance.instance_type in types)
-    for deadline in ("2d", "7d"):
-        search, offers = searched(text(DEADLINE=deadline), catalog)
+    for model, deadline in (("llama-3.1-8b", "2d"), ("llama-3.1-8b", "7d"), ("gpt-oss-20b", "4d")):
+        search, offers = searched(text(MODEL=model, DEADLINE=deadline), catalog)
         found = search.solve(offers, 1).found[0]
         every = []
         for offer in offers:

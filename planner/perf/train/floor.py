@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.cut import turned
-from planner.perf.train.job import SIXTEEN, Spread
+from planner.perf.train.job import Spread
 from planner.perf.train.step import BACK, THRICE, overlapped, step, tolls
-from planner.perf.train.work import crossing, sharded, work
+from planner.perf.train.work import BYTES, HALF, crossing, sharded, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.perf.train.coefficient import Training
     from planner.perf.train.job import Job, Recompute
+    from planner.perf.train.work import Work
 
 ATTENDED: Final = 1 + BACK  # passes of attention
 AGAIN: Final[dict[Recompute, float]] = {"none": 0.0, "layer": 0.5, "full": 1.0}
@@ -43,10 +45,11 @@ class Floor:
     """What no layout avoids, in accelerator-seconds of a step unless said otherwise.
 
     `again` is one more of the `passes`; `tensor` and `exchange` are what cutting tensors over very
-    many, and sending every token to experts elsewhere, would cost; `experts` seconds for reading
-    all experts in a micro-batch, `host` those of the host for all layers. `tokens` are the bytes
-    sent when every token goes to one other machine, `piped` how much of them a pipeline shows;
-    `link`, `network` and `memory` the bytes/s that are reached.
+    many, and sending every token to experts elsewhere, would cost; `gathered` what every further
+    rank of tensors costs where experts are cut alike. `weights` and `experts` are seconds for
+    reading them all in a micro-batch, `host` those of the host for all layers; `tokens` bytes when
+    every token goes to one other machine, `piped` how much of them a pipeline shows; `link`,
+    `network` and `memory` the bytes/s that are reached.
     """
 
     step: float
@@ -54,6 +57,8 @@ class Floor:
     passes: float
     tensor: float
     exchange: float
+    gathered: float
+    weights: float
     experts: float
     host: float
     tokens: float
@@ -89,12 +94,14 @@ class Floor:
         ranks, power, each = s.accelerators, self.c.host_power, job.batch / s.dp
         again = AGAIN[s.recompute]
         sent = self.tensor * (1 - 1 / s.tp) + self.exchange * (1 - 1 / s.ep) + toll.sent
-        total = self.step + again * self.again + (1 + again / 2) * sent
-        experts = self.experts / s.pp / (s.tp if s.ep == 1 else s.ep) * (1 + again / self.passes)
+        gathered = self.gathered * (s.tp - 1) if s.ep == 1 else 0.0
+        total = self.step + gathered + again * self.again + (1 + again / 2) * sent
+        read = (self.weights / s.tp + self.experts / (s.tp if s.ep == 1 else s.ep)) / s.pp
+        read *= 1 + again / self.passes
         host, bubble, least = (self.host / s.pp) ** power, self.c.bubble * (s.pp - 1), math.inf
         for micro, chunks in turning:
             turns = max(1.0, each / micro)
-            busy = ((total / ranks / turns + experts) ** power + host) ** (1 / power)
+            busy = ((total / ranks / turns + read) ** power + host) ** (1 / power)
             if toll.gather:
                 busy = overlapped(busy, toll.gather, self.c)
             least = min(least, busy * (turns + bubble / chunks))
@@ -102,31 +109,43 @@ class Floor:
         return (least + toll.once) * more
 
 
+@lru_cache(maxsize=512)
 def floor(job: Job) -> Floor:
     """Products, attention, element-wise traffic and loss: cut in any way, their sum is the same.
 
-    Operands that are read again for every cut and what crosses the network come on top.
+    Weights that are read again for every cut and what crosses the network come on top.
     """
     alone = replace(job, spread=Spread())
     c, whole, llm = TRAINING.at(keys(alone)), work(alone), job.llm
-    bare = replace(whole, gemm_bytes=0.0, expert_bytes=0.0, local=0.0, permuted=0.0,
-                   exchange_link=0.0, exchange_network=0.0, dense_layers=0.0,
-                   moe_layers=0.0)  # fmt: skip
+    weights, experts = _weights(alone, whole)
+    bare = replace(whole, gemm_bytes=whole.gemm_bytes - weights, local=0.0, permuted=0.0,
+                   expert_bytes=whole.expert_bytes - experts, exchange_link=0.0,
+                   exchange_network=0.0, dense_layers=0.0, moe_layers=0.0)  # fmt: skip
     found = step(bare, c)
     forward = (found.products + found.experts) / bare.passes
     forward += found.attention / ATTENDED + found.traffic / THRICE
     moved = whole.micros * whole.permuted
     sorting, wire = moved * c.permute / whole.bandwidth, 4 * c.exchange / c.exchange_rate
+    each = BYTES.get(job.software.precision, 1.0)
     gathers = whole.micros * GATHERED * alone.tokens * llm.hidden * llm.layers
-    read = llm.expert * (2.0 if job.software.precision in SIXTEEN else 0.5) / whole.bandwidth
     total = found.products + found.experts + found.attention + found.traffic + found.head
     total += found.again
     return Floor(
         step=total + sorting, again=forward + sorting / 2, passes=bare.passes,
         tensor=2 * c.tensor * gathers / (whole.link * c.link), exchange=moved * wire / whole.link,
-        experts=bare.passes * (read + whole.local * c.local_expert / THRICE),
+        gathered=sorting + bare.passes * moved * (1 + each / HALF) / whole.bandwidth,
+        weights=bare.passes * weights / whole.bandwidth,
+        experts=bare.passes * (experts / whole.bandwidth + whole.local * c.local_expert / THRICE),
         host=whole.moe_layers * c.moe_host + whole.dense_layers * c.dense_host,
         tokens=moved * wire * c.network / max(1, llm.experts_per_token), c=c,
         piped=TRAINING.at(keys(alone) | {"pipelined"}).exchange_network,
         link=whole.link * c.link, network=whole.network * c.network, memory=whole.bandwidth,
+    )  # fmt: skip
+
+
+def _weights(alone: Job, whole: Work) -> tuple[float, float]:
+    """Bytes of weights that products read, of experts apart: what more tokens do not add."""
+    twice = work(replace(alone, spread=Spread(micro=2.0)))
+    return (
+        2 * whole.gemm_bytes - twice.gemm_bytes, 2 * whole.expert_bytes - twice.expert_bytes,
     )  # fmt: skip

@@ -94,6 +94,23 @@ class Layouts:
         self.floor = self.frame.floor.over(job.network)
         self._count, self._cuts = itertools.count(), deque(self.frame.cuts)
         self._heap: list[tuple[float, int, Spread, Toll, Known]] = []
+        self._found: list[Laid] = []
+
+    def best(self, keep: int = 5, limit: float = math.inf) -> list[Laid]:
+        """The fastest layouts that fit and take at most `limit` seconds a step, the best first.
+
+        A layout recomputes no more than memory asks for. Asked again, the search goes on.
+        """
+        while (one := self._next(self._last(keep, limit))) is not None:
+            job, peak = one
+            laid = Laid(job, step(work(job), TRAINING.at(keys(job))), peak)
+            self._found = sorted([*self._found, laid], key=lambda x: x.rank)
+        return [x for x in self._found[:keep] if x.step.total <= limit]
+
+    def _last(self, keep: int, limit: float) -> float:
+        """Seconds beyond which nothing is looked for."""
+        enough = len(self._found) >= keep
+        return min(limit, self._found[keep - 1].step.total) if enough else limit
 
     @property
     def least(self) -> float:
@@ -109,7 +126,7 @@ class Layouts:
                 return self._heap[0][0]
         return math.inf
 
-    def next(self, limit: float) -> tuple[Job, float] | None:
+    def _next(self, limit: float) -> tuple[Job, float] | None:
         """The next layout and its peak GiB, or nothing when none can take less than a limit."""
         while self.least <= limit and self._heap:
             _, _, spread, toll, known = heapq.heappop(self._heap)
@@ -134,18 +151,3 @@ class Layouts:
         if s is not None:
             least = (self.floor.of if known == "layout" else self.floor.cut)(self.job, s, toll)
             heapq.heappush(self._heap, (least, next(self._count), s, toll, known))
-
-
-def best(layouts: Layouts, keep: int = 5) -> list[Laid]:
-    """Return the fastest layouts that fit, the best first; empty when none does.
-
-    A layout recomputes no more than memory asks for.
-    """
-    found: list[Laid] = []
-    limit = math.inf
-    while (one := layouts.next(limit)) is not None:
-        job, peak = one
-        laid = Laid(job, step(work(job), TRAINING.at(keys(job))), peak)
-        found = sorted([*found, laid], key=lambda x: x.rank)[:keep]
-        limit = found[-1].step.total if len(found) == keep else math.inf
-    return found

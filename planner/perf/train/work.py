@@ -245,9 +245,10 @@ def _experts(job: Job) -> dict[str, float]:
     counted = {"moe_layers": layers, "dense_layers": llm.layers / s.pp - layers}
     if not llm.experts:
         return dict.fromkeys(names, 0.0) | counted
-    routed, wide = job.tokens * llm.experts_per_token / s.tp, llm.expert_hidden or llm.hidden
+    cut = s.tp if s.ep == 1 else 1  # experts of all ranks alike are cut as other products are
+    routed, wide = job.tokens * llm.experts_per_token * cut / s.tp, llm.expert_hidden or llm.hidden
     each, held = BYTES.get(job.software.precision, 1.0), llm.experts / s.ep
-    gates, width = llm.mlp_matrices - 1, llm.moe_ffn
+    gates, width = llm.mlp_matrices - 1, llm.moe_ffn / cut
     flop = 2 * routed * wide * width * (gates + 1)
     moved = each * (routed * (wide + width) + held * wide * width * (gates + 1))
     moved += HALF * routed * (gates * width + wide)

@@ -17,7 +17,7 @@ from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
 from planner.perf.train.fabric import PLAIN, network
-from planner.perf.train.search import Layouts, best
+from planner.perf.train.search import Layouts
 from planner.perf.train.work import work
 from planner.solve.bill import COMMITTED, machines, summed
 
@@ -264,8 +264,8 @@ def layouts(
 
 
 def fastest(found: list[Layouts], keep: int = 1) -> tuple[Laid, ...]:
-    """The fastest layouts of all precisions; they are taken from what is left."""
-    every = [laid for one in found for laid in best(one, keep)]
+    """The fastest layouts of all precisions."""
+    every = [laid for one in found for laid in one.best(keep)]
     return tuple(sorted(every, key=lambda x: x.rank)[:keep])
 
 

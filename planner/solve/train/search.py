@@ -1,7 +1,7 @@
 """Exact search of the cheapest cluster that finishes a training job in time, or of the fastest.
 
-What is looked at next is always what could be cheapest: a machine type by the price of its
-products alone, then each number of its machines by the fastest layout there could be, then the
+What is looked at next is always what could be cheapest: a machine type by the price of what
+every layout does, then each number of its machines by the fastest layout there could be, then the
 cluster itself. When the bound exceeds the cheapest found, nothing that is left can be cheaper.
 The fastest within a budget is found alike, in the order of time.
 """
@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
-from planner.solve.train.cluster import Cluster, fastest, layouts, margin, node_hours
+from planner.solve.train.cluster import Cluster, layouts, margin, node_hours
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
-    from planner.perf.train.search import Laid, Layouts
+    from planner.perf.train.search import Layouts
     from planner.solve.bill import Bill
     from planner.solve.offer import Instance, Offer
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
+ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
 
@@ -101,7 +102,7 @@ class TrainSearch:
     def __init__(self, need: TrainNeed, book: PriceBook, *, fast: bool = False) -> None:
         self.need, self.book, self.fast = need, book, fast
         self._layouts: dict[tuple[str, int], list[Layouts]] = {}
-        self._laid: dict[tuple[str, int], tuple[Laid, ...]] = {}
+        self._alone: dict[str, float] = {}
 
     def solve(self, offers: list[Offer], keep: int) -> Result:
         """Return the best cluster over all offers, and at least `keep` when there are so many.
@@ -112,19 +113,19 @@ class TrainSearch:
         tallies = [_Tally(offer) for offer in offers]
         queue = [_Entry(self._measure(self.least(t.offer), 0.0), t.offer.key, t) for t in tallies]
         heapq.heapify(queue)
-        while queue:
+        last = math.inf  # of those that are kept
+        while queue and queue[0].least <= last:
             entry = heapq.heappop(queue)
-            found = self._found(tallies)
-            if len(found) >= keep and entry.least > self.rank(found[keep - 1])[0]:
-                break
             entry.tally.left -= 1
-            for more in self._look(entry):
+            for more in self._look(entry, last):
                 entry.tally.left += 1
                 heapq.heappush(queue, more)
+            found = self._found(tallies)
+            last = self.rank(found[keep - 1])[0] if len(found) >= keep else math.inf
         late = [t.missed() for t in tallies if not t.left and not t.found]
         return Result(tuple(self._found(tallies)), tuple(late))
 
-    def _look(self, entry: _Entry) -> list[_Entry]:
+    def _look(self, entry: _Entry, last: float) -> list[_Entry]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
         tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
         if not nodes:
@@ -140,13 +141,21 @@ class TrainSearch:
                 return []
             least = max(self._measure(usd, seconds), entry.least)
             return [_Entry(least, entry.key, tally, nodes, weighed=True)]
-        self._weigh(tally, nodes)
+        self._weigh(tally, nodes, last)
         return []
 
-    def _weigh(self, tally: _Tally, nodes: int) -> None:
-        """Take the best storage and number of spares of a cluster into its tally."""
-        cluster = self.cluster(tally.offer, nodes)
-        for stored in [x.spared() for x in cluster.stored()] if cluster is not None else []:
+    def _weigh(self, tally: _Tally, nodes: int, last: float) -> None:
+        """Take the best storage and number of spares of a cluster into its tally.
+
+        What is worse than its best, or than the last that is kept, is left as it is.
+        """
+        if tally.found is not None:
+            last = min(last, self.rank(tally.found)[0])
+        cluster = self.cluster(tally.offer, nodes, self._within(tally.offer, nodes, last))
+        if cluster is None:
+            tally.left += 1
+            return
+        for stored in [x.spared() for x in cluster.stored()]:
             found = Found(stored, stored.bill(self.book))
             if stored.ends > self.need.limit:
                 tally.late(stored.ends, nodes)
@@ -171,6 +180,12 @@ class TrainSearch:
     def _measure(self, usd: Decimal, seconds: float) -> float:
         return seconds if self.fast else float(usd)
 
+    def _within(self, offer: Offer, nodes: int, most: float) -> float:
+        """Seconds of steps, with their margin, after which a cluster measures more than `most`."""
+        if self.fast:
+            return most
+        return (most + ROUNDED) / float(offer.usd_hour) / nodes * 3600
+
     def _dear(self, usd: Decimal) -> bool:
         return self.fast and self.need.budget is not None and usd > self.need.budget
 
@@ -179,21 +194,22 @@ class TrainSearch:
         return sorted((t.found for t in tallies if t.found is not None), key=self.rank)
 
     def least(self, offer: Offer) -> Decimal:
-        """USD that a run costs at least on an offer: its products at the best precision."""
+        """USD that a run costs at least on an offer: what every layout does."""
         hours = self.alone(offer.instance) / 3600
         return Decimal(hours) / offer.instance.accelerators * offer.usd_hour
 
     def alone(self, instance: Instance) -> float:
-        """Accelerator-seconds of the products alone."""
-        jobs = [self.need.job(instance, p, 1.0) for p in self.need.precisions]
-        return min(floor(job).step for job in jobs) * self.need.steps
+        """Accelerator-seconds of what every layout does, with the margin."""
+        if instance.instance_type not in self._alone:
+            jobs = [self.need.job(instance, p, 1.0) for p in self.need.precisions]
+            least = min(floor(job).step * margin(self.need, job) for job in jobs)
+            self._alone[instance.instance_type] = least * self.need.steps
+        return self._alone[instance.instance_type]
 
     def shortest(self, instance: Instance, nodes: int) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        found = [
-            one.least * margin(self.need, one.job.laid(Spread(dp=nodes * instance.accelerators)))
-            for one in self._at(instance, nodes)
-        ]
+        every = nodes * instance.accelerators
+        found = [one.least * self._margin(one, every) for one in self._at(instance, nodes)]
         return min(found, default=math.inf) * self.need.steps
 
     def sizes(self, instance: Instance) -> list[int]:
@@ -206,13 +222,19 @@ class TrainSearch:
     def _most(self) -> int:
         return max(1, self.need.batch) * 64
 
-    def cluster(self, offer: Offer, nodes: int) -> Cluster | None:
-        """The cluster of so many machines, or nothing when no layout fits."""
-        key = (offer.instance.instance_type, nodes)
-        if key not in self._laid:
-            self._laid[key] = fastest(self._at(offer.instance, nodes))
-        found = self._laid[key]
-        return Cluster(self.need, offer, nodes, found[0]) if found else None
+    def cluster(self, offer: Offer, nodes: int, within: float = math.inf) -> Cluster | None:
+        """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
+        every = nodes * offer.instance.accelerators
+        found = [
+            laid
+            for one in self._at(offer.instance, nodes)
+            for laid in one.best(1, within / self.need.steps / self._margin(one, every))
+        ]
+        fastest = min(found, key=lambda x: x.rank, default=None)
+        return Cluster(self.need, offer, nodes, fastest) if fastest else None
+
+    def _margin(self, one: Layouts, accelerators: int) -> float:
+        return margin(self.need, one.job.laid(Spread(dp=accelerators)))
 
     def _at(self, instance: Instance, nodes: int) -> list[Layouts]:
         key = (instance.instance_type, nodes)
