@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.week import HOURS
 from planner.errors import Problem, SpecError
 from planner.perf import memory
-from planner.perf.train.job import SIXTEEN
+from planner.solve.train.need import home
 from planner.spec.model import Training
 from planner.spec.schedule import window
+from stacks.node.megatron import arguments
 
 if TYPE_CHECKING:
     from planner.cost.storage import FileSystem
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from planner.spec.model import Spec
 
 PORT: Final = 8000
-SCHEMES: Final = {"aws": "s3://", "azure": "abfs", "gcp": "gs://"}  # of a cloud's own objects
 MINUTES: Final = 7 * 24 * 60
 
 
@@ -80,7 +80,7 @@ class Site:
     @property
     def linked(self) -> bool:
         """Whether the cloud brings the dataset into its file system by itself."""
-        return self.files is not None and self.location.startswith(SCHEMES[self.provider])
+        return self.files is not None and home(self.location) == self.provider
 
     @property
     def checkpoints(self) -> str:
@@ -164,36 +164,7 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         location=spec.data.location if isinstance(spec, Training) else "",
         files=solution.run.storage.files if solution.run else None,
     )  # fmt: skip
-    return replace(found, arguments=_arguments(found, spec, solution))
-
-
-def _arguments(found: Site, spec: Spec, solution: Solution) -> tuple[str, ...]:
-    """What a training job is told, in the words of Megatron."""
-    run = solution.run
-    if run is None or not isinstance(spec, Training):
-        return ()
-    job = run.layouts[0].job
-    s, step = job.spread, run.layouts[0].step.total
-    words = {
-        "tensor-model-parallel-size": s.tp, "pipeline-model-parallel-size": s.pp,
-        "context-parallel-size": s.cp, "micro-batch-size": int(s.micro),
-        "global-batch-size": run.batch, "seq-length": run.sequence, "train-iters": run.steps,
-        "save-interval": max(1, round(run.interval / step)), "save": found.checkpoints,
-        "load": found.checkpoints,
-        "data-path": "/data/dataset" if found.linked else found.location,
-        "optimizer": job.optimizer, "method": run.method,
-    }  # fmt: skip
-    if s.vpp > 1:
-        words["num-virtual-stages-per-pipeline-rank"] = s.vpp
-    if s.ep > 1:
-        words["expert-model-parallel-size"] = s.ep
-    precision = job.software.precision
-    flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
-    flags.append("use-torch-fsdp2" if s.sharding == "zero3" else "use-distributed-optimizer")
-    flags += ["sequence-parallel"] if s.tp > 1 else []
-    every = {"full": 1, "layer": 2}.get(s.recompute)  # layers of which one is recomputed
-    flags += [f"recompute-granularity full --recompute-every {every}"] if every else []
-    return (*(f"--{name} {value}" for name, value in words.items()), *(f"--{f}" for f in flags))
+    return replace(found, arguments=arguments(found, spec, solution))
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:

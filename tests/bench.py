@@ -95,7 +95,7 @@ def runs() -> float:
     """Seconds of a thousand simulated runs of a month on 256 machines."""
     from planner.perf.train import run, trial
 
-    risk = run.hazard(256, "aws", "p5", spot=False)
+    risk = run.hazard(256, "aws", "p5")
     return _took(lambda: trial.trials(30 * 86_400.0, 10.0, run.interval(10.0, risk), risk))
 
 

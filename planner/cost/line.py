@@ -27,7 +27,7 @@ ROLES: Final = {
     "logs": ("logs", "GB"),
     "nat": ("NAT gateway", "hour"),
     "nat_data": ("NAT data", "GB"),
-    "object_storage": ("object storage, model weights", "GB-month"),
+    "object_storage": ("object storage", "GB-month"),
     "public_ip": ("public address", "hour"),
 }
 
@@ -108,7 +108,7 @@ def services(use: Usage, book: PriceBook) -> list[Line]:
     lines += _network(use, book)
     if use.served:
         lines += _balancer(use, book)
-        lines += _egress(use, book)
+        lines += egress(use.provider, use.sent_gb, book)
     logged = use.node_hours * usage("log_gb_per_node_hour")
     stored = _single(use, book, "object_storage", use.weights_gb)
     return [*lines, stored, _single(use, book, "logs", logged)]
@@ -165,18 +165,18 @@ def _balancer(use: Usage, book: PriceBook) -> list[Line]:
     return [_single(use, book, "load_balancer", HOURS_PER_MONTH), moved]
 
 
-def _egress(use: Usage, book: PriceBook) -> list[Line]:
-    """Answers to the internet, one line for each price tier that is reached."""
-    tiers = book.find(use.provider, "egress")
+def egress(provider: str, gb: Decimal, book: PriceBook, name: str = "egress") -> list[Line]:
+    """What leaves a cloud for the internet, one line for each price tier that is reached."""
+    tiers = book.find(provider, "egress")
     if not tiers:
-        return [priced("egress", "egress", "GB", use.sent_gb, None)]
+        return [priced(name, "egress", "GB", gb, None)]
     lines = []
     for tier in tiers:
         low = tier.from_gb or Decimal(0)
-        high = use.sent_gb if tier.to_gb is None else min(use.sent_gb, tier.to_gb)
+        high = gb if tier.to_gb is None else min(gb, tier.to_gb)
         if high > low and tier.usd:
-            lines.append(priced(f"egress above {low:f} GB", "egress", "GB", high - low, tier))
+            lines.append(priced(f"{name} above {low:f} GB", "egress", "GB", high - low, tier))
     top = tiers[-1].to_gb
-    if top is not None and use.sent_gb > top:
-        lines.append(priced(f"egress above {top:f} GB", "egress", "GB", use.sent_gb - top, None))
+    if top is not None and gb > top:
+        lines.append(priced(f"{name} above {top:f} GB", "egress", "GB", gb - top, None))
     return lines

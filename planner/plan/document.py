@@ -203,9 +203,10 @@ def _laid(found: Laid) -> dict[str, Any]:
     s, soft = found.job.spread, found.job.software
     return {
         "tp": s.tp, "pp": s.pp, "vpp": s.vpp, "cp": s.cp, "ep": s.ep, "dp": s.dp,
-        "sharding": s.sharding, "micro_batch": _number(s.micro), "recompute": s.recompute,
-        "precision": soft.precision, "step_time_s": _number(found.step.total),
-        "peak_gib": _number(found.peak_gib), "limit": found.limit,
+        "sharding": s.sharding, "shard": s.shard, "micro_batch": _number(s.micro),
+        "recompute": s.recompute, "precision": soft.precision,
+        "step_time_s": _number(found.step.total), "peak_gib": _number(found.peak_gib),
+        "limit": found.limit,
     }  # fmt: skip
 
 

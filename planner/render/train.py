@@ -65,7 +65,7 @@ def shape(laid: dict[str, Any]) -> str:
             chunks = f"x{laid['vpp']}" if key == "pp" and laid["vpp"] > 1 else ""
             parts.append(f"{key.upper()}{laid[key]}{chunks}")
     text = " ".join(parts)
-    kind = SHARDED[laid["sharding"]]
+    kind = SHARDED[laid["sharding"]] + (f" of {laid['shard']}" if laid["shard"] else "")
     text += f", {kind}" if kind and laid["dp"] * laid["cp"] > 1 else ""
     text += f", micro-batch {laid['micro_batch']:g}"
     return text + RECOMPUTED[laid["recompute"]]

@@ -124,7 +124,7 @@ def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
     found = trial.trials(54 * DAY * 0.9, 30.0, run.interval(30.0, risk), risk)
     assert found.stops == pytest.approx(419, rel=0.1)
     assert 54 * DAY * 0.9 / found.end(0.5) > 0.88
-    ours = run.hazard(2048, "aws", "p5", spot=False)
+    ours = run.hazard(2048, "aws", "p5")
     assert 1 < ours.failures / rate < 2.5  # RSC-1's rate, which is the larger of those published
 
 
@@ -230,7 +230,10 @@ def test_ways_to_buy_are_compared_in_one_table() -> None:
     solution = solve(catalog, text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
     assert solution.run is not None
     found = {w.name.split(" of ")[0]: w for w in solution.run.ways}
-    wanted = ("on_demand", "spot", "half spot", "capacity block", "without its fabric")
+    wanted = (
+        "on_demand", "spot", "half spot", "capacity block", "not placed together",
+        "without its fabric",
+    )  # fmt: skip
     assert set(wanted) <= set(found)
     usd = {name: found[name].usd for name in wanted}
     assert all(usd.values())
@@ -382,6 +385,51 @@ def test_a_run_costs_more_without_its_fabric() -> None:
     assert plain is not None
     assert plain.expected > 1.02 * cluster.expected
     assert plain.bill(search.book).usd_month > cluster.bill(search.book).usd_month
+
+
+def test_machines_that_are_not_placed_together_come_between() -> None:
+    search, offers = searched(text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
+    offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
+    cluster = search.cluster(offer, 32)
+    assert cluster is not None
+    apart, plain = cluster.apart(), cluster.without()
+    assert apart is not None
+    assert plain is not None
+    assert cluster.expected < apart.expected < plain.expected
+
+
+def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -> None:
+    """60 TB out of Google Cloud at its three tiers, by hand."""
+    book = CATALOG.book
+    made = text(MODEL="llama-3.2-1b", TOKENS="3B", SPOT="auto").replace("s3://", "gs://")
+    made = made.replace('/tokens"', '/tokens", size: 60TB')
+    search, offers = searched(made)
+    usd = 1024 * 0.12 + (10_240 - 1024) * 0.11 + (60_000 - 10_240) * 0.08
+    for offer in offers:
+        expected = 0 if offer.provider == "gcp" else usd
+        assert float(search.moved(offer)) == pytest.approx(expected, abs=0.02)
+    aws = search.cluster(next(o for o in offers if o.instance.instance_type == "p5.48xlarge"), 1)
+    assert aws is not None
+    assert float(aws.bill(book).usd_month) > usd
+    assert solve(CATALOG, made).pools[0].offer.provider == "gcp"
+
+
+def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
+    made = text(MODEL="llama-3.2-1b", TOKENS="3B", DEADLINE="3d")
+    made = made.replace('/tokens"', '/tokens", size: 400TB, storage: object')
+    catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
+    told = {w.code: w.message for w in solve(catalog, made).warnings}
+    assert "take data.storage: parallel (" in told["data"]
+    assert " h sooner, +" in told["data"]
+
+
+def test_published_reclaim_rates_are_a_range() -> None:
+    catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
+    solution = solve(catalog, text(MODEL="llama-3.1-70b", TOKENS="200B", DEADLINE="60d"))
+    assert solution.run is not None
+    spot = next(w for w in solution.run.ways if w.name == "spot")
+    least, most = (float(x) for x in spot.remark.split(" days")[0].split(" to "))
+    assert least < (spot.hours or 0) / 24 < most
 
 
 def test_spot_costs_lost_work_and_waiting() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -52,26 +53,29 @@ def _cuts(
                 short = cp > 1 and (sequence % cp or sequence // cp < SHORTEST)
                 if rest or short or not dp or batch % dp:
                     continue
-                yield from _held(llm, tp, pp, cp, dp)
+                cut = Spread(tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1")
+                yield from _held(llm, cut, machine // tp)
 
 
-def _held(llm: Llm, tp: int, pp: int, cp: int, dp: int) -> Iterator[Spread]:
-    """Over how many ranks experts lie, and how states are cut."""
-    ranks, alone = tp * cp * dp, pp > 1 or cp * dp == 1
-    shardings: tuple[Sharding, ...] = ("zero1",) if alone else ("zero1", "zero3")
+def _held(llm: Llm, cut: Spread, near: int) -> Iterator[Spread]:
+    """Over how many ranks experts lie, and how states are cut: over all, or over those near.
+
+    A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
+    """
+    ranks, alone = cut.tp * cut.copies, cut.pp > 1 or cut.copies == 1
+    shardings: tuple[Sharding, ...] = ("zero1",) if alone else ("zero1", "zero2", "zero3")
     spreading = [e for e in _powers(llm.experts) if ranks % e == 0 and llm.experts % e == 0]
     for ep, sharding in itertools.product(spreading or [1], shardings):
-        yield Spread(tp=tp, pp=pp, cp=cp, dp=dp, ep=ep, sharding=sharding)
+        yield replace(cut, ep=ep, sharding=sharding)
+    if not alone and not llm.experts and 1 < near < cut.copies and cut.copies % near == 0:
+        yield replace(cut, sharding="zero3", shard=near)
 
 
 def within(job: Job, cut: Spread) -> Iterator[Spread]:
     """Micro-batches and interleaving of one cut."""
     for micro, chunks in turned(job, cut):
         for vpp in chunks:
-            yield Spread(
-                tp=cut.tp, pp=cut.pp, cp=cut.cp, dp=cut.dp, ep=cut.ep, sharding=cut.sharding,
-                micro=float(micro), vpp=vpp,
-            )  # fmt: skip
+            yield replace(cut, micro=float(micro), vpp=vpp)
 
 
 def turned(job: Job, cut: Spread) -> tuple[tuple[int, tuple[int, ...]], ...]:

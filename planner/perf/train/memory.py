@@ -98,20 +98,23 @@ def gathered(job: Job) -> float:
     """Unsharded copies under FSDP: the root and two layers, with the gradient of one.
 
     With a pipeline the whole stage stays gathered, and its gradient is accumulated whole.
+    Under ZeRO-2 it is the gradient of one layer alone.
     """
     s = job.spread
-    if s.sharding != "zero3" or s.among == 1:
+    if s.sharding not in ("zero2", "zero3") or s.among == 1:
         return 0.0
     dense, experts = owned(job)
     if s.pp > 1:
         return (HALF + FULL_GRADIENT) * (dense + experts)
     root = job.llm.embedding / s.tp
     layer = (dense - root + experts) / job.llm.layers
+    reduced = FULL_GRADIENT if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd") else 0.0
+    if s.sharding == "zero2":
+        return 0.0 if job.frozen else layer * (HALF + reduced)
     whole = 0.0 if job.software.allocated else HALF * root  # some wrap embedding and head apart
     if job.frozen:
         unpacked = HALF * job.llm.hidden * job.llm.ffn / s.tp if job.frozen < 1 else 0.0
         return whole + 2 * layer * job.frozen + unpacked
-    reduced = FULL_GRADIENT if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd") else 0.0
     return 1.5 * whole + layer * (3 * HALF + reduced)
 
 

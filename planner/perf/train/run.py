@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from planner.facts import table
 from planner.perf.constant import constant
@@ -25,6 +25,7 @@ DAY: Final = 86_400.0
 MONTH: Final = 730 * 3600.0
 HALVINGS: Final = 60
 LONGEST: Final = 30 * DAY
+Rates: TypeAlias = Literal["never", "monthly", "low", "high"]  # of reclaims: a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +82,10 @@ def unspared(spares: int, load: float) -> float:
     return found
 
 
-def hazard(machines: int, provider: str, family: str, *, spot: bool, spares: int = 0) -> Hazard:
-    """Return what stops a run on so many machines of a cloud.
+def hazard(
+    machines: int, provider: str, family: str, rates: Rates = "never", spares: int = 0
+) -> Hazard:
+    """Return what stops a run on so many machines of a cloud, with published rates of reclaims.
 
     Machines fail independently; without a spare one has to boot first. Spot machines of one kind
     are taken together: of a reclaim of one, all others follow within minutes in most cases, so
@@ -91,10 +94,10 @@ def hazard(machines: int, provider: str, family: str, *, spot: bool, spares: int
     failures = machines * constant("node_failures") / DAY
     restart = constant("train_restart")
     restart += constant("boot") * unspared(spares, failures * constant("boot"))
-    if not spot:
+    if rates == "never":
         return Hazard(failures=failures, reclaims=0.0, restart=restart, wait=0.0, notice=0.0)
     row = _reclaims().get((provider, family)) or _reclaims()[provider, ""]
-    each = -math.log(1 - min(0.99, row["monthly"])) / MONTH
+    each = -math.log(1 - min(0.99, row[rates])) / MONTH
     alone = 1 - constant("reclaim_together")
     return Hazard(
         failures=failures, reclaims=each * (1 + alone * (machines - 1)),

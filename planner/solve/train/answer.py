@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from planner.solve.train.search import Found, Missed, Result, TrainSearch
 from planner.solve.train.way import ways
 
 if TYPE_CHECKING:
+    from planner.cost.price import PriceBook
     from planner.solve.offer import Catalog
     from planner.solve.rule import Market
     from planner.solve.solution import Binding
@@ -70,7 +72,7 @@ def answer(
     return Solution(
         status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
         alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
-        warnings=_warnings(need, cluster), week=week("flat", None), llm=need.llm,
+        warnings=_warnings(need, cluster, catalog.book), week=week("flat", None), llm=need.llm,
         funnel=market.funnel, considered=market.allowed,
         run=_run(cluster, market, catalog, search),
     )  # fmt: skip
@@ -170,9 +172,9 @@ def _slow(missed: Missed, least: Decimal) -> Alternative:
     )  # fmt: skip
 
 
-def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
+def _warnings(need: TrainNeed, cluster: Cluster, book: PriceBook) -> tuple[Warn, ...]:
     found = [Warn(code="assumed", message=note) for note in need.notes]
-    found += _starved(cluster)
+    found += _starved(cluster, book)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message))
@@ -180,20 +182,39 @@ def _warnings(need: TrainNeed, cluster: Cluster) -> tuple[Warn, ...]:
     if most is not None and every > most:
         message = f"{every:,} machines are more than blocks hold ({most}): agree on the capacity"
         found.append(Warn(code="size", message=f"{message} before you apply"))
+    if need.home not in (None, cluster.offer.provider):
+        message = f"the data lie on {need.home}: bring them to {cluster.offer.provider} before, "
+        message += "or reading them across the internet may starve the job"
+        found.append(Warn(code="moved", message=message))
     if cluster.offer.confidence == "low":
         message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
         found.append(Warn(code="price", message=message))
     return tuple(found)
 
 
-def _starved(cluster: Cluster) -> list[Warn]:
+def _fed(cluster: Cluster, book: PriceBook) -> str:
+    """What a file system is worth and costs; nothing when none is faster."""
+    wish = replace(cluster.need, storage="parallel")
+    every = [
+        c for c in replace(cluster, need=wish, store=None).stored()
+        if c.expected < cluster.expected
+    ]  # fmt: skip
+    if not every:
+        return ""
+    best = min(every, key=lambda c: c.bill(book).usd_month)
+    more = best.bill(book).usd_month - cluster.bill(book).usd_month
+    sooner = (cluster.expected - best.expected) / HOUR
+    return f"take data.storage: parallel ({sooner:,.1f} h sooner, {more:+,.0f} USD), "
+
+
+def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
     """What the path of the data cannot give, with the fix and its price."""
     found, kind = [], cluster.offer.instance
     if cluster.read > cluster.steps:
         share = 1 - cluster.steps / cluster.read
         found.append(Warn(code="data", message=(
             f"reading the dataset is slower than training: accelerators wait {share:.0%} of the "
-            "time; compress the data, or take more machines"
+            f"time; compress the data, {_fed(cluster, book)}or take more machines"
         )))  # fmt: skip
     if not cluster.staged:
         found.append(Warn(code="staging", message=(

@@ -9,35 +9,31 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import Usage, services
+from planner.cost.line import Usage, egress, services
 from planner.cost.storage import sized
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
-from planner.perf.train.fabric import PLAIN, network
-from planner.perf.train.search import Layouts
 from planner.perf.train.work import work
 from planner.solve.bill import COMMITTED, machines, summed
+from planner.solve.train.machine import fastest, layouts
 
 if TYPE_CHECKING:
+    from planner.cost.line import Line
     from planner.cost.price import PriceBook
     from planner.cost.storage import FileSystem
-    from planner.facts.accelerator import Accelerator
     from planner.perf.train.job import Job
-    from planner.perf.train.run import Hazard
+    from planner.perf.train.run import Hazard, Rates
     from planner.perf.train.search import Laid
     from planner.perf.train.trial import Trials
     from planner.solve.bill import Bill
-    from planner.solve.offer import Instance, Offer
+    from planner.solve.offer import Offer
     from planner.solve.train.need import TrainNeed
 
 GB: Final = 1e9
-WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
 FIRST: Final = 600.0  # seconds of data that are fetched before the first step
-RACK: Final = 8  # accelerators beyond which a link joins several machines
-PAIR: Final = 2
 SHOWN: Final = 5  # layouts
 WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 SPARES: Final = 8  # at most
@@ -51,7 +47,8 @@ class Cluster:
     """`nodes` machines of an offer with a layout, and the run on them. Seconds.
 
     `store` is a parallel file system for data and checkpoints; without one both lie on object
-    storage. `spares` are machines on top that take the place of one that fails.
+    storage. `spares` are machines on top that take the place of one that fails; `rates` the
+    published reclaims of spot that are counted with.
     """
 
     need: TrainNeed
@@ -60,6 +57,7 @@ class Cluster:
     laid: Laid
     store: FileSystem | None = None
     spares: int = 0
+    rates: Rates = "monthly"
 
     @cached_property
     def margin(self) -> float:
@@ -119,8 +117,8 @@ class Cluster:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
         kind = self.offer.instance
         found = run.hazard(
-            self.nodes, kind.provider, kind.family, spot=self.offer.purchase == "spot",
-            spares=self.spares,
+            self.nodes, kind.provider, kind.family,
+            self.rates if self.offer.purchase == "spot" else "never", self.spares,
         )  # fmt: skip
         return found if found.notice >= self.written else replace(found, notice=0.0)
 
@@ -187,6 +185,7 @@ class Cluster:
         )  # fmt: skip
         lines = [machines(self.offer, every, hours), *services(use, book)]
         lines += [self.store.line(book, months)] if self.store is not None else []
+        lines += moved(self.need, self.offer.provider, book)
         return summed(lines, self.offer, every)
 
     @property
@@ -226,9 +225,17 @@ class Cluster:
 
     def without(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
-        if self.nodes == 1 or self.offer.instance.fabric in ("none", "ici"):
+        return self._joined(plain=True)
+
+    def apart(self) -> Cluster | None:
+        """The same machines wherever there is room: what placing them together is worth."""
+        return self._joined(share=constant("placed_apart"))
+
+    def _joined(self, *, plain: bool = False, share: float = 1.0) -> Cluster | None:
+        kind = self.offer.instance
+        if self.nodes == 1 or kind.fabric in ("none", "ici"):
             return None
-        found = fastest(layouts(self.need, self.offer.instance, self.nodes, plain=True))
+        found = fastest(layouts(self.need, kind, self.nodes, plain=plain, share=share))
         return replace(self, laid=found[0]) if found else None
 
 
@@ -238,47 +245,17 @@ def margin(need: TrainNeed, job: Job) -> float:
     return math.exp(half(job) * z / TAIL)
 
 
+def moved(need: TrainNeed, provider: str, book: PriceBook) -> list[Line]:
+    """What it costs that the data leave the cloud that holds them, once."""
+    if need.home in (None, provider):
+        return []
+    gb = Decimal(need.data_bytes / GB)
+    return egress(str(need.home), gb, book, f"data out of {need.home}")
+
+
 def node_hours(offer: Offer, nodes: int, paid: float, lasts: float) -> Decimal:
     """Node-hours that are paid: those of the machines, or whole months where one commits."""
     if offer.purchase in COMMITTED:
         months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
         return HOURS_PER_MONTH * nodes * max(Decimal(1), months)
     return Decimal(paid / HOUR) * nodes
-
-
-def layouts(
-    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False
-) -> list[Layouts]:
-    """The layouts on so many machines in every precision, over their fabric or without it."""
-    accelerators = nodes * instance.accelerators
-    fabric = PLAIN if plain else instance.fabric
-    gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
-    nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
-    wire = network(fabric, nominal, nodes)
-    chip = _linked(instance, accelerators)
-    jobs = [
-        replace(need.job(instance, precision, wire), chip=chip) for precision in need.precisions
-        if WEIGHTS.get(precision, precision) in chip.precisions
-    ]  # fmt: skip
-    return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
-
-
-def fastest(found: list[Layouts], keep: int = 1) -> tuple[Laid, ...]:
-    """The fastest layouts of all precisions."""
-    every = [laid for one in found for laid in one.best(keep)]
-    return tuple(sorted(every, key=lambda x: x.rank)[:keep])
-
-
-def _linked(instance: Instance, accelerators: int) -> Accelerator:
-    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or not at all."""
-    chip, kind = instance.chip, instance.scaleup
-    domain = (
-        min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
-    )
-    if kind == "nvlink_pairs":
-        domain = PAIR
-    apart = kind in ("pcie", "none")
-    return replace(
-        chip, memory_gib=instance.node.memory_gib, link="none" if apart else chip.link,
-        link_domain=1 if apart else domain,
-    )  # fmt: skip

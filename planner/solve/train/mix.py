@@ -36,8 +36,8 @@ class Mixed(Cluster):
     def risk(self) -> Hazard:
         """All machines fail; only those of spot are taken back."""
         kind = self.offer.instance
-        whole = run.hazard(self.nodes, kind.provider, kind.family, spot=False)
-        taken = run.hazard(self.nodes - self.base, kind.provider, kind.family, spot=True)
+        whole = run.hazard(self.nodes, kind.provider, kind.family)
+        taken = run.hazard(self.nodes - self.base, kind.provider, kind.family, "monthly")
         notice = taken.notice if taken.notice >= self.written else 0.0
         return replace(taken, failures=whole.failures, notice=notice, meanwhile=self.meanwhile)
 

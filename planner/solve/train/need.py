@@ -28,13 +28,15 @@ FORWARD: Final = 3  # passes of a trained token for one of evaluation
 REFERENCES: Final[dict[str, Reference]] = {"dpo": "copy", "dpo-lora": "base"}
 PAIR: Final = 2  # sequences of a preference
 YEAR: Final = 365 * 86_400.0
+SCHEMES: Final = {"s3": "aws", "gs": "gcp", "abfs": "azure", "abfss": "azure"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainNeed:
     """What a training spec asks: tokens, batch in sequences, seconds, bytes.
 
-    `confidence` is that with which the deadline is to hold; `notes` say what was assumed.
+    `home` is the cloud that holds the data, where that is known. `confidence` is that with which
+    the deadline is to hold; `notes` say what was assumed.
     """
 
     llm: Llm
@@ -50,6 +52,7 @@ class TrainNeed:
     checkpoint: float | None
     evaluation: float
     data_bytes: float
+    home: str | None
     storage: str
     confidence: float
     notes: tuple[str, ...]
@@ -81,6 +84,11 @@ class TrainNeed:
         )  # fmt: skip
 
 
+def home(location: str) -> str | None:
+    """The cloud whose objects an address names."""
+    return SCHEMES.get(location.partition("://")[0])
+
+
 def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) -> TrainNeed:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
     llm, train, data = model(spec.model, read), spec.train, spec.data
@@ -107,5 +115,6 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
         deadline=float(train.deadline) if train.deadline else None, budget=train.budget,
         checkpoint=float(train.checkpoint) if train.checkpoint else None,
         evaluation=float(train.evaluation), data_bytes=float(data.size or TOKEN_BYTES * tokens),
-        storage=data.storage, confidence=confidence, notes=tuple(notes), place=train.place,
+        home=home(data.location), storage=data.storage, confidence=confidence,
+        notes=tuple(notes), place=train.place,
     )  # fmt: skip

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.line import total
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
-from planner.solve.train.cluster import Cluster, layouts, margin, node_hours
+from planner.solve.train.cluster import Cluster, margin, moved, node_hours
+from planner.solve.train.machine import layouts
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
@@ -103,6 +105,7 @@ class TrainSearch:
         self.need, self.book, self.fast = need, book, fast
         self._layouts: dict[tuple[str, int], list[Layouts]] = {}
         self._alone: dict[str, float] = {}
+        self._moved: dict[str, Decimal] = {}
 
     def solve(self, offers: list[Offer], keep: int) -> Result:
         """Return the best cluster over all offers, and at least `keep` when there are so many.
@@ -135,7 +138,7 @@ class TrainSearch:
             if seconds > self.need.limit:
                 tally.late(seconds, nodes)
                 return []
-            usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour
+            usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour + self.moved(offer)
             if self._dear(usd):
                 tally.dear = True
                 return []
@@ -184,7 +187,8 @@ class TrainSearch:
         """Seconds of steps, with their margin, after which a cluster measures more than `most`."""
         if self.fast:
             return most
-        return (most + ROUNDED) / float(offer.usd_hour) / nodes * 3600
+        left = most + ROUNDED - float(self.moved(offer))
+        return left / float(offer.usd_hour) / nodes * 3600
 
     def _dear(self, usd: Decimal) -> bool:
         return self.fast and self.need.budget is not None and usd > self.need.budget
@@ -196,7 +200,15 @@ class TrainSearch:
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
         hours = self.alone(offer.instance) / 3600
-        return Decimal(hours) / offer.instance.accelerators * offer.usd_hour
+        alone = Decimal(hours) / offer.instance.accelerators * offer.usd_hour
+        return alone + self.moved(offer)
+
+    def moved(self, offer: Offer) -> Decimal:
+        """USD for bringing the data to the cloud of an offer."""
+        if offer.provider not in self._moved:
+            lines = moved(self.need, offer.provider, self.book)
+            self._moved[offer.provider] = total(lines)[0]
+        return self._moved[offer.provider]
 
     def alone(self, instance: Instance) -> float:
         """Accelerator-seconds of what every layout does, with the margin."""

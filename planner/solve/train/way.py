@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from planner.solve.train.search import TrainSearch
 
 HOUR: Final = 3600.0
+DAY: Final = 86_400.0
+SHORT: Final = 2 * DAY  # told in hours
+MANY: Final = 100  # times as long is never
 HALF: Final = 2
 BLOCKS: Final = ("capacity_block", "dws_calendar")
 QUOTED: Final = "price of {as_of}, quoted when bought"
 ELASTIC: Final = "needs an elastic job"
+APART: Final = "not placed together"
+PLAIN: Final = "without its fabric"
 
 
 def ways(
@@ -37,16 +42,27 @@ def ways(
     mixed = _mixed(cluster, market, search)
     found += [] if mixed is None else [_way("half spot", mixed, search, ELASTIC)]
     found += _blocks(cluster, catalog, search)
-    plain = cluster.without()
-    if plain is not None:
-        found.append(_way("without its fabric", plain, search))
+    for name, joined in ((APART, cluster.apart()), (PLAIN, cluster.without())):
+        found += [] if joined is None else [_way(name, joined, search)]
     return tuple(found)
 
 
 def _way(name: str, cluster: Cluster, search: TrainSearch, remark: str = "") -> Way:
-    if cluster.expected > 100 * search.need.limit:
+    if cluster.expected > MANY * search.need.limit:
         return Way(name, None, None, "never in time")
+    if cluster.offer.purchase == "spot" and not remark:
+        remark = _reclaimed(cluster)
     return Way(name, cluster.bill(search.book).usd_month, cluster.ends / HOUR, remark)
+
+
+def _reclaimed(cluster: Cluster) -> str:
+    """When a run on spot ends at the least and at the most reclaims that are published."""
+    least, most = replace(cluster, rates="low").ends, replace(cluster, rates="high").ends
+    if most > MANY * least:
+        return "never ends at the highest published reclaim rate"
+    unit, name = (HOUR, "h") if least < SHORT else (DAY, "days")
+    ends = [f"{x / unit:,.1f}" for x in (least, most)]
+    return "" if ends[0] == ends[1] else f"{' to '.join(ends)} {name} at published reclaim rates"
 
 
 def _same(offer: Offer, cluster: Cluster) -> bool:

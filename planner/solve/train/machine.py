@@ -1,0 +1,58 @@
+"""The layouts of a job on machines of a kind, as their link and their fabric join them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.train.fabric import PLAIN, network
+from planner.perf.train.search import Layouts
+
+if TYPE_CHECKING:
+    from planner.facts.accelerator import Accelerator
+    from planner.perf.train.search import Laid
+    from planner.solve.offer import Instance
+    from planner.solve.train.need import TrainNeed
+
+GB: Final = 1e9
+WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
+RACK: Final = 8  # accelerators beyond which a link joins several machines
+PAIR: Final = 2
+
+
+def layouts(
+    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False, share: float = 1.0
+) -> list[Layouts]:
+    """The layouts on so many machines in every precision, over a share of their fabric or none."""
+    accelerators = nodes * instance.accelerators
+    fabric = PLAIN if plain else instance.fabric
+    gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
+    nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
+    wire = share * network(fabric, nominal, nodes)
+    chip = _linked(instance, accelerators)
+    jobs = [
+        replace(need.job(instance, precision, wire), chip=chip) for precision in need.precisions
+        if WEIGHTS.get(precision, precision) in chip.precisions
+    ]  # fmt: skip
+    return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
+
+
+def fastest(found: list[Layouts], keep: int = 1) -> tuple[Laid, ...]:
+    """The fastest layouts of all precisions."""
+    every = [laid for one in found for laid in one.best(keep)]
+    return tuple(sorted(every, key=lambda x: x.rank)[:keep])
+
+
+def _linked(instance: Instance, accelerators: int) -> Accelerator:
+    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or not at all."""
+    chip, kind = instance.chip, instance.scaleup
+    domain = (
+        min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
+    )
+    if kind == "nvlink_pairs":
+        domain = PAIR
+    apart = kind in ("pcie", "none")
+    return replace(
+        chip, memory_gib=instance.node.memory_gib, link="none" if apart else chip.link,
+        link_domain=1 if apart else domain,
+    )  # fmt: skip
