@@ -304,6 +304,28 @@ def test_an_impossible_estimate_is_an_error_with_a_next_step(tonnage, words) -> 
     assert "bug" not in errors
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--layout", "tp=3"), ("--layout", "sharding=ddp"), ("--layout", "kv_precision=fp8"),
+     ("--layout", "tp=1,sharding=zero1,micro=8"), ("--rps", "1"), ("--concurrency", "2")],
+)  # fmt: skip
+def test_an_impossible_layout_of_a_training_job_is_an_error_too(tonnage, words) -> None:
+    spec = str(ROOT / "blueprints" / "pretrain-70b.yaml")
+    code, _, errors = tonnage("estimate", spec, "--on", "p4d.24xlargex8", *words)
+    assert code in (2, 10)
+    assert "bug" not in errors
+
+
+def test_a_training_job_is_estimated_on_named_machines(tonnage) -> None:
+    spec = str(ROOT / "blueprints" / "pretrain-7b.yaml")
+    code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex4", "--layout", "tp=2")
+    assert code == 0
+    assert "on demand in aws" in shown
+    code, told, _ = tonnage("estimate", spec, "--on", "p5.48xlargex4", "-f", "json")
+    assert code == 0
+    assert json.loads(told)["predicted"]["mfu"]["basis"] == "calibrated"
+
+
 def test_estimate_and_calibrate_show_and_keep_their_results(tonnage, here) -> None:
     spec = str(ROOT / "blueprints" / "chat-70b.yaml")
     code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex2", "--layout", "tp=4")

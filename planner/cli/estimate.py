@@ -12,19 +12,34 @@ import click
 from planner.cli import option
 from planner.cli.compose import Source, beside, open_catalog, open_world, read_file, read_spec
 from planner.errors import MissingError, Problem, UsageError
+from planner.spec.model import Training
 
 if TYPE_CHECKING:
-    from planner.solve.need import Need
-    from planner.solve.offer import Catalog, Instance
+    from collections.abc import Mapping, Sequence
 
-LAID: Final = {"precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"),
-               "kv_precision": ("bf16", "fp8")}  # fmt: skip
+    from planner.cost.price import PriceBook
+    from planner.render.page import Page
+    from planner.solve.need import Need
+    from planner.solve.offer import Catalog, Instance, Offer
+    from planner.solve.train.need import TrainNeed
+
+SERVED: Final = {
+    "tp": (), "pp": (), "ep": (),
+    "precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"), "kv_precision": ("bf16", "fp8"),
+}  # fmt: skip
+TRAINED: Final = {
+    "tp": (), "pp": (), "vpp": (), "cp": (), "ep": (), "dp": (), "micro": (),
+    "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
+    "sharding": ("zero1", "zero2", "zero3"), "recompute": ("none", "layer", "full"),
+}  # fmt: skip
+SURE: Final = 0.9
 
 
 @click.command("estimate")
 @click.argument("spec", required=False, metavar="SPEC")
 @click.option("--on", metavar="TYPE[xN]", help="Machine type, and how many of them.")
-@click.option("--layout", metavar="KEY=N,...", help="tp, pp, ep and precision of a replica.")
+@click.option("--layout", metavar="KEY=N,...",
+              help="tp, pp, ep and precision of a replica, or any of a training job.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Requests under way.")
 @click.option("--rps", type=click.FloatRange(0, min_open=True), metavar="X",
               help="Requests a second.")  # fmt: skip
@@ -57,26 +72,52 @@ def command(spec: str | None, table: str | None, **values: Any) -> int:
 
 
 def _one(source: Source, values: dict[str, Any]) -> None:
+    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
+    offers, nodes = _machines(values["on"], catalog)
+    if isinstance(source.spec, Training):
+        from planner.solve.train.need import train_need
+
+        job = train_need(source.spec, beside(source.path), SURE)
+        text, content = _trained(job, values, offers, (nodes, catalog.book))
+    else:
+        text, content = _served(_need(source, values), values, offers[0].instance, nodes)
+    if values["format"] == "json":
+        option.write(content, values["output"])
+    else:
+        option.show(text, values["format"], values["color"])
+
+
+def _served(wanted: Need, values: dict[str, Any], kind: Instance, nodes: int) -> tuple[Page, str]:
     from planner.render.estimate import document, page
     from planner.solve.exact import exactly
 
-    kind, nodes = _machines(values["on"], open_catalog(values["catalog"], _world(values)))
-    found = exactly(_need(source, values), kind, nodes, _layout(values["layout"] or ""))
-    if values["format"] == "json":
-        option.write(document(found), values["output"])
-    else:
-        option.show(page(found), values["format"], values["color"])
+    found = exactly(wanted, kind, nodes, _layout(values["layout"] or "", SERVED))
+    return page(found), document(found)
 
 
-def _world(values: dict[str, Any]) -> Any:
-    return open_world(values["simulate"])
+def _trained(
+    job: TrainNeed, values: dict[str, Any], offers: Sequence[Offer], asked: tuple[int, PriceBook]
+) -> tuple[Page, str]:
+    """A job on machines on demand, where they are cheapest, or as they are sold."""
+    from planner.render.trained import document, page
+    from planner.solve.train.exact import exactly
+
+    if values["rps"] or values["concurrency"]:
+        raise click.UsageError("a training job has no --rps and no --concurrency")
+    nodes, book = asked
+    given = _layout(values["layout"] or "", TRAINED)
+    offer = min(offers, key=lambda o: (o.purchase != "on_demand", o.usd_hour, o.key))
+    found = exactly(job, offer, nodes, given, book)
+    return page(found), document(found)
 
 
-def _machines(on: str, catalog: Catalog) -> tuple[Instance, int]:
-    """Return the machine type and the number of machines of TYPExN."""
+def _machines(on: str, catalog: Catalog) -> tuple[Sequence[Offer], int]:
+    """Return the offers of the machine type, and the number of machines, of TYPExN."""
     import difflib
 
-    kinds = {kind[0].instance.instance_type: kind[0].instance for kind in catalog.kinds}
+    kinds: dict[str, list[Offer]] = {}
+    for kind in catalog.kinds:
+        kinds.setdefault(kind[0].instance.instance_type, []).extend(kind)
     found = re.fullmatch(r"(.+?)\s*x\s*(\d{1,5})", on, re.ASCII)
     name, count = (found[1], found[2]) if found and on not in kinds else (on, "1")
     if name not in kinds:
@@ -92,11 +133,11 @@ def _machines(on: str, catalog: Catalog) -> tuple[Instance, int]:
 def _need(source: Source, values: dict[str, Any]) -> Need:
     """The need of the spec, under the load of the options when they give one."""
     from planner.solve.need import need
-    from planner.spec.model import Training, Workspace
+    from planner.spec.model import Workspace
 
     if isinstance(source.spec, Training | Workspace):
         message = f"{source.path} is no service: it has no load to predict"
-        step = "estimate an Inference or Batch spec"
+        step = "estimate an Inference, Batch or Training spec"
         raise UsageError(Problem(code="kind", message=message, next_step=step))
     wanted = need(source.spec, beside(source.path))
     if values["rps"] and not math.isfinite(values["rps"]):
@@ -111,15 +152,17 @@ def _need(source: Source, values: dict[str, Any]) -> Need:
     return wanted
 
 
-def _layout(text: str) -> dict[str, str]:
-    """Read tp=8,pp=1,precision=fp8."""
+def _layout(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Read tp=8,pp=1,precision=fp8: keys with their words, or with whole numbers."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, _, value = part.strip().partition("=")
-        whole = key in ("tp", "pp", "ep") and re.fullmatch(r"[1-9]\d{0,3}", value, re.ASCII)
-        known = value in LAID.get(key, ())
-        if not whole and not known:
-            message = f"'{part.strip()}' is no layout: use tp, pp, ep, precision, kv_precision"
+        words = known.get(key)
+        whole = words == () and re.fullmatch(r"[1-9]\d{0,3}", value, re.ASCII)
+        if not whole and value not in (words or ()):
+            message = f"'{part.strip()}' is no layout: use {', '.join(known)}"
+            if words:
+                message = f"{key} is one of {', '.join(words)}, not '{value}'"
             raise click.BadParameter(message, param_hint="--layout")
         found[key] = value
     return found

@@ -62,7 +62,7 @@ def assemble(
             "considered": solution.considered,
             "funnel": [{"rule": rule, "offers": left} for rule, left in solution.funnel],
             "pools": [_pool(p) for p in solution.pools],
-            "predicted": {key: _predicted(p) for key, p in solution.predicted.items()},
+            "predicted": {key: predicted(p) for key, p in solution.predicted.items()},
             "binding": [_binding(b) for b in solution.binding],
             "safety": _safety(solution.safety),
             "verified": _verified(solution.verified),
@@ -120,7 +120,8 @@ def _pool(pool: Pool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _predicted(found: Predicted) -> dict[str, Any]:
+def predicted(found: Predicted) -> dict[str, Any]:
+    """Return a predicted number, its band and what it rests on as data."""
     return {
         "value": _number(found.value), "low": _number(found.low), "high": _number(found.high),
         "basis": found.basis,
@@ -179,7 +180,7 @@ def _run(found: Run | None) -> dict[str, Any] | None:
         "hours_p50": _number(found.hours[0]), "hours_p90": _number(found.hours[1]),
         "usd_p50": _amount(found.usd[0]), "usd_p90": _amount(found.usd[1]),
         "storage": _stored(found.storage),
-        "layouts": [_laid(x) for x in found.layouts],
+        "layouts": [laid(x) for x in found.layouts],
         "ways": [
             {"way": w.name, "usd": None if w.usd is None else _amount(w.usd),
              "hours_p90": None if w.hours is None else _number(w.hours), "remark": w.remark}
@@ -199,7 +200,8 @@ def _stored(found: Storage) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _laid(found: Laid) -> dict[str, Any]:
+def laid(found: Laid) -> dict[str, Any]:
+    """Return a layout of a training job as data."""
     s, soft = found.job.spread, found.job.software
     return {
         "tp": s.tp, "pp": s.pp, "vpp": s.vpp, "cp": s.cp, "ep": s.ep, "dp": s.dp,

@@ -37,8 +37,8 @@ def layout(run: dict[str, Any]) -> list[str]:
     saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
     if run["spares"]:
         saves += f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
-    end = f"ends within {_days(run['hours_p50'])} in half of 1,000 simulated runs, "
-    end += f"{_days(run['hours_p90'])} in 90 % of them ({words.dollars(run['usd_p90'])})"
+    end = f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs, "
+    end += f"{days(run['hours_p90'])} in 90 % of them ({words.dollars(run['usd_p90'])})"
     first = f"{shape(laid)} in {laid['precision']}; {batch}"
     return [first, saves, stored(run["storage"]), end]
 
@@ -71,13 +71,18 @@ def shape(laid: dict[str, Any]) -> str:
     return text + RECOMPUTED[laid["recompute"]]
 
 
-def blocks(run: dict[str, Any]) -> list[Block]:
-    """The best layouts with what limits them, and other ways to run the same job."""
+def layouts(found: list[dict[str, Any]]) -> Table:
+    """The best layouts with what limits them."""
     rows = tuple(
         (shape(x), f"{x['step_time_s']:,.2f} s", f"{x['peak_gib']:,.0f} GiB", x["limit"])
-        for x in run["layouts"]
+        for x in found
     )
-    found: list[Block] = [Table(("best layouts", ">step", ">peak", "costs most time"), rows)]
+    return Table(("best layouts", ">step", ">peak", "costs most time"), rows)
+
+
+def blocks(run: dict[str, Any]) -> list[Block]:
+    """The best layouts, and other ways to run the same job."""
+    found: list[Block] = [layouts(run["layouts"])]
     if len(run["ways"]) > 1:
         base = Decimal(run["ways"][0]["usd"])
         found.append(Table(
@@ -93,8 +98,9 @@ def _way(way: dict[str, Any], base: Decimal) -> tuple[str, ...]:
     difference = Decimal(way["usd"]) - base
     sign = "" if not difference else words.change(difference)
     name = way["way"].replace("_", " ")
-    return (name, words.dollars(way["usd"]), sign, _days(way["hours_p90"]), way["remark"])
+    return (name, words.dollars(way["usd"]), sign, days(way["hours_p90"]), way["remark"])
 
 
-def _days(hours: float) -> str:
+def days(hours: float) -> str:
+    """A time in hours, or in days when it is long."""
     return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.cost import block
+from planner.errors import InfeasibleError
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
 from planner.perf.constant import constant
@@ -32,6 +33,7 @@ from planner.perf.train.step import step
 from planner.perf.train.work import work
 from planner.solve.rule import Market, rules
 from planner.solve.train.cluster import Cluster
+from planner.solve.train.exact import exactly
 from planner.solve.train.need import train_need
 from planner.solve.train.search import SIZES, Found, TrainSearch
 from planner.spec.load import load
@@ -430,6 +432,33 @@ def test_published_reclaim_rates_are_a_range() -> None:
     spot = next(w for w in solution.run.ways if w.name == "spot")
     least, most = (float(x) for x in spot.remark.split(" days")[0].split(" to "))
     assert least < (spot.hours or 0) / 24 < most
+
+
+def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> None:
+    made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
+    search, _ = searched(made)
+    solution = solve(CATALOG, made)
+    assert solution.run is not None
+    assert solution.bill is not None
+    pool, best = solution.pools[0], solution.run.layouts[0]
+    s = best.job.spread
+    named = {"tp": s.tp, "pp": s.pp, "dp": s.dp, "micro": int(s.micro), "recompute": s.recompute}
+    for given in ({}, {k: str(v) for k, v in named.items()}):
+        found = exactly(search.need, pool.offer, pool.least, given, CATALOG.book)
+        assert found.layouts[0].job.spread == s
+        assert found.layouts[0].step.total == pytest.approx(best.step.total)
+        assert found.usd == solution.bill.usd_month
+    wider = exactly(search.need, pool.offer, pool.least, {"tp": "8"}, CATALOG.book)
+    assert {x.job.spread.tp for x in wider.layouts} == {8}
+    assert wider.layouts[0].step.total >= best.step.total
+    old = next(o for o in CATALOG.offers if o.instance.instance_type == "p4d.24xlarge")
+    refused: list[tuple[dict[str, str], str]] = [
+        ({"tp": "3"}, "has tp 3"), ({"precision": "fp8"}, "does not run fp8"),
+        ({"tp": "1", "pp": "1", "sharding": "zero1"}, "fits in"),
+    ]  # fmt: skip
+    for given, says in refused:
+        with pytest.raises(InfeasibleError, match=says):
+            exactly(search.need, old, 4, given, CATALOG.book)
 
 
 def test_spot_costs_lost_work_and_waiting() -> None:

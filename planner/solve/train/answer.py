@@ -12,18 +12,16 @@ from planner.cost.week import HOURS_PER_MONTH, week
 from planner.perf.constant import constant
 from planner.perf.layout import Layout
 from planner.perf.train import run
-from planner.perf.train.band import half, rests
-from planner.perf.train.mfu import mfu
 from planner.solve.solution import (
     Alternative,
     Pool,
-    Predicted,
     Run,
     Solution,
     Storage,
     Warn,
 )
 from planner.solve.train.nearest import nearest
+from planner.solve.train.predict import predict
 from planner.solve.train.search import Found, Missed, Result, TrainSearch
 from planner.solve.train.way import ways
 
@@ -70,7 +68,7 @@ def answer(
         window=0,
     )  # fmt: skip
     return Solution(
-        status="optimal", pools=(pool,), predicted=_predicted(cluster), binding=(),
+        status="optimal", pools=(pool,), predicted=predict(cluster), binding=(),
         alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
         warnings=_warnings(need, cluster, catalog.book), week=week("flat", None), llm=need.llm,
         funnel=market.funnel, considered=market.allowed,
@@ -88,30 +86,6 @@ def _monthly(found: Found) -> Decimal:
     """What a run costs a month, or in all when it is shorter."""
     months = Decimal(found.cluster.expected / HOUR) / HOURS_PER_MONTH
     return found.bill.usd_month / max(Decimal(1), months)
-
-
-def _predicted(cluster: Cluster) -> dict[str, Predicted]:
-    """The numbers of a run, each with its band; the duration holds with the confidence."""
-    job, laid = cluster.laid.job, cluster.laid
-    wide, basis = half(job), rests(job)
-
-    def around(value: float, width: float = wide) -> Predicted:
-        return Predicted(value, value * math.exp(-width), value * math.exp(width), basis)
-
-    total, memory = job.chip.memory_gib, constant("train_memory", "counted")
-    usual = cluster.within(0.5) / cluster.margin / DAY
-    lost = 1 - cluster.goodput
-    return {
-        "tokens_per_s_per_accelerator": around(cluster.speed),
-        "step_time_s": around(laid.step.total),
-        "mfu": around(mfu(job, cluster.speed)),
-        "memory_gib_per_accelerator": around(laid.peak_gib, memory),
-        "memory_fraction": around(laid.peak_gib / total, memory),
-        "duration_days": Predicted(
-            usual, usual * math.exp(-wide), max(usual * math.exp(wide), cluster.ends / DAY), basis
-        ),
-        "goodput": Predicted(1 - lost, max(0.0, 1 - 4 * lost), 1 - lost / 4, "physics"),
-    }
 
 
 def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:

@@ -18,7 +18,7 @@ from planner.perf.train import run, trial
 from planner.perf.train.band import half
 from planner.perf.train.work import work
 from planner.solve.bill import COMMITTED, machines, summed
-from planner.solve.train.machine import fastest, layouts
+from planner.solve.train.machine import SHOWN, fastest, layouts
 
 if TYPE_CHECKING:
     from planner.cost.line import Line
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 GB: Final = 1e9
 FIRST: Final = 600.0  # seconds of data that are fetched before the first step
-SHOWN: Final = 5  # layouts
 WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 SPARES: Final = 8  # at most
 KEPT: Final = 3  # checkpoints that are kept

@@ -18,6 +18,7 @@ GB: Final = 1e9
 WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
 RACK: Final = 8  # accelerators beyond which a link joins several machines
 PAIR: Final = 2
+SHOWN: Final = 5  # layouts
 
 
 def layouts(
