@@ -342,6 +342,28 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert solve(CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")).pools
 
 
+def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
+    made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="3d")
+    odd = made.replace("global_batch: 256", "global_batch: 7")
+    told = {b.constraint: b.relax_to for b in solve(CATALOG, odd).binding}
+    assert set(told) == {"train.deadline", "train.global_batch"}
+    even = made.replace("global_batch: 256", f"global_batch: {told['train.global_batch']}")
+    assert solve(CATALOG, even).pools
+    pairs = text(METHOD="dpo").replace("tokens: 2B", "samples: 20k").replace("256", "1")
+    assert [b.constraint for b in solve(CATALOG, pairs).binding] == ["train.global_batch"]
+
+
+def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> None:
+    made = text(MODEL="llama-3.1-405b", TOKENS="200M", DEADLINE="60d")
+    made = made.replace("sequence: 4k", "sequence: 16M").replace("256", "3")
+    (nearest,) = solve(CATALOG, made).binding
+    assert nearest.constraint == "train.sequence"
+    shorter = made.replace("sequence: 16M", f"sequence: {nearest.relax_to}")
+    assert solve(CATALOG, shorter).pools
+    longer = made.replace("sequence: 16M", f"sequence: {2 * int(nearest.relax_to)}")
+    assert not solve(CATALOG, longer).pools
+
+
 def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
     types = ("p5.48xlarge", "p4d.24xlarge", "g6e.12xlarge")
     catalog = only(CATALOG, lambda o: o.instance.instance_type in types)

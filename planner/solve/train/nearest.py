@@ -10,6 +10,7 @@ from planner.solve.solution import Binding
 from planner.solve.train.search import TrainSearch
 
 if TYPE_CHECKING:
+    from planner.cost.price import PriceBook
     from planner.solve.offer import Catalog, Offer
     from planner.solve.train.need import TrainNeed
     from planner.solve.train.search import Found
@@ -19,6 +20,7 @@ HOUR: Final = 3600.0
 DAY: Final = 86_400.0
 LONGEST: Final = 36_500 * DAY
 SHORT: Final = 4 * DAY  # told in hours
+LEAST: Final = 1024  # tokens
 
 
 def nearest(
@@ -28,9 +30,9 @@ def nearest(
     found: tuple[Found, ...],
     catalog: Catalog,
 ) -> tuple[Binding, ...]:
-    """The lowest cost when only the budget is broken, else the shortest time.
+    """The lowest cost when only the budget is broken, else the shortest time, or what fits.
 
-    Nothing when no layout fits anywhere. `found` are the clusters in time.
+    `found` are the clusters in time. Each answer changes one thing.
     """
     free = replace(need, budget=None)
     if need.budget is not None and need.deadline is None:
@@ -40,9 +42,22 @@ def nearest(
         return (_binding(key, found[0], f"{found[0].bill.usd_month:,.0f} USD"),)
     patient = replace(free, deadline=LONGEST)
     shortest = TrainSearch(patient, catalog.book, fast=True).solve(offers, 1).found
-    if not shortest:
-        return ()
-    return (_binding("train.deadline", shortest[0], _span(shortest[0].cluster.ends)),)
+    told = [_binding("train.deadline", x, _span(x.cluster.ends)) for x in shortest[:1]]
+    even = 2 ** math.ceil(math.log2(max(2, need.batch)))
+    if even != need.batch:
+        divided = TrainSearch(replace(free, batch=even), catalog.book).solve(offers, 1).found
+        told += [_binding("train.global_batch", x, str(even)) for x in divided[:1]]
+    return tuple(told) or _shorter(patient, offers, catalog.book)
+
+
+def _shorter(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Binding, ...]:
+    """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
+    while need.sequence > LEAST:
+        need = replace(need, sequence=need.sequence // 2)
+        found = TrainSearch(need, book).solve(offers, 1).found
+        if found:
+            return (_binding("train.sequence", found[0], f"{need.sequence}"),)
+    return ()
 
 
 def _span(seconds: float) -> str:
