@@ -65,7 +65,7 @@ def kernels(row: Mapping[str, str]) -> Kernels:
         return "compiled" if "compile" in notes or tensor else "eager"
     if "maxtext" in name or "neuron" in name:
         return "xla"
-    if name == "megatron-lm" and _year(row) < OLD:
+    if name.startswith("megatron-") and _year(row) < OLD:
         return "megatron21"
     return "eager" if name == "meta internal" else "te"
 

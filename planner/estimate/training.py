@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "Mapping[str, str]"
 UNSTATED: Final = 1024  # accelerators of a run that does not say how many
 ELEMENTS: Final = 80e6  # of one activation at the micro-batch that is taken when none is stated
+BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
 CHUNK: Final = 4  # layers of an interleaved chunk where none is stated
 RANK: Final = 8  # of adapters
 LARGE_GIB: Final = 100.0  # memory from which tensor parallelism is not assumed for adapters
@@ -94,7 +95,7 @@ def _spread(
     batch = batch or micro * dp
     micro = max(batch / dp, 1e-3) if batch < dp * micro else micro
     return Spread(
-        tp=tp, pp=pp, vpp=_chunks(row, llm, soft, pp), cp=cp, dp=dp,
+        tp=tp, pp=pp, vpp=_chunks(row, llm, soft, (pp, batch / dp / micro)), cp=cp, dp=dp,
         ep=max(1, count(row, "ep", 1)) if llm.experts else 1, sharding=sharding, micro=micro,
         shard=_group(row), recompute=_recompute(row, soft),
     ), batch, guessed  # fmt: skip
@@ -121,9 +122,12 @@ def _micro(llm: Llm, sequence: int) -> float:
     return float(2 ** max(0, math.floor(math.log2(max(1.0, ELEMENTS / (sequence * llm.hidden))))))
 
 
-def _chunks(row: Row, llm: Llm, soft: Software, pp: int) -> int:
-    """Interleaved chunks of a stage; where none are stated, four layers each in Megatron."""
-    stated = count(row, "vpp", 0)
+def _chunks(row: Row, llm: Llm, soft: Software, turned: tuple[int, float]) -> int:
+    """Interleaved chunks of a stage; where none are stated, four layers each in Megatron.
+
+    Since chunks may be of any size, they are taken finer where the bubble would be large.
+    """
+    stated, (pp, micros) = count(row, "vpp", 0), turned
     if stated:
         return stated
     if pp == 1 or llm.experts:
@@ -132,7 +136,9 @@ def _chunks(row: Row, llm: Llm, soft: Software, pp: int) -> int:
         return 2 if "interleaved" in (row.get("notes") or "").lower() else 1
     if "kind" in row:  # tables of memory state no chunks: three, where they divide
         return 3 if llm.layers % (3 * pp) == 0 else 1
-    return max(1, llm.layers // pp // CHUNK) if soft.kernels in ("te", "megatron21") else 1
+    usual = llm.layers // pp // CHUNK if soft.kernels in ("te", "megatron21") else 1
+    enough = math.ceil((pp - 1) / micros / BUBBLE) if soft.kernels == "te" else 1
+    return max(1, usual, min(math.ceil(llm.layers / pp), enough))
 
 
 def _sharding(row: Row, soft: Software) -> Sharding:

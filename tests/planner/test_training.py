@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.estimate import table
+from planner.estimate import table, training
 from planner.estimate.trained import held
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
@@ -99,6 +99,28 @@ def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says:
     assert [x["status"] for x in lines] == ["ok", "refused", "ok"]
     assert says in lines[1]["reason"]
     assert lines[0] == lines[2]
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "micros", "tflops"), [(8192, 32, 430.0), (16_384, 16, 400.0)]
+)
+def test_llama_3_405b_trains_as_published(accelerators: int, micros: int, tflops: float) -> None:
+    """arXiv:2407.21783, table 4: TP8, PP16, sequences of 8,192, 16M tokens a step, in bf16.
+
+    Chunks are not stated: a pipeline with so few micro-batches is interleaved more finely.
+    """
+    blank = dict.fromkeys(rows()[0], "")
+    dp = accelerators // 128
+    read = training.job(blank | {
+        "model": "llama-3.1-405b", "gpu": "H100-SXM-80GB", "n_gpus": str(accelerators), "tp": "8",
+        "pp": "16", "cp": "1", "dp": str(dp), "seq_len": "8192", "micro_batch": "1",
+        "global_batch": str(dp * micros), "precision": "BF16", "framework": "Megatron-LM",
+        "source_date": "2024-07",
+    })  # fmt: skip
+    llm = read.job.llm
+    flop = 6 * llm.params + 6 * llm.layers * llm.hidden * 8192
+    reached = tokens_per_s(work(read.job), TRAINING.at(keys(read.job))) * flop / 1e12
+    assert reached == pytest.approx(tflops, rel=0.05)
 
 
 def test_states_are_those_of_zero() -> None:
