@@ -164,7 +164,10 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         location=spec.data.location if isinstance(spec, Training) else "",
         files=solution.run.storage.files if solution.run else None,
     )  # fmt: skip
-    return replace(found, arguments=arguments(found, spec, solution))
+    if solution.run is None:
+        return found
+    data = "/data/dataset" if found.linked else found.location
+    return replace(found, arguments=arguments(solution.run, data, found.checkpoints))
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:

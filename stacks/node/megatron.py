@@ -5,31 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.train.job import SIXTEEN
-from planner.spec.model import Training
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Spread
-    from planner.solve.solution import Solution
-    from planner.spec.model import Spec
-    from stacks.site import Site
+    from planner.solve.solution import Run
 
 SHARDING: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
-def arguments(found: Site, spec: Spec, solution: Solution) -> tuple[str, ...]:
-    """The arguments of the job on a site; nothing for everything else."""
-    run = solution.run
-    if run is None or not isinstance(spec, Training):
-        return ()
+def arguments(run: Run, data: str, checkpoints: str) -> tuple[str, ...]:
+    """The arguments of a job whose data and checkpoints lie there."""
     job = run.layouts[0].job
     s, step = job.spread, run.layouts[0].step.total
     words = {
         "tensor-model-parallel-size": s.tp, "pipeline-model-parallel-size": s.pp,
         "context-parallel-size": s.cp, "micro-batch-size": int(s.micro),
         "global-batch-size": run.batch, "seq-length": run.sequence, "train-iters": run.steps,
-        "save-interval": max(1, round(run.interval / step)), "save": found.checkpoints,
-        "load": found.checkpoints,
-        "data-path": "/data/dataset" if found.linked else found.location,
+        "save-interval": max(1, round(run.interval / step)), "save": checkpoints,
+        "load": checkpoints, "data-path": data,
         "optimizer": job.optimizer, "method": run.method,
     }  # fmt: skip
     if s.vpp > 1:
