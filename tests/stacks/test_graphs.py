@@ -6,6 +6,7 @@ import base64
 import ipaddress
 import json
 import subprocess
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -14,6 +15,7 @@ from providers.catalog.load import load
 from stacks.build import build
 from stacks.graph import Graph, Resource, order, ref, refs
 from stacks.node import agent
+from stacks.node.megatron import arguments
 from stacks.node.training import MEET
 from stacks.site import site, unsupported
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
@@ -372,6 +374,24 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(tmp_pa
     subprocess.run(["bash", "-n", str(path)], check=True)
     serving = solve(load(), chat(), keep=0)
     assert build(spec_of(chat()), serving, "chat").launch is None
+
+
+@pytest.mark.parametrize(
+    ("sharding", "shard", "flags"),
+    [("zero1", 0, set()),
+     ("zero2", 0, {"--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads"}),
+     ("zero3", 0, {"--data-parallel-sharding-strategy optim_grads_params"}),
+     ("zero3", 8, {"--num-distributed-optimizer-instances 4"})],
+)  # fmt: skip
+def test_the_sharding_is_told_in_the_words_of_megatron(sharding, shard, flags) -> None:
+    solution = solve(load(), TRAINED.replace("SPOT", "never"), keep=0)
+    first = solution.run.layouts[0]
+    spread = replace(first.job.spread, sharding=sharding, shard=shard, tp=1, pp=1, cp=1, dp=32)
+    laid = replace(first, job=first.job.laid(spread))
+    told = arguments(replace(solution.run, layouts=(laid,)), "/data", "/models")
+    assert flags <= set(told)
+    assert "--use-distributed-optimizer" in told
+    assert ("--use-megatron-fsdp" in told) == (sharding != "zero1")
 
 
 @pytest.mark.parametrize(
