@@ -73,7 +73,7 @@ class Solver:
             return self._workspace(spec, market)
         if isinstance(spec, Training):
             wanted = train_need(spec, self.read, self.trust.confidence)
-            return training(spec, wanted, market, self.catalog, self.keep)
+            return training(wanted, market, self.catalog, self.keep)
         return self._serving(spec, self.need(spec), market)
 
     def need(self, spec: Inference | Batch) -> Need:

@@ -342,6 +342,23 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert solve(CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")).pools
 
 
+def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
+    made = text(MODEL="llama-3.1-70b", TOKENS="100B", DEADLINE="200d")
+    search, offers = searched(made)
+    cheapest = search.solve(offers, 1).found[0]
+    assert cheapest.monthly < cheapest.bill.usd_month
+    capped = made.replace("never}", f"never, budget: {0.6 * float(cheapest.monthly):.0f}/month}}")
+    solution = solve(CATALOG, capped)
+    search, offers = searched(capped)
+    chosen = search.solve(offers, 1).found[0]
+    assert solution.bill is not None
+    assert solution.bill.usd_month == chosen.bill.usd_month >= cheapest.bill.usd_month
+    assert chosen.monthly <= cheapest.monthly * 6 / 10 + 1
+    (nearest,) = solve(CATALOG, made.replace("never}", "never, budget: 100/month}")).binding
+    assert nearest.constraint == "buy.budget"
+    assert solve(CATALOG, made.replace("never}", f"never, budget: {nearest.relax_to}}}")).pools
+
+
 def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
     made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="3d")
     odd = made.replace("global_batch: 256", "global_batch: 7")

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost import block
-from planner.cost.week import HOURS_PER_MONTH, week
+from planner.cost.week import week
 from planner.perf.constant import constant
 from planner.perf.layout import Layout
 from planner.perf.train import run
@@ -32,30 +32,26 @@ if TYPE_CHECKING:
     from planner.solve.solution import Binding
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.need import TrainNeed
-    from planner.spec.model import Training
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
 SURE: Final = 0.9
 
 
-def answer(
-    spec: Training, need: TrainNeed, market: Market, catalog: Catalog, keep: int
-) -> Solution:
+def answer(need: TrainNeed, market: Market, catalog: Catalog, keep: int) -> Solution:
     """Return the cheapest cluster that finishes in time, or the fastest within a budget.
 
     When there is none: the shortest time, or the lowest cost, that there is.
     """
     fast = need.budget is not None and need.deadline is None
-    search = TrainSearch(need, catalog.book, fast=fast)
-    result = search.solve(market.best(), keep + 1)
-    # Formulas choose, simulated runs decide.
-    chosen = next((
-        f for f in result.found
-        if _affordable(f, spec) and f.cluster.within(need.confidence) <= need.limit
-    ), None)  # fmt: skip
+    search, offers = TrainSearch(need, catalog.book, fast=fast), market.best()
+    for wide in (keep + 1, len(offers)):
+        result = search.solve(offers, wide)
+        chosen = next((f for f in result.found if _in_time(f.cluster)), None)
+        if chosen is not None or len(result.found) < wide:
+            break
     if chosen is None:
-        return _nothing(need, market, nearest(spec, need, market.best(), result.found, catalog))
+        return _nothing(need, market, nearest(need, offers, catalog.book))
     cluster, s = chosen.cluster, chosen.cluster.laid.job.spread
     layout = Layout(
         precision=cluster.laid.job.software.precision, kv_precision="bf16", tp=s.tp, pp=s.pp,
@@ -76,16 +72,9 @@ def answer(
     )  # fmt: skip
 
 
-def _affordable(found: Found, spec: Training) -> bool:
-    """Whether a run keeps the budget of a month, when it lasts as long, and that of the run."""
-    whole = spec.train.budget is None or found.bill.usd_month <= spec.train.budget
-    return whole and (spec.buy.budget is None or _monthly(found) <= spec.buy.budget)
-
-
-def _monthly(found: Found) -> Decimal:
-    """What a run costs a month, or in all when it is shorter."""
-    months = Decimal(found.cluster.expected / HOUR) / HOURS_PER_MONTH
-    return found.bill.usd_month / max(Decimal(1), months)
+def _in_time(cluster: Cluster) -> bool:
+    """Whether simulated runs keep the deadline: formulas choose, they decide."""
+    return cluster.within(cluster.need.confidence) <= cluster.need.limit
 
 
 def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:

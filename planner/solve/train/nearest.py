@@ -10,11 +10,12 @@ from planner.solve.solution import Binding
 from planner.solve.train.search import TrainSearch
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.cost.price import PriceBook
-    from planner.solve.offer import Catalog, Offer
+    from planner.solve.offer import Offer
     from planner.solve.train.need import TrainNeed
     from planner.solve.train.search import Found
-    from planner.spec.model import Training
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
@@ -23,31 +24,25 @@ SHORT: Final = 4 * DAY  # told in hours
 LEAST: Final = 1024  # tokens
 
 
-def nearest(
-    spec: Training,
-    need: TrainNeed,
-    offers: list[Offer],
-    found: tuple[Found, ...],
-    catalog: Catalog,
-) -> tuple[Binding, ...]:
-    """The lowest cost when only the budget is broken, else the shortest time, or what fits.
+def nearest(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Binding, ...]:
+    """The lowest cost when only a budget is broken, else the shortest time, or what fits.
 
-    `found` are the clusters in time. Each answer changes one thing.
+    Each answer changes one thing.
     """
-    free = replace(need, budget=None)
-    if need.budget is not None and need.deadline is None:
-        found = TrainSearch(free, catalog.book).solve(offers, 1).found
-    if found:
-        key = "train.budget" if spec.train.budget is not None else "buy.budget"
-        return (_binding(key, found[0], f"{found[0].bill.usd_month:,.0f} USD"),)
+    free = replace(need, budget=None, monthly=None)
+    found = TrainSearch(free, book).solve(offers, 1).found
+    if found and need.budget is not None and found[0].bill.usd_month > need.budget:
+        return (_binding("train.budget", found[0], _usd(found[0].bill.usd_month)),)
+    if found and need.monthly is not None:
+        return (_binding("buy.budget", found[0], _usd(found[0].monthly) + "/month"),)
     patient = replace(free, deadline=LONGEST)
-    shortest = TrainSearch(patient, catalog.book, fast=True).solve(offers, 1).found
+    shortest = TrainSearch(patient, book, fast=True).solve(offers, 1).found
     told = [_binding("train.deadline", x, _span(x.cluster.ends)) for x in shortest[:1]]
     even = 2 ** math.ceil(math.log2(max(2, need.batch)))
     if even != need.batch:
-        divided = TrainSearch(replace(free, batch=even), catalog.book).solve(offers, 1).found
+        divided = TrainSearch(replace(free, batch=even), book).solve(offers, 1).found
         told += [_binding("train.global_batch", x, str(even)) for x in divided[:1]]
-    return tuple(told) or _shorter(patient, offers, catalog.book)
+    return tuple(told) or _shorter(patient, offers, book)
 
 
 def _shorter(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Binding, ...]:
@@ -58,6 +53,11 @@ def _shorter(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Bin
         if found:
             return (_binding("train.sequence", found[0], f"{need.sequence}"),)
     return ()
+
+
+def _usd(amount: Decimal) -> str:
+    """An amount as a spec takes it, rounded up."""
+    return f"{math.ceil(amount)}"
 
 
 def _span(seconds: float) -> str:

@@ -35,8 +35,9 @@ SCHEMES: Final = {"s3": "aws", "gs": "gcp", "abfs": "azure", "abfss": "azure"}
 class TrainNeed:
     """What a training spec asks: tokens, batch in sequences, seconds, bytes.
 
-    `home` is the cloud that holds the data, where that is known. `confidence` is that with which
-    the deadline is to hold; `notes` say what was assumed.
+    `budget` is that of the run, `monthly` that of a month, in USD; `home` is the cloud that holds
+    the data, where that is known. `confidence` is that with which the deadline is to hold; `notes`
+    say what was assumed.
     """
 
     llm: Llm
@@ -49,6 +50,7 @@ class TrainNeed:
     rank: int
     deadline: float | None
     budget: Decimal | None
+    monthly: Decimal | None
     checkpoint: float | None
     evaluation: float
     data_bytes: float
@@ -112,7 +114,8 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
     return TrainNeed(
         llm=llm, method=train.method, tokens=tokens, sequence=train.sequence, batch=batch,
         optimizer=train.optimizer, precisions=tuple(precisions), rank=train.rank,
-        deadline=float(train.deadline) if train.deadline else None, budget=train.budget,
+        deadline=float(train.deadline) if train.deadline else None,
+        budget=train.budget, monthly=spec.buy.budget,
         checkpoint=float(train.checkpoint) if train.checkpoint else None,
         evaluation=float(train.evaluation), data_bytes=float(data.size or TOKEN_BYTES * tokens),
         home=home(data.location), storage=data.storage, confidence=confidence,

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.line import total
+from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
 from planner.solve.train.cluster import Cluster, margin, moved, node_hours
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
+HOUR: Final = 3600.0
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
@@ -44,6 +46,12 @@ class Found:
         """The documented order: cost of the run, accelerators, names."""
         accelerators = self.cluster.laid.job.spread.accelerators
         return (self.bill.usd_month, accelerators, self.cluster.offer.key)
+
+    @property
+    def monthly(self) -> Decimal:
+        """USD that a run costs a month, or in all when it is shorter."""
+        months = Decimal(self.cluster.expected / HOUR) / HOURS_PER_MONTH
+        return self.bill.usd_month / max(Decimal(1), months)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class _Tally:
     seconds: float = math.inf
     nodes: int = 0
     found: Found | None = None
-    dear: bool = False
+    dear: str = ""
 
     def late(self, seconds: float, nodes: int) -> None:
         """A size is not in time: it takes so many seconds, or at least so many."""
@@ -82,9 +90,7 @@ class _Tally:
     def missed(self) -> Missed:
         """Why no size will do."""
         reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
-        return Missed(
-            self.offer, self.nodes, self.seconds, "train.budget" if self.dear else reason
-        )
+        return Missed(self.offer, self.nodes, self.seconds, self.dear or reason)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -139,8 +145,8 @@ class TrainSearch:
                 tally.late(seconds, nodes)
                 return []
             usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour + self.moved(offer)
-            if self._dear(usd):
-                tally.dear = True
+            if usd > self._budget:
+                tally.dear = "train.budget"
                 return []
             least = max(self._measure(usd, seconds), entry.least)
             return [_Entry(least, entry.key, tally, nodes, weighed=True)]
@@ -162,13 +168,15 @@ class TrainSearch:
             found = Found(stored, stored.bill(self.book))
             if stored.ends > self.need.limit:
                 tally.late(stored.ends, nodes)
-            elif self._dear(found.bill.usd_month):
-                tally.dear = True
+            elif found.bill.usd_month > self._budget:
+                tally.dear = "train.budget"
+            elif self.need.monthly is not None and found.monthly > self.need.monthly:
+                tally.dear = "buy.budget"
             elif tally.found is None or self.rank(found) < self.rank(tally.found):
                 tally.found = found
 
     def _sizes(self, entry: _Entry) -> list[_Entry]:
-        """Every number of machines, by what products alone take on so many."""
+        """Every number of machines, by what every layout takes on so many."""
         kind, found = entry.tally.offer.instance, []
         for nodes in self.sizes(kind):
             seconds = self.alone(kind) / nodes / kind.accelerators
@@ -188,10 +196,11 @@ class TrainSearch:
         if self.fast:
             return most
         left = most + ROUNDED - float(self.moved(offer))
-        return left / float(offer.usd_hour) / nodes * 3600
+        return left / float(offer.usd_hour) / nodes * HOUR
 
-    def _dear(self, usd: Decimal) -> bool:
-        return self.fast and self.need.budget is not None and usd > self.need.budget
+    @property
+    def _budget(self) -> Decimal:
+        return Decimal("Infinity") if self.need.budget is None else self.need.budget
 
     def _found(self, tallies: list[_Tally]) -> list[Found]:
         """The best cluster of each offer that has one, the best first."""
@@ -199,7 +208,7 @@ class TrainSearch:
 
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
-        hours = self.alone(offer.instance) / 3600
+        hours = self.alone(offer.instance) / HOUR
         alone = Decimal(hours) / offer.instance.accelerators * offer.usd_hour
         return alone + self.moved(offer)
 
