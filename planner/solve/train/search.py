@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
 HOUR: Final = 3600.0
+LATE: Final = "train.deadline"
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
@@ -89,7 +90,7 @@ class _Tally:
 
     def missed(self) -> Missed:
         """Why no size will do."""
-        reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
+        reason = "memory: no layout fits" if self.seconds == math.inf else LATE
         return Missed(self.offer, self.nodes, self.seconds, self.dear or reason)
 
 
@@ -166,14 +167,22 @@ class TrainSearch:
             return
         for stored in [x.spared() for x in cluster.stored()]:
             found = Found(stored, stored.bill(self.book))
-            if stored.ends > self.need.limit:
+            broken = self._broken(found)
+            if broken == LATE:
                 tally.late(stored.ends, nodes)
-            elif found.bill.usd_month > self._budget:
-                tally.dear = "train.budget"
-            elif self.need.monthly is not None and found.monthly > self.need.monthly:
-                tally.dear = "buy.budget"
+            elif broken:
+                tally.dear = broken
             elif tally.found is None or self.rank(found) < self.rank(tally.found):
                 tally.found = found
+
+    def _broken(self, found: Found) -> str:
+        """The first limit that a cluster breaks; empty when it keeps them."""
+        if found.cluster.ends > self.need.limit:
+            return LATE
+        if found.bill.usd_month > self._budget:
+            return "train.budget"
+        monthly = self.need.monthly
+        return "buy.budget" if monthly is not None and found.monthly > monthly else ""
 
     def _sizes(self, entry: _Entry) -> list[_Entry]:
         """Every number of machines, by what every layout takes on so many."""
