@@ -37,8 +37,9 @@ def layout(run: dict[str, Any]) -> list[str]:
     saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
     if run["spares"]:
         saves += f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
-    end = f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs, "
-    end += f"{days(run['hours_p90'])} in 90 % of them ({words.dollars(run['usd_p90'])})"
+    end = f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs "
+    end += f"({words.dollars(run['usd_p50'])}), {days(run['hours_p90'])} in 90 % of them "
+    end += f"({words.dollars(run['usd_p90'])})"
     first = f"{shape(laid)} in {laid['precision']}; {batch}"
     return [first, saves, stored(run["storage"]), end]
 

@@ -143,8 +143,8 @@ class Storage:
 class Run:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
-    `usd` and `hours` are (half of the runs, 90 % of them) within; `ways` compare purchase options
-    and the same machines without their fabric. `layouts` are the best ones, the chosen first.
+    `usd` and `hours` are (half of the runs, 90 % of them) within, each at the speed that holds as
+    often; `ways` compare purchase options and what the fabric is worth. `layouts` are the best ones, the chosen first.
     """
 
     method: str

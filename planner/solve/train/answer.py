@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
+EVEN: Final = 0.5
 SURE: Final = 0.9
 
 
@@ -79,14 +80,15 @@ def _in_time(cluster: Cluster) -> bool:
 
 def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:
     need = cluster.need
-    late = cluster.within_bill(search.book, SURE)
+    usual, late = cluster.at(EVEN), cluster.at(SURE)
     return Run(
         method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
         steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,
         save=cluster.save, checkpoint=run.checkpoint_bytes(cluster.laid.job),
         stops=cluster.trials.stops, spares=cluster.spares, storage=_storage(cluster),
-        hours=(cluster.within(0.5) / HOUR, cluster.within(SURE) / HOUR),
-        usd=(cluster.within_bill(search.book, 0.5).usd_month, late.usd_month),
+        hours=(usual.within(EVEN) / HOUR, late.within(SURE) / HOUR),
+        usd=(usual.within_bill(search.book, EVEN).usd_month,
+             late.within_bill(search.book, SURE).usd_month),
         layouts=cluster.layouts(), ways=ways(cluster, market, catalog, search),
     )  # fmt: skip
 

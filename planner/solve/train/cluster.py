@@ -58,6 +58,12 @@ class Cluster:
     spares: int = 0
     rates: Rates = "monthly"
 
+    def at(self, confidence: float) -> Cluster:
+        """The same cluster at the speed that holds with another confidence."""
+        if confidence == self.need.confidence:
+            return self
+        return replace(self, need=replace(self.need, confidence=confidence))
+
     @cached_property
     def margin(self) -> float:
         """The factor on the time of a step that the wished confidence asks for."""

@@ -25,7 +25,7 @@ def predict(cluster: Cluster) -> dict[str, Predicted]:
         return Predicted(value, value * math.exp(-width), value * math.exp(width), basis)
 
     total, memory = job.chip.memory_gib, constant("train_memory", "counted")
-    usual = cluster.within(0.5) / cluster.margin / DAY
+    usual = cluster.at(0.5).within(0.5) / DAY
     lost = 1 - cluster.goodput
     return {
         "tokens_per_s_per_accelerator": around(cluster.speed),

@@ -23,6 +23,7 @@ DAY: Final = 86_400.0
 SHORT: Final = 2 * DAY  # told in hours
 MANY: Final = 100  # times as long is never
 HALF: Final = 2
+SURE: Final = 0.9
 BLOCKS: Final = ("capacity_block", "dws_calendar")
 QUOTED: Final = "price of {as_of}, quoted when bought"
 ELASTIC: Final = "needs an elastic job"
@@ -52,12 +53,13 @@ def _way(name: str, cluster: Cluster, search: TrainSearch, remark: str = "") -> 
         return Way(name, None, None, "never in time")
     if cluster.offer.purchase == "spot" and not remark:
         remark = _reclaimed(cluster)
-    return Way(name, cluster.bill(search.book).usd_month, cluster.ends / HOUR, remark)
+    return Way(name, cluster.bill(search.book).usd_month, cluster.at(SURE).ends / HOUR, remark)
 
 
 def _reclaimed(cluster: Cluster) -> str:
     """When a run on spot ends at the least and at the most reclaims that are published."""
-    least, most = replace(cluster, rates="low").ends, replace(cluster, rates="high").ends
+    sure = cluster.at(SURE)
+    least, most = replace(sure, rates="low").ends, replace(sure, rates="high").ends
     if most > MANY * least:
         return "never ends at the highest published reclaim rate"
     unit, name = (HOUR, "h") if least < SHORT else (DAY, "days")
@@ -114,4 +116,4 @@ def _blocks(cluster: Cluster, catalog: Catalog, search: TrainSearch) -> list[Way
     paid: Decimal = (newest.usd_hour * steady.nodes * length * block.HOURS).quantize(CENT)
     rest = bill.usd_month - (bill.lines[0].usd_month or 0)
     name = f"{newest.purchase.replace('_', ' ')} of {length} days"
-    return [Way(name, paid + rest, steady.ends / HOUR, QUOTED.format(as_of=newest.as_of))]
+    return [Way(name, paid + rest, steady.at(SURE).ends / HOUR, QUOTED.format(as_of=newest.as_of))]
