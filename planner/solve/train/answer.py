@@ -20,6 +20,7 @@ from planner.solve.solution import (
     Storage,
     Warn,
 )
+from planner.solve.train.cluster import EVEN
 from planner.solve.train.nearest import nearest
 from planner.solve.train.predict import predict
 from planner.solve.train.search import Found, Missed, Result, TrainSearch
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
-EVEN: Final = 0.5
 SURE: Final = 0.9
 
 
@@ -80,7 +80,7 @@ def _in_time(cluster: Cluster) -> bool:
 
 def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:
     need = cluster.need
-    usual, late = cluster.at(EVEN), cluster.at(SURE)
+    usual, late = cluster.usual, cluster.at(SURE)
     return Run(
         method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
         steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,

@@ -39,6 +39,7 @@ SPARES: Final = 8  # at most
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
+EVEN: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Cluster:
         if confidence == self.need.confidence:
             return self
         return replace(self, need=replace(self.need, confidence=confidence))
+
+    @cached_property
+    def usual(self) -> Cluster:
+        """The same cluster at the speed that half of the runs reach."""
+        return self.at(EVEN)
 
     @cached_property
     def margin(self) -> float:

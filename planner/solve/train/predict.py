@@ -9,6 +9,7 @@ from planner.perf.constant import constant
 from planner.perf.train.band import half, rests
 from planner.perf.train.mfu import mfu
 from planner.solve.solution import Predicted
+from planner.solve.train.cluster import EVEN
 
 if TYPE_CHECKING:
     from planner.solve.train.cluster import Cluster
@@ -25,7 +26,7 @@ def predict(cluster: Cluster) -> dict[str, Predicted]:
         return Predicted(value, value * math.exp(-width), value * math.exp(width), basis)
 
     total, memory = job.chip.memory_gib, constant("train_memory", "counted")
-    usual = cluster.at(0.5).within(0.5) / DAY
+    usual = cluster.usual.within(EVEN) / DAY
     lost = 1 - cluster.goodput
     return {
         "tokens_per_s_per_accelerator": around(cluster.speed),
