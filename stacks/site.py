@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from planner.cost.week import HOURS
 from planner.errors import Problem, SpecError
 from planner.perf import memory
+from planner.solve.bill import GB, cache_gb
 from planner.solve.train.need import home
-from planner.spec.model import Training
+from planner.spec.model import Training, Workspace
 from planner.spec.schedule import window
 from stacks.node.megatron import arguments
 
@@ -143,11 +145,6 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
     """Reduce a solution to the site of its pool, under the name of the stack."""
     pool = solution.pools[0]
     instance, offer = pool.offer.instance, pool.offer
-    weights = 0.0
-    if pool.layout is not None and solution.llm is not None:
-        weights = memory.stored(solution.llm, pool.layout) / 1e9
-    asked = getattr(spec, "disk", 0) / 1e9
-    cache_gb = asked or (0 if instance.nvme_gb >= weights * 1.2 else weights * 1.2 + 1)
     shutdown = spec.shutdown
     schedule = shutdown.schedule
     found = Site(
@@ -155,7 +152,8 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         zones=offer.zones, instance=instance, purchase=offer.purchase, nodes=pool.nodes,
         span=pool.span, role=pool.role, model=solution.llm.model if solution.llm else "",
         layout=pool.layout, max_batch=pool.max_batch,
-        context=pool.context, quantize=_quantized(solution, pool), cache_gb=int(cache_gb),
+        context=pool.context, quantize=_quantized(solution, pool),
+        cache_gb=_disk(spec, solution, pool),
         idle=int(shutdown.idle) if shutdown.idle else None,
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
@@ -168,6 +166,17 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         return found
     data = "/data/dataset" if found.linked else found.location
     return replace(found, arguments=arguments(solution.run, data, found.checkpoints))
+
+
+def _disk(spec: Spec, solution: Solution, pool: Pool) -> int:
+    """GB of the disk of a node beside its boot disk; none when local NVMe does."""
+    if isinstance(spec, Workspace):
+        return int(spec.disk / GB)
+    if solution.run is not None:
+        return solution.run.disk
+    if pool.layout is None or solution.llm is None:
+        return 0
+    return int(cache_gb(pool.offer, Decimal(memory.stored(solution.llm, pool.layout)) / GB))
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:

@@ -160,7 +160,8 @@ def _title(key: str) -> str:
         return f"{metric.upper()} {percentile}"
     names = {"memory_fraction": "memory used", "memory_gib_per_accelerator": "GiB per accelerator",
              "output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s",
-             "duration_days": "hours of a run", "mfu": "MFU, 16-bit peak", "step_time_s": "seconds of a step",
+             "duration_days": "hours of a run", "mfu": "MFU, 16-bit peak",
+             "step_time_s": "seconds of a step",
              "tokens_per_s_per_accelerator": "tokens/s each"}  # fmt: skip
     return names.get(key, key)
 

@@ -144,8 +144,8 @@ class Run:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
     `usd` and `hours` are (half of the runs, 90 % of them) within, each at the speed that holds as
-    often; `ways` compare purchase options and what the fabric is worth. `layouts` are the best
-    ones, the chosen first.
+    often; `disk` is GB of a machine without NVMe; `ways` compare purchase options and what the
+    fabric is worth. `layouts` are the best ones, the chosen first.
     """
 
     method: str
@@ -158,6 +158,7 @@ class Run:
     checkpoint: float
     stops: float
     spares: int
+    disk: int
     storage: Storage
     hours: tuple[float, float]
     usd: tuple[Decimal, Decimal]

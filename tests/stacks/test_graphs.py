@@ -376,6 +376,37 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(tmp_pa
     assert build(spec_of(chat()), serving, "chat").launch is None
 
 
+@pytest.mark.parametrize("precision", ["auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
+def test_training_is_built_in_every_precision(precision: str, model: str) -> None:
+    made = TRAINED.replace("SPOT", "never").replace("llama-3.1-70b", model)
+    made = made.replace("deadline", f"precision: {precision}, deadline")
+    solution = solve(load(), made, keep=0)
+    graph, _, launch = build(spec_of(made), solution, "chat")
+    check(graph)
+    assert launch is not None
+    assert solution.run.layouts[0].job.software.precision == precision.replace("auto", "bf16")
+
+
+def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
+    catalog = only(load(), lambda o: o.instance.instance_type == "a2-highgpu-8g")
+    assert catalog.offers[0].instance.nvme_gb == 0
+    made = TRAINED.replace("SPOT", "never").replace("method: pretrain", "method: continued")
+    made = made.replace("llama-3.1-70b", "llama-3.1-8b")
+    solution = solve(catalog, made, keep=0)
+    assert solution.run.disk > 2 * 8.03
+    graph = build(spec_of(made), solution, "chat").graph
+    disks = next(r for r in graph.resources if r.type.endswith(":InstanceTemplate")).inputs[
+        "disks"
+    ]
+    assert solution.run.disk in {disk["diskSizeGb"] for disk in disks}
+    (line,) = (x for x in solution.bill.lines if x.name == "model and data disks")
+    machines = solution.bill.lines[0].quantity
+    assert float(line.quantity) == pytest.approx(
+        solution.run.disk * float(machines) / 730, rel=1e-3
+    )
+
+
 @pytest.mark.parametrize(
     ("sharding", "shard", "flags"),
     [("zero1", 0, set()),

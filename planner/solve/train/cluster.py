@@ -17,7 +17,7 @@ from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
 from planner.perf.train.work import work
-from planner.solve.bill import COMMITTED, machines, summed
+from planner.solve.bill import COMMITTED, cache_gb, machines, summed
 from planner.solve.train.machine import SHOWN, fastest, layouts
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 GB: Final = 1e9
+HALF: Final = 2.0  # bytes of a weight in 16 bit
 FIRST: Final = 600.0  # seconds of data that are fetched before the first step
 WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 SPARES: Final = 8  # at most
@@ -190,7 +191,7 @@ class Cluster:
         stored = self.held
         use = Usage(
             provider=self.offer.provider, nodes=every, node_hours=hours,
-            on_hours=Decimal(lasts / HOUR), cache_gb=Decimal(0),
+            on_hours=Decimal(lasts / HOUR), cache_gb=self.disk,
             weights_gb=Decimal(stored / GB) * months, sent_gb=Decimal(0),
             received_gb=Decimal(0), served=False, standing=Decimal(lasts / HOUR),
         )  # fmt: skip
@@ -198,6 +199,13 @@ class Cluster:
         lines += [self.store.line(book, months)] if self.store is not None else []
         lines += moved(self.need, self.offer.provider, book)
         return summed(lines, self.offer, every)
+
+    @property
+    def disk(self) -> Decimal:
+        """GB of a disk for weights to start from and two parts of checkpoints, without NVMe."""
+        begun = 0.0 if self.need.method == "pretrain" else HALF * self.need.llm.params
+        parts = 2 * run.checkpoint_bytes(self.laid.job) / self.nodes if self.store is None else 0.0
+        return cache_gb(self.offer, Decimal((begun + parts) / GB))
 
     @property
     def held(self) -> float:
