@@ -75,7 +75,7 @@ def within(job: Job, cut: Spread) -> Iterator[Spread]:
     """Micro-batches and interleaving of one cut."""
     for micro, chunks in turned(job, cut):
         for vpp in chunks:
-            yield replace(cut, micro=float(micro), vpp=vpp)
+            yield cut.turned(float(micro), vpp, cut.recompute)
 
 
 def turned(job: Job, cut: Spread) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -39,6 +39,13 @@ class Spread:
     micro: float = 1.0
     recompute: Recompute = "none"
 
+    def turned(self, micro: float, vpp: int, recompute: Recompute) -> Spread:
+        """The same cut with other micro-batches, chunks and recomputation."""
+        return Spread(
+            tp=self.tp, pp=self.pp, vpp=vpp, cp=self.cp, ep=self.ep, dp=self.dp,
+            sharding=self.sharding, shard=self.shard, micro=micro, recompute=recompute,
+        )  # fmt: skip
+
     @property
     def accelerators(self) -> int:
         """Accelerators of the job."""

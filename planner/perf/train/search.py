@@ -12,7 +12,7 @@ import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf.constant import constant
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from planner.perf.train.job import Job, Recompute, Spread
 
 Known: TypeAlias = Literal["toll", "fits", "layout"]  # of a cut, until it is one layout
-MORE: Final[dict[Recompute, Recompute]] = {"none": "layer", "layer": "full"}
+MORE: Final[dict[Recompute, tuple[Recompute, ...]]] = {
+    "none": ("layer", "full"), "layer": ("full",), "full": (),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,12 @@ class Frame:
 
     def fitted(self, s: Spread) -> Spread | None:
         """The layout with the recomputation that it takes to fit, or nothing when it does not."""
-        while self.peak(s) > self.room:
-            if s.recompute not in MORE:
-                return None
-            s = replace(s, recompute=MORE[s.recompute])
-        return s
+        if self.peak(s) <= self.room:
+            return s
+        more = [s.turned(s.micro, s.vpp, again) for again in MORE[s.recompute]]
+        if not more or self.peak(more[-1]) > self.room:
+            return None
+        return next(x for x in more if self.peak(x) <= self.room)
 
 
 # Machines that differ in their network, their host or their price share a frame.
@@ -90,9 +93,9 @@ class Layouts:
     """The layouts of a job that fit its memory, in the order of the least that each can take."""
 
     def __init__(self, job: Job, accelerators: int, machine: int) -> None:
-        self.job, self.frame = job, frame(replace(job, network=1.0), accelerators, machine)
-        self.floor = self.frame.floor.over(job.network)
-        self._count, self._cuts = itertools.count(), deque(self.frame.cuts)
+        self.job, self.accelerators, self.machine = job, accelerators, machine
+        self.floor = floor(replace(job, network=1.0)).over(job.network)
+        self._count = itertools.count()
         self._heap: list[tuple[float, int, Spread, Toll, Known]] = []
         self._found: list[Laid] = []
 
@@ -111,6 +114,20 @@ class Layouts:
         """Seconds beyond which nothing is looked for."""
         enough = len(self._found) >= keep
         return min(limit, self._found[keep - 1].step.total) if enough else limit
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What does not depend on the network."""
+        return frame(replace(self.job, network=1.0), self.accelerators, self.machine)
+
+    @cached_property
+    def _cuts(self) -> deque[tuple[float, int, Spread]]:
+        return deque(self.frame.cuts)
+
+    @property
+    def glance(self) -> float:
+        """Seconds that no layout undercuts, as far as can be told without looking at any."""
+        return self.floor.step / self.accelerators
 
     @property
     def least(self) -> float:
@@ -139,12 +156,13 @@ class Layouts:
         return None
 
     def _open(self, cut: Spread, toll: Toll) -> None:
-        """Every layout of a cut; more chunks never take less memory than one."""
+        """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
         for micro, chunks in turned(self.job, cut):
-            fitted = self.frame.fitted(replace(cut, micro=float(micro)))
-            if fitted is not None:
-                for vpp in chunks:
-                    self._push(replace(fitted, vpp=vpp), toll, "layout")
+            fitted = self.frame.fitted(cut.turned(float(micro), 1, cut.recompute))
+            if fitted is None:
+                break
+            for vpp in chunks:
+                self._push(fitted.turned(fitted.micro, vpp, fitted.recompute), toll, "layout")
 
     def _push(self, s: Spread | None, toll: Toll, known: Known) -> None:
         """Look at a cut or a layout again in its turn; nothing when it does not fit."""

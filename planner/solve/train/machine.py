@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -38,10 +39,22 @@ def layouts(
     return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
 
 
-def fastest(found: list[Layouts], keep: int = 1) -> tuple[Laid, ...]:
-    """The fastest layouts of all precisions."""
-    every = [laid for one in found for laid in one.best(keep)]
-    return tuple(sorted(every, key=lambda x: x.rank)[:keep])
+def fastest(found: list[Layouts], keep: int = 1, limit: float = math.inf) -> tuple[Laid, ...]:
+    """The fastest layouts of all precisions that take at most `limit` seconds a step."""
+    best: list[Laid] = []
+    for one in sorted(found, key=lambda x: x.glance):
+        if one.glance <= limit:
+            best = sorted([*best, *one.best(keep, limit)], key=lambda x: x.rank)[:keep]
+            limit = best[-1].step.total if len(best) == keep else limit
+    return tuple(best)
+
+
+def shortest(found: list[Layouts]) -> float:
+    """Seconds that no layout in any precision undercuts; infinite when none fits."""
+    least = math.inf
+    for one in sorted(found, key=lambda x: x.glance):
+        least = min(least, one.least) if one.glance < least else least
+    return least
 
 
 def _linked(instance: Instance, accelerators: int) -> Accelerator:

@@ -19,7 +19,7 @@ from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
 from planner.solve.train.cluster import Cluster, margin, moved, node_hours
-from planner.solve.train.machine import layouts
+from planner.solve.train.machine import fastest, layouts, shortest
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
@@ -238,9 +238,7 @@ class TrainSearch:
 
     def shortest(self, instance: Instance, nodes: int) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        every = nodes * instance.accelerators
-        found = [one.least * self._margin(one, every) for one in self._at(instance, nodes)]
-        return min(found, default=math.inf) * self.need.steps
+        return shortest(self._at(instance, nodes)) * self._stretched(instance, nodes)
 
     def sizes(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
@@ -254,17 +252,15 @@ class TrainSearch:
 
     def cluster(self, offer: Offer, nodes: int, within: float = math.inf) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
-        every = nodes * offer.instance.accelerators
-        found = [
-            laid
-            for one in self._at(offer.instance, nodes)
-            for laid in one.best(1, within / self.need.steps / self._margin(one, every))
-        ]
-        fastest = min(found, key=lambda x: x.rank, default=None)
-        return Cluster(self.need, offer, nodes, fastest) if fastest else None
+        limit = within / self._stretched(offer.instance, nodes)
+        found = fastest(self._at(offer.instance, nodes), 1, limit)
+        return Cluster(self.need, offer, nodes, found[0]) if found else None
 
-    def _margin(self, one: Layouts, accelerators: int) -> float:
-        return margin(self.need, one.job.laid(Spread(dp=accelerators)))
+    def _stretched(self, instance: Instance, nodes: int) -> float:
+        """Steps, stretched by the margin on each, which is that of every precision."""
+        job = self.need.job(instance, self.need.precisions[0], 1.0)
+        every = Spread(dp=nodes * instance.accelerators)
+        return self.need.steps * margin(self.need, job.laid(every))
 
     def _at(self, instance: Instance, nodes: int) -> list[Layouts]:
         key = (instance.instance_type, nodes)
