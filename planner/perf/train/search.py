@@ -130,6 +130,11 @@ class Layouts:
         return self.floor.step / self.accelerators
 
     @property
+    def first(self) -> float:
+        """Seconds that no layout undercuts over any network; infinite when there is none."""
+        return self.frame.cuts[0][0] if self.frame.cuts else math.inf
+
+    @property
     def least(self) -> float:
         """Seconds that no layout undercuts; infinite when none is left."""
         while self._cuts or self._heap:

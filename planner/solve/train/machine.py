@@ -49,11 +49,15 @@ def fastest(found: list[Layouts], keep: int = 1, limit: float = math.inf) -> tup
     return tuple(best)
 
 
-def shortest(found: list[Layouts]) -> float:
-    """Seconds that no layout in any precision undercuts; infinite when none fits."""
+def shortest(found: list[Layouts], *, closely: bool) -> float:
+    """Seconds that no layout in any precision undercuts; infinite when none fits.
+
+    A closer look counts the network, and whether memory has room.
+    """
     least = math.inf
     for one in sorted(found, key=lambda x: x.glance):
-        least = min(least, one.least) if one.glance < least else least
+        if one.glance < least:
+            least = min(least, one.least if closely else one.first)
     return least
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
 HOUR: Final = 3600.0
 LATE: Final = "train.deadline"
+LOOKS: Final = 2  # at a number of machines, before its cluster is timed
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
@@ -96,13 +97,16 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Entry:
-    """Something to look at, by the least USD or seconds: no `nodes` stand for every number."""
+    """Something to look at, by the least USD or seconds: no `nodes` stand for every number.
+
+    `looks` counts how often so many machines were looked at, each time more closely.
+    """
 
     least: float
     key: tuple[str, str, str, str]
     tally: _Tally = field(compare=False)
     nodes: int = 0
-    weighed: bool = False
+    looks: int = 0
 
 
 class TrainSearch:
@@ -137,22 +141,26 @@ class TrainSearch:
 
     def _look(self, entry: _Entry, last: float) -> list[_Entry]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
-        tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
-        if not nodes:
+        if not entry.nodes:
             return self._sizes(entry)
-        if not entry.weighed:
-            seconds = self.shortest(offer.instance, nodes)
-            if seconds > self.need.limit:
-                tally.late(seconds, nodes)
-                return []
-            usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour + self.moved(offer)
-            if usd > self._budget:
-                tally.dear = "train.budget"
-                return []
-            least = max(self._measure(usd, seconds), entry.least)
-            return [_Entry(least, entry.key, tally, nodes, weighed=True)]
-        self._weigh(tally, nodes, last)
+        if entry.looks < LOOKS:
+            return self._bound(entry)
+        self._weigh(entry.tally, entry.nodes, last)
         return []
+
+    def _bound(self, entry: _Entry) -> list[_Entry]:
+        """Bound so many machines by their fastest layout; nothing when they cannot do it."""
+        tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
+        seconds = self.shortest(offer.instance, nodes, closely=entry.looks > 0)
+        if seconds > self.need.limit:
+            tally.late(seconds, nodes)
+            return []
+        usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour + self.moved(offer)
+        if usd > self._budget:
+            tally.dear = "train.budget"
+            return []
+        least = max(self._measure(usd, seconds), entry.least)
+        return [_Entry(least, entry.key, tally, nodes, entry.looks + 1)]
 
     def _weigh(self, tally: _Tally, nodes: int, last: float) -> None:
         """Take the best storage and number of spares of a cluster into its tally.
@@ -236,9 +244,11 @@ class TrainSearch:
             self._alone[instance.instance_type] = least * self.need.steps
         return self._alone[instance.instance_type]
 
-    def shortest(self, instance: Instance, nodes: int) -> float:
+    def shortest(self, instance: Instance, nodes: int, *, closely: bool) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        return shortest(self._at(instance, nodes)) * self._stretched(instance, nodes)
+        return shortest(self._at(instance, nodes), closely=closely) * self._stretched(
+            instance, nodes
+        )
 
     def sizes(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
