@@ -36,30 +36,38 @@ def reasons(plan: dict[str, Any]) -> Page:
 def refused(plan: dict[str, Any], answers: list[Answer]) -> Page:
     """Return why machine types were not chosen, beside the one that was."""
     pool = plan["solution"]["pools"][0] if plan["solution"]["pools"] else None
-    have = Decimal(plan["cost"]["usd_month"])
+    have, period = Decimal(plan["cost"]["usd_month"]), "" if _trains(plan) else " a month"
     rows = []
     for answer in answers:
         chosen = pool and answer.fleet.split(" x ")[0].endswith(pool["instance_type"])
         why = "chosen" if chosen else answer.why
         if answer.usd_month is not None and not chosen:
             more = answer.usd_month - have
-            why = f"{answer.why}: {words.change(more)} a month against the chosen fleet"
+            why = f"{answer.why}: {words.change(more)}{period} against the chosen fleet"
         rows.append((answer.fleet, _usd(answer.usd_month), why))
-    return (Table(("asked about", ">$/mo", "why not"), tuple(rows)),)
+    return (Table(("asked about", _money(plan), "why not"), tuple(rows)),)
 
 
 def scaled(plan: dict[str, Any], factor: float, answer: Answer) -> Page:
-    """Return what so many times the traffic would cost."""
+    """Return what so many times the traffic, or the tokens, would cost."""
     have = Decimal(plan["cost"]["usd_month"])
+    asked = f"{factor:g} times the {'tokens' if _trains(plan) else 'traffic'}"
     if answer.usd_month is None:
-        return (Paragraph(f"{factor:g} times the traffic: {answer.why}", "warn"),)
+        return (Paragraph(f"{asked}: {answer.why}", "warn"),)
     more = answer.usd_month - have
     rows = (
         ("now", "", words.dollars(str(have)), ""),
-        (f"{factor:g} times the traffic", answer.fleet, _usd(answer.usd_month),
-         words.change(more)),
-    )  # fmt: skip
-    return (Table(("", "fleet", ">$/mo", ">change"), rows),)
+        (asked, answer.fleet, _usd(answer.usd_month), words.change(more)),
+    )
+    return (Table(("", "fleet", _money(plan), ">change"), rows),)
+
+
+def _trains(plan: dict[str, Any]) -> bool:
+    return bool(plan["workload"]["kind"] == "training")
+
+
+def _money(plan: dict[str, Any]) -> str:
+    return ">USD" if _trains(plan) else ">$/mo"
 
 
 def _usd(value: Decimal | None) -> str:

@@ -52,11 +52,7 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
     offers = Market(solver.catalog.kinds, rules(spec, solver.built)).best()
     if isinstance(spec, Training):
-        tokens = spec.data.tokens or 0
-        more = replace(spec, data=replace(spec.data, tokens=round(tokens * factor) or None))
-        solution = solver.solve(more)
-        cost = solution.bill.usd_month if solution.bill else None
-        return Answer(f"{factor:g} times the tokens", cost, "" if cost else "infeasible")
+        return _longer(spec, solver, factor)
     if isinstance(spec, Workspace):
         users = max(1, round(spec.users * factor))
         solution = solver.solve(replace(spec, users=users))
@@ -67,6 +63,17 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
     if not found:
         return Answer("", None, "infeasible")
     return Answer(fleet(found[0]), found[0].bill.usd_month, "")
+
+
+def _longer(spec: Training, solver: Solver, factor: float) -> Answer:
+    """The cluster for so many times the tokens, or the pairs."""
+    tokens = train_need(spec, solver.read, solver.trust.confidence).tokens * factor
+    solution = solver.solve(replace(spec, data=replace(spec.data, tokens=round(tokens))))
+    if solution.bill is None:
+        return Answer("", None, "infeasible")
+    pool = solution.pools[0]
+    fleet = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
+    return Answer(fleet, solution.bill.usd_month, "")
 
 
 def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:

@@ -31,6 +31,8 @@ from planner.perf.train.run import Hazard
 from planner.perf.train.search import Layouts
 from planner.perf.train.step import step
 from planner.perf.train.work import work
+from planner.solve.answer import Solver
+from planner.solve.question import what_if
 from planner.solve.rule import Market, rules
 from planner.solve.train.cluster import Cluster
 from planner.solve.train.exact import exactly
@@ -498,6 +500,18 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> Non
     for given, says in refused:
         with pytest.raises(InfeasibleError, match=says):
             exactly(search.need, old, 4, given, CATALOG.book)
+
+
+def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
+    solver = Solver(catalog=CATALOG, built=unsupported, read=lambda _: b"")
+    pairs = text(METHOD="dpo").replace("tokens: 2B", "samples: 20k")
+    twice = pairs.replace("samples: 20k", "samples: 40k")
+    for made, more in ((text(), text(TOKENS="4B")), (pairs, twice)):
+        spec = load(made.encode(), "t.yaml")
+        told, alone = what_if(spec, solver, 2.0), solve(CATALOG, more)
+        assert alone.bill is not None
+        assert told.usd_month == alone.bill.usd_month
+        assert told.fleet.endswith(f"{alone.pools[0].nodes}")
 
 
 def test_spot_costs_lost_work_and_waiting() -> None:
