@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SLICE: Final = re.compile(r"(?:[ /:-]+mig)?[ /:-]+(\d+g\.\d+gb)\s*$", re.IGNORECASE)
+VENDOR: Final = re.compile(r"^((nvidia|amd|google|aws|intel|geforce|instinct|tesla)[ -]+)+(?=\S)")
 TUNED: Final = re.compile(r"-(instruct|it|chat|hf|base|fp8|nvfp4|fp4|awq|gptq|bf16)\b.*$")
 PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 
@@ -37,11 +38,15 @@ def _known(kind: str, given: str, names: Iterable[str]) -> str:
     """Return our name for a spelling, with or without a remark, or for words of only one name."""
     names = set(names)
     word = given.strip().lower()
-    bare = word.split("(")[0].strip()
+    bare = VENDOR.sub("", word.split("(")[0].strip())
     for spelled in (word, bare, "-".join(bare.split()), bare.split(" ")[0]):
         found = _spellings().get((kind, spelled), spelled)
         if found in names:
             return found
+    alike = {_compact(spelled): name for (k, spelled), name in _spellings().items() if k == kind}
+    alike |= {_compact(name): name for name in names}
+    if alike.get(_compact(bare)) in names:
+        return alike[_compact(bare)]
     words = set(bare.replace(" ", "-").split("-")) - {"nvidia", "amd"}
     holding = [name for name in names if words <= set(name.split("-"))]
     if len(holding) == 1:
@@ -50,6 +55,11 @@ def _known(kind: str, given: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, [*names, *spelled_so], 1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     raise RefusedError(f"no {kind.replace('_', ' ')} is named '{given.strip()}'{hint}")
+
+
+def _compact(name: str) -> str:
+    """A name without what separates its words."""
+    return re.sub(r"[^a-z0-9.]+", "", name.lower())
 
 
 def model(given: str) -> Llm:
@@ -62,8 +72,7 @@ def model(given: str) -> Llm:
         problem = error.problems[0]
         if word.lower() in unmodelled():
             raise RefusedError(problem.message) from None
-        _known("model", given, models())
-        raise RefusedError(problem.message) from None
+        return find(_known("model", bare, models()))
 
 
 def gpu(given: str) -> Accelerator:

@@ -95,6 +95,22 @@ def test_a_band_holds_its_value_and_a_basis_is_named() -> None:
             assert value > 0
 
 
+def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
+    for given, name in (
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("AMD Instinct MI300X", "mi300x"),
+        ("Google TPU v5p", "tpu-v5p"), ("TPUv5e", "tpu-v5e"), ("Tesla T4", "t4"),
+        ("V100-SXM2-32GB", "v100-32gb"), ("Intel Gaudi 3", "gaudi3"), ("Trn1", "trainium1"),
+    ):  # fmt: skip
+        assert gpu(given).accelerator == name
+    for given, name in (
+        ("Llama 3.1 405B", "llama-3.1-405b"), ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"),
+        ("Mixtral 8x22B", "mixtral-8x22b"), ("Qwen3 235B A22B", "qwen3-235b-a22b"),
+        ("LLaMA-2 70B", "llama-2-70b"), ("GPT-3 175B", "gpt3-175b"), ("Llama3-8B", "llama-3-8b"),
+    ):  # fmt: skip
+        assert model(given).model == name
+
+
 @pytest.mark.parametrize(
     ("column", "cell", "says"),
     [
