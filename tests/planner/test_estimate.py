@@ -13,7 +13,7 @@ from planner.errors import UsageError
 from planner.estimate import table
 from planner.estimate.answer import answer
 from planner.estimate.draft import drafted
-from planner.estimate.names import gpu
+from planner.estimate.names import gpu, model
 from planner.estimate.row import setup
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
