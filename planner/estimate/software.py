@@ -26,6 +26,10 @@ PRECISIONS: Final[tuple[tuple[str, str], ...]] = (
     ("nvfp4", "nvfp4"), ("mx", "mxfp8"), ("rowwise", "fp8row"), ("fp8|float8", "fp8"),
     ("int8", "int8"),
 )  # fmt: skip
+PLAIN: Final = re.compile(  # what runs the kernels of PyTorch as they are
+    r"deepspeed|hugging ?face|transformers|\bhf\b|accelerate|\btrl\b|axolotl|llama-?factory"
+    r"|lightning|unsloth|nanotron|fairscale|metaseq"
+)
 SINKS: Final = "gpt_oss"  # the family whose attention has sinks
 
 
@@ -58,7 +62,7 @@ def software(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> Software:
 def kernels(row: Mapping[str, str]) -> Kernels:
     """Return the class of kernels; whatever is not known is taken for fused ones."""
     name, notes = (row.get("framework") or "").lower(), (row.get("notes") or "").lower()
-    if "llm-foundry" in name:
+    if "llm-foundry" in name or "composer" in name:
         return "foundry"
     if "torchtitan" in name or "torchtune" in name:
         tensor = "torchtitan" in name and re.search(r"\btp\b", notes)
@@ -67,7 +71,8 @@ def kernels(row: Mapping[str, str]) -> Kernels:
         return "xla"
     if name.startswith("megatron-") and _year(row) < OLD:
         return "megatron21"
-    return "eager" if name == "meta internal" else "te"
+    plain = name == "meta internal" or (not name.startswith("megatron") and PLAIN.search(name))
+    return "eager" if plain else "te"
 
 
 def _precision(row: Mapping[str, str], chip: Accelerator) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.estimate import table, training
+from planner.estimate.software import kernels
 from planner.estimate.trained import held
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find
@@ -121,6 +122,18 @@ def test_llama_3_405b_trains_as_published(accelerators: int, micros: int, tflops
     flop = 6 * llm.params + 6 * llm.layers * llm.hidden * 8192
     reached = tokens_per_s(work(read.job), TRAINING.at(keys(read.job))) * flop / 1e12
     assert reached == pytest.approx(tflops, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("framework", "date", "used"),
+    [("DeepSpeed", "2024-05", "eager"), ("HF Trainer", "2025-01", "eager"),
+     ("Axolotl", "2025-06", "eager"), ("MosaicML Composer", "2024-01", "foundry"),
+     ("Megatron-DeepSpeed", "2022-01", "megatron21"), ("Megatron-DeepSpeed", "2024-01", "te"),
+     ("torchtitan", "2024-12", "eager"), ("NVIDIA NeMo 25.04", "2025-04", "te")],
+)  # fmt: skip
+def test_frameworks_run_the_kernels_that_they_bring(framework: str, date: str, used: str) -> None:
+    told = rows()[0] | {"framework": framework, "source_date": date, "notes": ""}
+    assert kernels(told) == used
 
 
 def test_states_are_those_of_zero() -> None:
