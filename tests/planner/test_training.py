@@ -18,9 +18,10 @@ from planner.perf.train.band import half
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.job import Job, Software, Spread
 from planner.perf.train.memory import in_flight, kept, peak_gib
+from planner.perf.train.shard import sharded
 from planner.perf.train.states import optimizers, states
 from planner.perf.train.step import step, tokens_per_s
-from planner.perf.train.work import sharded, work
+from planner.perf.train.work import work
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (

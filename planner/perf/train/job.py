@@ -124,6 +124,13 @@ class Job:
         return 1 if self.reference == "none" else 2
 
     @property
+    def domain(self) -> int:
+        """Accelerators that share a link."""
+        return (
+            1 if self.chip.link == "none" else min(self.chip.link_domain, self.spread.accelerators)
+        )
+
+    @property
     def micros(self) -> float:
         """Micro-batches of a step."""
         return max(1.0, round(self.batch / (self.spread.dp * self.spread.micro)))

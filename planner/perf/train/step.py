@@ -12,7 +12,8 @@ from planner.perf.physics import least, most
 
 if TYPE_CHECKING:
     from planner.perf.train.coefficient import Training
-    from planner.perf.train.work import Sharded, Work
+    from planner.perf.train.shard import Sharded
+    from planner.perf.train.work import Work
 
 BACK: Final = 2.5  # passes of attention's products in a backward that recomputes the scores
 THRICE: Final = 3.0  # forward and twice as much backward

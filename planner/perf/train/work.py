@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import memory
 from planner.perf.train.job import SIXTEEN
-from planner.perf.train.states import adapters, owned
+from planner.perf.train.shard import sharded
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -28,7 +28,6 @@ BYTES: Final = {
     "nvfp4": 0.5625,
 }  # of an operand of a product; 8-bit formats take 1
 HALF: Final = 2.0
-UPDATED: Final = 34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
 OTHER_RATE: Final = 250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
 
 
@@ -43,7 +42,7 @@ class Work:
     permuted, exchange_*      bytes of tokens sorted, and sent over the link and the network
     again_*                   share of products, attention and traffic that is recomputed
     forced                    share of activations that does not fit, where nobody states it
-    shard_*, reduce_*         bytes that FSDP moves a micro-batch, and ZeRO-1 a step
+    shard_*, reduce_*         bytes that sharding moves in a micro-batch, and once a step
     """
 
     tokens: float
@@ -221,15 +220,10 @@ def _parallel(job: Job) -> dict[str, float]:
     kept = HALF * 2 * llm.kv_heads * llm.head_dim / s.tp * llm.attending / s.pp
     wide = 4 * HALF * job.tokens * llm.hidden * (s.tp - 1) / s.tp * llm.layers / s.pp
     return {
-        "tensor": wide, "tensor_network": float(s.tp > _domain(job)),
+        "tensor": wide, "tensor_network": float(s.tp > job.domain),
         "context": (s.cp - 1) / s.cp * whole * kept,
         "hops": job.tokens * llm.hidden * HALF / residual * 2 * s.vpp if s.pp > 1 else 0.0,
     }  # fmt: skip
-
-
-def _domain(job: Job) -> int:
-    """Accelerators that share a link."""
-    return 1 if job.chip.link == "none" else min(job.chip.link_domain, job.spread.accelerators)
 
 
 def _experts(job: Job) -> dict[str, float]:
@@ -260,7 +254,7 @@ def _experts(job: Job) -> dict[str, float]:
 
 def crossing(job: Job) -> float:
     """Other machines that a token is sent to, when its experts lie on several."""
-    machines = max(1.0, job.spread.ep / min(job.spread.ep, _domain(job)))
+    machines = max(1.0, job.spread.ep / min(job.spread.ep, job.domain))
     reached = machines * (1 - (1 - 1 / machines) ** job.llm.experts_per_token)
     return reached * (1 - 1 / machines)
 
@@ -284,46 +278,6 @@ def missing(job: Job) -> float:
     kept = memory.activations(job)
     over = constant("train_overhead") + (1 + constant("train_fragmentation")) * peak.total / GIB
     return min(1.0, max(0.0, (over - job.chip.memory_gib) * GIB / max(kept, 1.0)))
-
-
-class Sharded(NamedTuple):
-    """What sharding moves, in bytes: `shard` in every micro-batch, the rest once a step."""
-
-    shard_link: float
-    shard_network: float
-    shard_calls: float
-    once: float
-    reduce_link: float
-    reduce_network: float
-    updated: float
-
-
-def sharded(job: Job) -> Sharded:
-    """What is moved for sharding, by the stage of ZeRO.
-
-    ZeRO-3 (FSDP) gathers weights and scatters gradients in every micro-batch, ZeRO-2 scatters
-    gradients alone and gathers weights once, ZeRO-1 does both once. Groups that shard for
-    themselves reduce their parts of the gradients among each other, once.
-    """
-    s = job.spread
-    own, fsdp = sum(owned(job)), s.sharding == "zero3"
-    trained = adapters(job) if job.frozen else own
-    group = s.among if fsdp else s.copies
-    near = max(1.0, min(group, _domain(job) / s.tp))
-    passes = 2 if job.reference == "none" else 3
-    gather = (passes * job.software.gather_bytes + HALF) * own if fsdp else 0.0
-    gather += HALF * trained if s.sharding == "zero2" and group > 1 else 0.0
-    once = {"zero3": 0.0, "zero2": HALF}.get(s.sharding, 2 * HALF)
-    reduce = once * trained if group > 1 else 0.0
-    far = (1 - near / group) / near
-    calls = {"zero3": 3.0, "zero2": 1.0}.get(s.sharding, 0.0)
-    return Sharded(
-        shard_link=gather * (1 - 1 / near), shard_network=gather * far,
-        shard_calls=calls * math.log2(group) * job.llm.layers / s.pp,
-        once=float(fsdp and s.pp > 1), reduce_link=reduce * (1 - 1 / near),
-        reduce_network=reduce * far + 2 * HALF * trained / group * (1 - group / s.copies),
-        updated=UPDATED * trained / (s.among if s.sharding != "none" else 1),
-    )  # fmt: skip
 
 
 def _chip(job: Job) -> dict[str, float]:
