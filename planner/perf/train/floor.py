@@ -45,20 +45,25 @@ FREE: Final = Toll(0.0, 0.0, 0.0)
 class Floor:
     """What no layout avoids, in accelerator-seconds of a step unless said otherwise.
 
-    `again` is one more of the `passes`; `tensor` and `exchange` are what cutting tensors over very
-    many, and sending every token to experts elsewhere, would cost; `gathered` what every further
-    rank of tensors costs where experts are cut alike. `weights` and `experts` are seconds for
-    reading them all in a micro-batch, `host` those of the host for all layers; `tokens` bytes when
-    every token goes to one other machine, `piped` how much of them a pipeline shows; `link`,
-    `network` and `memory` the bytes/s that are reached.
+    `again` is one more of the `passes`, `rated` counts those of a reference. Each further rank of
+    tensors costs `tensor` within `linked` ranks, beyond them as much as it takes to send `wide`
+    bytes, and `gathered` where experts are cut alike; each further shard of a sequence `context`.
+    `exchange` is what sending every token to experts elsewhere would cost. `weights` and `experts`
+    are seconds for reading them all in a micro-batch, `host` those of the host for all layers;
+    `tokens` bytes when every token goes to one other machine, `piped` how much of them a pipeline
+    shows; `link`, `network` and `memory` the bytes/s that are reached.
     """
 
     step: float
     again: float
     passes: float
     tensor: float
+    wide: float
+    linked: int
     exchange: float
     gathered: float
+    context: float
+    rated: float
     weights: float
     experts: float
     host: float
@@ -73,8 +78,9 @@ class Floor:
         """What moving states, and tokens to experts on other machines, costs a cut."""
         found = tolls(sharded(job), self.c, self.link, self.network, self.memory)
         factor = self.piped if job.spread.pp > 1 else self.c.exchange_network
-        sent = self.tokens * factor * crossing(job) / self.network if self.tokens else 0.0
-        return Toll(found.gather, found.once, sent)
+        sent = self.tokens * factor * crossing(job) if self.tokens else 0.0
+        sent += self.wide * (job.spread.tp - 1) if job.spread.tp > self.linked else 0.0
+        return Toll(found.gather, found.once, sent / self.network)
 
     def of(self, job: Job, s: Spread, toll: Toll = FREE) -> float:
         """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
@@ -94,11 +100,14 @@ class Floor:
         """The least over pairs of micro-batch and chunks."""
         ranks, power, each = s.accelerators, self.c.host_power, job.batch / s.dp
         again = AGAIN[s.recompute]
-        sent = self.tensor * (1 - 1 / s.tp) + self.exchange * (1 - 1 / s.ep) + toll.sent
-        gathered = self.gathered * (s.tp - 1) if s.ep == 1 else 0.0
-        total = self.step + gathered + again * self.again + (1 + again / 2) * sent
+        forward = again + self.rated
+        sent = self.exchange * (1 - 1 / s.ep) + toll.sent
+        sent += self.tensor * (s.tp - 1) if s.tp <= self.linked else 0.0
+        alike = self.gathered * (s.tp - 1) if s.ep == 1 else 0.0
+        total = self.step + again * self.again + (1 + forward / 2) * sent
+        total += alike + self.context * (s.cp - 1)
         read = (self.weights / s.tp + self.experts / (s.tp if s.ep == 1 else s.ep)) / s.pp
-        read *= 1 + again / self.passes
+        read *= 1 + forward / self.passes
         host, bubble, least = (self.host / s.pp) ** power, self.c.bubble * (s.pp - 1), math.inf
         for micro, chunks in turning:
             turns = max(1.0, each / micro)
@@ -127,18 +136,23 @@ def floor(job: Job) -> Floor:
     forward += found.attention / ATTENDED + found.traffic / THRICE
     moved = whole.micros * whole.permuted
     sorting, wire = moved * c.permute / whole.bandwidth, 4 * c.exchange / c.exchange_rate
-    each = BYTES.get(job.software.precision, 1.0)
-    gathers = whole.micros * GATHERED * alone.tokens * llm.hidden * llm.layers
-    total = found.products + found.experts + found.attention + found.traffic + found.head
-    total += found.again
+    each, unlike, ends = BYTES.get(job.software.precision, 1.0), c.unlike, found.head
+    halves = job.batch * job.sequence * 2 * HALF * llm.kv_heads * llm.head_dim * llm.attending
+    wide = 2 * c.tensor * whole.micros * GATHERED * alone.tokens * llm.hidden * llm.layers
+    total = found.products + found.experts + found.attention + found.traffic + found.again
+    launched = whole.local * c.local_expert / THRICE
     return Floor(
-        step=total + sorting, again=forward + sorting / 2, passes=bare.passes,
-        tensor=2 * c.tensor * gathers / (whole.link * c.link), exchange=moved * wire / whole.link,
-        gathered=sorting + bare.passes * moved * (1 + each / HALF) / whole.bandwidth,
-        weights=bare.passes * weights / whole.bandwidth,
-        experts=bare.passes * (experts / whole.bandwidth + whole.local * c.local_expert / THRICE),
+        step=unlike * (total + sorting) + ends, again=unlike * (forward + sorting / 2),
+        passes=bare.passes, tensor=unlike * wide / (whole.link * c.link), wide=unlike * wide,
+        linked=1 if job.chip.link == "none" else job.chip.link_domain,
+        exchange=unlike * moved * wire / whole.link,
+        gathered=unlike * (sorting + bare.passes * moved * (1 + each / HALF) / whole.bandwidth),
+        context=c.context * THRICE * halves / (whole.link * c.link),
+        rated=float(job.reference != "none"),
+        weights=unlike * bare.passes * weights / whole.bandwidth,
+        experts=unlike * bare.passes * (experts / whole.bandwidth + launched),
         host=whole.moe_layers * c.moe_host + whole.dense_layers * c.dense_host,
-        tokens=moved * wire * c.network / max(1, llm.experts_per_token), c=c,
+        tokens=unlike * moved * wire * c.network / max(1, llm.experts_per_token), c=c,
         piped=TRAINING.at(keys(alone) | {"pipelined"}).exchange_network,
         link=whole.link * c.link, network=whole.network * c.network, memory=whole.bandwidth,
     )  # fmt: skip

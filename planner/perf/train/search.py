@@ -16,10 +16,12 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf.constant import constant
+from planner.perf.memory import GIB
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.cut import cuts, turned
 from planner.perf.train.floor import floor
 from planner.perf.train.memory import peak_gib
+from planner.perf.train.states import states
 from planner.perf.train.step import Step, step
 from planner.perf.train.work import work
 
@@ -66,19 +68,27 @@ class Frame:
         self.job, self.floor = job, floor(job)
         self.room = constant("train_memory_share") * job.chip.memory_gib
         found = cuts(job.llm, job.batch, job.sequence, accelerators, machine)
-        self.cuts = sorted((self.floor.cut(job, s), n, s) for n, s in enumerate(found))
+        least: dict[tuple[int, int, int, int], float] = {}  # whatever the sharding
+        for s in found:
+            if (s.tp, s.pp, s.cp, s.ep) not in least:
+                least[s.tp, s.pp, s.cp, s.ep] = self.floor.cut(job, s)
+        self.cuts = sorted((least[s.tp, s.pp, s.cp, s.ep], n, s) for n, s in enumerate(found))
         self._peaks: dict[Spread, float] = {}
 
     def peak(self, s: Spread) -> float:
-        """GiB at the peak of a layout."""
+        """GiB at the peak of a layout; infinite when its states alone are too many."""
         if s not in self._peaks:
-            self._peaks[s] = peak_gib(self.job.laid(s))
+            job = self.job.laid(s)
+            held = states(job).total / GIB > self.room
+            self._peaks[s] = math.inf if held else peak_gib(job)
         return self._peaks[s]
 
     def fitted(self, s: Spread) -> Spread | None:
         """The layout with the recomputation that it takes to fit, or nothing when it does not."""
         if self.peak(s) <= self.room:
             return s
+        if self.peak(s) == math.inf:
+            return None
         more = [s.turned(s.micro, s.vpp, again) for again in MORE[s.recompute]]
         if not more or self.peak(more[-1]) > self.room:
             return None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
+CENTURY: Final = 36_500.0  # days
 SURE: Final = 0.9
 
 
@@ -131,7 +132,8 @@ def _alternative(found: Found, reason: str) -> Alternative:
 def _slow(missed: Missed, least: Decimal) -> Alternative:
     reason = missed.reason
     if missed.seconds < math.inf:
-        reason += f": {missed.seconds / DAY:,.1f} days at best"
+        days = missed.seconds / DAY
+        reason += f": {days:,.1f} days at best" if days < CENTURY else ": never"
     return Alternative(
         offer=missed.offer, nodes=max(1, missed.nodes), usd_month=least.quantize(Decimal("0.01")),
         rejected_by=reason,

@@ -176,8 +176,10 @@ class Cluster:
 
     def bill(self, book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
-        away = self.expected * self.risk.reclaims * self.risk.wait
-        return self.billed(book, max(self.progress, self.expected - away), self.expected)
+        working = self.expected - self.start
+        away = working * self.risk.reclaims * self.risk.wait
+        paid = self.start + max(self.progress, working - away)
+        return self.billed(book, paid, self.expected)
 
     def within_bill(self, book: PriceBook, share: float) -> Bill:
         """The bill that this share of the simulated runs stays within."""

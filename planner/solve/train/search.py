@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.line import total
 from planner.cost.week import HOURS_PER_MONTH
+from planner.perf.constant import constant
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
 from planner.solve.train.cluster import Cluster, margin, moved, node_hours
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
 HOUR: Final = 3600.0
-LATE: Final = "train.deadline"
+NEVER: Final = 1e12  # seconds
 LOOKS: Final = 2  # at a number of machines, before its cluster is timed
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
 FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
@@ -91,7 +92,7 @@ class _Tally:
 
     def missed(self) -> Missed:
         """Why no size will do."""
-        reason = "memory: no layout fits" if self.seconds == math.inf else LATE
+        reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
         return Missed(self.offer, self.nodes, self.seconds, self.dear or reason)
 
 
@@ -155,11 +156,14 @@ class TrainSearch:
         if seconds > self.need.limit:
             tally.late(seconds, nodes)
             return []
-        usd = node_hours(offer, nodes, seconds, seconds) * offer.usd_hour + self.moved(offer)
-        if usd > self._budget:
-            tally.dear = "train.budget"
+        lasts = seconds + constant("boot")
+        usd = node_hours(offer, nodes, lasts, lasts) * offer.usd_hour + self.moved(offer)
+        month = HOURS_PER_MONTH if offer.purchase != "spot" else 0  # is not paid while it is away
+        over = self._over(usd, min(usd, offer.usd_hour * nodes * month))
+        if over:
+            tally.dear = over
             return []
-        least = max(self._measure(usd, seconds), entry.least)
+        least = max(self._measure(usd, lasts), entry.least)
         return [_Entry(least, entry.key, tally, nodes, entry.looks + 1)]
 
     def _weigh(self, tally: _Tally, nodes: int, last: float) -> None:
@@ -174,30 +178,29 @@ class TrainSearch:
             tally.left += 1
             return
         for stored in [x.spared() for x in cluster.stored()]:
+            if stored.ends > self.need.limit:
+                tally.late(min(stored.ends, NEVER), nodes)
+                continue
             found = Found(stored, stored.bill(self.book))
-            broken = self._broken(found)
-            if broken == LATE:
-                tally.late(stored.ends, nodes)
-            elif broken:
-                tally.dear = broken
-            elif tally.found is None or self.rank(found) < self.rank(tally.found):
+            over = self._over(found.bill.usd_month, found.monthly)
+            tally.dear = over or tally.dear
+            if not over and (tally.found is None or self.rank(found) < self.rank(tally.found)):
                 tally.found = found
 
-    def _broken(self, found: Found) -> str:
-        """The first limit that a cluster breaks; empty when it keeps them."""
-        if found.cluster.ends > self.need.limit:
-            return LATE
-        if found.bill.usd_month > self._budget:
+    def _over(self, usd: Decimal, monthly: Decimal) -> str:
+        """The budget that a cost of the run, or of a month, breaks; empty when it keeps both."""
+        need = self.need
+        if need.budget is not None and usd > need.budget:
             return "train.budget"
-        monthly = self.need.monthly
-        return "buy.budget" if monthly is not None and found.monthly > monthly else ""
+        return "buy.budget" if need.monthly is not None and monthly > need.monthly else ""
 
     def _sizes(self, entry: _Entry) -> list[_Entry]:
         """Every number of machines, by what every layout takes on so many."""
         kind, found = entry.tally.offer.instance, []
         for nodes in self.sizes(kind):
-            seconds = self.alone(kind) / nodes / kind.accelerators
-            least = seconds if self.fast else entry.least
+            seconds = self.alone(kind) / nodes / kind.accelerators + constant("boot")
+            standing = float(entry.tally.offer.usd_hour) * nodes * constant("boot") / HOUR
+            least = seconds if self.fast else entry.least + standing
             found.append(_Entry(least, entry.key, entry.tally, nodes))
         return found
 
@@ -210,14 +213,11 @@ class TrainSearch:
 
     def _within(self, offer: Offer, nodes: int, most: float) -> float:
         """Seconds of steps, with their margin, after which a cluster measures more than `most`."""
-        if self.fast:
-            return most
-        left = most + ROUNDED - float(self.moved(offer))
-        return left / float(offer.usd_hour) / nodes * HOUR
-
-    @property
-    def _budget(self) -> Decimal:
-        return Decimal("Infinity") if self.need.budget is None else self.need.budget
+        lasts = most
+        if not self.fast:
+            left = most + ROUNDED - float(self.moved(offer))
+            lasts = left / float(offer.usd_hour) / nodes * HOUR
+        return lasts - constant("boot")
 
     def _found(self, tallies: list[_Tally]) -> list[Found]:
         """The best cluster of each offer that has one, the best first."""
