@@ -17,7 +17,7 @@ import pytest
 from planner.cost import block
 from planner.errors import InfeasibleError
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find
+from planner.facts.llm import find, models
 from planner.perf.constant import constant
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
@@ -281,6 +281,29 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
     if times:
         assert found[0].step.total == pytest.approx(min(times.values()))
         assert [x.rank for x in found] == sorted(x.rank for x in found)
+
+
+def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
+    draw = random.Random(5)
+    chips = [c for c in accelerators().values() if c.bandwidth_gb_s and c.bf16_tflops]
+    for _ in range(30):
+        chip, frozen = draw.choice(chips), draw.choice((0.0, 0.0, 2.0))
+        alone = replace(chip, link="none", link_domain=1)
+        asked = Job(
+            llm=find(draw.choice(sorted(models()))), chip=draw.choice((chip, alone)),
+            spread=Spread(), software=Software(precision=draw.choice(("bf16", "fp8", "nvfp4"))),
+            sequence=draw.choice((2048, 65_536)), batch=draw.choice((48.0, 256.0)),
+            network=draw.choice((1e8, 12.5e9, 400e9)), frozen=frozen, rank=16 if frozen else 0,
+            reference=draw.choice(("none", "copy", "base")),
+        )  # fmt: skip
+        every = list(spreads(asked, draw.choice((8, 64, 256)), 8))
+        blind = floor(replace(asked, network=1.0))
+        least = blind.over(asked.network)
+        for plain in draw.sample(every, min(20, len(every))):
+            one = asked.laid(replace(plain, recompute=draw.choice(("none", "layer", "full"))))
+            seconds = step(work(one), TRAINING.at(keys(one))).total * (1 + 1e-9)
+            assert blind.cut(asked, plain) <= least.cut(asked, plain, least.toll(one)) <= seconds
+            assert least.of(asked, one.spread, least.toll(one)) <= seconds
 
 
 def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slower() -> None:
