@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.estimate import names
 from planner.estimate.names import RefusedError
-from planner.estimate.row import count, number
+from planner.estimate.row import HOST, count, number
 from planner.estimate.software import software
 from planner.perf.train.job import Job, Spread
 from planner.perf.train.states import frozen_bytes
@@ -48,6 +48,8 @@ def job(row: Row) -> Read:
     llm, chip = names.model(row["model"]), names.gpu(row["gpu"])
     if not (chip.bandwidth_gb_s and chip.bf16_tflops):
         raise RefusedError(f"the data sheet of {chip.accelerator} is not known")
+    if chip.link == "none":
+        chip = replace(chip, link_domain=HOST)
     soft = software(row, llm, chip)
     total = count(row, "n_gpus", 0) or _product(row)
     sequence = int(number(row, "seq_len"))

@@ -219,6 +219,24 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
     assert grouped.reduce_network == pytest.approx(4 * own / 8 * (1 - 8 / 64))
 
 
+@pytest.mark.parametrize(
+    ("chip", "measured"),
+    [("l40s", 20.0),  # PCIe 4: NVIDIA/nccl-tests issue 178
+     ("rtx-pro-6000-bse", 28.0), ("rtx-pro-6000-bse", 35.0)],  # 5: NVIDIA/nccl issue 1639
+)  # fmt: skip
+def test_accelerators_without_a_link_share_the_bus_of_their_machine(
+    chip: str, measured: float
+) -> None:
+    """GB/s of large collectives; what stays in one machine does not pass its network."""
+    found = made(chip=chip, tp=2, pp=2, dp=2, batch=64)
+    found = replace(found, chip=replace(found.chip, link_domain=8))
+    reached = work(found).link * TRAINING.at(keys(found)).link / 1e9
+    assert reached == pytest.approx(measured, rel=0.3)
+    assert seconds(found) == seconds(replace(found, network=1e8))
+    apart = replace(found, chip=replace(found.chip, link_domain=1), network=1e8)
+    assert seconds(apart) > 3 * seconds(found)
+
+
 def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
     cut = made("llama-3-70b", dp=64, sharding="zero3", batch=64)
     fast, slow = seconds(cut), seconds(replace(cut, network=1e9))

@@ -144,7 +144,7 @@ def floor(job: Job) -> Floor:
     return Floor(
         step=unlike * (total + sorting) + ends, again=unlike * (forward + sorting / 2),
         passes=bare.passes, tensor=unlike * wide / (whole.link * c.link), wide=unlike * wide,
-        linked=1 if job.chip.link == "none" else job.chip.link_domain,
+        linked=job.chip.link_domain,
         exchange=unlike * moved * wire / whole.link,
         gathered=unlike * (sorting + bare.passes * moved * (1 + each / HALF) / whole.bandwidth),
         context=c.context * THRICE * halves / (whole.link * c.link),

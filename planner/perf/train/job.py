@@ -125,10 +125,8 @@ class Job:
 
     @property
     def domain(self) -> int:
-        """Accelerators that share a link."""
-        return (
-            1 if self.chip.link == "none" else min(self.chip.link_domain, self.spread.accelerators)
-        )
+        """Accelerators that share a link, or the bus of their machine."""
+        return min(self.chip.link_domain, self.spread.accelerators)
 
     @property
     def micros(self) -> float:

@@ -79,14 +79,15 @@ def step(w: Work, c: Training) -> Step:
         "tensor": 2 * one.tensor, "exchange": 2 * (one.exchange + one.permute), "again": again,
     }  # fmt: skip
     gpu = c.unlike * sum(parts.values())
-    gpu = gpu + c.context * THRICE * w.context / (w.link * c.link)
-    gpu = gpu + c.hops * 2 * w.hops / (w.network * c.network)
+    link, network = w.link * c.link, w.network * c.network
+    gpu = gpu + c.context * THRICE * w.context / link
+    gpu = gpu + c.hops * 2 * w.hops / (w.hops_network * network + (1 - w.hops_network) * link)
     host = w.moe_layers * c.moe_host + w.dense_layers * c.dense_host
     busy = (gpu**c.host_power + host**c.host_power) ** (1 / c.host_power)
     head = _head(w, c)
     tail = head / w.stages + c.head_last * head * w.pipelined * (1 - 1 / w.stages)
     whole = busy + tail
-    moved = tolls(w, c, w.link * c.link, w.network * c.network, w.bandwidth)
+    moved = tolls(w, c, link, network, w.bandwidth)
     hidden = overlapped(whole, moved.gather, c)
     micro = w.once * whole + (1 - w.once) * hidden
     once = moved.once + w.once * moved.gather

@@ -68,6 +68,7 @@ class Work:
     tensor_network: float
     context: float
     hops: float
+    hops_network: float
     permuted: float
     exchange_link: float
     exchange_network: float
@@ -223,6 +224,8 @@ def _parallel(job: Job) -> dict[str, float]:
         "tensor": wide, "tensor_network": float(s.tp > job.domain),
         "context": (s.cp - 1) / s.cp * whole * kept,
         "hops": job.tokens * llm.hidden * HALF / residual * 2 * s.vpp if s.pp > 1 else 0.0,
+        # Published runs within one link hand over as slowly as over a network.
+        "hops_network": float(job.chip.link != "none" or s.accelerators > job.domain),
     }  # fmt: skip
 
 

@@ -62,15 +62,12 @@ def shortest(found: list[Layouts], *, closely: bool) -> float:
 
 
 def _linked(instance: Instance, accelerators: int) -> Accelerator:
-    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or not at all."""
+    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or by the bus."""
     chip, kind = instance.chip, instance.scaleup
     domain = (
         min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
     )
     if kind == "nvlink_pairs":
         domain = PAIR
-    apart = kind in ("pcie", "none")
-    return replace(
-        chip, memory_gib=instance.node.memory_gib, link="none" if apart else chip.link,
-        link_domain=1 if apart else domain,
-    )  # fmt: skip
+    link = "none" if kind in ("pcie", "none") else chip.link
+    return replace(chip, memory_gib=instance.node.memory_gib, link=link, link_domain=domain)
