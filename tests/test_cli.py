@@ -316,6 +316,15 @@ def test_an_impossible_layout_of_a_training_job_is_an_error_too(tonnage, words) 
     assert "bug" not in errors
 
 
+def test_costs_of_a_training_job_are_those_of_its_run(tonnage) -> None:
+    spec, other = (str(ROOT / "blueprints" / f"{x}.yaml") for x in ("lora-8b", "align-8b"))
+    code, shown, _ = tonnage("diff", spec, spec)
+    assert code == 0
+    assert "/mo" not in shown
+    assert "USD of a run" in tonnage("diff", spec, other)[1]
+    assert "/mo" not in tonnage("explain", spec, "g6.xlarge")[1]
+
+
 def test_a_training_job_is_estimated_on_named_machines(tonnage) -> None:
     spec = str(ROOT / "blueprints" / "pretrain-7b.yaml")
     code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex4", "--layout", "tp=2")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One pool or line: what stood there, what stands there now, and its USD a month."""
+    """One pool or line: what stood there, what stands there now, and its USD of the period."""
 
     mark: Literal["+", "~", "-"]
     what: Literal["pool", "line"]
@@ -21,15 +21,19 @@ class Change:
 
     @property
     def delta(self) -> Decimal:
-        """USD a month more."""
+        """USD more."""
         return self.usd_after - self.usd_before
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """All changes and the totals; `partial` when a price is missing on either side."""
+    """All changes and the totals; `partial` when a price is missing on either side.
+
+    Costs are those of a month, or of the whole run of a training job.
+    """
 
     name: str
+    period: Literal["month", "run"]
     changes: tuple[Change, ...]
     usd_before: Decimal
     usd_after: Decimal
@@ -37,7 +41,7 @@ class Diff:
 
     @property
     def delta(self) -> Decimal:
-        """USD a month more."""
+        """USD more."""
         return self.usd_after - self.usd_before
 
     @property
@@ -54,6 +58,7 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
     lines = _compare("line", _lines(before), _lines(after))
     return Diff(
         name=after["workload"]["name"],
+        period="run" if after["workload"]["kind"] == "training" else "month",
         changes=(*pools, *lines),
         usd_before=Decimal(before["cost"]["usd_month"]),
         usd_after=Decimal(after["cost"]["usd_month"]),

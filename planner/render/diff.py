@@ -23,7 +23,9 @@ def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
 
 def _workload(found: Diff) -> list[Block]:
     if not found.changes:
-        return [Paragraph(f"{found.name}: no change, {words.dollars(str(found.usd_after))}/mo")]
+        period = "/mo" if found.period == "month" else ""
+        cost = words.dollars(str(found.usd_after))
+        return [Paragraph(f"{found.name}: no change, {cost}{period}")]
     blocks: list[Block] = [
         Paragraph(
             f"{item.mark} {item.name}  {item.before or 'nothing'} -> {item.after or 'nothing'}"
@@ -35,7 +37,8 @@ def _workload(found: Diff) -> list[Block]:
     mark = ">= " if found.partial else ""
     total = f"{words.change(found.delta)} ({words.percent(found.percent)})"
     rows.append(("", "total", "", _usd(found.usd_before), f"{mark}{_usd(found.usd_after)}", total))
-    columns = ("", found.name, ">quantity", ">USD a month", ">then", ">change")
+    now = ">USD a month" if found.period == "month" else ">USD of a run"
+    columns = ("", found.name, ">quantity", now, ">then", ">change")
     return [*blocks, Table(columns, tuple(rows), total_last(len(rows)))]
 
 
