@@ -32,7 +32,6 @@ TRAINED: Final = {
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
     "sharding": ("zero1", "zero2", "zero3"), "recompute": ("none", "layer", "full"),
 }  # fmt: skip
-SURE: Final = 0.9
 
 
 @click.command("estimate")
@@ -75,10 +74,11 @@ def _one(source: Source, values: dict[str, Any]) -> None:
     catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
     offers, nodes = _machines(values["on"], catalog)
     if isinstance(source.spec, Training):
+        from planner.solve.train.cluster import SURE
         from planner.solve.train.need import train_need
 
         job = train_need(source.spec, beside(source.path), SURE)
-        text, content = _trained(job, values, offers, (nodes, catalog.book))
+        text, content = _trained(job, values, offers, nodes, catalog.book)
     else:
         text, content = _served(_need(source, values), values, offers[0].instance, nodes)
     if values["format"] == "json":
@@ -96,7 +96,7 @@ def _served(wanted: Need, values: dict[str, Any], kind: Instance, nodes: int) ->
 
 
 def _trained(
-    job: TrainNeed, values: dict[str, Any], offers: Sequence[Offer], asked: tuple[int, PriceBook]
+    job: TrainNeed, values: dict[str, Any], offers: Sequence[Offer], nodes: int, book: PriceBook
 ) -> tuple[Page, str]:
     """A job on machines on demand, where they are cheapest, or as they are sold."""
     from planner.render.trained import document, page
@@ -104,7 +104,6 @@ def _trained(
 
     if values["rps"] or values["concurrency"]:
         raise click.UsageError("a training job has no --rps and no --concurrency")
-    nodes, book = asked
     given = _layout(values["layout"] or "", TRAINED)
     offer = min(offers, key=lambda o: (o.purchase != "on_demand", o.usd_hour, o.key))
     found = exactly(job, offer, nodes, given, book)

@@ -396,14 +396,25 @@ def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
 
 
 def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> None:
-    made = text(MODEL="llama-3.1-405b", TOKENS="200M", DEADLINE="60d")
-    made = made.replace("sequence: 4k", "sequence: 16M").replace("256", "3")
+    made = text(TOKENS="2M", DEADLINE="300d").replace("sequence: 4k", "sequence: 16M")
+    made = made.replace("256", "2") + "where: {accelerators: {allow: [l4, l40s]}}\n"
     (nearest,) = solve(CATALOG, made).binding
     assert nearest.constraint == "train.sequence"
     shorter = made.replace("sequence: 16M", f"sequence: {nearest.relax_to}")
     assert solve(CATALOG, shorter).pools
     longer = made.replace("sequence: 16M", f"sequence: {2 * int(nearest.relax_to)}")
     assert not solve(CATALOG, longer).pools
+
+
+def test_long_sequences_take_as_many_machines_as_it_takes() -> None:
+    """Three sequences of 16M tokens: each over hundreds of accelerators."""
+    made = text(MODEL="llama-3.1-405b", TOKENS="200M", DEADLINE="60d")
+    made = made.replace("sequence: 4k", "sequence: 16M").replace("256", "3")
+    solution = solve(CATALOG, made)
+    assert solution.run is not None
+    spread = solution.run.layouts[0].job.spread
+    assert spread.accelerators > 3 * 64
+    assert spread.accelerators == spread.tp * spread.pp * spread.cp * spread.dp
 
 
 def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:

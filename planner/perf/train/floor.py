@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.cut import turned
 from planner.perf.train.job import Spread
+from planner.perf.train.memory import HALF
 from planner.perf.train.shard import sharded
 from planner.perf.train.step import BACK, THRICE, overlapped, step, tolls
-from planner.perf.train.work import BYTES, HALF, crossing, work
+from planner.perf.train.work import BYTES, crossing, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.train.job import Job, Recompute
 
-HALF: Final = 2.0
+HALF: Final = 2.0  # bytes of a number in 16 bit
 GATED: Final = 3  # matrices of an MLP with a gate
 FULL_GRADIENT: Final = 4.0
 FROZEN: Final = 0.75  # share of activations that frozen weights still need

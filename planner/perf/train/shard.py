@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from planner.perf.train.memory import HALF
 from planner.perf.train.states import adapters, owned
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
-HALF: Final = 2.0  # bytes of a weight or a gradient that is sent
 UPDATED: Final = 34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
 
 

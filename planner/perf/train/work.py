@@ -17,6 +17,7 @@ from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import memory
 from planner.perf.train.job import SIXTEEN
+from planner.perf.train.memory import HALF
 from planner.perf.train.shard import sharded
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ BYTES: Final = {
     **dict.fromkeys(SIXTEEN, 2.0),
     "nvfp4": 0.5625,
 }  # of an operand of a product; 8-bit formats take 1
-HALF: Final = 2.0
 OTHER_RATE: Final = 250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
 
 
@@ -290,7 +290,8 @@ def _chip(job: Job) -> dict[str, float]:
     peak = (low.get(job.software.precision, chip.fp8_tflops) or 0.0) * 1e12
     link = chip.link_gb_s / 2 * 1e9
     if chip.link == "none" or not link:
-        link = 0.75e9 * constant("pcie_gen", str(max(3, chip.pcie_gen)))
+        lanes = constant("pcie_gen", str(max(3, chip.pcie_gen)))
+        link = constant("pcie_reached") * lanes * 1e9
     watts = (chip.tdp_w or math.inf) / ((chip.bf16_tflops or 1.0) * constant("train_watts"))
     return {
         "peak": peak or half, "half": half, "bandwidth": (chip.bandwidth_gb_s or 0.0) * 1e9,

@@ -20,7 +20,7 @@ from planner.solve.solution import (
     Storage,
     Warn,
 )
-from planner.solve.train.cluster import EVEN
+from planner.solve.train.cluster import DAY, EVEN, HOUR, SURE
 from planner.solve.train.nearest import nearest
 from planner.solve.train.predict import predict
 from planner.solve.train.search import Found, Missed, Result, TrainSearch
@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.need import TrainNeed
 
-HOUR: Final = 3600.0
-DAY: Final = 86_400.0
 CENTURY: Final = 36_500.0  # days
-SURE: Final = 0.9
 
 
 def answer(need: TrainNeed, market: Market, catalog: Catalog, keep: int) -> Solution:
@@ -62,8 +59,7 @@ def answer(need: TrainNeed, market: Market, catalog: Catalog, keep: int) -> Solu
     pool = Pool(
         offer=cluster.offer, nodes=cluster.nodes + cluster.spares, least=cluster.nodes,
         span=cluster.nodes, replicas=1, role="train", layout=layout, max_batch=0,
-        spare=cluster.spares, context=need.sequence,
-        window=0,
+        spare=cluster.spares, context=need.sequence, window=0,
     )  # fmt: skip
     return Solution(
         status="optimal", pools=(pool,), predicted=predict(cluster), binding=(),

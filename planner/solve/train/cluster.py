@@ -16,9 +16,10 @@ from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import run, trial
 from planner.perf.train.band import half
+from planner.perf.train.memory import HALF
 from planner.perf.train.work import work
 from planner.solve.bill import COMMITTED, cache_gb, machines, summed
-from planner.solve.train.machine import SHOWN, fastest, layouts
+from planner.solve.train.machine import SHOWN, connected, fastest, layouts
 
 if TYPE_CHECKING:
     from planner.cost.line import Line
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 GB: Final = 1e9
-HALF: Final = 2.0  # bytes of a weight in 16 bit
 FIRST: Final = 600.0  # seconds of data that are fetched before the first step
 WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 SPARES: Final = 8  # at most
 KEPT: Final = 3  # checkpoints that are kept
 TAIL: Final = NormalDist().inv_cdf(0.95)
 HOUR: Final = 3600.0
+DAY: Final = 86_400.0
 EVEN: Final = 0.5
+SURE: Final = 0.9  # of the runs keep what is told of them
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,7 @@ class Cluster:
 
     def _joined(self, *, plain: bool = False, share: float = 1.0) -> Cluster | None:
         kind = self.offer.instance
-        if self.nodes == 1 or kind.fabric in ("none", "ici"):
+        if self.nodes == 1 or not connected(kind):
             return None
         found = fastest(layouts(self.need, kind, self.nodes, plain=plain, share=share))
         return replace(self, laid=found[0]) if found else None

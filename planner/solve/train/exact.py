@@ -11,7 +11,7 @@ from planner.perf.train.cut import spreads
 from planner.perf.train.search import Laid
 from planner.perf.train.step import step
 from planner.perf.train.work import work
-from planner.solve.train.cluster import Cluster
+from planner.solve.train.cluster import HOUR, Cluster
 from planner.solve.train.machine import SHOWN, layouts
 from planner.solve.train.predict import predict
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from planner.solve.solution import Predicted
     from planner.solve.train.need import TrainNeed
 
-HOUR: Final = 3600.0
 AGAIN: Final[dict[str, Recompute]] = {"none": "none", "layer": "layer", "full": "full"}
 MORE: Final = "use more machines, more tp or pp, or a smaller precision"
 
@@ -56,13 +55,13 @@ def exactly(
     wanted = {k: v for k, v in given.items() if k != "precision"}
     precision = given.get("precision")
     need = replace(need, precisions=(precision,)) if precision else need
-    kind, every = offer.instance, nodes * offer.instance.accelerators
+    kind = offer.instance
     jobs = layouts(need, kind, nodes)
     if not jobs:
         message = f"{kind.accelerator} does not run {', '.join(need.precisions)}"
         raise _impossible(message, "choose another precision")
     if wanted:
-        found = [laid for one in jobs for laid in _named(one, every, kind.accelerators, wanted)]
+        found = [laid for one in jobs for laid in _named(one, wanted)]
     else:
         found = [laid for one in jobs for laid in one.best(SHOWN)]
     if not found:
@@ -76,19 +75,15 @@ def exactly(
     )  # fmt: skip
 
 
-def _named(
-    layouts: Layouts, accelerators: int, machine: int, wanted: Mapping[str, str]
-) -> Iterator[Laid]:
+def _named(layouts: Layouts, wanted: Mapping[str, str]) -> Iterator[Laid]:
     """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
-    told, every = (
-        AGAIN.get(wanted.get("recompute", "")),
-        spreads(layouts.job, accelerators, machine),
-    )
+    told = AGAIN.get(wanted.get("recompute", ""))
+    every = spreads(layouts.job, layouts.accelerators, layouts.machine)
     rest = {k: v for k, v in wanted.items() if k != "recompute"}
     found = [s for s in every if all(_is(getattr(s, k), v) for k, v in rest.items())]
     if not found:
         named = ", ".join(f"{k} {v}" for k, v in rest.items())
-        message = f"no layout over {accelerators} accelerators in batches of "
+        message = f"no layout over {layouts.accelerators} accelerators in batches of "
         message += f"{layouts.job.batch:,.0f} sequences has {named}"
         raise _impossible(message, "leave one of them out")
     for spread in found:

@@ -20,6 +20,7 @@ WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units th
 RACK: Final = 8  # accelerators beyond which a link joins several machines
 PAIR: Final = 2
 SHOWN: Final = 5  # layouts
+ALONE: Final = ("none", "ici")  # no fast network between machines that can be built
 
 
 def layouts(
@@ -37,6 +38,11 @@ def layouts(
         if WEIGHTS.get(precision, precision) in chip.precisions
     ]  # fmt: skip
     return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
+
+
+def connected(instance: Instance) -> bool:
+    """Whether a job may span several machines of a kind."""
+    return instance.fabric not in ALONE
 
 
 def fastest(found: list[Layouts], keep: int = 1, limit: float = math.inf) -> tuple[Laid, ...]:

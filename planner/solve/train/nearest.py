@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from planner.solve.solution import Binding
+from planner.solve.train.cluster import DAY, HOUR
 from planner.solve.train.search import TrainSearch
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
     from planner.solve.train.search import Found
 
-HOUR: Final = 3600.0
-DAY: Final = 86_400.0
 LONGEST: Final = 36_500 * DAY
 SHORT: Final = 4 * DAY  # told in hours
 LEAST: Final = 1024  # tokens

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner.perf.constant import constant
 from planner.perf.train.band import half, rests
 from planner.perf.train.mfu import mfu
 from planner.solve.solution import Predicted
-from planner.solve.train.cluster import EVEN
+from planner.solve.train.cluster import DAY, EVEN
 
 if TYPE_CHECKING:
     from planner.solve.train.cluster import Cluster
-
-DAY: Final = 86_400.0
 
 
 def predict(cluster: Cluster) -> dict[str, Predicted]:

@@ -19,8 +19,8 @@ from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.train.floor import floor
 from planner.perf.train.job import Spread
-from planner.solve.train.cluster import Cluster, margin, moved, node_hours
-from planner.solve.train.machine import fastest, layouts, shortest
+from planner.solve.train.cluster import HOUR, Cluster, margin, moved, node_hours
+from planner.solve.train.machine import connected, fastest, layouts, shortest
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
-HOUR: Final = 3600.0
 NEVER: Final = 1e12  # seconds
 LOOKS: Final = 2  # at a number of machines, before its cluster is timed
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
-FABRICS: Final = ("none", "ici")  # no fast network between machines that can be built
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,19 +244,14 @@ class TrainSearch:
 
     def shortest(self, instance: Instance, nodes: int, *, closely: bool) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        return shortest(self._at(instance, nodes), closely=closely) * self._stretched(
-            instance, nodes
-        )
+        least = shortest(self._at(instance, nodes), closely=closely)
+        return least * self._stretched(instance, nodes)
 
     def sizes(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
         least = self.alone(instance) / self.need.limit / instance.accelerators
-        most = 1 if instance.fabric in FABRICS else SIZES[-1]
-        return [n for n in SIZES if least <= n <= most and n * instance.accelerators <= self._most]
-
-    @property
-    def _most(self) -> int:
-        return max(1, self.need.batch) * 64
+        most = SIZES[-1] if connected(instance) else 1
+        return [n for n in SIZES if least <= n <= most]
 
     def cluster(self, offer: Offer, nodes: int, within: float = math.inf) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""

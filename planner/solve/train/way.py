@@ -1,4 +1,4 @@
-"""Other ways to run a job on the same machines: bought otherwise, or without their fabric."""
+"""Other ways to run a job on the same machines: bought otherwise, or joined otherwise."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cost import block
 from planner.cost.line import CENT
 from planner.solve.solution import Way
+from planner.solve.train.cluster import DAY, HOUR, SURE
 from planner.solve.train.mix import Mixed
 
 if TYPE_CHECKING:
@@ -18,12 +19,9 @@ if TYPE_CHECKING:
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.search import TrainSearch
 
-HOUR: Final = 3600.0
-DAY: Final = 86_400.0
 SHORT: Final = 2 * DAY  # told in hours
 MANY: Final = 100  # times as long is never
 HALF: Final = 2
-SURE: Final = 0.9
 BLOCKS: Final = ("capacity_block", "dws_calendar")
 QUOTED: Final = "price of {as_of}, quoted when bought"
 ELASTIC: Final = "needs an elastic job"
@@ -35,11 +33,12 @@ def ways(
     cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch
 ) -> tuple[Way, ...]:
     """The chosen way first, then others with what each costs and when it ends."""
-    found = [_way(cluster.offer.purchase, cluster, search)]
-    for offer in market.best("buy"):
-        if offer.purchase != cluster.offer.purchase and _same(offer, cluster):
-            other = replace(cluster, offer=offer, spares=0).spared()
-            found.append(_way(offer.purchase, other, search))
+    found = [_bought(cluster, search)]
+    found += [
+        _bought(replace(cluster, offer=offer, spares=0).spared(), search)
+        for offer in market.best("buy")
+        if offer.purchase != cluster.offer.purchase and _same(offer, cluster)
+    ]
     mixed = _mixed(cluster, market, search)
     found += [] if mixed is None else [_way("half spot", mixed, search, ELASTIC)]
     found += _blocks(cluster, catalog, search)
@@ -48,11 +47,14 @@ def ways(
     return tuple(found)
 
 
+def _bought(cluster: Cluster, search: TrainSearch) -> Way:
+    purchase = cluster.offer.purchase
+    return _way(purchase, cluster, search, _reclaimed(cluster) if purchase == "spot" else "")
+
+
 def _way(name: str, cluster: Cluster, search: TrainSearch, remark: str = "") -> Way:
     if cluster.expected > MANY * search.need.limit:
         return Way(name, None, None, "never in time")
-    if cluster.offer.purchase == "spot" and not remark:
-        remark = _reclaimed(cluster)
     return Way(name, cluster.bill(search.book).usd_month, cluster.at(SURE).ends / HOUR, remark)
 
 
