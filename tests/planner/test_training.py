@@ -13,8 +13,8 @@ from planner.estimate import table, training
 from planner.estimate.software import kernels
 from planner.estimate.trained import held
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find
-from planner.perf.train.band import half
+from planner.facts.llm import find, models
+from planner.perf.train.band import half, rests
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.job import Job, Software, Spread
 from planner.perf.train.memory import in_flight, kept, peak_gib
@@ -289,6 +289,25 @@ def test_optimizers_are_ordered_by_what_they_keep() -> None:
         < held_["muon"]
         < held_["adamw"]
     )
+
+
+def test_whatever_was_not_measured_is_flagged_and_its_band_is_wide() -> None:
+    """Every accelerator of an architecture, and every kind of model, without a published run."""
+    runs = [training.job(row).job for row in rows() if row["quality"] != "C"]
+    seen = {job.chip.architecture for job in runs}
+    usual = half(made())
+    for chip in accelerators().values():
+        job = replace(made(), chip=chip)
+        if chip.architecture not in seen:
+            assert rests(job) == "spec"
+            assert half(job) > 1.4 * usual
+    families = {job.llm.family for job in runs}
+    for name in models():
+        job = made(name)
+        odd = job.llm.kv_lora_rank or job.llm.state_layers or job.llm.sparse
+        if odd or job.llm.family not in families:
+            assert rests(job) == "physics"
+            assert half(job) > 1.4 * usual
 
 
 def test_what_has_no_measurements_has_a_wide_band() -> None:
