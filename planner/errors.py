@@ -31,7 +31,9 @@ class Place:
 
     def __str__(self) -> str:
         """Write it as compilers do: path:line:column."""
-        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+        return (
+            f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from stacks.graph import Resource
 
 PARTS: Final = (
-    "network", "fabric", "placement", "storage", "files", "identity", "fleet", "shutdown",
+    "network",
+    "fabric",
+    "placement",
+    "storage",
+    "files",
+    "identity",
+    "fleet",
+    "shutdown",
     "observe",
-)  # fmt: skip
+)
 
 
 class Built(NamedTuple):
@@ -37,12 +44,16 @@ def build(spec: Spec, solution: Solution, name: str) -> Built:
     cannot be built as asked.
     """
     found = site(spec, solution, name)
-    parts = {name: import_module(f"stacks.{found.provider}.{name}") for name in PARTS}
+    parts = {
+        name: import_module(f"stacks.{found.provider}.{name}") for name in PARTS
+    }
     resources = [r for part in parts.values() for r in part.resources(found)]
     graph = Graph(
-        provider=found.provider, region=found.region,
-        resources=tuple(_named(r) for r in resources), outputs=parts["fleet"].outputs(found),
-    )  # fmt: skip
+        provider=found.provider,
+        region=found.region,
+        resources=tuple(_named(r) for r in resources),
+        outputs=parts["fleet"].outputs(found),
+    )
     backstop: str = parts["shutdown"].backstop(found)
     return Built(graph, backstop, launch(found))
 
@@ -51,4 +62,6 @@ def _named(resource: Resource) -> Resource:
     """A resource with a name for good cannot exist twice, so the old one must go first."""
     if resource.inputs.get(names().get(resource.type, "")) is None:
         return resource
-    return replace(resource, options={**resource.options, "delete_before_replace": True})
+    return replace(
+        resource, options={**resource.options, "delete_before_replace": True}
+    )

@@ -62,15 +62,20 @@ def restore(document: dict[str, Any]) -> Graph:
     """Read a graph back from a plan document."""
     resources = tuple(
         Resource(
-            type=r["type"], name=r["name"], inputs=r["inputs"],
-            depends_on=tuple(r["depends_on"]), options=r["options"],
+            type=r["type"],
+            name=r["name"],
+            inputs=r["inputs"],
+            depends_on=tuple(r["depends_on"]),
+            options=r["options"],
         )
         for r in document["resources"]
-    )  # fmt: skip
+    )
     return Graph(
-        provider=document["provider"], region=document["region"], resources=resources,
+        provider=document["provider"],
+        region=document["region"],
+        resources=resources,
         outputs=document["outputs"],
-    )  # fmt: skip
+    )
 
 
 def ref(name: str, output: str = "id") -> dict[str, str]:
@@ -97,9 +102,13 @@ def order(resources: tuple[Resource, ...]) -> list[Resource]:
     done: list[Resource] = []
     placed: set[str] = set()
     while left:
-        ready = sorted(n for n, r in left.items() if placed.issuperset(r.needs()))
+        ready = sorted(
+            n for n, r in left.items() if placed.issuperset(r.needs())
+        )
         if not ready:
-            raise ValueError("resources depend on each other: " + ", ".join(sorted(left)))
+            raise ValueError(
+                "resources depend on each other: " + ", ".join(sorted(left))
+            )
         done += [left.pop(name) for name in ready]
         placed.update(ready)
     return done

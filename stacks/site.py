@@ -87,7 +87,9 @@ class Site:
     @property
     def checkpoints(self) -> str:
         """The folder of the checkpoints: shared, or one of each node."""
-        return "/models/checkpoints" if self.files is None else "/data/checkpoints"
+        return (
+            "/models/checkpoints" if self.files is None else "/data/checkpoints"
+        )
 
     @property
     def trains(self) -> bool:
@@ -127,7 +129,11 @@ class Site:
     @property
     def tags(self) -> dict[str, str]:
         """Tags of every resource: the labels of the spec, and whose it is."""
-        return {**self.labels, "tonnage-stack": self.name, "managed-by": "tonnage"}
+        return {
+            **self.labels,
+            "tonnage-stack": self.name,
+            "managed-by": "tonnage",
+        }
 
     @property
     def digest(self) -> str:
@@ -148,11 +154,21 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
     shutdown = spec.shutdown
     schedule = shutdown.schedule
     found = Site(
-        name=name, labels=spec.labels, provider=offer.provider, region=offer.region,
-        zones=offer.zones, instance=instance, purchase=offer.purchase, nodes=pool.nodes,
-        span=pool.span, role=pool.role, model=solution.llm.model if solution.llm else "",
-        layout=pool.layout, max_batch=pool.max_batch,
-        context=pool.context, quantize=_quantized(solution, pool),
+        name=name,
+        labels=spec.labels,
+        provider=offer.provider,
+        region=offer.region,
+        zones=offer.zones,
+        instance=instance,
+        purchase=offer.purchase,
+        nodes=pool.nodes,
+        span=pool.span,
+        role=pool.role,
+        model=solution.llm.model if solution.llm else "",
+        layout=pool.layout,
+        max_batch=pool.max_batch,
+        context=pool.context,
+        quantize=_quantized(solution, pool),
         cache_gb=_disk(spec, solution, pool),
         idle=int(shutdown.idle) if shutdown.idle else None,
         ttl=int(shutdown.ttl) if shutdown.ttl else None,
@@ -161,11 +177,13 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         spares=pool.spare if pool.role == "train" else 0,
         location=spec.data.location if isinstance(spec, Training) else "",
         files=solution.run.storage.files if solution.run else None,
-    )  # fmt: skip
+    )
     if solution.run is None:
         return found
     data = "/data/dataset" if found.linked else found.location
-    return replace(found, arguments=arguments(solution.run, data, found.checkpoints))
+    return replace(
+        found, arguments=arguments(solution.run, data, found.checkpoints)
+    )
 
 
 def _disk(spec: Spec, solution: Solution, pool: Pool) -> int:
@@ -176,7 +194,11 @@ def _disk(spec: Spec, solution: Solution, pool: Pool) -> int:
         return solution.run.disk
     if pool.layout is None or solution.llm is None:
         return 0
-    return int(cache_gb(pool.offer, Decimal(memory.stored(solution.llm, pool.layout)) / GB))
+    return int(
+        cache_gb(
+            pool.offer, Decimal(memory.stored(solution.llm, pool.layout)) / GB
+        )
+    )
 
 
 def _quantized(solution: Solution, pool: Pool) -> bool:
@@ -209,14 +231,18 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
         if nodes != levels[minute - 1]:
             found.setdefault((minute % 1440, nodes), []).append(minute // 1440)
     return tuple(
-        Change(tuple(days), minute, nodes) for (minute, nodes), days in sorted(found.items())
+        Change(tuple(days), minute, nodes)
+        for (minute, nodes), days in sorted(found.items())
     )
 
 
 def _daily(pool: Pool) -> tuple[Change, ...]:
     """Every day from midnight, until the deadline of the run."""
     days = tuple(range(7))
-    return (Change(days, 0, pool.nodes), Change(days, min(1439, pool.window // 60), 0))
+    return (
+        Change(days, 0, pool.nodes),
+        Change(days, min(1439, pool.window // 60), 0),
+    )
 
 
 def _open(schedule: str | None) -> list[bool]:
@@ -243,7 +269,9 @@ def unsupported(instance: Instance) -> str | None:
     reasons = table("unsupported.csv", "value", "reason")
     if instance.fraction < 1:
         return reasons["shared"]
-    return reasons.get(instance.accelerator) or reasons.get(instance.instance_type)
+    return reasons.get(instance.accelerator) or reasons.get(
+        instance.instance_type
+    )
 
 
 def refuse(message: str, step: str) -> SpecError:

@@ -26,7 +26,10 @@ def timed(*argv: str, runs: int = RUNS) -> tuple[float, float, float]:
     for _ in range(runs):
         start = time.perf_counter()
         process = subprocess.Popen(
-            [*TONNAGE, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+            [*TONNAGE, *argv],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
         )
         _, _, usage = os.wait4(process.pid, 0)
         seconds.append(time.perf_counter() - start)
@@ -39,11 +42,25 @@ def installed_size() -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "env"
         venv.create(folder, with_pip=True, symlinks=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet",
-               "--disable-pip-version-check", str(ROOT)]  # fmt: skip
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            str(ROOT),
+        ]
         if subprocess.run(pip, check=False, capture_output=True).returncode:
             return float("nan")
-        return sum(p.lstat().st_size for p in folder.rglob("*") if not p.is_symlink()) / 1e6
+        return (
+            sum(
+                p.lstat().st_size
+                for p in folder.rglob("*")
+                if not p.is_symlink()
+            )
+            / 1e6
+        )
 
 
 def estimates() -> tuple[float, float]:
@@ -51,7 +68,9 @@ def estimates() -> tuple[float, float]:
     from planner.estimate.answer import answer
     from planner.estimate.row import setup
 
-    rows = list(csv.DictReader(Path(TRUTH).read_text(encoding="utf-8").splitlines()))
+    rows = list(
+        csv.DictReader(Path(TRUTH).read_text(encoding="utf-8").splitlines())
+    )
     setups = [setup(row) for row in rows if row["quality"] == "A"]
     spent = []
     for _ in range(RUNS):
@@ -85,9 +104,14 @@ def layouts() -> float:
     from planner.perf.train.search import Layouts
 
     job = Job(
-        llm=find("llama-3.1-405b"), chip=accelerators()["h100-sxm"], spread=Spread(),
-        software=Software(), sequence=8192, batch=2048.0, network=50e9,
-    )  # fmt: skip
+        llm=find("llama-3.1-405b"),
+        chip=accelerators()["h100-sxm"],
+        spread=Spread(),
+        software=Software(),
+        sequence=8192,
+        batch=2048.0,
+        network=50e9,
+    )
     return _took(Layouts(job, 16_384, 8).best)
 
 
@@ -96,7 +120,11 @@ def runs() -> float:
     from planner.perf.train import run, trial
 
     risk = run.hazard(256, "aws", "p5")
-    return _took(lambda: trial.trials(30 * 86_400.0, 10.0, run.interval(10.0, risk), risk))
+    return _took(
+        lambda: trial.trials(
+            30 * 86_400.0, 10.0, run.interval(10.0, risk), risk
+        )
+    )
 
 
 def _took(call: Callable[[], object]) -> float:
@@ -108,13 +136,32 @@ def _took(call: Callable[[], object]) -> float:
 def main() -> None:
     """Print the table."""
     blueprints = sorted(str(p) for p in (ROOT / "blueprints").glob("*.yaml"))
-    served = [path for path in blueprints if "kind: Training" not in Path(path).read_text()]
+    served = [
+        path
+        for path in blueprints
+        if "kind: Training" not in Path(path).read_text()
+    ]
     many = (served * 8)[:100]
     rows = [
         ("tonnage --help", 0.12, None, timed("--help")),
-        ("check of one spec", 0.30, None, timed("check", "blueprints/chat-70b.yaml")),
-        ("plan of one spec, verified", 1.00, 150, timed("plan", "blueprints/chat-70b.yaml")),
-        ("plan of 100 specs that serve", 8.0, None, timed("plan", *many, runs=2)),
+        (
+            "check of one spec",
+            0.30,
+            None,
+            timed("check", "blueprints/chat-70b.yaml"),
+        ),
+        (
+            "plan of one spec, verified",
+            1.00,
+            150,
+            timed("plan", "blueprints/chat-70b.yaml"),
+        ),
+        (
+            "plan of 100 specs that serve",
+            8.0,
+            None,
+            timed("plan", *many, runs=2),
+        ),
         (
             "plan of a training job, 7B",
             2.0,
@@ -133,27 +180,43 @@ def main() -> None:
             200,
             timed("plan", "blueprints/pretrain-moe.yaml", runs=3),
         ),
-        ("estimate of 2,251 rows", 5.0, 200, timed("estimate", "--table", TRUTH, runs=3)),
+        (
+            "estimate of 2,251 rows",
+            5.0,
+            200,
+            timed("estimate", "--table", TRUTH, runs=3),
+        ),
     ]
     inside = [
-        ("one estimate, us", 50.0, *estimates()), ("requests simulated, 1,000/s", 1000.0, *simulated())
-    ]  # fmt: skip
+        ("one estimate, us", 50.0, *estimates()),
+        ("requests simulated, 1,000/s", 1000.0, *simulated()),
+    ]
     cores = os.cpu_count()
-    sys.stdout.write(f"{cores} cores, Python {sys.version.split()[0]}, {RUNS} runs each\n\n")
+    sys.stdout.write(
+        f"{cores} cores, Python {sys.version.split()[0]}, {RUNS} runs each\n\n"
+    )
     head = ("what", "promise s", "min s", "median s", "MB")
     sys.stdout.write("{:<34}{:>10}{:>9}{:>10}{:>8}\n".format(*head))
     for what, promise, _, (least, median, memory) in rows:
-        sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}{memory:>8.0f}\n")
+        sys.stdout.write(
+            f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}{memory:>8.0f}\n"
+        )
     taken = [
         ("layouts of 405B on 16,384, s", 1.0, [layouts() for _ in range(3)]),
         ("1,000 runs of a month, s", 1.0, [runs() for _ in range(3)]),
     ]
     for what, promise, seconds in taken:
         least, median = min(seconds), statistics.median(seconds)
-        sys.stdout.write(f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}\n")
+        sys.stdout.write(
+            f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}\n"
+        )
     for what, promise, least, median in inside:
-        sys.stdout.write(f"{what:<34}{promise:>10.0f}{least:>9.1f}{median:>10.1f}\n")
-    sys.stdout.write(f"{'base installation, MB':<34}{140:>10}{installed_size():>9.0f}\n")
+        sys.stdout.write(
+            f"{what:<34}{promise:>10.0f}{least:>9.1f}{median:>10.1f}\n"
+        )
+    sys.stdout.write(
+        f"{'base installation, MB':<34}{140:>10}{installed_size():>9.0f}\n"
+    )
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     sys.stdout.write(f"{'largest process, MB':<34}{150:>10}{peak:>9.0f}\n")
 

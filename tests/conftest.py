@@ -80,12 +80,16 @@ def catalog() -> Catalog:
 
 def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
     """A catalog with some of the offers."""
-    return dataclasses.replace(catalog, offers=tuple(o for o in catalog.offers if keep(o)))
+    return dataclasses.replace(
+        catalog, offers=tuple(o for o in catalog.offers if keep(o))
+    )
 
 
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Solve a spec given as text."""
-    solver = Solver(catalog=catalog, built=unsupported, read=lambda _: b"", keep=keep)
+    solver = Solver(
+        catalog=catalog, built=unsupported, read=lambda _: b"", keep=keep
+    )
     return solver.solve(spec_of(text))
 
 
@@ -97,7 +101,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tonnage(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def tonnage(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
     """Run a command in an empty folder; returns exit code, standard output, standard error."""
     from planner.cli.main import run
 

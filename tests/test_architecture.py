@@ -23,7 +23,17 @@ ALLOWED = {
 OUTSIDE = {"click", "filelock", "yaml", "rich", "pulumi", "grpc", "google"}
 # The pure core does not touch these.
 SEEDED = {"planner.perf.play", "planner.perf.train.trial"}
-EFFECTS = {"os", "time", "datetime", "random", "socket", "subprocess", "urllib", "pathlib", "sys"}
+EFFECTS = {
+    "os",
+    "time",
+    "datetime",
+    "random",
+    "socket",
+    "subprocess",
+    "urllib",
+    "pathlib",
+    "sys",
+}
 
 
 def modules() -> list[Path]:
@@ -31,7 +41,9 @@ def modules() -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 def imports(path: Path) -> set[str]:
@@ -40,12 +52,19 @@ def imports(path: Path) -> set[str]:
         if isinstance(item, ast.Import):
             found |= {alias.name for alias in item.names}
         elif isinstance(item, ast.ImportFrom) and item.module:
-            found |= {item.module, *(f"{item.module}.{a.name}" for a in item.names)}
+            found |= {
+                item.module,
+                *(f"{item.module}.{a.name}" for a in item.names),
+            }
     return found
 
 
 def room(name: str) -> str:
-    return "planner.cli" if name.startswith("planner.cli") else name.split(".", maxsplit=1)[0]
+    return (
+        "planner.cli"
+        if name.startswith("planner.cli")
+        else name.split(".", maxsplit=1)[0]
+    )
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -65,7 +84,11 @@ def test_only_known_packages_are_imported(path: Path) -> None:
 
     for target in imports(path):
         head = target.split(".")[0]
-        assert head in sys.stdlib_module_names or head in OUTSIDE or head in PACKAGES, target
+        assert (
+            head in sys.stdlib_module_names
+            or head in OUTSIDE
+            or head in PACKAGES
+        ), target
 
 
 @pytest.mark.parametrize(
@@ -74,28 +97,49 @@ def test_only_known_packages_are_imported(path: Path) -> None:
 def test_the_planner_is_pure(path: Path) -> None:
     heads = {target.split(".")[0] for target in imports(path)}
     seeded = {"random"} if name_of(path) in SEEDED else set()
-    assert not heads & EFFECTS - seeded  # a seeded generator is a function of its seed
+    assert (
+        not heads & EFFECTS - seeded
+    )  # a seeded generator is a function of its seed
     assert not heads & {"pulumi", "boto3", "google", "azure", "grpc"}
 
 
 def test_pulumi_stays_in_its_two_modules() -> None:
-    users = {name_of(p) for p in modules() if any(t.split(".")[0] == "pulumi" for t in imports(p))}
+    users = {
+        name_of(p)
+        for p in modules()
+        if any(t.split(".")[0] == "pulumi" for t in imports(p))
+    }
     assert users == {
-        "stacks.engine.program", "stacks.engine.pulumi", "providers.simulated.plugin",
-    }  # fmt: skip
+        "stacks.engine.program",
+        "stacks.engine.pulumi",
+        "providers.simulated.plugin",
+    }
 
 
 def test_every_cloud_has_the_same_rooms() -> None:
-    wanted = {"network", "fabric", "placement", "fleet", "storage", "files", "shutdown",
-              "observe", "identity", "__init__"}  # fmt: skip
+    wanted = {
+        "network",
+        "fabric",
+        "placement",
+        "fleet",
+        "storage",
+        "files",
+        "shutdown",
+        "observe",
+        "identity",
+        "__init__",
+    }
     for cloud in ("aws", "gcp", "azure"):
-        assert {p.stem for p in (ROOT / "stacks" / cloud).glob("*.py")} == wanted
+        assert {
+            p.stem for p in (ROOT / "stacks" / cloud).glob("*.py")
+        } == wanted
 
 
 def test_no_import_goes_in_circles() -> None:
     known = {name_of(p): p for p in modules()}
     graph = {
-        name: {t for t in imports_at_load(path) if t in known} for name, path in known.items()
+        name: {t for t in imports_at_load(path) if t in known}
+        for name, path in known.items()
     }
     done: set[str] = set()
 
@@ -144,10 +188,18 @@ def test_exit_codes_are_those_of_the_contract() -> None:
 
     codes = {kind.__name__: kind.exit_code for kind in below(TonnageError)}
     assert codes == {
-        "TonnageError": 1, "UsageError": 2, "SpecError": 2, "CredentialError": 3,
-        "ResourceError": 4, "MissingError": 6, "InfeasibleError": 10,
-        "StaleError": 11, "LockedError": 12, "CatalogError": 13, "CapacityError": 14,
-    }  # fmt: skip
+        "TonnageError": 1,
+        "UsageError": 2,
+        "SpecError": 2,
+        "CredentialError": 3,
+        "ResourceError": 4,
+        "MissingError": 6,
+        "InfeasibleError": 10,
+        "StaleError": 11,
+        "LockedError": 12,
+        "CatalogError": 13,
+        "CapacityError": 14,
+    }
 
 
 def test_every_command_has_a_module() -> None:
@@ -156,5 +208,9 @@ def test_every_command_has_a_module() -> None:
 
 
 def test_nothing_reads_what_lies_outside_the_project() -> None:
-    for path in [*modules(), *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]:
+    for path in [
+        *modules(),
+        *(ROOT / "tests").rglob("*.py"),
+        ROOT / "Makefile",
+    ]:
         assert "../" + "shared" not in path.read_text(), path

@@ -34,13 +34,20 @@ def golden(name: str, shown: str) -> None:
 
 
 def test_the_screens_are_the_stored_ones(tonnage, here) -> None:
-    (here / "chat-8b.yaml").write_text((BLUEPRINTS[0].parent / "chat-8b.yaml").read_text())
-    (here / "chat-70b.yaml").write_text((BLUEPRINTS[0].parent / "chat-70b.yaml").read_text())
+    (here / "chat-8b.yaml").write_text(
+        (BLUEPRINTS[0].parent / "chat-8b.yaml").read_text()
+    )
+    (here / "chat-70b.yaml").write_text(
+        (BLUEPRINTS[0].parent / "chat-70b.yaml").read_text()
+    )
     golden("plan.txt", tonnage("plan", "chat-8b.yaml")[1])
     golden("plan.md", tonnage("plan", "chat-8b.yaml", "-f", "markdown")[1])
     golden("plan.json", tonnage("plan", "chat-8b.yaml", "-f", "json")[1])
     golden("diff.txt", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml")[1])
-    golden("diff.md", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml", "-f", "markdown")[1])
+    golden(
+        "diff.md",
+        tonnage("diff", "chat-8b.yaml", "chat-70b.yaml", "-f", "markdown")[1],
+    )
 
 
 def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
@@ -48,7 +55,11 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
     code, out, err = tonnage("apply", "one.json", "--simulate")
     assert code == 0
     assert re.match(r"applied chat: \+ \d+ in \d\d:\d\d", out)
-    assert "Group nodes" in err or "InstanceGroupManager nodes" in err or "ScaleSet nodes" in err
+    assert (
+        "Group nodes" in err
+        or "InstanceGroupManager nodes" in err
+        or "ScaleSet nodes" in err
+    )
     assert "complete" in tonnage("status", "chat", "--simulate")[1]
     assert tonnage("status", "--simulate")[1] == "chat\n"
     spec.write_text(spec.read_text().replace("peak_rps: 2", "peak_rps: 9"))
@@ -72,9 +83,16 @@ def test_a_plan_is_never_written_over_its_spec(tonnage, spec, here) -> None:
     assert list(here.iterdir()) == [spec]
 
 
-@pytest.mark.parametrize("name", ["../../up", "a/b", "A", "-a", "a-", "x" * 41, ""])
-def test_a_stack_name_is_refused_where_it_could_leave_its_directory(tonnage, spec, name) -> None:
-    assert tonnage("apply", "chat.yaml", "--simulate", "--yes", "--stack", name)[0] == 2
+@pytest.mark.parametrize(
+    "name", ["../../up", "a/b", "A", "-a", "a-", "x" * 41, ""]
+)
+def test_a_stack_name_is_refused_where_it_could_leave_its_directory(
+    tonnage, spec, name
+) -> None:
+    assert (
+        tonnage("apply", "chat.yaml", "--simulate", "--yes", "--stack", name)[0]
+        == 2
+    )
     assert tonnage("destroy", "--simulate", "--yes", "--", name)[0] == 2
     assert not list(spec.parent.rglob("*.json"))
 
@@ -106,13 +124,18 @@ def test_apply_of_a_spec_asks_and_no_input_refuses(tonnage, spec) -> None:
     assert tonnage("destroy", "chat", "--simulate", "--no-input")[0] == 6
 
 
-def test_an_infeasible_spec_exits_10_and_names_the_nearest(tonnage, spec) -> None:
+def test_an_infeasible_spec_exits_10_and_names_the_nearest(
+    tonnage, spec
+) -> None:
     spec.write_text(spec.read_text().replace("ttft_p95: 2s", "ttft_p95: 1ms"))
     code, out, _ = tonnage("plan", "chat.yaml", "-o", "p.json")
     assert code == 10
     assert "INFEASIBLE" in out
     assert "ttft_p95" in out
-    assert json.loads(Path("p.json").read_text())["solution"]["status"] == "infeasible"
+    assert (
+        json.loads(Path("p.json").read_text())["solution"]["status"]
+        == "infeasible"
+    )
     assert tonnage("apply", "p.json", "--simulate")[0] == 10
 
 
@@ -121,7 +144,10 @@ def test_exit_codes_of_change(tonnage, spec) -> None:
     assert tonnage("plan", "chat.yaml", "--detailed-exitcode")[0] == 2
     tonnage("apply", "chat.yaml", "--simulate", "--yes")
     assert tonnage("plan", "chat.yaml", "--simulate", "--exit-code")[0] == 0
-    assert tonnage("plan", "chat.yaml", "--simulate", "--detailed-exitcode")[0] == 0
+    assert (
+        tonnage("plan", "chat.yaml", "--simulate", "--detailed-exitcode")[0]
+        == 0
+    )
     assert tonnage("diff", "chat.yaml", "chat.yaml", "--exit-code")[0] == 0
     spec.write_text("nonsense")
     assert tonnage("plan", "chat.yaml", "--detailed-exitcode")[0] == 1
@@ -131,15 +157,28 @@ def test_show_renders_a_saved_plan_as_plan_did(tonnage, spec) -> None:
     planned = tonnage("plan", "chat.yaml")[1]
     tonnage("plan", "chat.yaml", "-o", "p.json")
     assert tonnage("show", "p.json")[1] == planned
-    assert tonnage("show", "p.json", "-f", "json")[1] == Path("p.json").read_text()
-    assert tonnage("show", "p.json", "-f", "markdown")[1].startswith("**chat.yaml")
+    assert (
+        tonnage("show", "p.json", "-f", "json")[1] == Path("p.json").read_text()
+    )
+    assert tonnage("show", "p.json", "-f", "markdown")[1].startswith(
+        "**chat.yaml"
+    )
 
 
-def test_capacity_and_faults_of_a_world_reach_the_exit_code(tonnage, spec, here) -> None:
+def test_capacity_and_faults_of_a_world_reach_the_exit_code(
+    tonnage, spec, here
+) -> None:
     (here / "full.yaml").write_text("capacity: [{nodes: 0}]\n")
-    (here / "broken.yaml").write_text("faults: [{on: create, name: nodes, code: InternalError}]\n")
-    assert tonnage("apply", "chat.yaml", "--simulate", "full.yaml", "--yes")[0] == 14
-    code, _, err = tonnage("apply", "chat.yaml", "--simulate", "broken.yaml", "--yes")
+    (here / "broken.yaml").write_text(
+        "faults: [{on: create, name: nodes, code: InternalError}]\n"
+    )
+    assert (
+        tonnage("apply", "chat.yaml", "--simulate", "full.yaml", "--yes")[0]
+        == 14
+    )
+    code, _, err = tonnage(
+        "apply", "chat.yaml", "--simulate", "broken.yaml", "--yes"
+    )
     assert code == 4
     assert "the next apply goes on from there" in err
 
@@ -150,29 +189,53 @@ def test_explain_answers_the_three_questions(tonnage, spec) -> None:
     assert code == 0
     assert "g5.12xlarge" in out
     assert "a month against the chosen fleet" in out
-    assert "2 times the traffic" in tonnage("explain", "chat.yaml", "--traffic", "2x")[1]
+    assert (
+        "2 times the traffic"
+        in tonnage("explain", "chat.yaml", "--traffic", "2x")[1]
+    )
     assert tonnage("explain", "chat.yaml", "nothing-like-it")[0] == 6
     assert tonnage("explain", "chat.yaml", "--traffic", "lots")[0] == 2
 
 
-def test_errors_go_to_standard_error_with_place_and_next_step(tonnage, here) -> None:
+def test_errors_go_to_standard_error_with_place_and_next_step(
+    tonnage, here
+) -> None:
     (here / "bad.yaml").write_text(chat(sla="tftt_p95: 1s"))
-    for argv in (("plan", "bad.yaml"), ("check", "bad.yaml"), ("diff", "bad.yaml", "bad.yaml")):
+    for argv in (
+        ("plan", "bad.yaml"),
+        ("check", "bad.yaml"),
+        ("diff", "bad.yaml", "bad.yaml"),
+    ):
         code, out, err = tonnage(*argv)
         assert code == 2
         assert out == ""
-        assert "bad.yaml:6:7  error[unknown-key]: unknown key 'sla.tftt_p95'" in err
+        assert (
+            "bad.yaml:6:7  error[unknown-key]: unknown key 'sla.tftt_p95'"
+            in err
+        )
         assert "next: did you mean 'ttft_p95'?" in err
 
 
 @pytest.mark.parametrize(
     ("argv", "code"),
-    [(("plan", "missing.yaml"), 6), (("show", "missing.json"), 6), (("plan",), 2), (("plna",), 2),
-     (("plan", "--nope"), 2), (("init", "--blueprint", "nothing"), 6), (("status", "x", "--simulate"), 6),
-     (("apply", "x", "--simulate"), 6), (("plan", "."), 6), (("models", "--format", "xml"), 2),
-     (("offers", "--catalog", "missing.json"), 13), (("apply", "chat.yaml", "--engine", "simulated"), 2)],
-)  # fmt: skip
-def test_wrong_calls_end_with_their_code_and_no_traceback(tonnage, spec, argv, code) -> None:
+    [
+        (("plan", "missing.yaml"), 6),
+        (("show", "missing.json"), 6),
+        (("plan",), 2),
+        (("plna",), 2),
+        (("plan", "--nope"), 2),
+        (("init", "--blueprint", "nothing"), 6),
+        (("status", "x", "--simulate"), 6),
+        (("apply", "x", "--simulate"), 6),
+        (("plan", "."), 6),
+        (("models", "--format", "xml"), 2),
+        (("offers", "--catalog", "missing.json"), 13),
+        (("apply", "chat.yaml", "--engine", "simulated"), 2),
+    ],
+)
+def test_wrong_calls_end_with_their_code_and_no_traceback(
+    tonnage, spec, argv, code
+) -> None:
     found, _, err = tonnage(*argv)
     assert found == code
     assert "Traceback" not in err
@@ -180,7 +243,9 @@ def test_wrong_calls_end_with_their_code_and_no_traceback(tonnage, spec, argv, c
 
 
 def test_hostile_names_do_not_reach_the_terminal(tonnage, here) -> None:
-    (here / "bad.yaml").write_text('apiVersion: tonnage/v1\nkind: "Infe\\e[31mrence"\n')
+    (here / "bad.yaml").write_text(
+        'apiVersion: tonnage/v1\nkind: "Infe\\e[31mrence"\n'
+    )
     _, _, err = tonnage("check", "bad.yaml")
     assert "\x1b" not in err
 
@@ -208,8 +273,12 @@ def test_a_catalog_that_was_touched_is_refused(tonnage, spec, here) -> None:
 
 
 def test_lists_come_as_text_csv_and_json_with_the_same_rows(tonnage) -> None:
-    rows = json.loads(tonnage("offers", "h100*", "--limit", "5", "-f", "json")[1])
-    lines = tonnage("offers", "h100*", "--limit", "5", "-f", "csv")[1].splitlines()
+    rows = json.loads(
+        tonnage("offers", "h100*", "--limit", "5", "-f", "json")[1]
+    )
+    lines = tonnage("offers", "h100*", "--limit", "5", "-f", "csv")[
+        1
+    ].splitlines()
     assert [r["usd_gpu"] for r in rows] == sorted(r["usd_gpu"] for r in rows)
     assert len(lines) == 6
     assert json.loads(tonnage("models", "-f", "json")[1])
@@ -257,7 +326,9 @@ def test_help_imports_nothing_heavy(here) -> None:
         "sys.exit(bool(bad & set(sys.modules)))"
     )
     assert (
-        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode
+        subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True
+        ).returncode
         == 0
     )
 
@@ -274,7 +345,15 @@ def test_missing_pulumi_is_one_clear_error(tonnage, spec, monkeypatch) -> None:
 def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
     for name in ("blue", "green"):
         assert (
-            tonnage("plan", "chat.yaml", "--simulate", "--stack", name, "-o", f"{name}.json")[0]
+            tonnage(
+                "plan",
+                "chat.yaml",
+                "--simulate",
+                "--stack",
+                name,
+                "-o",
+                f"{name}.json",
+            )[0]
             == 0
         )
         assert tonnage("apply", f"{name}.json", "--simulate")[0] == 0
@@ -284,7 +363,9 @@ def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
 
 
 def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
-    (here / "w.yaml").write_text("faults: [{on: create, name: nodes, code: InternalError}]\n")
+    (here / "w.yaml").write_text(
+        "faults: [{on: create, name: nodes, code: InternalError}]\n"
+    )
     tonnage("plan", "chat.yaml", "-o", "p.json")
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 4
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 0
@@ -292,11 +373,21 @@ def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--layout", "precision=foo"), ("--layout", "tp=²"), ("--layout", "=,="), ("--rps", "nan"),
-     ("--rps", "inf"), ("--rps", "1", "--concurrency", "2"), ("--layout", "ep=99999,tp=1"),
-     ("--layout", "tp=3"), ("--layout", "kv_precision=x")],
-)  # fmt: skip
-def test_an_impossible_estimate_is_an_error_with_a_next_step(tonnage, words) -> None:
+    [
+        ("--layout", "precision=foo"),
+        ("--layout", "tp=²"),
+        ("--layout", "=,="),
+        ("--rps", "nan"),
+        ("--rps", "inf"),
+        ("--rps", "1", "--concurrency", "2"),
+        ("--layout", "ep=99999,tp=1"),
+        ("--layout", "tp=3"),
+        ("--layout", "kv_precision=x"),
+    ],
+)
+def test_an_impossible_estimate_is_an_error_with_a_next_step(
+    tonnage, words
+) -> None:
     spec = str(ROOT / "blueprints" / "chat-70b.yaml")
     code, _, errors = tonnage("estimate", spec, "--on", "p5.48xlarge", *words)
     assert code in (2, 10)
@@ -306,18 +397,30 @@ def test_an_impossible_estimate_is_an_error_with_a_next_step(tonnage, words) -> 
 
 @pytest.mark.parametrize(
     "words",
-    [("--layout", "tp=3"), ("--layout", "sharding=ddp"), ("--layout", "kv_precision=fp8"),
-     ("--layout", "tp=1,sharding=zero1,micro=8"), ("--rps", "1"), ("--concurrency", "2")],
-)  # fmt: skip
-def test_an_impossible_layout_of_a_training_job_is_an_error_too(tonnage, words) -> None:
+    [
+        ("--layout", "tp=3"),
+        ("--layout", "sharding=ddp"),
+        ("--layout", "kv_precision=fp8"),
+        ("--layout", "tp=1,sharding=zero1,micro=8"),
+        ("--rps", "1"),
+        ("--concurrency", "2"),
+    ],
+)
+def test_an_impossible_layout_of_a_training_job_is_an_error_too(
+    tonnage, words
+) -> None:
     spec = str(ROOT / "blueprints" / "pretrain-70b.yaml")
-    code, _, errors = tonnage("estimate", spec, "--on", "p4d.24xlargex8", *words)
+    code, _, errors = tonnage(
+        "estimate", spec, "--on", "p4d.24xlargex8", *words
+    )
     assert code in (2, 10)
     assert "bug" not in errors
 
 
 def test_costs_of_a_training_job_are_those_of_its_run(tonnage) -> None:
-    spec, other = (str(ROOT / "blueprints" / f"{x}.yaml") for x in ("lora-8b", "align-8b"))
+    spec, other = (
+        str(ROOT / "blueprints" / f"{x}.yaml") for x in ("lora-8b", "align-8b")
+    )
     code, shown, _ = tonnage("diff", spec, spec)
     assert code == 0
     assert "/mo" not in shown
@@ -327,28 +430,49 @@ def test_costs_of_a_training_job_are_those_of_its_run(tonnage) -> None:
 
 def test_a_training_job_is_estimated_on_named_machines(tonnage) -> None:
     spec = str(ROOT / "blueprints" / "pretrain-7b.yaml")
-    code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex4", "--layout", "tp=2")
+    code, shown, _ = tonnage(
+        "estimate", spec, "--on", "p5.48xlargex4", "--layout", "tp=2"
+    )
     assert code == 0
     assert "on demand in aws" in shown
-    code, told, _ = tonnage("estimate", spec, "--on", "p5.48xlargex4", "-f", "json")
+    code, told, _ = tonnage(
+        "estimate", spec, "--on", "p5.48xlargex4", "-f", "json"
+    )
     assert code == 0
     assert json.loads(told)["predicted"]["mfu"]["basis"] == "calibrated"
 
 
-def test_estimate_and_calibrate_show_and_keep_their_results(tonnage, here) -> None:
+def test_estimate_and_calibrate_show_and_keep_their_results(
+    tonnage, here
+) -> None:
     spec = str(ROOT / "blueprints" / "chat-70b.yaml")
-    code, shown, _ = tonnage("estimate", spec, "--on", "p5.48xlargex2", "--layout", "tp=4")
+    code, shown, _ = tonnage(
+        "estimate", spec, "--on", "p5.48xlargex2", "--layout", "tp=4"
+    )
     assert code == 0
     assert "90 % band" in shown
-    code, told, _ = tonnage("estimate", spec, "--on", "p5.48xlarge", "--rps", "2", "-f", "json")
+    code, told, _ = tonnage(
+        "estimate", spec, "--on", "p5.48xlarge", "--rps", "2", "-f", "json"
+    )
     assert code == 0
     assert json.loads(told)["predicted"]["tpot_p95_ms"]["basis"] == "calibrated"
     bench = str(ROOT / "tests" / "data" / "benchmarks" / "guidellm_v0.7.json")
-    code, shown, _ = tonnage("calibrate", bench, "--gpu", "h100-sxm", "--precision", "bf16",
-                             "-o", "mine.json")  # fmt: skip
+    code, shown, _ = tonnage(
+        "calibrate",
+        bench,
+        "--gpu",
+        "h100-sxm",
+        "--precision",
+        "bf16",
+        "-o",
+        "mine.json",
+    )
     assert code == 0
     assert "predicted by the others" in shown
-    assert json.loads((here / "mine.json").read_text())["schema"] == "tonnage.calibration/1"
+    assert (
+        json.loads((here / "mine.json").read_text())["schema"]
+        == "tonnage.calibration/1"
+    )
     code, _, errors = tonnage("calibrate", spec, "-o", "other.json")
     assert code == 2
     assert "vLLM" in errors
@@ -362,14 +486,22 @@ def test_a_table_is_answered_row_by_row(tonnage, here) -> None:
     table = str(ROOT / "tests" / "data" / "truth" / "memory.csv")
     code, _, _ = tonnage("estimate", "--table", table, "-o", "out.csv")
     assert code == 0
-    assert (here / "out.csv").read_text().startswith("row_id,status,reason,basis,weights_gib")
+    assert (
+        (here / "out.csv")
+        .read_text()
+        .startswith("row_id,status,reason,basis,weights_gib")
+    )
 
 
-def test_a_plan_says_with_which_confidence_and_how_it_was_verified(tonnage) -> None:
+def test_a_plan_says_with_which_confidence_and_how_it_was_verified(
+    tonnage,
+) -> None:
     spec = str(ROOT / "blueprints" / "agent-gpt-oss.yaml")
     costs = {}
     for confidence in ("50", "90"):
-        code, told, _ = tonnage("plan", spec, "--confidence", confidence, "-f", "json")
+        code, told, _ = tonnage(
+            "plan", spec, "--confidence", confidence, "-f", "json"
+        )
         assert code == 0
         plan = json.loads(told)
         assert plan["solution"]["verified"]["passed"]

@@ -40,18 +40,28 @@ def elided(shown: str, real: str) -> bool:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
-def test_commands_in_the_docs_give_the_output_that_is_shown(tonnage, path) -> None:
+def test_commands_in_the_docs_give_the_output_that_is_shown(
+    tonnage, path
+) -> None:
     text = path.read_text()
     for session in sessions(text):
         for command, shown in session:
             words = shlex.split(command)
             if words[0] == "cat":
                 continue
-            assert words[0] == "tonnage", f"only tonnage can be checked: {command}"
+            assert words[0] == "tonnage", (
+                f"only tonnage can be checked: {command}"
+            )
             _, out, err = tonnage(*words[1:])
             real = err + out  # progress comes before the result
-            if UPDATE and not elided(shown, real) and "..." not in shown.split("\n"):
-                text = text.replace(f"$ {command}\n{shown}", f"$ {command}\n{real}")
+            if (
+                UPDATE
+                and not elided(shown, real)
+                and "..." not in shown.split("\n")
+            ):
+                text = text.replace(
+                    f"$ {command}\n{shown}", f"$ {command}\n{real}"
+                )
                 path.write_text(text)
                 continue
             assert elided(shown, real), f"{path.name}: $ {command}\n{real}"
@@ -79,10 +89,17 @@ def test_every_flag_and_every_key_has_a_line() -> None:
 
 def test_every_field_of_a_plan_has_a_line(catalog) -> None:
     page = (DOCS / "plan-document.md").read_text()
-    plan = plan_of(catalog, chat(extra="shutdown: {ttl: 72h}\nbuy: {spot: only}"))
+    plan = plan_of(
+        catalog, chat(extra="shutdown: {ttl: 72h}\nbuy: {spot: only}")
+    )
 
     def keys(value, name=""):
-        if isinstance(value, dict) and name not in ("inputs", "outputs", "options", "normalized"):
+        if isinstance(value, dict) and name not in (
+            "inputs",
+            "outputs",
+            "options",
+            "normalized",
+        ):
             for key, item in value.items():
                 if not key.startswith(("ttft", "tpot", "e2e")):
                     yield key
@@ -117,6 +134,12 @@ def test_every_blueprint_begins_with_what_it_is_for() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for path in [*PAGES, ROOT / "CONTRIBUTING.md", *(DOCS / "decisions").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+    for path in [
+        *PAGES,
+        ROOT / "CONTRIBUTING.md",
+        *(DOCS / "decisions").glob("*.md"),
+    ]:
+        for target in re.findall(
+            r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()
+        ):
             assert (path.parent / target).exists(), f"{path.name} -> {target}"

@@ -17,7 +17,12 @@ pytest.importorskip("hatchling")
 
 def run(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(a) for a in argv], cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+        [str(a) for a in argv],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -26,23 +31,41 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the wheel and the source archive."""
     target = tmp_path_factory.mktemp("dist")
     for kind in ("wheel", "sdist"):
-        found = run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", target, cwd=ROOT)
+        found = run(
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            kind,
+            "-d",
+            target,
+            cwd=ROOT,
+        )
         assert found.returncode == 0, found.stderr
     return target
 
 
 def test_the_wheel_holds_data_and_blueprints_and_no_tests(built: Path) -> None:
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
-    for wanted in ("providers/catalog/data/prices.csv", "planner/facts/data/models.csv",
-                   "planner/perf/data/coefficients.csv", "planner/estimate/data/spellings.csv", "stacks/data/images.csv",
-                   "providers/simulated/data/replace.csv", "planner/py.typed"):  # fmt: skip
+    for wanted in (
+        "providers/catalog/data/prices.csv",
+        "planner/facts/data/models.csv",
+        "planner/perf/data/coefficients.csv",
+        "planner/estimate/data/spellings.csv",
+        "stacks/data/images.csv",
+        "providers/simulated/data/replace.csv",
+        "planner/py.typed",
+    ):
         assert wanted in names
     assert {f"blueprints/{p.name}" for p in BLUEPRINTS} <= set(names)
     assert not any(name.startswith("tests") for name in names)
     assert next(built.glob("*.tar.gz")).stat().st_size > 100_000
 
 
-def test_the_installed_command_plans_applies_and_destroys(built: Path, tmp_path: Path) -> None:
+def test_the_installed_command_plans_applies_and_destroys(
+    built: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "env"
     venv.create(folder, with_pip=False, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
@@ -50,17 +73,36 @@ def test_the_installed_command_plans_applies_and_destroys(built: Path, tmp_path:
     import click
 
     # The dependencies come from the environment of the tests: installing them needs a network.
-    (site / "dependencies.pth").write_text(str(Path(click.__file__).parents[1]) + "\n")
-    tonnage = (folder / "bin" / "python", "-c", "from planner.cli.main import main; main()")
+    (site / "dependencies.pth").write_text(
+        str(Path(click.__file__).parents[1]) + "\n"
+    )
+    tonnage = (
+        folder / "bin" / "python",
+        "-c",
+        "from planner.cli.main import main; main()",
+    )
     where = run(
-        folder / "bin" / "python", "-c", "import planner; print(planner.__file__)", cwd=tmp_path
+        folder / "bin" / "python",
+        "-c",
+        "import planner; print(planner.__file__)",
+        cwd=tmp_path,
     )
     assert str(site) in where.stdout
-    for argv in (("init", "--blueprint", "chat-8b"), ("plan", "chat-8b.yaml", "-o", "p.json"),
-                 ("apply", "p.json", "--simulate"), ("status", "chat-8b", "--simulate"),
-                 ("apply", "p.json", "--simulate"), ("show", "p.json"),
-                 ("destroy", "chat-8b", "--simulate", "--yes")):  # fmt: skip
+    for argv in (
+        ("init", "--blueprint", "chat-8b"),
+        ("plan", "chat-8b.yaml", "-o", "p.json"),
+        ("apply", "p.json", "--simulate"),
+        ("status", "chat-8b", "--simulate"),
+        ("apply", "p.json", "--simulate"),
+        ("show", "p.json"),
+        ("destroy", "chat-8b", "--simulate", "--yes"),
+    ):
         found = run(*tonnage, *argv, cwd=tmp_path)
         assert found.returncode == 0, (argv, found.stderr)
-    assert run(*tonnage, "status", "chat-8b", "--simulate", cwd=tmp_path).returncode == 6
+    assert (
+        run(
+            *tonnage, "status", "chat-8b", "--simulate", cwd=tmp_path
+        ).returncode
+        == 6
+    )
     assert run(*tonnage, "plan", "nothing.yaml", cwd=tmp_path).returncode == 6

@@ -15,7 +15,9 @@ BROAD = {"planner/cli/main.py", "stacks/engine/pulumi.py"}
 
 
 def trees() -> dict[Path, ast.Module]:
-    files = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py"))]
+    files = [
+        p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py"))
+    ]
     return {path: ast.parse(path.read_text()) for path in files}
 
 
@@ -33,14 +35,20 @@ def length(item: ast.AST) -> int:
 
 
 def test_modules_are_short() -> None:
-    sizes = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in TREES}
+    sizes = {
+        str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in TREES
+    }
     assert {name: n for name, n in sizes.items() if n > 400} == {}
     assert statistics.median(sizes.values()) <= 150
 
 
 def test_functions_are_short() -> None:
     # A data class in disguise, such as the table of a block, is one expression and no function.
-    long = {f"{p.relative_to(ROOT)}:{f.name}": length(f) for p, f in FUNCTIONS if length(f) > 60}
+    long = {
+        f"{p.relative_to(ROOT)}:{f.name}": length(f)
+        for p, f in FUNCTIONS
+        if length(f) > 60
+    }
     assert long == {}
     assert statistics.median(length(f) for _, f in FUNCTIONS) <= 12
 
@@ -50,16 +58,37 @@ def test_functions_take_few_parameters() -> None:
         names = [a.arg for a in (*f.args.args, *f.args.kwonlyargs)]
         return len([n for n in names if n not in ("self", "cls")])
 
-    many = {f"{p.relative_to(ROOT)}:{f.name}": count(f) for p, f in FUNCTIONS if count(f) > 5}
+    many = {
+        f"{p.relative_to(ROOT)}:{f.name}": count(f)
+        for p, f in FUNCTIONS
+        if count(f) > 5
+    }
     assert many == {}
 
 
 def test_public_functions_and_modules_say_what_they_are_for() -> None:
-    silent = [str(p) for p, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+    silent = [
+        str(p)
+        for p, tree in TREES.items()
+        if tree.body and not ast.get_docstring(tree)
+    ]
     assert silent == []
-    nested = {id(inner) for _, f in FUNCTIONS for inner in ast.walk(f) if inner is not f}
-    public = [(p, f) for p, f in FUNCTIONS if not f.name.startswith("_") and id(f) not in nested]
-    named = [f"{p.relative_to(ROOT)}:{f.name}" for p, f in public if not ast.get_docstring(f)]
+    nested = {
+        id(inner)
+        for _, f in FUNCTIONS
+        for inner in ast.walk(f)
+        if inner is not f
+    }
+    public = [
+        (p, f)
+        for p, f in FUNCTIONS
+        if not f.name.startswith("_") and id(f) not in nested
+    ]
+    named = [
+        f"{p.relative_to(ROOT)}:{f.name}"
+        for p, f in public
+        if not ast.get_docstring(f)
+    ]
     assert len(named) <= 0.1 * len(public), named
 
 
@@ -77,13 +106,18 @@ def test_what_never_happens() -> None:
         for item in ast.walk(tree):
             if isinstance(item, ast.Global):
                 found.append(f"{name}:{item.lineno} global")
-            if isinstance(item, ast.Call) and getattr(item.func, "id", "") == "print":
+            if (
+                isinstance(item, ast.Call)
+                and getattr(item.func, "id", "") == "print"
+            ):
                 found.append(f"{name}:{item.lineno} print")
             if isinstance(item, ast.ExceptHandler) and name not in BROAD:
                 caught = ast.unparse(item.type) if item.type else ""
                 if caught in ("", "Exception", "BaseException"):
                     found.append(f"{name}:{item.lineno} catches everything")
-            if isinstance(item, ast.ImportFrom) and any(a.name == "*" for a in item.names):
+            if isinstance(item, ast.ImportFrom) and any(
+                a.name == "*" for a in item.names
+            ):
                 found.append(f"{name}:{item.lineno} star import")
     assert found == []
 
@@ -91,13 +125,23 @@ def test_what_never_happens() -> None:
 def test_nesting_stays_shallow() -> None:
     def depth(item: ast.AST, level: int = 0) -> int:
         inner = [
-            depth(c, level + isinstance(c, ast.For | ast.While | ast.If | ast.With | ast.Try))
+            depth(
+                c,
+                level
+                + isinstance(
+                    c, ast.For | ast.While | ast.If | ast.With | ast.Try
+                ),
+            )
             for c in ast.iter_child_nodes(item)
             if not isinstance(c, ast.FunctionDef)
         ]
         return max([level, *inner])
 
-    deep = {f"{p.relative_to(ROOT)}:{f.name}": depth(f) for p, f in FUNCTIONS if depth(f) > 4}
+    deep = {
+        f"{p.relative_to(ROOT)}:{f.name}": depth(f)
+        for p, f in FUNCTIONS
+        if depth(f) > 4
+    }
     assert deep == {}
 
 

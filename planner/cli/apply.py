@@ -55,15 +55,25 @@ def command(path: str, **values: Any) -> int:
     if not plan["solution"]["pools"]:
         step = "relax what tonnage plan shows"
         raise InfeasibleError(
-            Problem(code="infeasible", message="the plan has nothing to create", next_step=step)
+            Problem(
+                code="infeasible",
+                message="the plan has nothing to create",
+                next_step=step,
+            )
         )
     return progress.run(
-        lambda listen: open_engine(options).apply(plan, listen), "applied", plan, options
+        lambda listen: open_engine(options).apply(plan, listen),
+        "applied",
+        plan,
+        options,
     )
 
 
 def _reviewed(
-    path: str, raw: bytes, catalog: Catalog, asked: tuple[Options, dict[str, Any]]
+    path: str,
+    raw: bytes,
+    catalog: Catalog,
+    asked: tuple[Options, dict[str, Any]],
 ) -> dict[str, Any] | None:
     """Plan a spec on its stack, show it and ask; None when the answer is no."""
     from dataclasses import replace
@@ -73,25 +83,43 @@ def _reviewed(
 
     options, values = asked
     source = Source(path=path, raw=raw, spec=load(raw, path))
-    plan = make_plan(source, catalog, replace(options, stack=options.stack or source.spec.name))
+    plan = make_plan(
+        source,
+        catalog,
+        replace(options, stack=options.stack or source.spec.name),
+    )
     option.show(page(plan), "text", values["color"])
     if not plan["solution"]["pools"] or values["yes"]:
         return plan
     if values["no_input"]:
         problem = Problem(
-            code="confirm", message="apply of a spec asks, and --no-input forbids asking",
+            code="confirm",
+            message="apply of a spec asks, and --no-input forbids asking",
             next_step="review a plan and apply it: tonnage plan SPEC -o FILE",
-        )  # fmt: skip
+        )
         raise UsageError(problem)
-    return plan if click.confirm("Create this?", default=False, err=True) else None
+    return (
+        plan if click.confirm("Create this?", default=False, err=True) else None
+    )
 
 
-def _refuse_stale(plan: dict[str, Any], path: str, catalog: Catalog, options: Options) -> None:
+def _refuse_stale(
+    plan: dict[str, Any], path: str, catalog: Catalog, options: Options
+) -> None:
     from planner.plan.stale import check
 
     standing = open_engine(options).standing(plan["stack"]["name"])
-    state = {"sha256": standing.sha256, "plan": standing.plan} if standing else {"sha256": None}
-    check(plan, spec_sha256=_spec_sha256(plan, path), catalog_sha256=catalog.sha256, state=state)
+    state = (
+        {"sha256": standing.sha256, "plan": standing.plan}
+        if standing
+        else {"sha256": None}
+    )
+    check(
+        plan,
+        spec_sha256=_spec_sha256(plan, path),
+        catalog_sha256=catalog.sha256,
+        state=state,
+    )
 
 
 def _spec_sha256(plan: dict[str, Any], path: str) -> str | None:
@@ -100,5 +128,8 @@ def _spec_sha256(plan: dict[str, Any], path: str) -> str | None:
     for candidate in (given, Path(path).parent / given.name):
         if candidate.is_file():
             return hashlib.sha256(candidate.read_bytes()).hexdigest()
-    click.echo(f"warning: {given} is not here, so it was not compared with the plan", err=True)
+    click.echo(
+        f"warning: {given} is not here, so it was not compared with the plan",
+        err=True,
+    )
     return None

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import option
-from planner.cli.compose import Options, make_plan, open_catalog, open_world, read_file, read_spec
+from planner.cli.compose import (
+    Options,
+    make_plan,
+    open_catalog,
+    open_world,
+    read_file,
+    read_spec,
+)
 from planner.errors import InfeasibleError, Problem
 
 if TYPE_CHECKING:
@@ -17,12 +24,27 @@ if TYPE_CHECKING:
 
 @click.command("calibrate")
 @click.argument("benches", nargs=-1, metavar="BENCH...")
-@click.option("--recipe", metavar="SPEC", help="Write the shortest benchmark worth running.")
-@click.option("--model", metavar="NAME", help="Model, where the files do not say it.")
-@click.option("--gpu", metavar="NAME", help="Accelerator, where the files do not say it.")
-@click.option("--tp", type=click.IntRange(1, 64), metavar="N", help="Accelerators of a replica.")
+@click.option(
+    "--recipe",
+    metavar="SPEC",
+    help="Write the shortest benchmark worth running.",
+)
+@click.option(
+    "--model", metavar="NAME", help="Model, where the files do not say it."
+)
+@click.option(
+    "--gpu", metavar="NAME", help="Accelerator, where the files do not say it."
+)
+@click.option(
+    "--tp",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Accelerators of a replica.",
+)
 @click.option("--precision", metavar="NAME", help="Precision of the weights.")
-@click.option("--framework", metavar="NAME", help="Engine that was measured (vllm).")
+@click.option(
+    "--framework", metavar="NAME", help="Engine that was measured (vllm)."
+)
 @option.simulate
 @option.catalog
 @option.formats("text", "markdown")
@@ -40,7 +62,9 @@ def command(benches: tuple[str, ...], recipe: str | None, **values: Any) -> int:
     if bool(benches) == bool(recipe):
         raise click.UsageError("give BENCH files, or --recipe SPEC")
     if recipe and values["output"]:
-        raise click.UsageError("-o keeps what was learned: a recipe is only shown")
+        raise click.UsageError(
+            "-o keeps what was learned: a recipe is only shown"
+        )
     page = _recipe(recipe, values) if recipe else _learn(benches, values)
     option.show(page, values["format"], values["color"])
     return 0
@@ -53,12 +77,19 @@ def _learn(benches: tuple[str, ...], values: dict[str, Any]) -> Page:
 
     raw = {path: read_file(path) for path in benches}
     points = [
-        p for path, found in raw.items() for p in read(found.decode("utf-8-sig", "replace"), path)
+        p
+        for path, found in raw.items()
+        for p in read(found.decode("utf-8-sig", "replace"), path)
     ]
     names = ("model", "gpu", "tp", "precision", "framework")
-    learned = calibrate(points, {name: str(values[name]) for name in names if values[name]})
+    learned = calibrate(
+        points, {name: str(values[name]) for name in names if values[name]}
+    )
     if values["output"]:
-        digests = {path: hashlib.sha256(found).hexdigest() for path, found in raw.items()}
+        digests = {
+            path: hashlib.sha256(found).hexdigest()
+            for path, found in raw.items()
+        }
         option.write(dump(learned.correction, digests), values["output"])
     return page(learned, values["output"] or "")
 
@@ -75,8 +106,9 @@ def _recipe(path: str, values: dict[str, Any]) -> Page:
     pools = plan["solution"]["pools"]
     if not pools or not isinstance(source.spec, Inference | Batch):
         problem = Problem(
-            code="infeasible", message=f"{path} has no fleet that serves a model",
+            code="infeasible",
+            message=f"{path} has no fleet that serves a model",
             next_step=f"run: tonnage plan {path}",
-        )  # fmt: skip
+        )
         raise InfeasibleError(problem)
     return recipe(plan, sweep(plan, source.spec))

@@ -11,8 +11,11 @@ from planner.cli.compose import open_catalog
 
 
 @click.command("catalog")
-@click.argument("what", type=click.Choice(["status", "accelerators", "mig", "unpriced"]),
-                default="status")  # fmt: skip
+@click.argument(
+    "what",
+    type=click.Choice(["status", "accelerators", "mig", "unpriced"]),
+    default="status",
+)
 @option.catalog
 @option.formats("text", "json", "csv", "markdown")
 @option.color
@@ -33,5 +36,9 @@ def command(what: str, **values: Any) -> int:
         rows = unpriced_rows(open_catalog(values["catalog"], None))
     else:
         rows = catalog_rows(open_catalog(values["catalog"], None))
-    option.write(listing.show(rows, values["format"], color=option.colored(values["color"])))
+    option.write(
+        listing.show(
+            rows, values["format"], color=option.colored(values["color"])
+        )
+    )
     return 0

@@ -23,7 +23,9 @@ def command(specs: tuple[str, ...]) -> int:
         except TonnageError as error:
             problems += error.problems
         else:
-            write(f"{path}: valid, {type(source.spec).__name__} {source.spec.name}\n")
+            write(
+                f"{path}: valid, {type(source.spec).__name__} {source.spec.name}\n"
+            )
     if problems:
         raise SpecError(*problems)
     return 0

@@ -45,7 +45,12 @@ def read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         step = "check the path, or write a spec with: tonnage init"
-        problem = Problem(code="file", message="no such file", place=Place(path), next_step=step)
+        problem = Problem(
+            code="file",
+            message="no such file",
+            place=Place(path),
+            next_step=step,
+        )
         raise MissingError(problem) from error
 
 
@@ -65,9 +70,11 @@ def beside(path: str) -> Any:
         wanted = (folder / name).resolve()
         if folder not in wanted.parents:
             problem = Problem(
-                code="file", message=f"{name} lies outside the folder of the spec",
-                place=Place(path), next_step="put the file beside the spec",
-            )  # fmt: skip
+                code="file",
+                message=f"{name} lies outside the folder of the spec",
+                place=Place(path),
+                next_step="put the file beside the spec",
+            )
             raise UsageError(problem)
         return read_file(str(wanted))
 
@@ -103,9 +110,12 @@ def solve(source: Source, catalog: Catalog, options: Options) -> Solution:
     from stacks.site import unsupported
 
     solver = Solver(
-        catalog=catalog, built=unsupported, read=beside(source.path), keep=options.alternatives,
+        catalog=catalog,
+        built=unsupported,
+        read=beside(source.path),
+        keep=options.alternatives,
         trust=trust(options),
-    )  # fmt: skip
+    )
     return solver.solve(source.spec)
 
 
@@ -115,7 +125,9 @@ def trust(options: Options) -> Trust:
     from planner.perf.serve import Trust
 
     path = options.calibration
-    return Trust(options.confidence / 100, parse(read_file(path), path) if path else None)
+    return Trust(
+        options.confidence / 100, parse(read_file(path), path) if path else None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +149,20 @@ class Options:
         return self.simulate is not None or self.stack is not None
 
 
-def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, Any]:
+def make_plan(
+    source: Source, catalog: Catalog, options: Options
+) -> dict[str, Any]:
     """Make the plan document of a spec; an infeasible one has no pools and no graph."""
     from planner.plan.document import assemble
     from stacks.build import build
 
     solution = solve(source, catalog, options)
-    graph: dict[str, Any] = {"provider": "", "region": "", "resources": [], "outputs": {}}
+    graph: dict[str, Any] = {
+        "provider": "",
+        "region": "",
+        "resources": [],
+        "outputs": {},
+    }
     backstop, launch = "", None
     name = options.stack or source.spec.name
     if solution.pools:
@@ -151,10 +170,15 @@ def make_plan(source: Source, catalog: Catalog, options: Options) -> dict[str, A
         graph = built.document()
     standing = open_engine(options).standing(name) if options.bound else None
     stack = {
-        "graph": graph, "backstop": backstop or None, "name": name,
-        "state_sha256": standing.sha256 if standing else None, "launch": launch,
-    }  # fmt: skip
-    return assemble(source.spec, (source.path, source.sha256), catalog, solution, stack)
+        "graph": graph,
+        "backstop": backstop or None,
+        "name": name,
+        "state_sha256": standing.sha256 if standing else None,
+        "launch": launch,
+    }
+    return assemble(
+        source.spec, (source.path, source.sha256), catalog, solution, stack
+    )
 
 
 def open_engine(options: Options) -> Engine:
@@ -168,9 +192,10 @@ def open_engine(options: Options) -> Engine:
     if wanted == "simulated":
         if world is None:
             problem = Problem(
-                code="engine", message="the simulated engine works on simulated clouds only",
+                code="engine",
+                message="the simulated engine works on simulated clouds only",
                 next_step="add --simulate",
-            )  # fmt: skip
+            )
             raise UsageError(problem)
         from stacks.engine.simulated import SimulatedEngine
 
@@ -179,5 +204,7 @@ def open_engine(options: Options) -> Engine:
 
     return PulumiEngine(
         FOLDER / ("pulumi-simulated" if world else "pulumi"),
-        backend=options.backend, world=options.simulate, environment=dict(os.environ),
-    )  # fmt: skip
+        backend=options.backend,
+        world=options.simulate,
+        environment=dict(os.environ),
+    )

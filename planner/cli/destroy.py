@@ -27,19 +27,32 @@ def command(stack: str, **values: Any) -> int:
     engine = open_engine(options)
     standing = engine.standing(stack)
     if standing is None:
-        step = "run: tonnage status" + (" --simulate" if options.simulate else "")
-        problem = Problem(code="stack", message=f"no stack is named {stack}", next_step=step)
+        step = "run: tonnage status" + (
+            " --simulate" if options.simulate else ""
+        )
+        problem = Problem(
+            code="stack", message=f"no stack is named {stack}", next_step=step
+        )
         raise MissingError(problem)
-    click.echo(f"{stack}: {len(standing.resources)} resources will be deleted", err=True)
+    click.echo(
+        f"{stack}: {len(standing.resources)} resources will be deleted",
+        err=True,
+    )
     if not values["yes"]:
         if values["no_input"]:
             problem = Problem(
-                code="confirm", message="destroy asks, and --no-input forbids asking",
+                code="confirm",
+                message="destroy asks, and --no-input forbids asking",
                 next_step="add --yes",
-            )  # fmt: skip
+            )
             raise UsageError(problem)
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
     shell = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
-    return progress.run(lambda listen: engine.destroy(stack, listen), "destroyed", shell, options)
+    return progress.run(
+        lambda listen: engine.destroy(stack, listen),
+        "destroyed",
+        shell,
+        options,
+    )

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import option
-from planner.cli.compose import Options, Source, make_plan, open_catalog, read_file
+from planner.cli.compose import (
+    Options,
+    Source,
+    make_plan,
+    open_catalog,
+    read_file,
+)
 
 if TYPE_CHECKING:
     from planner.solve.offer import Catalog
@@ -36,7 +42,9 @@ def command(before: str, after: str, **values: Any) -> int:
     if values["format"] == "json":
         option.write(_json(found))
     else:
-        option.show(page((found,), (before, after)), values["format"], values["color"])
+        option.show(
+            page((found,), (before, after)), values["format"], values["color"]
+        )
     if values["detailed_exitcode"]:
         return option.TERRAFORM_CHANGED if found.changes else 0
     return option.CHANGED if values["exit_code"] and found.changes else 0
@@ -49,7 +57,9 @@ def _plan(path: str, catalog: Catalog) -> dict[str, Any]:
     raw = read_file(path)
     if is_plan(raw):
         return parse(raw, path)
-    return make_plan(Source(path=path, raw=raw, spec=load(raw, path)), catalog, Options())
+    return make_plan(
+        Source(path=path, raw=raw, spec=load(raw, path)), catalog, Options()
+    )
 
 
 def _json(found: Any) -> str:
@@ -57,15 +67,25 @@ def _json(found: Any) -> str:
 
     changes = [
         {
-            "mark": c.mark, "what": c.what, "name": c.name, "before": c.before, "after": c.after,
-            "usd_before": str(c.usd_before), "usd_after": str(c.usd_after),
+            "mark": c.mark,
+            "what": c.what,
+            "name": c.name,
+            "before": c.before,
+            "after": c.after,
+            "usd_before": str(c.usd_before),
+            "usd_after": str(c.usd_after),
         }
         for c in found.changes
-    ]  # fmt: skip
-    return dump({
-        "schema": "tonnage.diff/1", "name": found.name, "changes": changes,
-        "usd_month_before": str(found.usd_before), "usd_month_after": str(found.usd_after),
-        "usd_month_delta": str(found.delta),
-        "percent": None if found.percent is None else str(found.percent),
-        "partial": found.partial,
-    })  # fmt: skip
+    ]
+    return dump(
+        {
+            "schema": "tonnage.diff/1",
+            "name": found.name,
+            "changes": changes,
+            "usd_month_before": str(found.usd_before),
+            "usd_month_after": str(found.usd_after),
+            "usd_month_delta": str(found.delta),
+            "percent": None if found.percent is None else str(found.percent),
+            "partial": found.partial,
+        }
+    )

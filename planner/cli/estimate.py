@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli import option
-from planner.cli.compose import Source, beside, open_catalog, open_world, read_file, read_spec
+from planner.cli.compose import (
+    Source,
+    beside,
+    open_catalog,
+    open_world,
+    read_file,
+    read_spec,
+)
 from planner.errors import MissingError, Problem, UsageError
 from planner.spec.model import Training
 
@@ -24,25 +31,51 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 SERVED: Final = {
-    "tp": (), "pp": (), "ep": (),
-    "precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"), "kv_precision": ("bf16", "fp8"),
-}  # fmt: skip
+    "tp": (),
+    "pp": (),
+    "ep": (),
+    "precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"),
+    "kv_precision": ("bf16", "fp8"),
+}
 TRAINED: Final = {
-    "tp": (), "pp": (), "vpp": (), "cp": (), "ep": (), "dp": (), "micro": (),
+    "tp": (),
+    "pp": (),
+    "vpp": (),
+    "cp": (),
+    "ep": (),
+    "dp": (),
+    "micro": (),
     "precision": ("bf16", "fp16", "fp8", "mxfp8", "nvfp4"),
-    "sharding": ("zero1", "zero2", "zero3"), "recompute": ("none", "layer", "full"),
-}  # fmt: skip
+    "sharding": ("zero1", "zero2", "zero3"),
+    "recompute": ("none", "layer", "full"),
+}
 
 
 @click.command("estimate")
 @click.argument("spec", required=False, metavar="SPEC")
-@click.option("--on", metavar="TYPE[xN]", help="Machine type, and how many of them.")
-@click.option("--layout", metavar="KEY=N,...",
-              help="tp, pp, ep and precision of a replica, or any of a training job.")  # fmt: skip
-@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Requests under way.")
-@click.option("--rps", type=click.FloatRange(0, min_open=True), metavar="X",
-              help="Requests a second.")  # fmt: skip
-@click.option("--table", metavar="ROWS.csv", help="Predict every row of a table.")
+@click.option(
+    "--on", metavar="TYPE[xN]", help="Machine type, and how many of them."
+)
+@click.option(
+    "--layout",
+    metavar="KEY=N,...",
+    help="tp, pp, ep and precision of a replica, or any of a training job.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Requests under way.",
+)
+@click.option(
+    "--rps",
+    type=click.FloatRange(0, min_open=True),
+    metavar="X",
+    help="Requests a second.",
+)
+@click.option(
+    "--table", metavar="ROWS.csv", help="Predict every row of a table."
+)
 @option.simulate
 @option.catalog
 @option.formats("text", "json", "markdown")
@@ -65,7 +98,9 @@ def command(spec: str | None, table: str | None, **values: Any) -> int:
         option.write(predict(text, table), values["output"])
         return 0
     if not values["on"]:
-        raise click.UsageError("say on which machine type: --on p5.48xlarge, or --on g6.xlarge x2")
+        raise click.UsageError(
+            "say on which machine type: --on p5.48xlarge, or --on g6.xlarge x2"
+        )
     _one(read_spec(spec or ""), values)
     return 0
 
@@ -80,32 +115,46 @@ def _one(source: Source, values: dict[str, Any]) -> None:
         job = train_need(source.spec, beside(source.path), SURE)
         text, content = _trained(job, values, offers, nodes, catalog.book)
     else:
-        text, content = _served(_need(source, values), values, offers[0].instance, nodes)
+        text, content = _served(
+            _need(source, values), values, offers[0].instance, nodes
+        )
     if values["format"] == "json":
         option.write(content, values["output"])
     else:
         option.show(text, values["format"], values["color"])
 
 
-def _served(wanted: Need, values: dict[str, Any], kind: Instance, nodes: int) -> tuple[Page, str]:
+def _served(
+    wanted: Need, values: dict[str, Any], kind: Instance, nodes: int
+) -> tuple[Page, str]:
     from planner.render.estimate import document, page
     from planner.solve.exact import exactly
 
-    found = exactly(wanted, kind, nodes, _layout(values["layout"] or "", SERVED))
+    found = exactly(
+        wanted, kind, nodes, _layout(values["layout"] or "", SERVED)
+    )
     return page(found), document(found)
 
 
 def _trained(
-    job: TrainNeed, values: dict[str, Any], offers: Sequence[Offer], nodes: int, book: PriceBook
+    job: TrainNeed,
+    values: dict[str, Any],
+    offers: Sequence[Offer],
+    nodes: int,
+    book: PriceBook,
 ) -> tuple[Page, str]:
     """A job on machines on demand, where they are cheapest, or as they are sold."""
     from planner.render.trained import document, page
     from planner.solve.train.exact import exactly
 
     if values["rps"] or values["concurrency"]:
-        raise click.UsageError("a training job has no --rps and no --concurrency")
+        raise click.UsageError(
+            "a training job has no --rps and no --concurrency"
+        )
     given = _layout(values["layout"] or "", TRAINED)
-    offer = min(offers, key=lambda o: (o.purchase != "on_demand", o.usd_hour, o.key))
+    offer = min(
+        offers, key=lambda o: (o.purchase != "on_demand", o.usd_hour, o.key)
+    )
     found = exactly(job, offer, nodes, given, book)
     return page(found), document(found)
 
@@ -118,12 +167,16 @@ def _machines(on: str, catalog: Catalog) -> tuple[Sequence[Offer], int]:
     for kind in catalog.kinds:
         kinds.setdefault(kind[0].instance.instance_type, []).extend(kind)
     found = re.fullmatch(r"(.+?)\s*x\s*(\d{1,5})", on, re.ASCII)
-    name, count = (found[1], found[2]) if found and on not in kinds else (on, "1")
+    name, count = (
+        (found[1], found[2]) if found and on not in kinds else (on, "1")
+    )
     if name not in kinds:
         close = difflib.get_close_matches(name, kinds, 1)
         step = f"did you mean '{close[0]}'?" if close else "run: tonnage offers"
         message = f"no machine type is named '{name}'"
-        raise MissingError(Problem(code="offer", message=message, next_step=step))
+        raise MissingError(
+            Problem(code="offer", message=message, next_step=step)
+        )
     if not 1 <= int(count) <= 10_000:
         raise click.BadParameter("use 1 to 10,000 machines", param_hint="--on")
     return kinds[name], int(count)
@@ -144,7 +197,9 @@ def _need(source: Source, values: dict[str, Any]) -> Need:
     if values["rps"] and values["concurrency"]:
         raise click.UsageError("give --rps or --concurrency, not both")
     if values["rps"]:
-        return replace(wanted, mode="open", load=replace(wanted.load, rate=values["rps"]))
+        return replace(
+            wanted, mode="open", load=replace(wanted.load, rate=values["rps"])
+        )
     if values["concurrency"]:
         load = replace(wanted.load, rate=0.0, concurrency=values["concurrency"])
         return replace(wanted, mode="closed", load=load)

@@ -24,12 +24,18 @@ from planner.errors import Place, Problem, StaleError
 @click.command("explain")
 @click.argument("path", metavar="PLAN|SPEC")
 @click.argument("offer", required=False)
-@click.option("--traffic", metavar="FACTOR", help="What so much more traffic costs, such as 2x.")
+@click.option(
+    "--traffic",
+    metavar="FACTOR",
+    help="What so much more traffic costs, such as 2x.",
+)
 @option.simulate
 @option.catalog
 @option.formats("text", "markdown")
 @option.color
-def command(path: str, offer: str | None, traffic: str | None, **values: Any) -> int:
+def command(
+    path: str, offer: str | None, traffic: str | None, **values: Any
+) -> int:
     """Explain a plan: why this fleet; why not OFFER (a machine type or accelerator, * allowed).
 
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
@@ -45,12 +51,16 @@ def command(path: str, offer: str | None, traffic: str | None, **values: Any) ->
         page = explain.reasons(plan)
     else:
         spec = _spec(plan, source)
-        solver = Solver(catalog=catalog, built=unsupported, read=beside(spec.path))
+        solver = Solver(
+            catalog=catalog, built=unsupported, read=beside(spec.path)
+        )
         if offer is not None:
             page = explain.refused(plan, why_not(spec.spec, solver, offer))
         else:
             factor = _factor(traffic or "")
-            page = explain.scaled(plan, factor, what_if(spec.spec, solver, factor))
+            page = explain.scaled(
+                plan, factor, what_if(spec.spec, solver, factor)
+            )
     option.show(page, values["format"], values["color"])
     return 0
 
@@ -76,9 +86,11 @@ def _spec(plan: dict[str, Any], source: Source | None) -> Source:
     raw = read_file(path)
     if hashlib.sha256(raw).hexdigest() != plan["spec"]["sha256"]:
         problem = Problem(
-            code="stale", message="the spec has changed since the plan was made",
-            place=Place(path), next_step=f"ask about the spec: tonnage explain {path}",
-        )  # fmt: skip
+            code="stale",
+            message="the spec has changed since the plan was made",
+            place=Place(path),
+            next_step=f"ask about the spec: tonnage explain {path}",
+        )
         raise StaleError(problem)
     return Source(path=path, raw=raw, spec=load(raw, path))
 
@@ -86,5 +98,7 @@ def _spec(plan: dict[str, Any], source: Source | None) -> Source:
 def _factor(text: str) -> float:
     found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)x?", text.strip().lower())
     if not found or float(found[1]) == 0:
-        raise click.BadParameter("write a factor such as 2x or 1.5", param_hint="--traffic")
+        raise click.BadParameter(
+            "write a factor such as 2x or 1.5", param_hint="--traffic"
+        )
     return float(found[1])

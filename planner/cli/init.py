@@ -15,16 +15,31 @@ DEFAULT = "chat-8b"
 
 @click.command("init")
 @click.option("--list", "listing", is_flag=True, help="List the blueprints.")
-@click.option("--blueprint", metavar="NAME", default=DEFAULT, help=f"Which one ({DEFAULT}).")
-@click.option("-o", "--output", metavar="FILE", help="Where to write it (NAME.yaml); - prints.")
+@click.option(
+    "--blueprint",
+    metavar="NAME",
+    default=DEFAULT,
+    help=f"Which one ({DEFAULT}).",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where to write it (NAME.yaml); - prints.",
+)
 @click.option("--force", is_flag=True, help="Write over a file that exists.")
-def command(listing: bool, blueprint: str, output: str | None, force: bool) -> int:  # noqa: FBT001
+def command(
+    *, listing: bool, blueprint: str, output: str | None, force: bool
+) -> int:
     """Write a blueprint: a spec that plans as it is, with comments that explain it.
 
     Example: tonnage init --blueprint chat-70b
     """
-    known = {p.name.removesuffix(".yaml"): p.read_text(encoding="utf-8")
-             for p in files("blueprints").iterdir() if p.name.endswith(".yaml")}  # fmt: skip
+    known = {
+        p.name.removesuffix(".yaml"): p.read_text(encoding="utf-8")
+        for p in files("blueprints").iterdir()
+        if p.name.endswith(".yaml")
+    }
     if listing:
         width = max(len(name) for name in known)
         for name in sorted(known):
@@ -35,9 +50,11 @@ def command(listing: bool, blueprint: str, output: str | None, force: bool) -> i
     target = output or f"{blueprint}.yaml"
     if target != "-" and Path(target).exists() and not force:
         problem = Problem(
-            code="exists", message="the file exists", place=Place(target),
+            code="exists",
+            message="the file exists",
+            place=Place(target),
             next_step="name another with -o, or add --force",
-        )  # fmt: skip
+        )
         raise UsageError(problem)
     write(known[blueprint], target)
     if target != "-":
@@ -48,13 +65,20 @@ def command(listing: bool, blueprint: str, output: str | None, force: bool) -> i
 def _about(text: str) -> str:
     """The first comment of a blueprint that is not for the editor."""
     lines = (line[2:] for line in text.splitlines() if line.startswith("# "))
-    return next((line for line in lines if not line.startswith("yaml-language-server")), "")
+    return next(
+        (line for line in lines if not line.startswith("yaml-language-server")),
+        "",
+    )
 
 
 def _unknown(name: str, known: list[str]) -> MissingError:
     import difflib
 
     close = difflib.get_close_matches(name, known, 1)
-    step = f"did you mean '{close[0]}'?" if close else "run: tonnage init --list"
+    step = (
+        f"did you mean '{close[0]}'?" if close else "run: tonnage init --list"
+    )
     message = f"no blueprint is named '{name}'"
-    return MissingError(Problem(code="blueprint", message=message, next_step=step))
+    return MissingError(
+        Problem(code="blueprint", message=message, next_step=step)
+    )

@@ -45,11 +45,17 @@ class Lazy(click.Group):
         """Return the commands in the order of use."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        name: str,
+    ) -> click.Command | None:
         """Import the command's module."""
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"planner.cli.{name}").command
+        command: click.Command = importlib.import_module(
+            f"planner.cli.{name}"
+        ).command
         return command
 
     def format_commands(
@@ -77,13 +83,20 @@ class Lazy(click.Group):
 @click.group(
     cls=Lazy,
     context_settings={
-        "help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TONNAGE",
-        "show_default": False, "max_content_width": 100,
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "TONNAGE",
+        "show_default": False,
+        "max_content_width": 100,
     },
-)  # fmt: skip
+)
 @click.version_option(VERSION, "-V", "--version", message="tonnage %(version)s")
-@click.option("-C", "directory", metavar="DIR", help="Work in DIR.",
-              type=click.Path(exists=True, file_okay=False))  # fmt: skip
+@click.option(
+    "-C",
+    "directory",
+    metavar="DIR",
+    help="Work in DIR.",
+    type=click.Path(exists=True, file_okay=False),
+)
 def cli(directory: str | None) -> None:
     """From a workload spec to the cheapest GPU infrastructure that meets it.
 
@@ -131,14 +144,19 @@ def _code(error: Exception) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
         case OSError():
-            click.echo(f"error[file]: {error.filename or ''}: {error.strerror or error}", err=True)
+            click.echo(
+                f"error[file]: {error.filename or ''}: {error.strerror or error}",
+                err=True,
+            )
             click.echo("  next: check the path and its permissions", err=True)
             code = 2
         case _:
             if os.environ.get("TONNAGE_TRACEBACK"):
                 raise error
             click.echo(f"error[bug]: {type(error).__name__}: {error}", err=True)
-            click.echo("  next: report it, with TONNAGE_TRACEBACK=1 set", err=True)
+            click.echo(
+                "  next: report it, with TONNAGE_TRACEBACK=1 set", err=True
+            )
     return code
 
 
@@ -154,7 +172,9 @@ def _sentence(problem: Problem) -> str:
     if problem.cause:
         lines.append(f"  cause: {problem.cause}")
     lines.append(f"  next: {problem.next_step}")
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in "\n".join(lines))
+    return "".join(
+        c if c.isprintable() or c == "\n" else "?" for c in "\n".join(lines)
+    )
 
 
 if __name__ == "__main__":

@@ -25,12 +25,17 @@ def make_plans(
 ) -> Iterator[dict[str, Any]]:
     """Make the plans of some specs in their order; raises what making one of them raises."""
     make = partial(make_plan, catalog=catalog, options=options)
-    if len(sources) < MANY or "fork" not in multiprocessing.get_all_start_methods():
+    if (
+        len(sources) < MANY
+        or "fork" not in multiprocessing.get_all_start_methods()
+    ):
         yield from map(make, sources)
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    forked = multiprocessing.get_context("fork")  # workers inherit the catalog as it is
+    forked = multiprocessing.get_context(
+        "fork"
+    )  # workers inherit the catalog as it is
     with ProcessPoolExecutor(None, forked, _inherit, (make,)) as pool:
         yield from pool.map(_make, sources)
 

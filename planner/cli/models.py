@@ -23,9 +23,17 @@ def command(pattern: str, **values: Any) -> int:
     from planner.facts.llm import models, unmodelled
     from planner.render.listing import model_rows, show
 
-    found = [m for name, m in models().items() if fnmatchcase(name, pattern.lower())]
-    not_yet = {n: w for n, w in unmodelled().items() if fnmatchcase(n, pattern.lower())}
+    found = [
+        m for name, m in models().items() if fnmatchcase(name, pattern.lower())
+    ]
+    not_yet = {
+        n: w for n, w in unmodelled().items() if fnmatchcase(n, pattern.lower())
+    }
     option.write(
-        show(model_rows(found, not_yet), values["format"], color=option.colored(values["color"]))
+        show(
+            model_rows(found, not_yet),
+            values["format"],
+            color=option.colored(values["color"]),
+        )
     )
     return 0

@@ -15,15 +15,40 @@ SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 @click.command("offers")
 @click.argument("accelerator", required=False, default="*")
 @click.option(
-    "--cloud", multiple=True, type=click.Choice(["aws", "gcp", "azure"]), help="Only it."
+    "--cloud",
+    multiple=True,
+    type=click.Choice(["aws", "gcp", "azure"]),
+    help="Only it.",
 )
-@click.option("--region", multiple=True, metavar="PATTERN", help="Only these regions.")
-@click.option("--type", "kind", multiple=True, metavar="PATTERN", help="Only these machine types.")
-@click.option("--purchase", multiple=True, help="Only on_demand, spot, reserved_1y, reserved_3y.",
-              type=click.Choice(["on_demand", "spot", "reserved_1y", "reserved_3y"]))  # fmt: skip
-@click.option("--sort", type=click.Choice(SORTS), default="gpu",
-              help="By price per GPU, TFLOP/s, GB/s, hour or GiB (gpu).")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), default=20, metavar="N", help="Show N (20).")
+@click.option(
+    "--region", multiple=True, metavar="PATTERN", help="Only these regions."
+)
+@click.option(
+    "--type",
+    "kind",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these machine types.",
+)
+@click.option(
+    "--purchase",
+    multiple=True,
+    help="Only on_demand, spot, reserved_1y, reserved_3y.",
+    type=click.Choice(["on_demand", "spot", "reserved_1y", "reserved_3y"]),
+)
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default="gpu",
+    help="By price per GPU, TFLOP/s, GB/s, hour or GiB (gpu).",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    metavar="N",
+    help="Show N (20).",
+)
 @option.simulate
 @option.catalog
 @option.formats("text", "json", "csv", "markdown")
@@ -38,12 +63,19 @@ def command(accelerator: str, **values: Any) -> int:
 
     catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
     found = ranked(
-        catalog.offers, accelerator.lower(), values["sort"],
+        catalog.offers,
+        accelerator.lower(),
+        values["sort"],
         {k: values[k] for k in ("cloud", "region", "kind", "purchase")},
-    )  # fmt: skip
-    shown = show(offer_rows(found[: values["limit"]]), values["format"],
-                 color=option.colored(values["color"]))  # fmt: skip
+    )
+    shown = show(
+        offer_rows(found[: values["limit"]]),
+        values["format"],
+        color=option.colored(values["color"]),
+    )
     option.write(shown)
     if len(found) > values["limit"] and values["format"] == "text":
-        click.echo(f"{len(found) - values['limit']:,} more: use --limit", err=True)
+        click.echo(
+            f"{len(found) - values['limit']:,} more: use --limit", err=True
+        )
     return 0

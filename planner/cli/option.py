@@ -20,70 +20,111 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
-catalog = click.option("--catalog", metavar="FILE", help="Use the catalog of this manifest.json.")
+catalog = click.option(
+    "--catalog", metavar="FILE", help="Use the catalog of this manifest.json."
+)
 simulate = click.option(
-    "--simulate", metavar="WORLD.yaml", is_flag=False, flag_value=SIMULATED,
+    "--simulate",
+    metavar="WORLD.yaml",
+    is_flag=False,
+    flag_value=SIMULATED,
     help="Work on simulated clouds, optionally those of a world file.",
-)  # fmt: skip
+)
 engine = click.option(
-    "--engine", type=click.Choice(["pulumi", "simulated"]),
+    "--engine",
+    type=click.Choice(["pulumi", "simulated"]),
     help="What carries the plan out; simulated is the default with --simulate.",
-)  # fmt: skip
+)
 backend = click.option(
-    "--backend", metavar="URL",
+    "--backend",
+    metavar="URL",
     help="Where Pulumi keeps its state: file://, s3://, gs://, azblob://; default .tonnage.",
-)  # fmt: skip
+)
 
 
-def stack_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> Any:
+def stack_name(
+    _context: click.Context, _parameter: click.Parameter, name: str | None
+) -> Any:
     """Take a stack's name as a spec takes its own: it becomes a file's name and a tag."""
     if name is not None and not STACK_NAME.fullmatch(name):
-        raise click.BadParameter("use 1 to 40 lowercase letters, digits and inner hyphens")
+        raise click.BadParameter(
+            "use 1 to 40 lowercase letters, digits and inner hyphens"
+        )
     return name
 
 
 stack = click.option(
-    "--stack", metavar="NAME", callback=stack_name,
+    "--stack",
+    metavar="NAME",
+    callback=stack_name,
     help="Plan on this stack; default the spec's name.",
-)  # fmt: skip
+)
 alternatives = click.option(
-    "--alternatives", type=click.IntRange(0, 20), default=3, metavar="N",
+    "--alternatives",
+    type=click.IntRange(0, 20),
+    default=3,
+    metavar="N",
     help="Show N alternatives of each sort (3).",
-)  # fmt: skip
+)
 confidence = click.option(
-    "--confidence", type=click.IntRange(50, 99), default=90, metavar="PERCENT",
+    "--confidence",
+    type=click.IntRange(50, 99),
+    default=90,
+    metavar="PERCENT",
     help="Meet the SLA with this confidence in the predictions (90).",
-)  # fmt: skip
+)
 calibration = click.option(
-    "--calibration", metavar="FILE", help="Use what your own benchmark taught: see calibrate.",
-)  # fmt: skip
-output = click.option("-o", "--output", metavar="FILE", help="Write the result to FILE.")
+    "--calibration",
+    metavar="FILE",
+    help="Use what your own benchmark taught: see calibrate.",
+)
+output = click.option(
+    "-o", "--output", metavar="FILE", help="Write the result to FILE."
+)
 color = click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
     help="Color the output; auto colors terminals and honors NO_COLOR.",
-)  # fmt: skip
-no_input = click.option("--no-input", is_flag=True, help="Never ask; refuse where one would.")
-exit_code = click.option("--exit-code", is_flag=True, help="Exit with 20 when something changes.")
+)
+no_input = click.option(
+    "--no-input", is_flag=True, help="Never ask; refuse where one would."
+)
+exit_code = click.option(
+    "--exit-code", is_flag=True, help="Exit with 20 when something changes."
+)
 detailed = click.option(
-    "--detailed-exitcode", is_flag=True,
+    "--detailed-exitcode",
+    is_flag=True,
     help="Exit as Terraform does: 0 no change, 1 error, 2 changes.",
-)  # fmt: skip
+)
 CHANGED, TERRAFORM_CHANGED = 20, 2
 
 
 def formats(*names: str) -> Callable[[F], F]:
     """An option for the formats that a command writes; the first is the default."""
     return click.option(
-        "-f", "--format", "format", type=click.Choice(names), default=names[0],
+        "-f",
+        "--format",
+        "format",
+        type=click.Choice(names),
+        default=names[0],
         help=f"Write {', '.join(names)} ({names[0]}).",
-    )  # fmt: skip
+    )
 
 
 def planning(command: F) -> F:
     """The options of commands that plan."""
     for option in (
-        engine, backend, stack, alternatives, calibration, confidence, simulate, catalog,
-    ):  # fmt: skip
+        engine,
+        backend,
+        stack,
+        alternatives,
+        calibration,
+        confidence,
+        simulate,
+        catalog,
+    ):
         command = option(command)
     return command
 
@@ -91,9 +132,15 @@ def planning(command: F) -> F:
 def options(values: dict[str, Any]) -> Options:
     """Collect the planning options from the parameters of a command."""
     known = (
-        "catalog", "simulate", "stack", "alternatives", "engine", "backend", "confidence",
+        "catalog",
+        "simulate",
+        "stack",
+        "alternatives",
+        "engine",
+        "backend",
+        "confidence",
         "calibration",
-    )  # fmt: skip
+    )
     return Options(**{key: values[key] for key in known if key in values})
 
 

@@ -39,24 +39,39 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
     _spare(specs[0], values["output"])
     worst, changed = 0, False
     plans = []
-    for plan in make_plans([read_spec(path) for path in specs], catalog, options):
+    for plan in make_plans(
+        [read_spec(path) for path in specs], catalog, options
+    ):
         plans.append(plan)
         _write(plan, values, alone=len(specs) == 1)
         infeasible = plan["solution"]["status"] == "infeasible"
         worst = INFEASIBLE if infeasible else worst
-        changed = changed or (not infeasible and _changes(plan, values, options))
+        changed = changed or (
+            not infeasible and _changes(plan, values, options)
+        )
     if len(plans) > 1 and values["format"] == "json":
-        option.write(json.dumps(plans, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+        option.write(
+            json.dumps(plans, indent=2, sort_keys=True, ensure_ascii=False)
+            + "\n"
+        )
     return _code(worst, values, changed=changed)
 
 
 def _spare(spec: str, output: str | None) -> None:
     """Refuse to write a plan over the spec that it is made from."""
-    if output and spec != "-" and Path(output).resolve() == Path(spec).resolve():
-        raise click.UsageError(f"-o {output} would replace the spec: name another file")
+    if (
+        output
+        and spec != "-"
+        and Path(output).resolve() == Path(spec).resolve()
+    ):
+        raise click.UsageError(
+            f"-o {output} would replace the spec: name another file"
+        )
 
 
-def _write(plan: dict[str, Any], values: dict[str, Any], *, alone: bool) -> None:
+def _write(
+    plan: dict[str, Any], values: dict[str, Any], *, alone: bool
+) -> None:
     from planner.plan.canonical import dump
     from planner.render.plan import page
 
@@ -70,9 +85,14 @@ def _write(plan: dict[str, Any], values: dict[str, Any], *, alone: bool) -> None
     option.show(shown, values["format"], values["color"])
 
 
-def _changes(plan: dict[str, Any], values: dict[str, Any], options: Any) -> bool:
+def _changes(
+    plan: dict[str, Any], values: dict[str, Any], options: Any
+) -> bool:
     """Whether applying would change something; without a stack everything would be new."""
-    if not (values["exit_code"] or values["detailed_exitcode"]) or not options.bound:
+    if (
+        not (values["exit_code"] or values["detailed_exitcode"])
+        or not options.bound
+    ):
         return True
     from planner.cli.compose import open_engine
 

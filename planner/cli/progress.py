@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from planner.cli.compose import Options
     from stacks.engine.protocol import Event, Listener, Outcome
 
-MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-", "same": "="}
+MARKS = {
+    "create": "+",
+    "update": "~",
+    "replace": "±",
+    "delete": "-",
+    "same": "=",
+}
 
 
 def run(
-    work: Callable[[Listener], Outcome], done: str, plan: dict[str, Any], options: Options
+    work: Callable[[Listener], Outcome],
+    done: str,
+    plan: dict[str, Any],
+    options: Options,
 ) -> int:
     """Run an engine's work, tell its progress, and close with what stands and what to do next."""
     if sys.stderr.isatty():
@@ -42,19 +51,28 @@ def run(
     for key, value in sorted(outcome.outputs.items()):
         click.echo(f"  {key}  {value}")
     if done == "applied":
-        click.echo(f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h")
-        click.echo(f"next: tonnage status {name}{flag}  ·  tonnage destroy {name}{flag}")
+        click.echo(
+            f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h"
+        )
+        click.echo(
+            f"next: tonnage status {name}{flag}  ·  tonnage destroy {name}{flag}"
+        )
     return 0
 
 
 def line(event: Event) -> str:
     """One event as a plain line: time, mark, type, name, phase."""
     kind = event.step.type.split(":")[-1]
-    words_ = {"begin": f"{event.step.action} ...", "done": "done", "failed": "FAILED"}
+    words_ = {
+        "begin": f"{event.step.action} ...",
+        "done": "done",
+        "failed": "FAILED",
+    }
     detail = f"  {event.detail}" if event.detail else ""
     mark = MARKS[event.step.action]
     return (
-        f"{_clock(event.seconds)}  {mark}  {kind} {event.step.name}  {words_[event.phase]}{detail}"
+        f"{_clock(event.seconds)}  {mark}  {kind} {event.step.name}  "
+        f"{words_[event.phase]}{detail}"
     )
 
 
@@ -66,7 +84,11 @@ def _live(event: Event, console: Any, status: Any) -> None:
     if event.phase == "begin":
         status.update(line(event))
     else:
-        console.print(line(event), style="red" if event.phase == "failed" else "", highlight=False)
+        console.print(
+            line(event),
+            style="red" if event.phase == "failed" else "",
+            highlight=False,
+        )
 
 
 def _clock(seconds: float) -> str:
@@ -77,6 +99,8 @@ def _flags(options: Options) -> str:
     flag = ""
     if options.simulate is not None:
         flag = (
-            " --simulate" if options.simulate == "default" else f" --simulate {options.simulate}"
+            " --simulate"
+            if options.simulate == "default"
+            else f" --simulate {options.simulate}"
         )
     return flag + (f" --engine {options.engine}" if options.engine else "")

@@ -36,8 +36,14 @@ def commands() -> str:
         command = cli.get_command(context, name)
         if command is None:
             continue
-        takes = [_argument(p) for p in command.params if isinstance(p, click.Argument)]
-        help_ = "\n\n".join(" ".join(p.split()) for p in (command.help or "").split("\n\n"))
+        takes = [
+            _argument(p)
+            for p in command.params
+            if isinstance(p, click.Argument)
+        ]
+        help_ = "\n\n".join(
+            " ".join(p.split()) for p in (command.help or "").split("\n\n")
+        )
         usage = " ".join(["tonnage", name, *takes, "[FLAGS]"])
         parts += [f"## {name}", "", f"`{usage}`", "", help_, ""]
         flags = [p for p in command.params if isinstance(p, click.Option)]
@@ -65,7 +71,14 @@ def spec() -> str:
     """The page of all keys of a spec."""
     parts = ["# The spec", "", UNITS, ""]
     for name, block in KINDS.items():
-        parts += [f"## {name}", "", block.doc, "", "| key | takes | meaning |", "|---|---|---|"]
+        parts += [
+            f"## {name}",
+            "",
+            block.doc,
+            "",
+            "| key | takes | meaning |",
+            "|---|---|---|",
+        ]
         parts += [row for field in block.fields for row in _rows(field, "")]
         parts.append("")
     return "\n".join(parts)

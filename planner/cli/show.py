@@ -17,7 +17,9 @@ from planner.errors import Place, Problem, UsageError
 @option.output
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
-@click.option("--slurm", is_flag=True, help="Only the batch script of a training job.")
+@click.option(
+    "--slurm", is_flag=True, help="Only the batch script of a training job."
+)
 def command(plan: str, **values: Any) -> int:
     """Render a saved PLAN again, without planning again.
 
@@ -37,7 +39,9 @@ def command(plan: str, **values: Any) -> int:
         return 0
     shown = page(document, full=values["full"])
     if output:
-        body = markdown.render(shown) if form == "markdown" else text.render(shown)
+        body = (
+            markdown.render(shown) if form == "markdown" else text.render(shown)
+        )
         option.write(body, output)
     else:
         option.show(shown, form, values["color"])
@@ -48,9 +52,13 @@ def _slurm(document: dict[str, Any], plan: str) -> str:
     """The batch script; raises UsageError when the plan trains nothing."""
     found = document["launch"]
     if found is None:
-        raise UsageError(Problem(
-            code="plan", message="only plans of training jobs have a batch script",
-            place=Place(plan), next_step="plan a spec of kind: Training",
-        ))  # fmt: skip
+        raise UsageError(
+            Problem(
+                code="plan",
+                message="only plans of training jobs have a batch script",
+                place=Place(plan),
+                next_step="plan a spec of kind: Training",
+            )
+        )
     script: str = found["slurm"]
     return script

@@ -34,18 +34,28 @@ def command(stack: str | None, **values: Any) -> int:
     standing = engine.standing(stack)
     if standing is None:
         step = "see all stacks: tonnage status"
-        problem = Problem(code="stack", message=f"no stack is named {stack}", next_step=step)
+        problem = Problem(
+            code="stack", message=f"no stack is named {stack}", next_step=step
+        )
         raise MissingError(problem)
     document = {
-        "schema": "tonnage.status/1", "stack": standing.name, "plan": standing.plan,
-        "state_sha256": standing.sha256, "complete": standing.complete,
+        "schema": "tonnage.status/1",
+        "stack": standing.name,
+        "plan": standing.plan,
+        "state_sha256": standing.sha256,
+        "complete": standing.complete,
         "resources": [{"type": t, "name": n} for t, n in standing.resources],
-        "outputs": standing.outputs, "facts": standing.facts,
-    }  # fmt: skip
+        "outputs": standing.outputs,
+        "facts": standing.facts,
+    }
     if values["format"] == "json":
         from planner.plan.canonical import dump
 
         option.write(dump(document))
     else:
-        option.show(page(document, full=values["full"]), values["format"], values["color"])
+        option.show(
+            page(document, full=values["full"]),
+            values["format"],
+            values["color"],
+        )
     return 0

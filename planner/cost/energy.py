@@ -43,12 +43,25 @@ class Energy:
 @cache
 def _facts() -> dict[tuple[str, str, str], float]:
     columns: dict[str, Any] = {
-        "kind": table.one_of("grid", "load", "node", "pue"), "provider": table.text,
-        "region": table.free, "value": table.real(0, 10_000), "unit": table.text, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.cost").joinpath("data", "energy.csv").read_text(encoding="utf-8")
-    found = table.keyed(table.rows(text, "energy.csv", columns), "kind", "provider", "region")
-    return {(kind, cloud, name): row["value"] for (kind, cloud, name), row in found.items()}
+        "kind": table.one_of("grid", "load", "node", "pue"),
+        "provider": table.text,
+        "region": table.free,
+        "value": table.real(0, 10_000),
+        "unit": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.cost")
+        .joinpath("data", "energy.csv")
+        .read_text(encoding="utf-8")
+    )
+    found = table.keyed(
+        table.rows(text, "energy.csv", columns), "kind", "provider", "region"
+    )
+    return {
+        (kind, cloud, name): row["value"]
+        for (kind, cloud, name), row in found.items()
+    }
 
 
 def energy(one: Machine, nodes: int, node_hours: Decimal) -> Energy | None:
@@ -59,10 +72,14 @@ def energy(one: Machine, nodes: int, node_hours: Decimal) -> Energy | None:
     facts, place = _facts(), (one.provider, one.region)
     if one.chip.tdp_w is None:
         return None
-    whole = facts.get(("node", "any", one.chip.architecture), facts["node", "any", ""])
+    whole = facts.get(
+        ("node", "any", one.chip.architecture), facts["node", "any", ""]
+    )
     pue = facts.get(("pue", *place), facts["pue", one.provider, ANYWHERE])
     boards = one.boards * one.chip.tdp_w / 1000
     each = boards * whole * facts["load", "any", one.role] * pue
     kwh = each * float(node_hours)
     grid = facts.get(("grid", *place))
-    return Energy(each * nodes, kwh, None if grid is None else kwh * grid / 1000)
+    return Energy(
+        each * nodes, kwh, None if grid is None else kwh * grid / 1000
+    )

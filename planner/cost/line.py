@@ -75,28 +75,54 @@ class Usage:
 def usage(name: str) -> Decimal:
     """Return an assumption of how much is used, from data/usage.csv."""
     columns = {
-        "usage": table.text, "value": table.decimal, "unit": table.text, "meaning": table.text,
+        "usage": table.text,
+        "value": table.decimal,
+        "unit": table.text,
+        "meaning": table.text,
         **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.cost").joinpath("data", "usage.csv").read_text(encoding="utf-8")
-    found = {r["usage"]: r["value"] for r in table.rows(text, "usage.csv", columns)}
+    }
+    text = (
+        files("planner.cost")
+        .joinpath("data", "usage.csv")
+        .read_text(encoding="utf-8")
+    )
+    found = {
+        r["usage"]: r["value"] for r in table.rows(text, "usage.csv", columns)
+    }
     value: Decimal = found[name]
     return value
 
 
-def priced(name: str, kind: str, unit: str, quantity: Decimal, price: ServicePrice | None) -> Line:
+def priced(
+    name: str,
+    kind: str,
+    unit: str,
+    quantity: Decimal,
+    price: ServicePrice | None,
+) -> Line:
     """A line for a quantity at a price, rounded to the cent; without a price it is unknown."""
     fine = quantity.quantize(FINE, ROUND_HALF_UP)
     if price is None:
         return Line(
-            name=name, kind=kind, unit=unit, quantity=fine, unit_price=None, usd_month=None,
-            source="", as_of="",
-        )  # fmt: skip
+            name=name,
+            kind=kind,
+            unit=unit,
+            quantity=fine,
+            unit_price=None,
+            usd_month=None,
+            source="",
+            as_of="",
+        )
     return Line(
-        name=name, kind=kind, unit=unit, quantity=fine, unit_price=price.usd,
+        name=name,
+        kind=kind,
+        unit=unit,
+        quantity=fine,
+        unit_price=price.usd,
         usd_month=(fine * price.usd).quantize(CENT, ROUND_HALF_UP),
-        source=price.source, as_of=price.as_of,
-    )  # fmt: skip
+        source=price.source,
+        as_of=price.as_of,
+    )
 
 
 def services(use: Usage, book: PriceBook) -> list[Line]:
@@ -116,7 +142,9 @@ def services(use: Usage, book: PriceBook) -> list[Line]:
 
 def total(lines: list[Line]) -> tuple[Decimal, list[str]]:
     """Return the sum of the known lines, and the names of the unknown ones."""
-    known = sum((x.usd_month for x in lines if x.usd_month is not None), Decimal(0))
+    known = sum(
+        (x.usd_month for x in lines if x.usd_month is not None), Decimal(0)
+    )
     return known, [x.name for x in lines if not x.found]
 
 
@@ -124,7 +152,13 @@ def _single(use: Usage, book: PriceBook, role: str, quantity: Decimal) -> Line:
     """The line of a role that has one price; its name and unit stand in ROLES."""
     name, unit = ROLES[role]
     found = book.find(use.provider, role)
-    return priced(name, role, found[0].unit if found else unit, quantity, (*found, None)[0])
+    return priced(
+        name,
+        role,
+        found[0].unit if found else unit,
+        quantity,
+        (*found, None)[0],
+    )
 
 
 def _disk(use: Usage, book: PriceBook, months: Decimal) -> Line:
@@ -136,10 +170,14 @@ def _disk(use: Usage, book: PriceBook, months: Decimal) -> Line:
 
 
 def _cache(use: Usage, book: PriceBook, months: Decimal) -> Line:
-    found = book.find(use.provider, "cache_disk") or book.find(use.provider, "disk")
+    found = book.find(use.provider, "cache_disk") or book.find(
+        use.provider, "disk"
+    )
     price = found[0] if found else None
     unit = price.unit if price else "GB-month"
-    return priced("model and data disks", "disk", unit, use.cache_gb * months, price)
+    return priced(
+        "model and data disks", "disk", unit, use.cache_gb * months, price
+    )
 
 
 def _network(use: Usage, book: PriceBook) -> list[Line]:
@@ -150,10 +188,14 @@ def _network(use: Usage, book: PriceBook) -> list[Line]:
     starts = usage("node_starts_per_month") * use.node_hours / HOURS_PER_MONTH
     per_node = book.find(use.provider, "nat_per_node")
     if per_node:
-        nat = priced("NAT gateway", "nat", per_node[0].unit, use.node_hours, per_node[0])
+        nat = priced(
+            "NAT gateway", "nat", per_node[0].unit, use.node_hours, per_node[0]
+        )
     else:
         nat = _single(use, book, "nat", use.standing)
-    through = _single(use, book, "nat_data", usage("container_image_gb") * starts)
+    through = _single(
+        use, book, "nat_data", usage("container_image_gb") * starts
+    )
     return [nat, through, _single(use, book, "public_ip", use.standing)]
 
 
@@ -165,7 +207,9 @@ def _balancer(use: Usage, book: PriceBook) -> list[Line]:
     return [_single(use, book, "load_balancer", HOURS_PER_MONTH), moved]
 
 
-def egress(provider: str, gb: Decimal, book: PriceBook, name: str = "egress") -> list[Line]:
+def egress(
+    provider: str, gb: Decimal, book: PriceBook, name: str = "egress"
+) -> list[Line]:
     """What leaves a cloud for the internet, one line for each price tier that is reached."""
     tiers = book.find(provider, "egress")
     if not tiers:
@@ -175,8 +219,14 @@ def egress(provider: str, gb: Decimal, book: PriceBook, name: str = "egress") ->
         low = tier.from_gb or Decimal(0)
         high = gb if tier.to_gb is None else min(gb, tier.to_gb)
         if high > low and tier.usd:
-            lines.append(priced(f"{name} above {low:f} GB", "egress", "GB", high - low, tier))
+            lines.append(
+                priced(
+                    f"{name} above {low:f} GB", "egress", "GB", high - low, tier
+                )
+            )
     top = tiers[-1].to_gb
     if top is not None and gb > top:
-        lines.append(priced(f"{name} above {top:f} GB", "egress", "GB", gb - top, None))
+        lines.append(
+            priced(f"{name} above {top:f} GB", "egress", "GB", gb - top, None)
+        )
     return lines

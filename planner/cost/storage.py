@@ -42,33 +42,49 @@ class FileSystem:
         found = book.find(self.provider, self.role)
         unit = found[0].unit if found else "GiB-month"
         name = f"parallel file system, {self.mb_s_tib} MB/s/TiB"
-        return priced(name, "storage", unit, Decimal(self.gib) * months, (*found, None)[0])
+        return priced(
+            name, "storage", unit, Decimal(self.gib) * months, (*found, None)[0]
+        )
 
 
 def sized(provider: str, rate: float, held: float) -> list[FileSystem]:
     """The smallest file system of each tier that gives `rate` bytes/s and holds `held` bytes."""
     return [
         FileSystem(
-            provider=provider, gib=_steps(row, rate, held), mb_s_tib=row["mb_s_tib"],
+            provider=provider,
+            gib=_steps(row, rate, held),
+            mb_s_tib=row["mb_s_tib"],
             role=row["price"],
         )
-        for row in _tiers() if row["provider"] == provider
-    ]  # fmt: skip
+        for row in _tiers()
+        if row["provider"] == provider
+    ]
 
 
 def _steps(row: table.Row, rate: float, held: float) -> int:
     """GiB that are sold: the least, or a multiple of the step."""
     wanted = max(held / GIB, rate / MB / row["mb_s_tib"] * 1024)
     least: int = row["least_gib"]
-    return least if wanted <= least else math.ceil(wanted / row["step_gib"]) * row["step_gib"]
+    return (
+        least
+        if wanted <= least
+        else math.ceil(wanted / row["step_gib"]) * row["step_gib"]
+    )
 
 
 @cache
 def _tiers() -> tuple[table.Row, ...]:
     columns = {
-        "provider": table.text, "mb_s_tib": table.whole(1, 10_000),
-        "least_gib": table.whole(1, 10**6), "step_gib": table.whole(1, 10**6),
-        "price": table.text, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.cost").joinpath("data", "file_systems.csv").read_text(encoding="utf-8")
+        "provider": table.text,
+        "mb_s_tib": table.whole(1, 10_000),
+        "least_gib": table.whole(1, 10**6),
+        "step_gib": table.whole(1, 10**6),
+        "price": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.cost")
+        .joinpath("data", "file_systems.csv")
+        .read_text(encoding="utf-8")
+    )
     return tuple(table.rows(text, "file_systems.csv", columns))

@@ -30,7 +30,13 @@ class Week:
     @cached_property
     def mean(self) -> float:
         """Mean load of a served hour, relative to the peak, over the whole week."""
-        return sum(w * float(r) for w, r in zip(self.load, self.running, strict=True)) / HOURS
+        return (
+            sum(
+                w * float(r)
+                for w, r in zip(self.load, self.running, strict=True)
+            )
+            / HOURS
+        )
 
     @cached_property
     def on_hours(self) -> Decimal:
@@ -51,7 +57,10 @@ class Week:
     def node_hours(self, groups: int, unit: int, spare: int = 0) -> Decimal:
         """Node-hours of a month, scaled down with the load."""
         total = sum(
-            (_running_nodes(groups * w, unit, spare) * r * n for (w, r), n in self._hours.items()),
+            (
+                _running_nodes(groups * w, unit, spare) * r * n
+                for (w, r), n in self._hours.items()
+            ),
             Decimal(0),
         )
         return total / HOURS * HOURS_PER_MONTH
@@ -68,10 +77,17 @@ def _running_nodes(groups: float, unit: int, spare: int) -> int:
 @cache
 def _profiles() -> dict[tuple[str, str, int], float]:
     columns = {
-        "profile": table.text, "day": table.one_of("weekday", "weekend"),
-        "hour": table.whole(0, 23), "weight": table.real(0, 1), **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.cost").joinpath("data", "profiles.csv").read_text(encoding="utf-8")
+        "profile": table.text,
+        "day": table.one_of("weekday", "weekend"),
+        "hour": table.whole(0, 23),
+        "weight": table.real(0, 1),
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.cost")
+        .joinpath("data", "profiles.csv")
+        .read_text(encoding="utf-8")
+    )
     found = table.rows(text, "profiles.csv", columns)
     return {(r["profile"], r["day"], r["hour"]): r["weight"] for r in found}
 
@@ -81,7 +97,11 @@ def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
     """Return the week of a traffic profile and a schedule."""
     if isinstance(profile, str):
         days = ["weekday"] * 5 + ["weekend"] * 2
-        load = [_profiles()[profile, day, hour] for day in days for hour in range(24)]
+        load = [
+            _profiles()[profile, day, hour]
+            for day in days
+            for hour in range(24)
+        ]
     else:
         top = max(profile)
         load = [float(w / top) for w in profile] * (HOURS // len(profile))

@@ -64,30 +64,45 @@ def calibrate(points: Sequence[Point], given: Mapping[str, str]) -> Learned:
     warnings = [
         f"{p.place} is of {p.model or 'an unnamed model'} on {p.gpu} tp {p.tp} in {p.precision}: "
         "it is left out"
-        for p, kind in zip(known, kinds, strict=True) if kind != main
-    ]  # fmt: skip
+        for p, kind in zip(known, kinds, strict=True)
+        if kind != main
+    ]
     setups = [_setup(point) for point in used]
-    rows = [_row(point, setup) for point, setup in zip(used, setups, strict=True)]
+    rows = [
+        _row(point, setup) for point, setup in zip(used, setups, strict=True)
+    ]
     wild = [max(abs(x) for x in row.ratio.values()) > WILD for row in rows]
     warnings += [
         f"{p.place} is more than {math.exp(WILD):.0f} times off: it is left out"
-        for p, off in zip(used, wild, strict=True) if off
-    ]  # fmt: skip
+        for p, off in zip(used, wild, strict=True)
+        if off
+    ]
     used = [p for p, off in zip(used, wild, strict=True) if not off]
     rows = [r for r, off in zip(rows, wild, strict=True) if not off]
     if not used:
         step = "check --model, --gpu, --tp and --precision"
-        raise _unknown(points[0], "has no point that its deployment could have measured", step)
+        raise _unknown(
+            points[0],
+            "has no point that its deployment could have measured",
+            step,
+        )
     compared = tuple(_compare(place, used, rows) for place in range(len(used)))
     warnings += [
-        f"{c.point.place} is far from what the other points say" for c in compared if c.odd
+        f"{c.point.place} is far from what the other points say"
+        for c in compared
+        if c.odd
     ]
     first = setups[0]
     correction = Correction(
-        model=first.llm.model, accelerator=first.node.accelerator.accelerator,
-        precision=first.layout.precision, tp=first.layout.tp, points=len(used),
-        beliefs={m: learned(m, [(r.at, r.ratio[m]) for r in rows]) for m in METRICS},
-    )  # fmt: skip
+        model=first.llm.model,
+        accelerator=first.node.accelerator.accelerator,
+        precision=first.layout.precision,
+        tp=first.layout.tp,
+        points=len(used),
+        beliefs={
+            m: learned(m, [(r.at, r.ratio[m]) for r in rows]) for m in METRICS
+        },
+    )
     return Learned(correction, compared, tuple(warnings))
 
 
@@ -101,11 +116,13 @@ class _Row:
 def _described(point: Point, given: Mapping[str, str]) -> Point:
     """Fill in what a file leaves out, and bring names to ours; what is given wins."""
     found = replace(
-        point, model=given.get("model") or point.model, gpu=given.get("gpu") or point.gpu,
+        point,
+        model=given.get("model") or point.model,
+        gpu=given.get("gpu") or point.gpu,
         tp=int(given.get("tp") or point.tp or 1),
         precision=given.get("precision") or point.precision or "",
         framework=given.get("framework") or point.framework or "vllm",
-    )  # fmt: skip
+    )
     for name in ("model", "gpu"):
         if not getattr(found, name):
             raise _unknown(point, f"does not say its {name}", f"add --{name}")
@@ -113,16 +130,23 @@ def _described(point: Point, given: Mapping[str, str]) -> Point:
         llm = names.model(found.model)
         precision = found.precision or llm.precision
         return replace(
-            found, model=llm.model, gpu=names.gpu(found.gpu).accelerator,
-            precision=names.precision(precision), framework=names.framework(found.framework),
-        )  # fmt: skip
+            found,
+            model=llm.model,
+            gpu=names.gpu(found.gpu).accelerator,
+            precision=names.precision(precision),
+            framework=names.framework(found.framework),
+        )
     except RefusedError as error:
-        raise _unknown(point, str(error), "name it with --model, --gpu or --precision") from None
+        raise _unknown(
+            point, str(error), "name it with --model, --gpu or --precision"
+        ) from None
 
 
 def _unknown(point: Point, message: str, step: str) -> UsageError:
     place = Place(point.place)
-    return UsageError(Problem(code="benchmark", message=message, place=place, next_step=step))
+    return UsageError(
+        Problem(code="benchmark", message=message, place=place, next_step=step)
+    )
 
 
 def _setup(point: Point) -> Setup:
@@ -131,34 +155,59 @@ def _setup(point: Point) -> Setup:
     if llm.precision == "mxfp4" and precision in ("fp4", "fp8"):
         precision = llm.precision
     layout = Layout(
-        precision=precision, kv_precision=kv_precision(point.framework, llm, precision),
+        precision=precision,
+        kv_precision=kv_precision(point.framework, llm, precision),
         tp=point.tp,
-    )  # fmt: skip
+    )
     linked = "pcie" if chip.link == "none" else chip.link
     node = Node(
-        accelerator=chip, count=max(HOST, point.tp), memory_gib=chip.memory_gib, fraction=1.0,
-        scaleup=linked, network_gb_s=1.0,
-    )  # fmt: skip
+        accelerator=chip,
+        count=max(HOST, point.tp),
+        memory_gib=chip.memory_gib,
+        fraction=1.0,
+        scaleup=linked,
+        network_gb_s=1.0,
+    )
     demand = Demand(
-        kind="closed" if point.users else "open", prompt=point.prompt, answer=point.answer,
-        users=point.users, rate=point.rate, lengths=("spread",),
-    )  # fmt: skip
-    return Setup(llm=llm, layout=layout, node=node, engine=engine(point.framework), demand=demand)
+        kind="closed" if point.users else "open",
+        prompt=point.prompt,
+        answer=point.answer,
+        users=point.users,
+        rate=point.rate,
+        lengths=("spread",),
+    )
+    return Setup(
+        llm=llm,
+        layout=layout,
+        node=node,
+        engine=engine(point.framework),
+        demand=demand,
+    )
 
 
 def _row(point: Point, setup: Setup) -> _Row:
     server = setup.server()
     if server.room < 1:
         step = "check --gpu, --tp and --precision"
-        raise _unknown(point, "does not fit on what it is said to have run on", step)
-    found = shape.closed(server, point.users) if point.users else shape.poisson(server, point.rate)
+        raise _unknown(
+            point, "does not fit on what it is said to have run on", step
+        )
+    found = (
+        shape.closed(server, point.users)
+        if point.users
+        else shape.poisson(server, point.rate)
+    )
     predicted = {"tpot": found.tpot, "ttft": found.ttft}
     measured = {"tpot": point.tpot, "ttft": point.ttft}
     ratio = {m: math.log(measured[m] / predicted[m]) for m in METRICS}
-    return _Row(features(found.batch, point.prompt + point.answer / 2), ratio, predicted)
+    return _Row(
+        features(found.batch, point.prompt + point.answer / 2), ratio, predicted
+    )
 
 
-def _compare(place: int, points: Sequence[Point], rows: Sequence[_Row]) -> Compared:
+def _compare(
+    place: int, points: Sequence[Point], rows: Sequence[_Row]
+) -> Compared:
     """Predict one point by the others, so that the improvement shown is not that of a copy."""
     row, point = rows[place], points[place]
     others = [r for i, r in enumerate(rows) if i != place]
@@ -166,7 +215,9 @@ def _compare(place: int, points: Sequence[Point], rows: Sequence[_Row]) -> Compa
     for metric in METRICS:
         belief = learned(metric, [(r.at, r.ratio[metric]) for r in others])
         after[metric] = row.predicted[metric] * math.exp(belief.mean(row.at))
-        away = abs(row.ratio[metric] - belief.mean(row.at)) / belief.spread(row.at)
+        away = abs(row.ratio[metric] - belief.mean(row.at)) / belief.spread(
+            row.at
+        )
         odd = odd or away > OUTLIER
     measured = {"tpot": point.tpot, "ttft": point.ttft}
     return Compared(point, measured, row.predicted, after, odd)
@@ -175,15 +226,22 @@ def _compare(place: int, points: Sequence[Point], rows: Sequence[_Row]) -> Compa
 def dump(found: Correction, sources: Mapping[str, str]) -> str:
     """Return the calibration as JSON; `sources` are the files with their SHA-256."""
     content = {
-        "schema": SCHEMA, "model": found.model, "accelerator": found.accelerator,
-        "precision": found.precision, "tp": found.tp, "points": found.points,
+        "schema": SCHEMA,
+        "model": found.model,
+        "accelerator": found.accelerator,
+        "precision": found.precision,
+        "tp": found.tp,
+        "points": found.points,
         "sources": dict(sources),
         "beliefs": {
-            name: {"weights": _rounded(b.weights), "noise": b.noise,
-                   "covariance": [_rounded(row) for row in b.covariance]}
+            name: {
+                "weights": _rounded(b.weights),
+                "noise": b.noise,
+                "covariance": [_rounded(row) for row in b.covariance],
+            }
             for name, b in found.beliefs.items()
         },
-    }  # fmt: skip
+    }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
@@ -196,15 +254,27 @@ def parse(raw: bytes, path: str) -> Correction:
     try:
         content: dict[str, Any] = json.loads(raw)
         known = {SCHEMA: content}[content["schema"]]
-        beliefs = {metric: _belief(known["beliefs"][metric]) for metric in METRICS}
+        beliefs = {
+            metric: _belief(known["beliefs"][metric]) for metric in METRICS
+        }
         fields = ("model", "accelerator", "precision", "tp", "points")
-        found = Correction(beliefs=beliefs, **{name: known[name] for name in fields})
+        found = Correction(
+            beliefs=beliefs, **{name: known[name] for name in fields}
+        )
         _counted(found)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         problem = Problem(
-            code="calibration", message="is no calibration of this program", place=Place(path),
+            code="calibration",
+            message="is no calibration of this program",
+            place=Place(path),
             next_step="make one: tonnage calibrate BENCH -o FILE",
-        )  # fmt: skip
+        )
         raise UsageError(problem) from error
     return replace(found, sha256=hashlib.sha256(raw).hexdigest())
 
@@ -212,11 +282,23 @@ def parse(raw: bytes, path: str) -> Correction:
 def _belief(told: Mapping[str, Any]) -> Belief:
     """Return a belief as far as its numbers can be one; raises ValueError."""
     weights = tuple(float(x) for x in told["weights"])
-    covariance = tuple(tuple(float(x) for x in row) for row in told["covariance"])
+    covariance = tuple(
+        tuple(float(x) for x in row) for row in told["covariance"]
+    )
     size = len(features(1, 1))
-    square = len(covariance) == size and all(len(row) == size for row in covariance)
-    small = all(abs(x) < FAR for x in (*weights, *(x for row in covariance for x in row)))
-    if not (square and small and len(weights) == size and 0 < float(told["noise"]) < FAR):
+    square = len(covariance) == size and all(
+        len(row) == size for row in covariance
+    )
+    small = all(
+        abs(x) < FAR
+        for x in (*weights, *(x for row in covariance for x in row))
+    )
+    if not (
+        square
+        and small
+        and len(weights) == size
+        and 0 < float(told["noise"]) < FAR
+    ):
         raise ValueError(weights)
     if any(covariance[i][i] < 0 for i in range(size)):
         raise ValueError(covariance)

@@ -10,7 +10,9 @@ from planner.perf.constant import constant
 from planner.perf.physics import NONE, Draft, draft
 
 OFF: Final = ("none", "no", "off", "false")
-GUESSED: Final = re.compile(r"(mtp|eagle3?|medusa|draft|n-?gram)[ -]?(\d{1,2})\b")
+GUESSED: Final = re.compile(
+    r"(mtp|eagle3?|medusa|draft|n-?gram)[ -]?(\d{1,2})\b"
+)
 ACCEPTED: Final = re.compile(r"acceptance[ =:]*(\d*\.?\d+) ?(%?)")
 KNOWN: Final = "mtp"  # the only kind whose usual acceptance is published
 

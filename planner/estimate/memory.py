@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
 
 COLUMNS: Final = (
-    "weights_gib_per_gpu", "kv_cache_gib_per_gpu", "kv_tokens", "state_gib_per_gpu",
-    "activation_gib_per_gpu", "peak_mem_gib", "checkpoint_gib",
-)  # fmt: skip
+    "weights_gib_per_gpu",
+    "kv_cache_gib_per_gpu",
+    "kv_tokens",
+    "state_gib_per_gpu",
+    "activation_gib_per_gpu",
+    "peak_mem_gib",
+    "checkpoint_gib",
+)
 CONTEXT: Final = 8192
 NEWEST: Final = 2026.8
 
@@ -35,7 +40,9 @@ def answer(row: Mapping[str, str]) -> Answer:
     if kind.startswith("checkpoint"):
         llm = names.model(row["model"])
         size = memory.stored(llm, _layout(row, llm.precision)) / GIB
-        return Answer("physics", {"checkpoint_gib": _within(size, "checkpoint")})
+        return Answer(
+            "physics", {"checkpoint_gib": _within(size, "checkpoint")}
+        )
     if kind.startswith("training"):
         return Answer("physics", trained.held(row))
     raise RefusedError(f"no kind of memory is named '{kind}'")
@@ -48,17 +55,26 @@ def _serving(row: Mapping[str, str]) -> Answer:
     if layout.precision == "bf16" and llm.precision == "mxfp4":
         layout = _layout({**row, "precision": "mxfp4"}, "mxfp4")
     year = year_of(row.get("source_date") or "", NEWEST)
-    share = _real(row, "gpu_memory_utilization") or float(startup.era(year)["share"])
+    share = _real(row, "gpu_memory_utilization") or float(
+        startup.era(year)["share"]
+    )
     if share > 1:
         raise RefusedError(f"gpu_memory_utilization {share:g} is more than all")
     served = names.framework(row.get("framework") or "vllm")
     if served != "vllm":
-        raise RefusedError(f"what {served} reports when it starts is not predicted yet")
+        raise RefusedError(
+            f"what {served} reports when it starts is not predicted yet"
+        )
     card = startup.Card(
-        total_gib=total, year=year, share=share, linked=chip is None or chip.link != "none",
+        total_gib=total,
+        year=year,
+        share=share,
+        linked=chip is None or chip.link != "none",
         small=chip is not None and chip.architecture == "Ampere",
-    )  # fmt: skip
-    context = int(_real(row, "max_model_len") or min(CONTEXT, llm.max_context or CONTEXT))
+    )
+    context = int(
+        _real(row, "max_model_len") or min(CONTEXT, llm.max_context or CONTEXT)
+    )
     found = startup.startup(llm, layout, card, startup.steps(card, context))
     if found.kv_gib <= 0:
         raise RefusedError(
@@ -69,10 +85,12 @@ def _serving(row: Mapping[str, str]) -> Answer:
     numbers = {
         "weights_gib_per_gpu": _within(found.weights_gib, "weights"),
         "kv_cache_gib_per_gpu": _around(found.kv_gib, error),
-        "kv_tokens": _around(found.kv_tokens, error / found.kv_gib * found.kv_tokens),
+        "kv_tokens": _around(
+            found.kv_tokens, error / found.kv_gib * found.kv_tokens
+        ),
         "activation_gib_per_gpu": _around(found.activation_gib, error),
         "peak_mem_gib": _within(share * total, "weights"),
-    }  # fmt: skip
+    }
     return Answer("calibrated", numbers)
 
 

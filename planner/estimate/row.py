@@ -30,10 +30,15 @@ AMPLE: Final = 2  # contexts are stretched by up to this in published runs
 HOST: Final = 8  # accelerators of a machine without a larger link
 LONGEST: Final = 10_000_000
 KINDS: Final[dict[str, Kind]] = {
-    "offline_max": "offline", "static_batch": "static", "concurrency": "closed", "rate": "open",
+    "offline_max": "offline",
+    "static_batch": "static",
+    "concurrency": "closed",
+    "rate": "open",
     "all_at_once": "static",
-}  # fmt: skip
-POOL: Final = r"{} N workers? x N GPU \(tpN adpN epN\)".replace("N", r"([1-9]\d{{0,4}})")
+}
+POOL: Final = r"{} N workers? x N GPU \(tpN adpN epN\)".replace(
+    "N", r"([1-9]\d{{0,4}})"
+)
 POOLS: Final = re.compile(POOL.format("prefill") + "; " + POOL.format("decode"))
 TUNED: Final = ("Server", "Interactive")
 
@@ -45,30 +50,43 @@ def setup(row: Mapping[str, str]) -> Setup:
     precision = _precision(row, llm, chip)
     known = names.framework(row["framework"])
     layout, replicas, prefill = _layout(row, precision, llm)
-    kept = names.kv_precision(row.get("kv_precision") or "") or kv_precision(known, llm, precision)
+    kept = names.kv_precision(row.get("kv_precision") or "") or kv_precision(
+        known, llm, precision
+    )
     layouts = [layout] if prefill is None else [layout, prefill[1]]
     laid = [replace(x, kv_precision=kept) for x in layouts]
     for each in laid:
         _possible(llm, each)
     demand, guess = _demand(row), drafted(row.get("spec_decode") or "")
     if demand.prompt + demand.answer > AMPLE * llm.max_context > 0:
-        raise RefusedError(f"{llm.model} takes {llm.max_context:,} tokens of context at most")
+        raise RefusedError(
+            f"{llm.model} takes {llm.max_context:,} tokens of context at most"
+        )
     return Setup(
-        llm=llm, layout=laid[0], node=_node(chip, row), engine=_engine(row, known),
-        demand=demand, replicas=replicas,
+        llm=llm,
+        layout=laid[0],
+        node=_node(chip, row),
+        engine=_engine(row, known),
+        demand=demand,
+        replicas=replicas,
         prefill=None if prefill is None else (prefill[0], laid[1]),
-        speculative=guess is not None, draft=guess or NONE,
-    )  # fmt: skip
+        speculative=guess is not None,
+        draft=guess or NONE,
+    )
 
 
 def _precision(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> str:
-    given = names.precision(row.get("weight_precision") or row.get("precision") or "bf16")
+    given = names.precision(
+        row.get("weight_precision") or row.get("precision") or "bf16"
+    )
     # A model released in mxfp4 is served so, whatever its activations are called.
     if llm.precision == "mxfp4" and given in ("fp4", "fp8"):
         given = "mxfp4"
     if not (chip.bandwidth_gb_s and chip.bf16_tflops):
         raise RefusedError(f"the data sheet of {chip.accelerator} is not known")
-    native = chip.runs(given) or (chip.vendor == "nvidia" and float(chip.compute_capability) >= 8)
+    native = chip.runs(given) or (
+        chip.vendor == "nvidia" and float(chip.compute_capability) >= 8
+    )
     if not native:
         raise RefusedError(f"{chip.accelerator} does not compute {given}")
     return given
@@ -77,9 +95,13 @@ def _precision(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> str:
 def _possible(llm: Llm, layout: Layout) -> None:
     """Refuse what no engine can lay out."""
     if not valid(llm, layout.tensor):
-        raise RefusedError(f"{llm.model} cannot be cut over {layout.tensor} accelerators")
+        raise RefusedError(
+            f"{llm.model} cannot be cut over {layout.tensor} accelerators"
+        )
     if layout.pp > llm.layers:
-        raise RefusedError(f"pp {layout.pp} is more than the {llm.layers} layers of {llm.model}")
+        raise RefusedError(
+            f"pp {layout.pp} is more than the {llm.layers} layers of {llm.model}"
+        )
 
 
 def _layout(
@@ -95,12 +117,20 @@ def _layout(
         ahead = _group(precision, x[1], 1, x[4], x[3])
         return _group(precision, x[6], 1, x[9], x[8]), x[5], (x[0], ahead)
     if (row.get("serving_mode") or "").startswith("disagg"):
-        raise RefusedError("the layout of the prefill and decode workers is not given")
+        raise RefusedError(
+            "the layout of the prefill and decode workers is not given"
+        )
     pp = count(row, "pp", 1)
-    total = count(row, "n_gpus", count(row, "tp", 1) * pp * count(row, "replicas", 1))
-    replicas = count(row, "replicas", 0) or max(1, total // (count(row, "tp", total) * pp))
+    total = count(
+        row, "n_gpus", count(row, "tp", 1) * pp * count(row, "replicas", 1)
+    )
+    replicas = count(row, "replicas", 0) or max(
+        1, total // (count(row, "tp", total) * pp)
+    )
     if total % (pp * replicas):
-        raise RefusedError(f"n_gpus {total} is not a multiple of pp {pp} x replicas {replicas}")
+        raise RefusedError(
+            f"n_gpus {total} is not a multiple of pp {pp} x replicas {replicas}"
+        )
     tp = count(row, "tp", total // (pp * replicas))
     adp, ep = count(row, "attn_dp", 1), count(row, "ep", 1)
     tp = max(tp, total // (pp * replicas)) if adp > 1 or ep > 1 else tp
@@ -108,14 +138,18 @@ def _layout(
     if llm.kv_lora_rank and ep > 1 and not row.get("attn_dp") and _tested(row):
         adp = ep
     if tp * pp * replicas != total:
-        raise RefusedError(f"tp {tp} x pp {pp} x replicas {replicas} is not n_gpus {total}")
+        raise RefusedError(
+            f"tp {tp} x pp {pp} x replicas {replicas} is not n_gpus {total}"
+        )
     return _group(precision, tp, pp, ep, adp), replicas, None
 
 
 def _group(precision: str, tp: int, pp: int, ep: int, adp: int) -> Layout:
     adp = adp if tp % adp == 0 else tp
     ep = ep if tp % ep == 0 else tp
-    return Layout(precision=precision, kv_precision="bf16", tp=tp, pp=pp, ep=ep, adp=adp)
+    return Layout(
+        precision=precision, kv_precision="bf16", tp=tp, pp=pp, ep=ep, adp=adp
+    )
 
 
 def _node(chip: Accelerator, row: Mapping[str, str]) -> Node:
@@ -123,10 +157,13 @@ def _node(chip: Accelerator, row: Mapping[str, str]) -> Node:
     scaleup = "nvlink_pairs" if chip.link == "nvlink_pairs" else "nvlink"
     count = max(HOST, chip.link_domain)
     return Node(
-        accelerator=chip, count=count, memory_gib=chip.memory_gib, fraction=1.0,
+        accelerator=chip,
+        count=count,
+        memory_gib=chip.memory_gib,
+        fraction=1.0,
         scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
         network_gb_s=count * constant("network_each"),
-    )  # fmt: skip
+    )
 
 
 def _plugged(row: Mapping[str, str]) -> bool:
@@ -143,22 +180,32 @@ def _engine(row: Mapping[str, str], known: str) -> Engine:
         kind = engines()["trtllm-cpp"]
     most = re.search(r"max batch per engine=(\d+)", row.get("notes") or "")
     return Engine(
-        kind=kind["kind"], year=year, sequences=int(most[1]) if most else kind["sequences"],
+        kind=kind["kind"],
+        year=year,
+        sequences=int(most[1]) if most else kind["sequences"],
         tuned=(row.get("scenario") or "") in TUNED,
-    )  # fmt: skip
+    )
 
 
 @cache
 def _releases() -> tuple[tuple[str, str, float], ...]:
-    text = files("planner.estimate").joinpath("data", "releases.csv").read_text(encoding="utf-8")
+    text = (
+        files("planner.estimate")
+        .joinpath("data", "releases.csv")
+        .read_text(encoding="utf-8")
+    )
     rows = csv.DictReader(text.splitlines())
-    return tuple((row["engine"], row["version"], float(row["year"])) for row in rows)
+    return tuple(
+        (row["engine"], row["version"], float(row["year"])) for row in rows
+    )
 
 
 def _released(known: str, version: str) -> float | None:
     """Return the year of the newest release whose number a version starts with."""
     for engine, number, year in _releases():
-        if engine == known and re.match(rf"{re.escape(number)}(\D|$)", version.strip(" v~")):
+        if engine == known and re.match(
+            rf"{re.escape(number)}(\D|$)", version.strip(" v~")
+        ):
             return year
     return None
 
@@ -172,7 +219,9 @@ def year_of(date: str, otherwise: float) -> float:
 
 
 def _tested(row: Mapping[str, str]) -> bool:
-    return (row.get("source_group") or "").startswith("mlperf") or (row.get("scenario") or "") in (
+    return (row.get("source_group") or "").startswith("mlperf") or (
+        row.get("scenario") or ""
+    ) in (
         *TUNED,
         "Offline",
     )
@@ -181,7 +230,11 @@ def _tested(row: Mapping[str, str]) -> bool:
 def _demand(row: Mapping[str, str]) -> Demand:
     kind = KINDS[names.load_kind(row["load_kind"])]
     lengths = row.get("len_kind") or ""
-    mean = constant("drawn_share") if lengths.startswith("uniform in [0.8,1.0]") else 1.0
+    mean = (
+        constant("drawn_share")
+        if lengths.startswith("uniform in [0.8,1.0]")
+        else 1.0
+    )
     prompt = number(row, "input_len") or _dataset(row)
     answer = number(row, "output_len") or 1.0
     users = number(row, "concurrency")
@@ -195,15 +248,30 @@ def _demand(row: Mapping[str, str]) -> Demand:
     run = re.search(r"(\d+) requests", row.get("scenario") or "")
     return Demand(
         requests=float(run[1]) if run else math.inf,
-        kind=kind, prompt=prompt * mean, answer=max(1.0, answer * mean), users=users, rate=rate,
-        lengths=VARIED if lengths.startswith("dataset") else VARIED[:1] if mean < 1 else (),
-    )  # fmt: skip
+        kind=kind,
+        prompt=prompt * mean,
+        answer=max(1.0, answer * mean),
+        users=users,
+        rate=rate,
+        lengths=VARIED
+        if lengths.startswith("dataset")
+        else VARIED[:1]
+        if mean < 1
+        else (),
+    )
 
 
 @cache
 def _datasets() -> dict[str, float]:
-    text = files("planner.estimate").joinpath("data", "datasets.csv").read_text(encoding="utf-8")
-    return {r["model"]: float(r["input_tokens"]) for r in csv.DictReader(text.splitlines())}
+    text = (
+        files("planner.estimate")
+        .joinpath("data", "datasets.csv")
+        .read_text(encoding="utf-8")
+    )
+    return {
+        r["model"]: float(r["input_tokens"])
+        for r in csv.DictReader(text.splitlines())
+    }
 
 
 def _dataset(row: Mapping[str, str]) -> float:

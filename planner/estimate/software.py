@@ -21,11 +21,16 @@ OLD: Final = 2023.0  # before it Megatron stored the score matrix, without seque
 FUSED: Final = 2025.0  # from it a compiled loss is fused
 CAPTURED: Final = 26.06  # release from which whole steps are captured
 CAPTURED_YEAR: Final = 2026.49
-RACK: Final = 32  # accelerators of a link domain in which experts never leave it
+RACK: Final = (
+    32  # accelerators of a link domain in which experts never leave it
+)
 PRECISIONS: Final[tuple[tuple[str, str], ...]] = (
-    ("nvfp4", "nvfp4"), ("mx", "mxfp8"), ("rowwise", "fp8row"), ("fp8|float8", "fp8"),
+    ("nvfp4", "nvfp4"),
+    ("mx", "mxfp8"),
+    ("rowwise", "fp8row"),
+    ("fp8|float8", "fp8"),
     ("int8", "int8"),
-)  # fmt: skip
+)
 PLAIN: Final = re.compile(  # what runs the kernels of PyTorch as they are
     r"deepspeed|hugging ?face|transformers|\bhf\b|accelerate|\btrl\b|axolotl|llama-?factory"
     r"|lightning|unsloth|nanotron|fairscale|metaseq"
@@ -41,27 +46,38 @@ def software(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> Software:
     tuned = used == "te" and _captured(row, year)
     tp = int(float(row.get("tp") or 1))
     found = Software(
-        kernels=used, precision=precision,
-        sequence_parallel=used != "megatron21" or "sequence" in (row.get("act_ckpt") or ""),
+        kernels=used,
+        precision=precision,
+        sequence_parallel=used != "megatron21"
+        or "sequence" in (row.get("act_ckpt") or ""),
         overlapped=used == "te" or "async" in notes,
-        captured=tuned and precision == "mxfp8" and bool(llm.experts) and _within(row, chip)
-        and not llm.state_layers and "Blackwell" in chip.architecture,
+        captured=tuned
+        and precision == "mxfp8"
+        and bool(llm.experts)
+        and _within(row, chip)
+        and not llm.state_layers
+        and "Blackwell" in chip.architecture,
         dropping="tokendrop)" in notes,
         sinks=llm.family == SINKS and used == "te" and not tuned,
         packed=int(constant("train_context")) if _packed(row) else 0,
         gather_bytes=_gathered(used, precision, notes),
         loss=_loss(used, year),
-    )  # fmt: skip
+    )
     if "torchtune" in (row.get("framework") or "").lower():
         return replace(found, loss="chunked", allocated=True)
-    return replace(found, merged_outputs=torch and used != "foundry", sequence_parallel=(
-        found.sequence_parallel or (torch and tp > 1)
-    ))  # fmt: skip
+    return replace(
+        found,
+        merged_outputs=torch and used != "foundry",
+        sequence_parallel=(found.sequence_parallel or (torch and tp > 1)),
+    )
 
 
 def kernels(row: Mapping[str, str]) -> Kernels:
     """Return the class of kernels; whatever is not known is taken for fused ones."""
-    name, notes = (row.get("framework") or "").lower(), (row.get("notes") or "").lower()
+    name, notes = (
+        (row.get("framework") or "").lower(),
+        (row.get("notes") or "").lower(),
+    )
     if "llm-foundry" in name or "composer" in name:
         return "foundry"
     if "torchtitan" in name or "torchtune" in name:
@@ -71,7 +87,9 @@ def kernels(row: Mapping[str, str]) -> Kernels:
         return "xla"
     if name.startswith("megatron-") and _year(row) < OLD:
         return "megatron21"
-    plain = name == "meta internal" or (not name.startswith("megatron") and PLAIN.search(name))
+    plain = name == "meta internal" or (
+        not name.startswith("megatron") and PLAIN.search(name)
+    )
     return "eager" if plain else "te"
 
 
@@ -81,9 +99,14 @@ def _precision(row: Mapping[str, str], chip: Accelerator) -> str:
     if "not parsed" in said or "unknown" in said:
         if chip.vendor == "google":
             return "int8"
-        newest = "v5.1" in (row.get("source_group") or "") and "Blackwell" in chip.architecture
+        newest = (
+            "v5.1" in (row.get("source_group") or "")
+            and "Blackwell" in chip.architecture
+        )
         return "nvfp4" if newest else "fp8"
-    return next((name for word, name in PRECISIONS if re.search(word, said)), "bf16")
+    return next(
+        (name for word, name in PRECISIONS if re.search(word, said)), "bf16"
+    )
 
 
 def _year(row: Mapping[str, str]) -> float:
@@ -96,7 +119,10 @@ def _captured(row: Mapping[str, str], year: float) -> bool:
 
 
 def _within(row: Mapping[str, str], chip: Accelerator) -> bool:
-    return chip.link_domain >= RACK or float(row.get("n_gpus") or 0) <= chip.link_domain
+    return (
+        chip.link_domain >= RACK
+        or float(row.get("n_gpus") or 0) <= chip.link_domain
+    )
 
 
 def _packed(row: Mapping[str, str]) -> bool:

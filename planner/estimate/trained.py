@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from planner.perf.train.job import Job
 
-COLUMNS: Final = ("tokens_per_s_per_gpu", "step_time_s", "mfu_pct", "peak_mem_gib")
+COLUMNS: Final = (
+    "tokens_per_s_per_gpu",
+    "step_time_s",
+    "mfu_pct",
+    "peak_mem_gib",
+)
 HOPELESS: Final = 1.5  # states over memory, beyond which no gradient format or offload explains it
 ANALYTIC: Final = 18.0  # bytes of a parameter of mixed-precision Adam
 
@@ -37,34 +42,55 @@ def answer(row: Mapping[str, str]) -> Answer:
     made = read.job
     held, have = states(made).total / GIB, made.chip.memory_gib
     if held > HOPELESS * have:
-        raise RefusedError(f"does not fit: states take {held:,.1f} of {have:,.1f} GiB on each")
+        raise RefusedError(
+            f"does not fit: states take {held:,.1f} of {have:,.1f} GiB on each"
+        )
     done = work(made)
     seconds = step(done, TRAINING.at(keys(made))).total
     speed = done.tokens / seconds
     wide = half(made, assumed=read.assumed)
-    return Answer(rests(made, assumed=read.assumed), {
-        "tokens_per_s_per_gpu": _around(speed, wide), "step_time_s": _around(seconds, wide),
-        "mfu_pct": _around(100 * mfu(made, speed), wide),
-        "peak_mem_gib": _around(peak_gib(made), _memory(made, assumed=read.assumed)),
-    })  # fmt: skip
+    return Answer(
+        rests(made, assumed=read.assumed),
+        {
+            "tokens_per_s_per_gpu": _around(speed, wide),
+            "step_time_s": _around(seconds, wide),
+            "mfu_pct": _around(100 * mfu(made, speed), wide),
+            "peak_mem_gib": _around(
+                peak_gib(made), _memory(made, assumed=read.assumed)
+            ),
+        },
+    )
 
 
 def held(row: Mapping[str, str]) -> dict[str, Number]:
     """Predict a memory row of training: states, activations and the peak of the fuller stage."""
     kind = (row.get("kind") or "").lower()
     if "percent" in kind:
-        raise RefusedError("a share of a baseline whose sequence and batch are not stated")
+        raise RefusedError(
+            "a share of a baseline whose sequence and batch are not stated"
+        )
     if not (row.get("seq_len") and row.get("micro_batch")):
-        raise RefusedError("seq_len or micro_batch is missing: activations follow from them")
+        raise RefusedError(
+            "seq_len or micro_batch is missing: activations follow from them"
+        )
     made = job(row).job
     if kind.startswith("training_state"):
         return _analytic(made)
     found, peak = states(made), fuller(made)
-    wide, live = _memory(made, assumed=False), peak.activations + peak.work + peak.logits
+    wide, live = (
+        _memory(made, assumed=False),
+        peak.activations + peak.work + peak.logits,
+    )
     return {
-        "weights_gib_per_gpu": _around(found.weights / GIB, constant("train_memory", "states")),
-        "state_gib_per_gpu": _around(found.total / GIB, constant("train_memory", "states")),
-        "activation_gib_per_gpu": _around(live / GIB, constant("train_memory", "activations")),
+        "weights_gib_per_gpu": _around(
+            found.weights / GIB, constant("train_memory", "states")
+        ),
+        "state_gib_per_gpu": _around(
+            found.total / GIB, constant("train_memory", "states")
+        ),
+        "activation_gib_per_gpu": _around(
+            live / GIB, constant("train_memory", "activations")
+        ),
         "peak_mem_gib": _around(peak_gib(made), wide),
     }
 
@@ -83,7 +109,9 @@ def _analytic(made: Job) -> dict[str, Number]:
 
 def _memory(made: Job, *, assumed: bool) -> float:
     """Half width of a peak in ln: narrow where it was measured."""
-    measured = made.software.torch and made.spread.pp == 1 and not made.llm.experts
+    measured = (
+        made.software.torch and made.spread.pp == 1 and not made.llm.experts
+    )
     if assumed or made.spread.recompute == "forced":
         return constant("train_memory", "unstated")
     if made.frozen or made.software.allocated:

@@ -30,7 +30,9 @@ ELEMENTS: Final = 80e6  # of one activation at the micro-batch that is taken whe
 BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
 CHUNK: Final = 4  # layers of an interleaved chunk where none is stated
 RANK: Final = 8  # of adapters
-LARGE_GIB: Final = 100.0  # memory from which tensor parallelism is not assumed for adapters
+LARGE_GIB: Final = (
+    100.0  # memory from which tensor parallelism is not assumed for adapters
+)
 EIGHT: Final = 1.1  # with scales and what stays in 16 bit
 WIDE: Final = 4
 
@@ -54,14 +56,30 @@ def job(row: Row) -> Read:
     total = count(row, "n_gpus", 0) or _product(row)
     sequence = int(number(row, "seq_len"))
     assumed = not total or not sequence
-    sequence = sequence or (2048 if soft.kernels == "xla" or llm.family == "gpt" else 8192)
-    spread, batch, guessed = _spread(row, llm, chip, (soft, total or UNSTATED, sequence))
+    sequence = sequence or (
+        2048 if soft.kernels == "xla" or llm.family == "gpt" else 8192
+    )
+    spread, batch, guessed = _spread(
+        row, llm, chip, (soft, total or UNSTATED, sequence)
+    )
     frozen, host = _frozen(row, soft), _host(row)
-    return Read(Job(
-        llm=llm, chip=chip, spread=spread, software=soft, sequence=sequence, batch=batch,
-        network=_network(row, chip) * 1e9, optimizer=_optimizer(row, soft, total), frozen=frozen,
-        rank=RANK if frozen else 0, offload=host["offload"], backward_step=host["backward_step"],
-    ), assumed or guessed)  # fmt: skip
+    return Read(
+        Job(
+            llm=llm,
+            chip=chip,
+            spread=spread,
+            software=soft,
+            sequence=sequence,
+            batch=batch,
+            network=_network(row, chip) * 1e9,
+            optimizer=_optimizer(row, soft, total),
+            frozen=frozen,
+            rank=RANK if frozen else 0,
+            offload=host["offload"],
+            backward_step=host["backward_step"],
+        ),
+        assumed or guessed,
+    )
 
 
 def _product(row: Row) -> int:
@@ -75,36 +93,64 @@ def _spread(
     """Return the layout, the global batch in sequences, and whether the layout was assumed."""
     soft, total, sequence = rest
     tp, pp, cp = (count(row, name, 0) for name in ("tp", "pp", "cp"))
-    batch, micro = (float(count(row, name, 0)) for name in ("global_batch", "micro_batch"))
+    batch, micro = (
+        float(count(row, name, 0)) for name in ("global_batch", "micro_batch")
+    )
     turns = count(row, "grad_accum", 0)
     sharding = _sharding(row, soft)
-    tp = max(1, tp // 2) if chip.vendor == "aws" and tp else tp  # cores, two to a chip
+    tp = (
+        max(1, tp // 2) if chip.vendor == "aws" and tp else tp
+    )  # cores, two to a chip
     guessed = not tp
     if guessed:
-        tp, pp, cp, sharding = _guessed(row, soft, chip, (total, batch, micro or 1.0, turns))
+        tp, pp, cp, sharding = _guessed(
+            row, soft, chip, (total, batch, micro or 1.0, turns)
+        )
         micro = micro or (1.0 if chip.vendor == "google" or batch else 0.0)
         batch = batch or (float(total) if chip.vendor == "google" else 0.0)
     pp, cp = max(1, pp), max(1, cp)
     if total % (tp * pp * cp) and not guessed:
-        raise RefusedError(f"n_gpus {total} is not a multiple of tp {tp} x pp {pp} x cp {cp}")
+        raise RefusedError(
+            f"n_gpus {total} is not a multiple of tp {tp} x pp {pp} x cp {cp}"
+        )
     stated = count(row, "dp", 0)
     dp = stated if stated and not guessed else max(1, total // (tp * pp * cp))
-    if soft.torch and pp > 1 and micro >= pp:  # the local batch is cut into pp micro-batches
+    if (
+        soft.torch and pp > 1 and micro >= pp
+    ):  # the local batch is cut into pp micro-batches
         batch, micro = batch or micro * dp, micro / pp
     if not micro:
         share = batch / dp if batch else 64.0
-        micro = max(1.0, share / turns) if turns else min(_micro(llm, sequence), max(1.0, share))
+        micro = (
+            max(1.0, share / turns)
+            if turns
+            else min(_micro(llm, sequence), max(1.0, share))
+        )
     batch = batch or micro * dp
     micro = max(batch / dp, 1e-3) if batch < dp * micro else micro
-    return Spread(
-        tp=tp, pp=pp, vpp=_chunks(row, llm, soft, (pp, batch / dp / micro)), cp=cp, dp=dp,
-        ep=max(1, count(row, "ep", 1)) if llm.experts else 1, sharding=sharding, micro=micro,
-        shard=_group(row), recompute=_recompute(row, soft),
-    ), batch, guessed  # fmt: skip
+    return (
+        Spread(
+            tp=tp,
+            pp=pp,
+            vpp=_chunks(row, llm, soft, (pp, batch / dp / micro)),
+            cp=cp,
+            dp=dp,
+            ep=max(1, count(row, "ep", 1)) if llm.experts else 1,
+            sharding=sharding,
+            micro=micro,
+            shard=_group(row),
+            recompute=_recompute(row, soft),
+        ),
+        batch,
+        guessed,
+    )
 
 
 def _guessed(
-    row: Row, soft: Software, chip: Accelerator, sizes: tuple[int, float, float, int]
+    row: Row,
+    soft: Software,
+    chip: Accelerator,
+    sizes: tuple[int, float, float, int],
 ) -> tuple[int, int, int, Sharding]:
     """Take a layout for a run that states none: from its batch, else sharded over everything."""
     total, batch, micro, turns = sizes
@@ -121,10 +167,18 @@ def _guessed(
 
 def _micro(llm: Llm, sequence: int) -> float:
     """The micro-batch at which one activation reaches 80 million elements, a power of two."""
-    return float(2 ** max(0, math.floor(math.log2(max(1.0, ELEMENTS / (sequence * llm.hidden))))))
+    return float(
+        2
+        ** max(
+            0,
+            math.floor(math.log2(max(1.0, ELEMENTS / (sequence * llm.hidden)))),
+        )
+    )
 
 
-def _chunks(row: Row, llm: Llm, soft: Software, turned: tuple[int, float]) -> int:
+def _chunks(
+    row: Row, llm: Llm, soft: Software, turned: tuple[int, float]
+) -> int:
     """Interleaved chunks of a stage; where none are stated, four layers each in Megatron.
 
     Since chunks may be of any size, they are taken finer where the bubble would be large.
@@ -136,10 +190,16 @@ def _chunks(row: Row, llm: Llm, soft: Software, turned: tuple[int, float]) -> in
         return 1
     if soft.torch:
         return 2 if "interleaved" in (row.get("notes") or "").lower() else 1
-    if "kind" in row:  # tables of memory state no chunks: three, where they divide
+    if (
+        "kind" in row
+    ):  # tables of memory state no chunks: three, where they divide
         return 3 if llm.layers % (3 * pp) == 0 else 1
-    usual = llm.layers // pp // CHUNK if soft.kernels in ("te", "megatron21") else 1
-    enough = math.ceil((pp - 1) / micros / BUBBLE) if soft.kernels == "te" else 1
+    usual = (
+        llm.layers // pp // CHUNK if soft.kernels in ("te", "megatron21") else 1
+    )
+    enough = (
+        math.ceil((pp - 1) / micros / BUBBLE) if soft.kernels == "te" else 1
+    )
     return max(1, usual, min(math.ceil(llm.layers / pp), enough))
 
 
@@ -149,13 +209,19 @@ def _sharding(row: Row, soft: Software) -> Sharding:
         return "zero2"
     if "fsdp" in said or "zero-3" in said:
         return "zero3"
-    if "zero-1" in said or "distributed" in said or (not said and soft.kernels == "te"):
+    if (
+        "zero-1" in said
+        or "distributed" in said
+        or (not said and soft.kernels == "te")
+    ):
         return "zero1"
     return "none"
 
 
 def _group(row: Row) -> int:
-    found = re.search(r"megatron-fsdp (\d+)", (row.get("sharding") or "").lower())
+    found = re.search(
+        r"megatron-fsdp (\d+)", (row.get("sharding") or "").lower()
+    )
     return int(found[1]) if found else 0
 
 
@@ -174,7 +240,9 @@ def _recompute(row: Row, soft: Software) -> Recompute:
 
 def _frozen(row: Row, soft: Software) -> float:
     """Bytes of a parameter that is not trained; fused kernels keep it in 8 bit when they can."""
-    word = " ".join(row.get(name) or "" for name in ("task", "notes", "row_id")).lower()
+    word = " ".join(
+        row.get(name) or "" for name in ("task", "notes", "row_id")
+    ).lower()
     if "qlora" in word or "nf4" in (row.get("precision") or "").lower():
         return frozen_bytes("qlora")
     low = soft.kernels == "te" and soft.precision != "bf16"
@@ -183,7 +251,10 @@ def _frozen(row: Row, soft: Software) -> float:
 
 def _optimizer(row: Row, soft: Software, total: int) -> str:
     """The optimizer that a framework takes by itself, or that a remark names."""
-    name, notes = (row.get("framework") or "").lower(), (row.get("notes") or "").lower()
+    name, notes = (
+        (row.get("framework") or "").lower(),
+        (row.get("notes") or "").lower(),
+    )
     if "torchtune" in name:
         if "paged" in notes or total == 1:
             return "paged"
@@ -202,8 +273,15 @@ def _host(row: Row) -> dict[str, bool]:
 
 @cache
 def _networks() -> dict[str, float]:
-    text = files("planner.estimate").joinpath("data", "networks.csv").read_text(encoding="utf-8")
-    return {r["architecture"]: float(r["gb_s"]) for r in csv.DictReader(text.splitlines())}
+    text = (
+        files("planner.estimate")
+        .joinpath("data", "networks.csv")
+        .read_text(encoding="utf-8")
+    )
+    return {
+        r["architecture"]: float(r["gb_s"])
+        for r in csv.DictReader(text.splitlines())
+    }
 
 
 def _network(row: Row, chip: Accelerator) -> float:
@@ -212,7 +290,11 @@ def _network(row: Row, chip: Accelerator) -> float:
     node = re.search(r"(\d+) ?gbps/node", said)
     if node:
         return float(node[1]) / 8 / 8
-    for words, rate in (("hdr", 25.0), ("xdr 800", 100.0), ("400 ?gb/s rdma|ndr ?400", 50.0)):
+    for words, rate in (
+        ("hdr", 25.0),
+        ("xdr 800", 100.0),
+        ("400 ?gb/s rdma|ndr ?400", 50.0),
+    ):
         if re.search(words, said):
             return rate
     return _networks().get(chip.architecture, 25.0)

@@ -11,9 +11,24 @@ from typing import Any, Final
 from planner.facts import table
 
 LINKS: Final = (
-    "nvlink", "nvlink_pairs", "infinity_fabric", "ici", "neuronlink", "roce", "none",
-)  # fmt: skip
-MEMORY: Final = ("HBM2", "HBM2e", "HBM3", "HBM3e", "GDDR5", "GDDR6", "GDDR7", "LPDDR5")
+    "nvlink",
+    "nvlink_pairs",
+    "infinity_fabric",
+    "ici",
+    "neuronlink",
+    "roce",
+    "none",
+)
+MEMORY: Final = (
+    "HBM2",
+    "HBM2e",
+    "HBM3",
+    "HBM3e",
+    "GDDR5",
+    "GDDR6",
+    "GDDR7",
+    "LPDDR5",
+)
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 
@@ -98,34 +113,47 @@ class MigProfile:
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name; raises CatalogError on a bad row."""
     columns: dict[str, Any] = {
-        "accelerator": table.text, "vendor": table.text, "name": table.text,
-        "architecture": table.text, "compute_capability": table.free,
-        "year": table.whole(2016, 2100), "memory_gib": table.real(1, 2000),
+        "accelerator": table.text,
+        "vendor": table.text,
+        "name": table.text,
+        "architecture": table.text,
+        "compute_capability": table.free,
+        "year": table.whole(2016, 2100),
+        "memory_gib": table.real(1, 2000),
         "memory_type": table.one_of(*MEMORY),
         "bandwidth_gb_s": table.optional(table.real(50, 100_000)),
         "bf16_tflops": table.optional(table.real(1, 100_000)),
         "fp8_tflops": table.optional(table.real(1, 100_000)),
         "int8_tops": table.optional(table.real(1, 100_000)),
         "fp4_tflops": table.optional(table.real(1, 100_000)),
-        "link": table.one_of(*LINKS), "link_gb_s": lambda c: table.real(0, 10_000)(c or "0"),
+        "link": table.one_of(*LINKS),
+        "link_gb_s": lambda c: table.real(0, 10_000)(c or "0"),
         "link_domain": table.whole(1, 10_000),
         "pcie_gen": lambda c: table.whole(0, 8)(c or "0"),
-        "tdp_w": table.optional(table.real(10, 5000)), "mig": table.yes,
-        "precisions": table.many_of(*PRECISIONS), "confidence": table.CONFIDENCE, **table.SOURCED,
-    }  # fmt: skip
+        "tdp_w": table.optional(table.real(10, 5000)),
+        "mig": table.yes,
+        "precisions": table.many_of(*PRECISIONS),
+        "confidence": table.CONFIDENCE,
+        **table.SOURCED,
+    }
     found = table.rows(_text("accelerators.csv"), "accelerators.csv", columns)
-    return {name: Accelerator(**row.cells)
-            for (name,), row in table.keyed(found, "accelerator").items()}  # fmt: skip
+    return {
+        name: Accelerator(**row.cells)
+        for (name,), row in table.keyed(found, "accelerator").items()
+    }
 
 
 @cache
 def mig_profiles() -> tuple[MigProfile, ...]:
     """Return all MIG profiles; raises CatalogError on a bad row."""
     columns: dict[str, Any] = {
-        "accelerator": table.one_of(*accelerators()), "profile": table.text,
-        "memory_gb": table.real(1, 1000), "compute_fraction": Fraction,
-        "max_instances": table.whole(1, 7), **table.SOURCED,
-    }  # fmt: skip
+        "accelerator": table.one_of(*accelerators()),
+        "profile": table.text,
+        "memory_gb": table.real(1, 1000),
+        "compute_fraction": Fraction,
+        "max_instances": table.whole(1, 7),
+        **table.SOURCED,
+    }
     found = table.rows(_text("mig_profiles.csv"), "mig_profiles.csv", columns)
     return tuple(MigProfile(**row.cells) for row in found)
 
@@ -135,19 +163,37 @@ def sliced(chip: Accelerator, profile: str) -> Accelerator | None:
 
     It has its share of the compute, and of the bandwidth as much as of the memory; no link.
     """
-    own = {p.profile: p for p in mig_profiles() if p.accelerator == chip.accelerator}
+    own = {
+        p.profile: p
+        for p in mig_profiles()
+        if p.accelerator == chip.accelerator
+    }
     if profile not in own:
         return None
     kept = own[profile].memory_gb / max(p.memory_gb for p in own.values())
     compute = float(own[profile].compute_fraction)
     names = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
-    peaks = {name: getattr(chip, name) and getattr(chip, name) * compute for name in names}
+    peaks = {
+        name: getattr(chip, name) and getattr(chip, name) * compute
+        for name in names
+    }
     return replace(
-        chip, accelerator=f"{chip.accelerator}/{profile}", name=f"{chip.name} MIG {profile}",
-        memory_gib=chip.memory_gib * kept, bandwidth_gb_s=(chip.bandwidth_gb_s or 0.0) * kept,
-        link="none", link_gb_s=0.0, link_domain=1, mig=False, **peaks,
-    )  # fmt: skip
+        chip,
+        accelerator=f"{chip.accelerator}/{profile}",
+        name=f"{chip.name} MIG {profile}",
+        memory_gib=chip.memory_gib * kept,
+        bandwidth_gb_s=(chip.bandwidth_gb_s or 0.0) * kept,
+        link="none",
+        link_gb_s=0.0,
+        link_domain=1,
+        mig=False,
+        **peaks,
+    )
 
 
 def _text(name: str) -> str:
-    return files("planner.facts").joinpath("data", name).read_text(encoding="utf-8")
+    return (
+        files("planner.facts")
+        .joinpath("data", name)
+        .read_text(encoding="utf-8")
+    )

@@ -14,9 +14,21 @@ from planner.errors import Place, Problem, SpecError
 from planner.facts.llm import Llm
 
 KNOWN: Final = {
-    "llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "mistral", "mixtral", "deepseek_v3",
-    "gemma2", "gemma3", "gemma3_text", "gpt_oss", "phi", "phi3",
-}  # fmt: skip
+    "llama",
+    "qwen2",
+    "qwen3",
+    "qwen2_moe",
+    "qwen3_moe",
+    "mistral",
+    "mixtral",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "gpt_oss",
+    "phi",
+    "phi3",
+}
 
 
 def read(raw: bytes, path: str) -> Llm:
@@ -58,7 +70,11 @@ class _Config:
     def size(self, key: str, *others: str, default: int | None = None) -> int:
         for name in (key, *others):
             value = self.config.get(name)
-            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**8:
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and 0 <= value <= 10**8
+            ):
                 return value
             if value is not None:
                 _refuse(self.place, f"{name} is not a size: {str(value)[:40]}")
@@ -67,35 +83,58 @@ class _Config:
         return default or 0
 
     def llm(self, kind: str) -> Llm:
-        hidden, heads = self.size("hidden_size"), self.size("num_attention_heads")
+        hidden, heads = (
+            self.size("hidden_size"),
+            self.size("num_attention_heads"),
+        )
         layers = self.size("num_hidden_layers")
         if not (hidden and heads and layers):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
-        experts = self.size("num_local_experts", "num_experts", "n_routed_experts", default=0)
+        experts = self.size(
+            "num_local_experts", "num_experts", "n_routed_experts", default=0
+        )
         mla = self.size("kv_lora_rank", default=0)
         rope = self.size("qk_rope_head_dim", default=0)
         ffn = self.size("intermediate_size")
         window, window_layers = self._window(kind, layers)
         draft: dict[str, Any] = {
-            "model": _name(self.config.get("_name_or_path"), kind), "family": kind,
-            "layers": layers, "hidden": hidden, "ffn": ffn, "heads": heads,
+            "model": _name(self.config.get("_name_or_path"), kind),
+            "family": kind,
+            "layers": layers,
+            "hidden": hidden,
+            "ffn": ffn,
+            "heads": heads,
             "kv_heads": self.size("num_key_value_heads", default=heads),
-            "head_dim": (self.size("qk_nope_head_dim") + rope) if mla
+            "head_dim": (self.size("qk_nope_head_dim") + rope)
+            if mla
             else self.size("head_dim", default=hidden // heads),
-            "vocab": self.size("vocab_size"), "experts": experts,
-            "experts_per_token": self.size("num_experts_per_tok", "experts_per_token", default=0),
-            "moe_ffn": self.size("moe_intermediate_size", default=ffn) if experts else 0,
+            "vocab": self.size("vocab_size"),
+            "experts": experts,
+            "experts_per_token": self.size(
+                "num_experts_per_tok", "experts_per_token", default=0
+            ),
+            "moe_ffn": self.size("moe_intermediate_size", default=ffn)
+            if experts
+            else 0,
             "shared_experts": self.size("n_shared_experts", default=0),
-            "dense_layers": self.size("first_k_dense_replace", default=0) if experts else 0,
-            "kv_lora_rank": mla, "qk_rope_dim": rope,
+            "dense_layers": self.size("first_k_dense_replace", default=0)
+            if experts
+            else 0,
+            "kv_lora_rank": mla,
+            "qk_rope_dim": rope,
             "v_head_dim": self.size("v_head_dim", default=0),
-            "window": window, "window_layers": window_layers,
-            "tied": bool(self.config.get("tie_word_embeddings", kind.startswith("gemma"))),
-            "max_context": self.size("max_position_embeddings", default=131_072),
+            "window": window,
+            "window_layers": window_layers,
+            "tied": bool(
+                self.config.get("tie_word_embeddings", kind.startswith("gemma"))
+            ),
+            "max_context": self.size(
+                "max_position_embeddings", default=131_072
+            ),
             "mlp_matrices": 2 if kind == "phi" else 3,
             "precision": self._precision(),
             "source": f"config.json ({kind})",
-        }  # fmt: skip
+        }
         self._whole(draft)
         return _counted(draft, self._attention(draft))
 
@@ -105,9 +144,14 @@ class _Config:
             if not d[key]:
                 _refuse(self.place, f"{key} must be above 0")
         if d["kv_heads"] > d["heads"]:
-            _refuse(self.place, f"{d['kv_heads']} kv heads for {d['heads']} heads")
+            _refuse(
+                self.place, f"{d['kv_heads']} kv heads for {d['heads']} heads"
+            )
         if d["experts"] and not 0 < d["experts_per_token"] <= d["experts"]:
-            _refuse(self.place, f"{d['experts_per_token']} of {d['experts']} experts per token")
+            _refuse(
+                self.place,
+                f"{d['experts_per_token']} of {d['experts']} experts per token",
+            )
 
     def _attention(self, d: dict[str, Any]) -> float:
         """Parameters of the attention of one layer."""
@@ -125,13 +169,17 @@ class _Config:
     def _window(self, kind: str, layers: int) -> tuple[int, int]:
         """Length of the sliding window, and in how many layers it acts."""
         window = self.config.get("sliding_window")
-        if not isinstance(window, int) or self.config.get("use_sliding_window") is False:
+        if (
+            not isinstance(window, int)
+            or self.config.get("use_sliding_window") is False
+        ):
             return 0, 0
         kinds = self.config.get("layer_types")
         if isinstance(kinds, list):
             return window, sum(k == "sliding_attention" for k in kinds)
         pattern = self.size(
-            "sliding_window_pattern", default={"gemma3": 6, "gemma3_text": 6}.get(kind, 2)
+            "sliding_window_pattern",
+            default={"gemma3": 6, "gemma3_text": 6}.get(kind, 2),
         )
         if kind in ("gemma2", "gemma3", "gemma3_text", "gpt_oss") and pattern:
             return window, layers - layers // pattern
@@ -140,7 +188,9 @@ class _Config:
     def _precision(self) -> str:
         quantization = self.config.get("quantization_config") or {}
         method = (
-            str(quantization.get("quant_method", "")) if isinstance(quantization, dict) else ""
+            str(quantization.get("quant_method", ""))
+            if isinstance(quantization, dict)
+            else ""
         )
         return {"fp8": "fp8", "mxfp4": "mxfp4"}.get(method, "bf16")
 
@@ -159,7 +209,9 @@ def _counted(draft: dict[str, Any], attention: float) -> Llm:
         + router
         + shell.embedding
     )
-    return Llm(params=every + shell.expert, active=every + shell.expert_active, **draft)
+    return Llm(
+        params=every + shell.expert, active=every + shell.expert_active, **draft
+    )
 
 
 def _name(given: object, kind: str) -> str:

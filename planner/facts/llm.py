@@ -67,7 +67,11 @@ class Llm:
     @cached_property
     def moe_layers(self) -> int:
         """Layers that hold experts."""
-        return self.expert_layers or self.layers - self.dense_layers if self.experts else 0
+        return (
+            self.expert_layers or self.layers - self.dense_layers
+            if self.experts
+            else 0
+        )
 
     @cached_property
     def attending(self) -> int:
@@ -82,13 +86,21 @@ class Llm:
     @cached_property
     def expert(self) -> float:
         """Parameters of all routed experts."""
-        each = self.mlp_matrices * (self.expert_hidden or self.hidden) * self.moe_ffn
+        each = (
+            self.mlp_matrices
+            * (self.expert_hidden or self.hidden)
+            * self.moe_ffn
+        )
         return float(self.moe_layers * self.experts * each)
 
     @cached_property
     def expert_active(self) -> float:
         """Parameters of the routed experts that one token uses."""
-        return self.expert * self.experts_per_token / self.experts if self.experts else 0.0
+        return (
+            self.expert * self.experts_per_token / self.experts
+            if self.experts
+            else 0.0
+        )
 
     @cached_property
     def attention(self) -> float:
@@ -101,13 +113,18 @@ class Llm:
         if self.kv_lora_rank:
             query = self.heads * self.head_dim
             low = self.q_lora_rank
-            asked = self.hidden * low + low * query if low else self.hidden * query
+            asked = (
+                self.hidden * low + low * query if low else self.hidden * query
+            )
             nope = self.head_dim - self.qk_rope_dim
             latent = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
             latent += self.kv_lora_rank * self.heads * (nope + value)
             return float(self.attending * (asked + latent + out))
         kept = 2 * self.kv_heads * self.head_dim
-        return float(self.attending * (self.hidden * (self.heads * self.head_dim + kept) + out))
+        return float(
+            self.attending
+            * (self.hidden * (self.heads * self.head_dim + kept) + out)
+        )
 
     @cached_property
     def dense(self) -> float:
@@ -118,24 +135,65 @@ class Llm:
 @cache
 def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     """Return model -> (architecture, why it is not modelled, other names)."""
-    counted = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "experts",
-               "experts_per_token", "moe_ffn", "shared_experts", "dense_layers", "kv_lora_rank",
-               "q_lora_rank", "qk_rope_dim", "v_head_dim", "window", "window_layers",
-               "attention_layers", "state_layers", "state_bytes", "expert_layers", "expert_hidden",
-               "sparse", "index_bytes", "max_context", "mlp_matrices")  # fmt: skip
+    counted = (
+        "layers",
+        "hidden",
+        "ffn",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "vocab",
+        "experts",
+        "experts_per_token",
+        "moe_ffn",
+        "shared_experts",
+        "dense_layers",
+        "kv_lora_rank",
+        "q_lora_rank",
+        "qk_rope_dim",
+        "v_head_dim",
+        "window",
+        "window_layers",
+        "attention_layers",
+        "state_layers",
+        "state_bytes",
+        "expert_layers",
+        "expert_hidden",
+        "sparse",
+        "index_bytes",
+        "max_context",
+        "mlp_matrices",
+    )
     columns: dict[str, Any] = {
-        "model": table.text, "aliases": table.listed, "hf_name": table.free,
-        "family": table.text, "released": table.date,
+        "model": table.text,
+        "aliases": table.listed,
+        "hf_name": table.free,
+        "family": table.text,
+        "released": table.date,
         "params_b": table.optional(table.real(0.01, 10_000)),
         "active_b": table.optional(table.real(0.01, 10_000)),
-        **dict.fromkeys(counted, lambda c: table.whole(0, 20_000_000)(c or "0")),
-        "tied": table.yes, "precision": table.one_of(*PRECISIONS), "unmodelled": table.free,
+        **dict.fromkeys(
+            counted, lambda c: table.whole(0, 20_000_000)(c or "0")
+        ),
+        "tied": table.yes,
+        "precision": table.one_of(*PRECISIONS),
+        "unmodelled": table.free,
         **table.SOURCED,
-    }  # fmt: skip
+    }
     result: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
-    text = files("planner.facts").joinpath("data", "models.csv").read_text(encoding="utf-8")
-    for (model,), row in table.keyed(table.rows(text, "models.csv", columns), "model").items():
-        names = (*row["aliases"], row["hf_name"].lower(), row["hf_name"].lower().split("/")[-1])
+    text = (
+        files("planner.facts")
+        .joinpath("data", "models.csv")
+        .read_text(encoding="utf-8")
+    )
+    for (model,), row in table.keyed(
+        table.rows(text, "models.csv", columns), "model"
+    ).items():
+        names = (
+            *row["aliases"],
+            row["hf_name"].lower(),
+            row["hf_name"].lower().split("/")[-1],
+        )
         result[model] = (_architecture(row), row["unmodelled"], names)
     return result
 
@@ -144,12 +202,26 @@ def _architecture(row: table.Row) -> Llm | None:
     if row["unmodelled"]:
         return None
     skipped = (
-        "aliases", "hf_name", "released", "params_b", "active_b", "unmodelled",
-    )  # fmt: skip
-    cells = {key: value for key, value in row.cells.items() if key not in skipped}
-    if not (row["params_b"] and row["layers"] and row["hidden"] and row["heads"]):
-        table.refuse(row.place, f"{row['model']} has no parameter count, layers, width or heads")
-    return Llm(params=row["params_b"] * 1e9, active=row["active_b"] * 1e9, **cells)
+        "aliases",
+        "hf_name",
+        "released",
+        "params_b",
+        "active_b",
+        "unmodelled",
+    )
+    cells = {
+        key: value for key, value in row.cells.items() if key not in skipped
+    }
+    if not (
+        row["params_b"] and row["layers"] and row["hidden"] and row["heads"]
+    ):
+        table.refuse(
+            row.place,
+            f"{row['model']} has no parameter count, layers, width or heads",
+        )
+    return Llm(
+        params=row["params_b"] * 1e9, active=row["active_b"] * 1e9, **cells
+    )
 
 
 def models() -> dict[str, Llm]:
@@ -159,7 +231,9 @@ def models() -> dict[str, Llm]:
 
 def unmodelled() -> dict[str, str]:
     """Return known models that cannot be sized yet, with the reason."""
-    return {name: why for name, (found, why, _) in _table().items() if not found}
+    return {
+        name: why for name, (found, why, _) in _table().items() if not found
+    }
 
 
 def find(name: str, place: Place | None = None) -> Llm:
@@ -173,12 +247,16 @@ def find(name: str, place: Place | None = None) -> Llm:
         message = f"{known} cannot be sized yet: it has {why}"
         step = "use another model, or `params:` for a dense model of that size"
         raise MissingError(
-            Problem(code="unmodelled", message=message, place=place, next_step=step)
+            Problem(
+                code="unmodelled", message=message, place=place, next_step=step
+            )
         )
     close = difflib.get_close_matches(wanted, list(_table()), 1, cutoff=0.5)
     step = f"did you mean '{close[0]}'?" if close else "run: tonnage models"
     message = f"no model is named '{name}'"
-    raise MissingError(Problem(code="model", message=message, place=place, next_step=step))
+    raise MissingError(
+        Problem(code="model", message=message, place=place, next_step=step)
+    )
 
 
 def dense_of(params: int) -> Llm:
@@ -191,9 +269,18 @@ def dense_of(params: int) -> Llm:
     heads = max(8, round((params / (12.6 * layers)) ** 0.5 / 1024) * 8)
     hidden = heads * 128
     return Llm(
-        model=f"dense-{params / 1e9:g}b", family="assumed", params=float(params),
-        active=float(params), layers=layers, hidden=hidden, ffn=int(3.5 * hidden), heads=heads,
-        kv_heads=8, head_dim=128, vocab=128_256,
-        max_context=131_072, source="assumed dense architecture in Llama proportions",
+        model=f"dense-{params / 1e9:g}b",
+        family="assumed",
+        params=float(params),
+        active=float(params),
+        layers=layers,
+        hidden=hidden,
+        ffn=int(3.5 * hidden),
+        heads=heads,
+        kv_heads=8,
+        head_dim=128,
+        vocab=128_256,
+        max_context=131_072,
+        source="assumed dense architecture in Llama proportions",
         assumed=f"dense, {layers} layers of width {hidden}, grouped-query attention",
-    )  # fmt: skip
+    )

@@ -31,7 +31,9 @@ class Row:
         return self.cells[column]
 
 
-def rows(text: str, path: str, columns: Mapping[str, Callable[[str], Any]]) -> Iterator[Row]:
+def rows(
+    text: str, path: str, columns: Mapping[str, Callable[[str], Any]]
+) -> Iterator[Row]:
     """Yield the rows of a table; the header must be exactly `columns`, in any order.
 
     Raises CatalogError that names file, line and column of the first bad cell.
@@ -50,8 +52,12 @@ def rows(text: str, path: str, columns: Mapping[str, Callable[[str], Any]]) -> I
             refuse(place, f"{len(cells)} cells, the header has {len(header)}")
         try:
             values = [
-                memo[cell] if cell in memo else memo.setdefault(cell, convert(cell))
-                for memo, convert, cell in zip(memos, converters, cells, strict=True)
+                memo[cell]
+                if cell in memo
+                else memo.setdefault(cell, convert(cell))
+                for memo, convert, cell in zip(
+                    memos, converters, cells, strict=True
+                )
             ]
         except (ValueError, InvalidOperation):
             _blame(place, header, converters, cells)
@@ -72,11 +78,18 @@ def keyed(found: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], Row]:
 def refuse(place: Place, message: str) -> NoReturn:
     """Raise the error of a row that cannot be used."""
     step = "restore the file, or correct the row"
-    raise CatalogError(Problem(code="catalog-row", message=message, place=place, next_step=step))
+    raise CatalogError(
+        Problem(
+            code="catalog-row", message=message, place=place, next_step=step
+        )
+    )
 
 
 def _blame(
-    place: Place, header: list[str], converters: list[Callable[[str], Any]], cells: list[str]
+    place: Place,
+    header: list[str],
+    converters: list[Callable[[str], Any]],
+    cells: list[str],
 ) -> NoReturn:
     for name, convert, cell in zip(header, converters, cells, strict=True):
         try:

@@ -47,27 +47,42 @@ class Band:
 @cache
 def _rows() -> dict[tuple[str, str, str], tuple[float, float]]:
     columns: dict[str, Any] = {
-        "target": table.text, "load": table.text, "new": table.one_of(*NEWS),
-        "low": table.real(-5, 5), "high": table.real(-5, 5), "cells": table.whole(1, 10_000),
-        "rows": table.whole(1, 100_000), **table.SOURCED,
-    }  # fmt: skip
+        "target": table.text,
+        "load": table.text,
+        "new": table.one_of(*NEWS),
+        "low": table.real(-5, 5),
+        "high": table.real(-5, 5),
+        "cells": table.whole(1, 10_000),
+        "rows": table.whole(1, 100_000),
+        **table.SOURCED,
+    }
     found = table.rows(_text("bands.csv"), "bands.csv", columns)
-    return {(r["target"], r["load"], r["new"]): (r["low"], r["high"]) for r in found}
+    return {
+        (r["target"], r["load"], r["new"]): (r["low"], r["high"]) for r in found
+    }
 
 
 @cache
 def covered() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (family | GPU | architecture, name)."""
-    columns = {"kind": table.text, "name": table.text, "rows": table.whole(1, 100_000),
-               **table.SOURCED}  # fmt: skip
+    columns = {
+        "kind": table.text,
+        "name": table.text,
+        "rows": table.whole(1, 100_000),
+        **table.SOURCED,
+    }
     found = table.rows(_text("covered.csv"), "covered.csv", columns)
     return frozenset((row["kind"], row["name"]) for row in found)
 
 
 @cache
 def _ranges() -> dict[str, tuple[float, float]]:
-    columns = {"feature": table.text, "low": table.real(0, 1e15), "high": table.real(0, 1e15),
-               **table.SOURCED}  # fmt: skip
+    columns = {
+        "feature": table.text,
+        "low": table.real(0, 1e15),
+        "high": table.real(0, 1e15),
+        **table.SOURCED,
+    }
     rows = table.rows(_text("ranges.csv"), "ranges.csv", columns)
     return {row["feature"]: (row["low"], row["high"]) for row in rows}
 
@@ -77,12 +92,20 @@ def outside(**features: float) -> tuple[int, str]:
     found = []
     for name, value in features.items():
         low, high = _ranges()[name]
-        found.append((math.ceil(math.log2(max(low / value, value / high, 1))), name))
+        found.append(
+            (math.ceil(math.log2(max(low / value, value / high, 1))), name)
+        )
     return max(found)
 
 
 @cache
-def band(target: str, load: str, news: frozenset[str], basis: Basis, doublings: int = 0) -> Band:
+def band(
+    target: str,
+    load: str,
+    news: frozenset[str],
+    basis: Basis,
+    doublings: int = 0,
+) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
     rows = _rows()
     load = load if (target, load, "source") in rows else NEAREST[target]
@@ -92,7 +115,10 @@ def band(target: str, load: str, news: frozenset[str], basis: Basis, doublings: 
         low, high = rows[target, load, "source"]
     square = ((high - low) / 2) ** 2
     for new in news & {"family", "GPU"}:
-        square += max(0.0, _half(target, load, new) ** 2 - _half(target, load, "none") ** 2)
+        square += max(
+            0.0,
+            _half(target, load, new) ** 2 - _half(target, load, "none") ** 2,
+        )
     square += (doublings * constant("beyond", target)) ** 2
     half = math.sqrt(square) * (constant("unseen") if basis == "spec" else 1.0)
     middle = (low + high) / 2
@@ -104,7 +130,9 @@ def _half(target: str, load: str, new: str) -> float:
     return (high - low) / 2
 
 
-def news(llm: Llm, chip: Accelerator, *, loose: bool = False) -> tuple[frozenset[str], Basis]:
+def news(
+    llm: Llm, chip: Accelerator, *, loose: bool = False
+) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and what its prediction therefore rests on."""
     seen = covered()
     found = set()
@@ -120,4 +148,6 @@ def news(llm: Llm, chip: Accelerator, *, loose: bool = False) -> tuple[frozenset
 
 
 def _text(name: str) -> str:
-    return files("planner.perf").joinpath("data", name).read_text(encoding="utf-8")
+    return (
+        files("planner.perf").joinpath("data", name).read_text(encoding="utf-8")
+    )

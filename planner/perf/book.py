@@ -15,7 +15,10 @@ from typing import Any, Final, Generic, TypeVar
 from planner.facts import table
 
 REFERENCE: Final = 2025.5
-YEARS: Final = (2023.5, 2026.5)  # the span of the measurements; trends are not carried beyond it
+YEARS: Final = (
+    2023.5,
+    2026.5,
+)  # the span of the measurements; trends are not carried beyond it
 YEARLY: Final = "year"
 T = TypeVar("T")
 
@@ -52,12 +55,23 @@ class Book(Generic[T]):
     def rows(self) -> tuple[Row, ...]:
         """The table; raises CatalogError on a bad row."""
         columns: dict[str, Any] = {
-            "coefficient": table.one_of(*self.names), "key": table.free,
-            "value": table.real(1e-9, 1e6), "prior": table.real(1e-9, 1e6),
-            "spread": table.real(0, 1), "unit": table.text, "meaning": table.text, **table.SOURCED,
-        }  # fmt: skip
-        text = files("planner.perf").joinpath("data", self.file).read_text(encoding="utf-8")
-        found = table.keyed(table.rows(text, self.file, columns), "coefficient", "key")
+            "coefficient": table.one_of(*self.names),
+            "key": table.free,
+            "value": table.real(1e-9, 1e6),
+            "prior": table.real(1e-9, 1e6),
+            "spread": table.real(0, 1),
+            "unit": table.text,
+            "meaning": table.text,
+            **table.SOURCED,
+        }
+        text = (
+            files("planner.perf")
+            .joinpath("data", self.file)
+            .read_text(encoding="utf-8")
+        )
+        found = table.keyed(
+            table.rows(text, self.file, columns), "coefficient", "key"
+        )
         return tuple(
             Row(name, key, row["value"], row["prior"], row["spread"])
             for (name, key), row in found.items()

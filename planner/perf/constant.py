@@ -11,11 +11,21 @@ from planner.facts import table
 @cache
 def _rows() -> dict[tuple[str, str], float]:
     columns = {
-        "constant": table.text, "key": table.free, "value": table.real(1e-9, 1e6),
-        "unit": table.text, "meaning": table.text, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "constants.csv").read_text(encoding="utf-8")
-    found = table.keyed(table.rows(text, "constants.csv", columns), "constant", "key")
+        "constant": table.text,
+        "key": table.free,
+        "value": table.real(1e-9, 1e6),
+        "unit": table.text,
+        "meaning": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "constants.csv")
+        .read_text(encoding="utf-8")
+    )
+    found = table.keyed(
+        table.rows(text, "constants.csv", columns), "constant", "key"
+    )
     return {(name, key): row["value"] for (name, key), row in found.items()}
 
 

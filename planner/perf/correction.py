@@ -28,7 +28,11 @@ ENOUGH: Final = 5  # points from which a deployment counts as measured
 
 def features(batch: float, context: float) -> Vector:
     """1, ln(batch / 16), ln(context / 2000)."""
-    return (1.0, math.log(max(batch, 1.0) / BATCH), math.log(max(context, 1.0) / CONTEXT))
+    return (
+        1.0,
+        math.log(max(batch, 1.0) / BATCH),
+        math.log(max(context, 1.0) / CONTEXT),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,9 @@ class Belief:
         doubt = _dot(moved, at) + self.noise**2
         gain = tuple(m / doubt for m in moved)
         miss = value - _dot(self.weights, at)
-        weights = tuple(w + g * miss for w, g in zip(self.weights, gain, strict=True))
+        weights = tuple(
+            w + g * miss for w, g in zip(self.weights, gain, strict=True)
+        )
         covariance = tuple(
             tuple(p - g * m for p, m in zip(row, moved, strict=True))
             for row, g in zip(self.covariance, gain, strict=True)
@@ -61,16 +67,22 @@ class Belief:
 
     def spread(self, at: Vector) -> float:
         """Its standard deviation, with the noise of one more measurement."""
-        return math.sqrt(_dot(tuple(_dot(row, at) for row in self.covariance), at) + self.noise**2)
+        return math.sqrt(
+            _dot(tuple(_dot(row, at) for row in self.covariance), at)
+            + self.noise**2
+        )
 
 
 def prior(metric: str) -> Belief:
     """Return what is believed of ttft or tpot before any measurement."""
     spreads = tuple(constant(f"prior_{name}", metric) for name in FEATURES)
     covariance = tuple(
-        tuple(s * s if i == j else 0.0 for j in range(len(spreads))) for i, s in enumerate(spreads)
+        tuple(s * s if i == j else 0.0 for j in range(len(spreads)))
+        for i, s in enumerate(spreads)
     )
-    return Belief((0.0,) * len(spreads), covariance, constant("point_noise", metric))
+    return Belief(
+        (0.0,) * len(spreads), covariance, constant("point_noise", metric)
+    )
 
 
 def learned(metric: str, points: Iterable[tuple[Vector, float]]) -> Belief:
@@ -99,7 +111,11 @@ class Correction:
 
     def applies(self, model: str, accelerator: str, precision: str) -> bool:
         """Whether it was learned of this model on this accelerator in this precision."""
-        return (self.model, self.accelerator, self.precision) == (model, accelerator, precision)
+        return (self.model, self.accelerator, self.precision) == (
+            model,
+            accelerator,
+            precision,
+        )
 
     def factor(self, metric: str, batch: float, context: float) -> float:
         """The factor on a predicted time."""

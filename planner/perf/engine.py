@@ -36,11 +36,22 @@ class Engine:
 def engines() -> dict[str, dict[str, Any]]:
     """Return the kinds of engines with their default limits and default KV precision."""
     columns: dict[str, Any] = {
-        "engine": table.text, "kind": table.text, "sequences": table.whole(1, 100_000),
-        "kv_quantized": table.yes, "year": table.real(2022, 2100), **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "engines.csv").read_text(encoding="utf-8")
-    return {row["engine"]: row.cells for row in table.rows(text, "engines.csv", columns)}
+        "engine": table.text,
+        "kind": table.text,
+        "sequences": table.whole(1, 100_000),
+        "kv_quantized": table.yes,
+        "year": table.real(2022, 2100),
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "engines.csv")
+        .read_text(encoding="utf-8")
+    )
+    return {
+        row["engine"]: row.cells
+        for row in table.rows(text, "engines.csv", columns)
+    }
 
 
 def engine(name: str, year: float | None = None) -> Engine:
@@ -57,7 +68,11 @@ def kv_precision(name: str, llm: Llm, precision: str) -> str:
     16 bit by those that only read a checkpoint's own scales.
     """
     quantizes = engines()[name]["kv_quantized"] and precision in QUANTIZED
-    return "fp8" if quantizes and not (llm.kv_lora_rank and name == "sglang") else "bf16"
+    return (
+        "fp8"
+        if quantizes and not (llm.kv_lora_rank and name == "sglang")
+        else "bf16"
+    )
 
 
 def keys(
@@ -69,7 +84,13 @@ def keys(
     """
     chip = node.accelerator
     compute = chip.computes(layout.precision)
-    found = {chip.architecture, chip.memory_type, chip.vendor, compute, used.kind}
+    found = {
+        chip.architecture,
+        chip.memory_type,
+        chip.vendor,
+        compute,
+        used.kind,
+    }
     if compute == "bf16" and layout.precision not in ("bf16", "auto"):
         found.add("unpacked")
     if used.year < EARLY:

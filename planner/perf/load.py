@@ -12,14 +12,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
-Arrival: TypeAlias = "tuple[float, float, float]"  # seconds, prompt and answer in tokens
+Arrival: TypeAlias = (
+    "tuple[float, float, float]"  # seconds, prompt and answer in tokens
+)
 # Bins of a distribution as (quantile that stands for it, share). Around the percentiles that an
 # SLA may name they are narrow, and that percentile itself stands for its bin.
 BINS: Final = (
-    (0.05, 0.10), (0.15, 0.10), (0.25, 0.10), (0.35, 0.10), (0.435, 0.07), (0.50, 0.06),
-    (0.565, 0.07), (0.65, 0.10), (0.75, 0.10), (0.835, 0.07), (0.90, 0.06), (0.95, 0.03),
-    (0.97, 0.02), (0.99, 0.015), (0.998, 0.005),
-)  # fmt: skip
+    (0.05, 0.10),
+    (0.15, 0.10),
+    (0.25, 0.10),
+    (0.35, 0.10),
+    (0.435, 0.07),
+    (0.50, 0.06),
+    (0.565, 0.07),
+    (0.65, 0.10),
+    (0.75, 0.10),
+    (0.835, 0.07),
+    (0.90, 0.06),
+    (0.95, 0.03),
+    (0.97, 0.02),
+    (0.99, 0.015),
+    (0.998, 0.005),
+)
 Z95: Final = NormalDist().inv_cdf(0.95)
 SHARES: Final = tuple(share for _, share in BINS)
 _NORMAL: Final = tuple(NormalDist().inv_cdf(quantile) for quantile, _ in BINS)
@@ -109,4 +123,6 @@ class Load:
     @property
     def held(self) -> float:
         """Mean tokens of context while requests decode; long answers do so for longer."""
-        return self.prompt.mean + self.answer.mean / 2 * (1 + self.answer.variation)
+        return self.prompt.mean + self.answer.mean / 2 * (
+            1 + self.answer.variation
+        )

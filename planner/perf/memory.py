@@ -26,10 +26,14 @@ def weights(llm: Llm, layout: Layout) -> float:
     """
     precision, cut = layout.precision, layout.tensor
     other = max(0.0, llm.dense - llm.attention)
-    body = llm.attention * attention_bytes(llm, precision) + other * dense_bytes(precision)
+    body = llm.attention * attention_bytes(
+        llm, precision
+    ) + other * dense_bytes(precision)
     experts = llm.expert * bytes_of(precision) / layout.tp
     stages = 1 if layout.pp == 1 else 2
-    return (body / cut + experts) / layout.pp + llm.embedding * 2.0 / (layout.tp * stages)
+    return (body / cut + experts) / layout.pp + llm.embedding * 2.0 / (
+        layout.tp * stages
+    )
 
 
 def bytes_of(precision: str) -> float:
@@ -44,7 +48,11 @@ def dense_bytes(precision: str) -> float:
 
 def attention_bytes(llm: Llm, precision: str) -> float:
     """Bytes of an attention parameter: fp4 releases with latent attention keep it in 16 bit."""
-    return 2.0 if precision == "fp4" and llm.kv_lora_rank else dense_bytes(precision)
+    return (
+        2.0
+        if precision == "fp4" and llm.kv_lora_rank
+        else dense_bytes(precision)
+    )
 
 
 def stored(llm: Llm, layout: Layout) -> float:
@@ -63,7 +71,12 @@ def kv_per_token(llm: Llm, layout: Layout) -> float:
     width = KV_BYTES[layout.kv_precision]
     if llm.kv_lora_rank:
         return float((llm.kv_lora_rank + llm.qk_rope_dim) * width)
-    return float(2 * llm.head_dim * max(1, math.ceil(llm.kv_heads / layout.tensor)) * width)
+    return float(
+        2
+        * llm.head_dim
+        * max(1, math.ceil(llm.kv_heads / layout.tensor))
+        * width
+    )
 
 
 def kv(llm: Llm, layout: Layout, tokens: float) -> float:
@@ -75,6 +88,11 @@ def kv(llm: Llm, layout: Layout, tokens: float) -> float:
     page = constant("kv_block")
     full = math.ceil(tokens / page) * page
     windowed = min(full, math.ceil(llm.window / page) * page)
-    held = (llm.attending - llm.window_layers) * full + llm.window_layers * windowed
-    state = llm.state_layers * llm.state_bytes / layout.tensor + llm.index_bytes * full
+    held = (
+        llm.attending - llm.window_layers
+    ) * full + llm.window_layers * windowed
+    state = (
+        llm.state_layers * llm.state_bytes / layout.tensor
+        + llm.index_bytes * full
+    )
     return (kv_per_token(llm, layout) * held + state) / layout.pp

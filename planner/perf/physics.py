@@ -104,16 +104,24 @@ def rates(t: Terms, c: Coefficients, guess: Draft = NONE) -> Rates:
     """Divide what has to be done by what the hardware and the engine reach."""
     reading = t.bandwidth * c.weight_bandwidth
     rate = t.peak * c.flops
-    experts = rate * c.expert_flops * c.unpack_experts / (1 + c.expert_width / t.width)
+    experts = (
+        rate
+        * c.expert_flops
+        * c.unpack_experts
+        / (1 + c.expert_width / t.width)
+    )
     wire = t.link * c.link_bandwidth
-    latency = c.link_latency * (1 + c.link_latency_growth * most(t.tensor - 2, 0.0))
+    latency = c.link_latency * (
+        1 + c.link_latency_growth * most(t.tensor - 2, 0.0)
+    )
     across = t.network * c.network_bandwidth
     per_layer = c.layer_overhead * t.layers + c.moe_overhead * t.moe_layers
     per_layer = c.overhead * (per_layer + c.latent_overhead * t.latent_layers)
     keeping = t.bandwidth * c.kv_bandwidth
     return Rates(
         read_attention=t.read_attention / reading,
-        flop_attention=t.flop_attention / (t.attention_peak * c.flops * c.unpack_flops),
+        flop_attention=t.flop_attention
+        / (t.attention_peak * c.flops * c.unpack_flops),
         read_rest=t.read_rest / reading,
         flop_rest=t.flop_rest / (t.rest_peak * c.flops * c.unpack_flops),
         read_head=t.read_head / reading,
@@ -122,7 +130,8 @@ def rates(t: Terms, c: Coefficients, guess: Draft = NONE) -> Rates:
         flop_experts=t.flop_experts * c.expert_imbalance / experts,
         chosen=t.chosen,
         padding=c.expert_padding / most(t.chosen, 1e-6),
-        kv_full=t.kv_full / keeping + t.latent * (1 + guess.tokens) / (t.half * c.latent_flops),
+        kv_full=t.kv_full / keeping
+        + t.latent * (1 + guess.tokens) / (t.half * c.latent_flops),
         kv_window=t.kv_window / keeping,
         kv_state=2 * t.kv_state / keeping,
         window=t.window,
@@ -130,28 +139,36 @@ def rates(t: Terms, c: Coefficients, guess: Draft = NONE) -> Rates:
         pair=t.pair / (t.half * c.flops * c.prompt_attention),
         full_layers=t.full_layers,
         window_layers=t.window_layers,
-        fixed=t.reduces * latency + t.gathers * c.gather_latency + t.hops * c.hop_latency
-        + per_layer + c.overhead * c.step_overhead,
-        token=t.reduce_bytes / wire + t.gather_bytes / (t.link * c.gather_bandwidth)
-        + t.hop_bytes / across + t.stream_bytes * c.stream / t.bandwidth,
+        fixed=t.reduces * latency
+        + t.gathers * c.gather_latency
+        + t.hops * c.hop_latency
+        + per_layer
+        + c.overhead * c.step_overhead,
+        token=t.reduce_bytes / wire
+        + t.gather_bytes / (t.link * c.gather_bandwidth)
+        + t.hop_bytes / across
+        + t.stream_bytes * c.stream / t.bandwidth,
         once=t.reduce_bytes * most(t.tensor / 2 - 1, 0.0) / wire,
         phase=t.reduces * c.link_phase,
         layers=per_layer,
         count=t.layers,
         draft=guess,
-        sequence=c.overhead * c.sequence_overhead + t.vocabulary * 4 * c.sampling / t.bandwidth,
+        sequence=c.overhead * c.sequence_overhead
+        + t.vocabulary * 4 * c.sampling / t.bandwidth,
         overlap=c.overlap,
         pp=t.pp,
         adp=t.adp,
         prompt_base=c.prompt_base,
         prompt_full=c.prompt_full,
-    )  # fmt: skip
+    )
 
 
 def attention(r: Rates, context: float) -> float:
     """Seconds that one sequence of so much context adds to a step."""
     seen = least(context, r.sparse)
-    return seen * r.kv_full + least(context, r.window) * r.kv_window + r.kv_state
+    return (
+        seen * r.kv_full + least(context, r.window) * r.kv_window + r.kv_state
+    )
 
 
 def decode(r: Rates, batch: float, held: float) -> float:
@@ -172,7 +189,9 @@ def decode(r: Rates, batch: float, held: float) -> float:
     head = norm(r.read_head, r.flop_head * own, r.overlap)
     drafting = r.draft.passes * ((body + r.layers) / r.count + head)
     step = body + head + drafting + r.fixed + least(own * r.once, r.phase)
-    return (step + own * r.token + sequences * (held + r.sequence)) / r.draft.gained
+    return (
+        step + own * r.token + sequences * (held + r.sequence)
+    ) / r.draft.gained
 
 
 def prompt(r: Rates, tokens: float) -> float:
@@ -193,10 +212,22 @@ def first(r: Rates, tokens: float) -> float:
     dense += norm(r.read_rest, r.flop_rest * tokens, r.overlap)
     rows = tokens + r.padding * touched
     experts = norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
-    return dense + r.read_head + experts + r.fixed + tokens * r.token + _pairs(r, tokens)
+    return (
+        dense
+        + r.read_head
+        + experts
+        + r.fixed
+        + tokens * r.token
+        + _pairs(r, tokens)
+    )
 
 
 def _pairs(r: Rates, tokens: float) -> float:
     """Seconds of causal attention over a prompt."""
     full = r.full_layers * least(tokens, 2 * r.sparse)
-    return r.pair * tokens * (full + r.window_layers * least(tokens, 2 * r.window)) / 2
+    return (
+        r.pair
+        * tokens
+        * (full + r.window_layers * least(tokens, 2 * r.window))
+        / 2
+    )

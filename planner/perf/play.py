@@ -18,12 +18,26 @@ if TYPE_CHECKING:
     from planner.perf.load import Arrival, Load, Routing
     from planner.perf.simulate import Machine
 
-WARM: Final = 0.15  # share of requests that fill the replica, and are not counted
+WARM: Final = (
+    0.15  # share of requests that fill the replica, and are not counted
+)
 TAIL: Final = 0.05  # share that no arrivals stand behind
-STUDENT: Final = (0.0, 0.0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89)  # 90 %, by seeds
+STUDENT: Final = (
+    0.0,
+    0.0,
+    6.31,
+    2.92,
+    2.35,
+    2.13,
+    2.02,
+    1.94,
+    1.89,
+)  # 90 %, by seeds
 
 
-def arrivals(load: Load, count: int, seed: int, variation: float, rate: float) -> list[Request]:
+def arrivals(
+    load: Load, count: int, seed: int, variation: float, rate: float
+) -> list[Request]:
     """Draw requests: Gamma gaps of a squared variation, lognormal lengths.
 
     The same seed gives the same requests.
@@ -32,9 +46,15 @@ def arrivals(load: Load, count: int, seed: int, variation: float, rate: float) -
     shape, at, found = 1 / max(variation, 1e-3), 0.0, []
     sigmas = load.prompt.sigma, load.answer.sigma
     means = load.prompt.mean * (1 - load.prefix_hit), load.answer.mean
-    middles = [math.log(m) - s * s / 2 for m, s in zip(means, sigmas, strict=True)]
+    middles = [
+        math.log(m) - s * s / 2 for m, s in zip(means, sigmas, strict=True)
+    ]
     for _ in range(count):
-        at += draw.gammavariate(shape, 1 / (shape * rate)) if rate < NEVER else 0.0
+        at += (
+            draw.gammavariate(shape, 1 / (shape * rate))
+            if rate < NEVER
+            else 0.0
+        )
         given, wanted = (
             max(1, round(draw.lognormvariate(m, s) if s else math.exp(m)))
             for m, s in zip(middles, sigmas, strict=True)
@@ -53,7 +73,11 @@ def recorded(
     draw, begin = random.Random(seed), trace[0][0]  # noqa: S311 - a simulation, not a secret
     fresh, found = 1 - load.prefix_hit, []
     for place, (at, given, wanted) in enumerate(trace):
-        turn = place + seed if load.routing == "round-robin" else draw.randrange(copies)
+        turn = (
+            place + seed
+            if load.routing == "round-robin"
+            else draw.randrange(copies)
+        )
         if turn % copies < lanes:
             prompt = max(1, round(given * fresh))
             found.append(Request(at - begin, prompt, max(2, round(wanted))))
@@ -65,7 +89,9 @@ def busiest(trace: Sequence[Arrival], count: int) -> Sequence[Arrival]:
     if len(trace) <= count:
         return trace
     last = len(trace) - count
-    start = min(range(last + 1), key=lambda i: trace[i + count - 1][0] - trace[i][0])
+    start = min(
+        range(last + 1), key=lambda i: trace[i + count - 1][0] - trace[i][0]
+    )
     return trace[start : start + count]
 
 
@@ -93,7 +119,9 @@ def _least(lanes: list[Lane], now: float, place: int) -> Lane:
     for lane in lanes:
         lane.advance(now)
     count = len(lanes)
-    return lanes[min(range(count), key=lambda i: (lanes[i].load, (i - place) % count))]
+    return lanes[
+        min(range(count), key=lambda i: (lanes[i].load, (i - place) % count))
+    ]
 
 
 def loop(one: Machine, requests: list[Request], users: int) -> list[Request]:
@@ -133,21 +161,31 @@ class Run:
 
 def times(one: Machine, played: list[Request]) -> dict[str, list[float]]:
     """Return ttft, tpot and e2e of the requests in the middle of a run."""
-    kept = played[int(WARM * len(played)) : len(played) - int(TAIL * len(played))]
+    kept = played[
+        int(WARM * len(played)) : len(played) - int(TAIL * len(played))
+    ]
     c, rates = one.coefficients, one.rates
     started = [
-        one.starts * (c.first_token + c.step_wait * x.pace
-                      + c.prompt_share * (x.begun - x.due + first(rates, x.prompt)))
+        one.starts
+        * (
+            c.first_token
+            + c.step_wait * x.pace
+            + c.prompt_share * (x.begun - x.due + first(rates, x.prompt))
+        )
         for x in kept
-    ]  # fmt: skip
+    ]
     return {
         "ttft": started,
         "tpot": [(x.end - x.first) / (x.answer - 1) for x in kept],
-        "e2e": [s + x.end - x.first for s, x in zip(started, kept, strict=True)],
+        "e2e": [
+            s + x.end - x.first for s, x in zip(started, kept, strict=True)
+        ],
     }
 
 
-def summary(runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]) -> Run:
+def summary(
+    runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]
+) -> Run:
     """Return percentiles over all runs, and how far they spread from seed to seed."""
     found = {}
     for metric, percentile in sorted(asked):
@@ -158,7 +196,9 @@ def summary(runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]
             quantile = STUDENT[min(len(each), len(STUDENT) - 1)]
             wide = quantile * statistics.stdev(each) / math.sqrt(len(each))
         value = _quantile(every, percentile)
-        found[metric, percentile] = Measured(value, max(0.0, value - wide), value + wide)
+        found[metric, percentile] = Measured(
+            value, max(0.0, value - wide), value + wide
+        )
     return Run(sum(len(run["ttft"]) for run in runs), len(runs), found)
 
 

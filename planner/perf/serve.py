@@ -46,14 +46,21 @@ class Replica:
     """One replica of a model in a layout on a node under an engine, for a given load."""
 
     def __init__(
-        self, llm: Llm, layout: Layout, node: Node, load: Load, trust: Trust | None = None
+        self,
+        llm: Llm,
+        layout: Layout,
+        node: Node,
+        load: Load,
+        trust: Trust | None = None,
     ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
         self.trust = trust or Trust()
         self.margins: dict[str, float] = {}
         self.coefficients = SERVING.at(keys(layout, node, SERVED), SERVED.year)
         self.memory = startup.served(llm, layout, node, SERVED.year)
-        need = load.prompt.mean + self.coefficients.answer_share * load.answer.mean
+        need = (
+            load.prompt.mean + self.coefficients.answer_share * load.answer.mean
+        )
         self.max_batch = min(self.memory.sequences, self._room(need))
         if self.max_batch and not self._room(max(load.context, need)):
             self.max_batch = 0
@@ -69,30 +76,45 @@ class Replica:
     def doubting(self, confidence: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""
         other = copy(self)
-        other.trust, other.margins = replace(self.trust, confidence=confidence), {}
+        other.trust, other.margins = (
+            replace(self.trust, confidence=confidence),
+            {},
+        )
         return other
 
     @cached_property
     def learned(self) -> Correction | None:
         """What a benchmark of this model on this accelerator taught."""
         found = self.trust.learned
-        names = self.llm.model, self.node.accelerator.accelerator, self.layout.precision
+        names = (
+            self.llm.model,
+            self.node.accelerator.accelerator,
+            self.layout.precision,
+        )
         return found if found is not None and found.applies(*names) else None
 
     def band(self, metric: str) -> Band:
         """The band of ttft or tpot: of this deployment when it was measured, else of all."""
         if self.learned:
             half = max(1.0, self.max_batch / 2)
-            return self.learned.band(metric, half, self.load.held, self.layout.tp)
+            return self.learned.band(
+                metric, half, self.load.held, self.layout.tp
+            )
         new, basis = news(self.llm, self.node.accelerator)
         far, _ = outside(
-            prompt=self.load.prompt.mean, answer=self.load.answer.mean, active=self.llm.active,
+            prompt=self.load.prompt.mean,
+            answer=self.load.answer.mean,
+            active=self.llm.active,
             accelerators=self.layout.accelerators,
-        )  # fmt: skip
+        )
         return band(metric, PLANNED, new, basis, far)
 
     def _corrected(self, metric: str, n: float) -> float:
-        return self.learned.factor(metric, n, self.load.held) if self.learned else 1.0
+        return (
+            self.learned.factor(metric, n, self.load.held)
+            if self.learned
+            else 1.0
+        )
 
     def margin(self, metric: str) -> float:
         """The factor on a predicted time that covers it with the wished confidence, at least 1.
@@ -108,7 +130,9 @@ class Replica:
         if self.trust.confidence <= EVEN:
             return 1.0
         parts = ("ttft", "tpot") if metric == "e2e" else (metric,)
-        return max(1.0, *(self.band(x).at(self.trust.confidence) for x in parts))
+        return max(
+            1.0, *(self.band(x).at(self.trust.confidence) for x in parts)
+        )
 
     @cached_property
     def rates(self) -> Rates:
@@ -118,7 +142,9 @@ class Replica:
     @cached_property
     def _fresh(self) -> tuple[float, ...]:
         """Prompts of the lengths that stand for all, without what the prefix cache holds."""
-        return tuple(x * (1 - self.load.prefix_hit) for x in self.load.prompt.points())
+        return tuple(
+            x * (1 - self.load.prefix_hit) for x in self.load.prompt.points()
+        )
 
     @cached_property
     def prompts(self) -> tuple[float, ...]:
@@ -142,7 +168,11 @@ class Replica:
 
     @cached_property
     def _paid(self) -> float:
-        return self.coefficients.interference * self.prefill / self.load.answer.mean
+        return (
+            self.coefficients.interference
+            * self.prefill
+            / self.load.answer.mean
+        )
 
     @cached_property
     def moments(self) -> tuple[float, float, float]:
@@ -165,7 +195,9 @@ class Replica:
     def start(self, n: int) -> float:
         """Seconds before a prompt starts with n in flight: arrival, and the running step."""
         c = self.coefficients
-        return self._corrected("ttft", n) * (c.first_token + c.step_wait * self.tpot(n))
+        return self._corrected("ttft", n) * (
+            c.first_token + c.step_wait * self.tpot(n)
+        )
 
     def completion(self, n: int) -> float:
         """Requests completed a second with n in flight."""
@@ -204,7 +236,11 @@ class Replica:
             return self.tpot(1)
         if metric == "ttft":
             return self.start(1) + self.alone[rank]
-        return self.start(1) + mean(self.alone) + self.tpot(1) * self.load.answer.points()[rank]
+        return (
+            self.start(1)
+            + mean(self.alone)
+            + self.tpot(1) * self.load.answer.points()[rank]
+        )
 
     def at(self, rate: float, replicas: int = 1) -> Service | None:
         """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
@@ -219,16 +255,25 @@ class Replica:
             if weight < 1e-12 * total and n > 8:
                 break
         # Beyond max_batch requests queue, and the chances fall geometrically.
-        tail = weight * rate / (full - rate) if len(weights) > self.max_batch else 0.0
+        tail = (
+            weight * rate / (full - rate)
+            if len(weights) > self.max_batch
+            else 0.0
+        )
         total += tail
         states = tuple(w / total for w in weights)
         waiting = (states[-1] + tail / total) if tail else 0.0
         arrivals = self.load.spread(replicas)
         bursts = (arrivals + self.load.answer.variation) / 2
         return Service(
-            replica=self, rate=rate, states=states, slot=Wait(waiting, bursts / (full - rate)),
-            prompt=self._prompt_wait(rate, arrivals), arriving=1, variation=arrivals,
-        )  # fmt: skip
+            replica=self,
+            rate=rate,
+            states=states,
+            slot=Wait(waiting, bursts / (full - rate)),
+            prompt=self._prompt_wait(rate, arrivals),
+            arriving=1,
+            variation=arrivals,
+        )
 
     def closed(self, in_flight: float) -> Service:
         """Return the service with a constant number of requests in flight, up to max_batch."""
@@ -236,9 +281,12 @@ class Replica:
         rate = self.completion(n)
         states = (0.0,) * n + (1.0,)
         return Service(
-            replica=self, rate=rate, states=states, slot=Wait(0.0, 0.0),
+            replica=self,
+            rate=rate,
+            states=states,
+            slot=Wait(0.0, 0.0),
             prompt=self._prompt_wait(rate, self.load.variation),
-        )  # fmt: skip
+        )
 
     def _prompt_wait(self, rate: float, arrivals: float) -> Wait:
         """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals.

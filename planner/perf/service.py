@@ -64,7 +64,10 @@ class Wait:
         if self.variation <= 1:
             return ((1.0, self.mean),)
         short = (1 + math.sqrt((self.variation - 1) / (self.variation + 1))) / 2
-        return ((short, self.mean / 2 / short), (1 - short, self.mean / 2 / (1 - short)))
+        return (
+            (short, self.mean / 2 / short),
+            (1 - short, self.mean / 2 / (1 - short)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,10 @@ class Service:
         """
         mean, met = self._pace, self.replica.tpot(self._met(percentile))
         unlucky = _quantile(self._slowed_above, percentile / 100)
-        return max(met, mean + math.hypot(max(0.0, met - mean), max(0.0, unlucky - mean)))
+        return max(
+            met,
+            mean + math.hypot(max(0.0, met - mean), max(0.0, unlucky - mean)),
+        )
 
     def ttft(self, percentile: int) -> float:
         """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
@@ -114,7 +120,9 @@ class Service:
 
     def quantile(self, metric: str, percentile: int) -> float:
         """Return ttft, tpot or e2e at a percentile."""
-        return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](percentile)
+        return {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}[metric](
+            percentile
+        )
 
     def assured(self, metric: str, percentile: int) -> float:
         """The quantile with the margin that the wished confidence asks for."""
@@ -149,7 +157,11 @@ class Service:
             count = self.prompt.chance + self.rate * length * self._pace
             some = -math.expm1(-count)
             total = count * first / some
-            square_sum = count * (square + (self.variation - 1 + count) * first * first) / some
+            square_sum = (
+                count
+                * (square + (self.variation - 1 + count) * first * first)
+                / some
+            )
             variance = max(square_sum - total * total, 1e-12 * total * total)
             late.append(some * above(spare * length, total, variance))
         return mean(late)
@@ -163,7 +175,9 @@ class Service:
         """Chance that the whole request takes longer."""
         left = seconds - self._start - mean(self.replica.alone)
         answers = self.replica.load.answer.points()
-        return mean([self._late(left - self._pace * length) for length in answers])
+        return mean(
+            [self._late(left - self._pace * length) for length in answers]
+        )
 
     def _met(self, percentile: int) -> int:
         """Requests in flight that this share of arrivals meets or stays below.
@@ -174,9 +188,16 @@ class Service:
         for n, chance in enumerate(self.states):
             total += chance
             if total >= percentile / 100:
-                bursts = math.sqrt((self.variation + 1) / 2) if self.arriving else 1.0
+                bursts = (
+                    math.sqrt((self.variation + 1) / 2)
+                    if self.arriving
+                    else 1.0
+                )
                 spread = self.in_flight + (n - self.in_flight) * bursts
-                return max(1, min(round(spread) + self.arriving, self.replica.max_batch))
+                return max(
+                    1,
+                    min(round(spread) + self.arriving, self.replica.max_batch),
+                )
         return self.replica.max_batch
 
     @cached_property
@@ -202,7 +223,9 @@ class Service:
         for chance, wait in self._phases:
             beta = 1 / max(wait, 1e-9)
             if abs(alpha - beta) < 1e-6 * beta:
-                beta *= 1.001  # two equal rates are the limit of two nearby ones
+                beta *= (
+                    1.001  # two equal rates are the limit of two nearby ones
+                )
             own = math.exp(-beta * seconds)
             both = (beta * slot - alpha * own) / (beta - alpha)
             late += b * chance * ((1 - a) * own + a * both)

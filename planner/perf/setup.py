@@ -75,7 +75,11 @@ class Setup:
     @property
     def prefill_terms(self) -> Terms:
         """What a prefill worker has to do; the replica itself without such workers."""
-        return terms(self.llm, self.prefill[1] if self.prefill else self.layout, self.node)
+        return terms(
+            self.llm,
+            self.prefill[1] if self.prefill else self.layout,
+            self.node,
+        )
 
     @property
     def kept(self) -> float | None:
@@ -86,7 +90,9 @@ class Setup:
         """Return a replica under this load, ready for the formulas of load shapes."""
         asked = self.demand
         placed = self.layout, self.node
-        c, t, r = _prepared(self.llm, placed, self.engine, asked.lengths, self.draft)
+        c, t, r = _prepared(
+            self.llm, placed, self.engine, asked.lengths, self.draft
+        )
         busy, alone = prompt(r, asked.prompt), first(r, asked.prompt)
         share, serial = c.interference, 1.0
         if self.prefill:
@@ -98,14 +104,25 @@ class Setup:
         kept = c.reserve_gib if kept is None else kept
         room = min(self.limit, fitting(t, c, kept, asked.prompt, asked.answer))
         return Server(
-            rates=r, coefficients=c, prompt=asked.prompt, answer=asked.answer, room=room,
-            busy=busy, alone=alone, share=share, serial=serial,
-        )  # fmt: skip
+            rates=r,
+            coefficients=c,
+            prompt=asked.prompt,
+            answer=asked.answer,
+            room=room,
+            busy=busy,
+            alone=alone,
+            share=share,
+            serial=serial,
+        )
 
 
 @lru_cache(maxsize=4096)
 def _prepared(
-    llm: Llm, placed: tuple[Layout, Node], used: Engine, lengths: tuple[str, ...], guess: Draft
+    llm: Llm,
+    placed: tuple[Layout, Node],
+    used: Engine,
+    lengths: tuple[str, ...],
+    guess: Draft,
 ) -> tuple[Coefficients, Terms, Rates]:
     """What the rows of one deployment share, whatever its load."""
     layout, node = placed
@@ -116,4 +133,8 @@ def _prepared(
 
 @lru_cache(maxsize=4096)
 def _kept(llm: Llm, layout: Layout, node: Node, used: Engine) -> float | None:
-    return served(llm, layout, node, used.year).kept_gib if used.kind == "vllm" else None
+    return (
+        served(llm, layout, node, used.year).kept_gib
+        if used.kind == "vllm"
+        else None
+    )

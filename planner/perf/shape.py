@@ -64,20 +64,26 @@ class Mean:
     queue: float
 
 
-def fitting(t: Terms, c: Coefficients, kept: float, prompt: float, answer: float) -> float:
+def fitting(
+    t: Terms, c: Coefficients, kept: float, prompt: float, answer: float
+) -> float:
     """How many requests the memory of one replica holds; may be a fraction.
 
     (share * memory - weights - kept GiB) / KV bytes of what is reserved for a request.
     """
     pool = c.memory_share * t.memory - t.weights - kept * GIB
     held = prompt + c.answer_share * answer
-    each = (held * t.kv_full + least(held, t.window) * t.kv_window) / t.pp + t.kv_state
+    each = (
+        held * t.kv_full + least(held, t.window) * t.kv_window
+    ) / t.pp + t.kv_state
     return most(pool, 0.0) / most(each, 1.0) * t.adp
 
 
 def handover(t: Terms, c: Coefficients, prompt: float) -> float:
     """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
-    held = prompt * t.kv_full + least(prompt, t.window) * t.kv_window + t.kv_state
+    held = (
+        prompt * t.kv_full + least(prompt, t.window) * t.kv_window + t.kv_state
+    )
     return held / (t.network_share * c.network_bandwidth)
 
 
@@ -88,8 +94,13 @@ def pace(s: Server, batch: float) -> float:
 
 def offline(s: Server) -> float:
     """Output tokens a second of a replica that is kept full: as fast as its slower half."""
-    cycle = s.answer * decode(s.rates, s.room, s.held) + s.serial * s.room * s.busy
-    return least(s.room * s.answer / cycle, s.answer / s.busy) / s.coefficients.run_time
+    cycle = (
+        s.answer * decode(s.rates, s.room, s.held) + s.serial * s.room * s.busy
+    )
+    return (
+        least(s.room * s.answer / cycle, s.answer / s.busy)
+        / s.coefficients.run_time
+    )
 
 
 def static(s: Server, batch: float) -> float:
@@ -120,7 +131,9 @@ def closed(s: Server, users: float) -> Mean:
         batch = most(active * spent / (spent + stay), least(active, 1.0))
     tpot = decode(s.rates, batch, held) + s.share * batch * s.busy / s.answer
     waiting = most(users / s.room - 1, 0.0) * (s.answer * tpot + stay)
-    begun = c.prompt_share * (s.alone + stay - s.busy) + c.wave * batch * s.busy / 2
+    begun = (
+        c.prompt_share * (s.alone + stay - s.busy) + c.wave * batch * s.busy / 2
+    )
     ttft = c.first_token + begun + c.step_wait * tpot + waiting
     return Mean(ttft=ttft, tpot=tpot, batch=batch, queue=stay - s.busy)
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from planner.perf.serve import Replica
 
 NEVER: Final = math.inf
-CRAWL: Final = 1e-3  # speed of decoding that is left when a prompt takes everything
+CRAWL: Final = (
+    1e-3  # speed of decoding that is left when a prompt takes everything
+)
 
 
 @dataclass(slots=True)
@@ -64,7 +66,9 @@ class Machine:
     starts: float = 1.0
 
 
-def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> Machine:
+def machine(
+    r: Rates, c: Coefficients, slots: int, pool: float, held: float
+) -> Machine:
     """Tabulate a replica of so many slots and tokens of pool.
 
     Sliding layers and correction of the context are those of a mean request, `held` tokens.
@@ -73,11 +77,22 @@ def machine(r: Rates, c: Coefficients, slots: int, pool: float, held: float) -> 
     base, growth = [0.0], [0.0]
     for n in range(1, slots + 1):
         base.append(decode(r, n, flat))
-        growth.append(max(max(n / r.pp, 1.0) / r.adp, 1.0) / n * r.kv_full / r.draft.gained)
+        growth.append(
+            max(max(n / r.pp, 1.0) / r.adp, 1.0)
+            / n
+            * r.kv_full
+            / r.draft.gained
+        )
     return Machine(
-        base=tuple(base), growth=tuple(growth), rates=r, coefficients=c, pool=pool,
-        reserved=c.answer_share, slots=slots, slowed=max(CRAWL, 1 - c.interference),
-    )  # fmt: skip
+        base=tuple(base),
+        growth=tuple(growth),
+        rates=r,
+        coefficients=c,
+        pool=pool,
+        reserved=c.answer_share,
+        slots=slots,
+        slowed=max(CRAWL, 1 - c.interference),
+    )
 
 
 def of_replica(replica: Replica) -> Machine:
@@ -85,15 +100,24 @@ def of_replica(replica: Replica) -> Machine:
     held = replica.load.held
     each = memory.kv(replica.llm, replica.layout, held) / held
     pool = replica.memory.kv_gib * memory.GIB / each
-    found = machine(replica.rates, replica.coefficients, replica.max_batch, pool, held)
+    found = machine(
+        replica.rates, replica.coefficients, replica.max_batch, pool, held
+    )
     if replica.learned is None:
         return found
-    factors = [1.0, *(replica.learned.factor("tpot", n, held) for n in range(1, found.slots + 1))]
+    factors = [
+        1.0,
+        *(
+            replica.learned.factor("tpot", n, held)
+            for n in range(1, found.slots + 1)
+        ),
+    ]
     return replace(
-        found, base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
+        found,
+        base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
         growth=tuple(x * f for x, f in zip(found.growth, factors, strict=True)),
         starts=replica.learned.factor("ttft", BATCH, held),
-    )  # fmt: skip
+    )
 
 
 @dataclass(slots=True)
@@ -111,12 +135,16 @@ class Lane:
     prompting: Request | None = None
     until: float = NEVER
     count: int = 0
-    hold: bool = False  # after a restart nobody is admitted before somebody ends
+    hold: bool = (
+        False  # after a restart nobody is admitted before somebody ends
+    )
 
     @property
     def load(self) -> int:
         """Requests that are here, waiting or not."""
-        return len(self.queue) + len(self.running) + (self.prompting is not None)
+        return (
+            len(self.queue) + len(self.running) + (self.prompting is not None)
+        )
 
     def advance(self, to: float) -> float:
         """Play on to a time; return when something happens next."""
@@ -168,17 +196,25 @@ class Lane:
         if n == 1 or tokens * n <= room:
             return ends, NEVER  # somebody ends first
         tokens = max(0.0, room / n)
-        return ends, self.now + tokens * (step + growth * n * tokens / 2) / speed
+        return ends, self.now + tokens * (
+            step + growth * n * tokens / 2
+        ) / speed
 
     def _pass(self, to: float) -> None:
         """Let time pass without an event: tokens from the quadratic of _ahead."""
         n = len(self.running)
         if n:
             one = self.machine
-            worth = (to - self.now) * (1.0 if self.prompting is None else one.slowed)
+            worth = (to - self.now) * (
+                1.0 if self.prompting is None else one.slowed
+            )
             growth = one.growth[n]
             step = one.base[n] + growth * self.context
-            tokens = 2 * worth / (step + math.sqrt(step * step + 2 * growth * n * worth))
+            tokens = (
+                2
+                * worth
+                / (step + math.sqrt(step * step + 2 * growth * n * worth))
+            )
             self.clock += tokens
             self.context += n * tokens
         self.now = to
@@ -188,7 +224,9 @@ class Lane:
         self.context += len(self.running) * (end - self.clock)
         self.clock, self.now = end, at
         heappop(self.running)
-        self.context = max(0.0, self.context - request.prompt - request.answer + 1)
+        self.context = max(
+            0.0, self.context - request.prompt - request.answer + 1
+        )
         self.kept -= request.prompt + self.machine.reserved * request.answer
         self.hold = False
         request.end = at
@@ -201,7 +239,9 @@ class Lane:
             return  # the next request is due now
         request.first = request.first or self.now
         self.count += 1
-        heappush(self.running, (self.clock + request.answer - 1, self.count, request))
+        heappush(
+            self.running, (self.clock + request.answer - 1, self.count, request)
+        )
         self.context += request.prompt
 
     def _restart(self, at: float) -> None:
@@ -212,6 +252,8 @@ class Lane:
         heapify(self.running)
         request = newest[2]
         self.kept -= request.prompt + self.machine.reserved * request.answer
-        self.context -= request.prompt + request.answer - 1 - (newest[0] - self.clock)
+        self.context -= (
+            request.prompt + request.answer - 1 - (newest[0] - self.clock)
+        )
         self.queue.appendleft(request)
         self.hold = self.prompting is None

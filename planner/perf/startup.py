@@ -27,9 +27,13 @@ LATENT_PAGE: Final = 64
 LARGE_GIB: Final = 70.0  # memory from which the defaults are larger
 LONG: Final = 32_768  # context beyond which early versions profile in chunks
 PADDED: Final = 64  # rows to which a vocabulary is padded
-MANY: Final = 512  # sequences from which graphs are captured for large batches too
+MANY: Final = (
+    512  # sequences from which graphs are captured for large batches too
+)
 WIDE: Final = 8
-GROUPED: Final = 1.5  # layer kinds within this ratio share the larger group size
+GROUPED: Final = (
+    1.5  # layer kinds within this ratio share the larger group size
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,26 +87,45 @@ class Startup:
 def _eras() -> tuple[table.Row, ...]:
     number = table.real(0, 10_000)
     columns: dict[str, Any] = {
-        "from_year": number, "sampler_bytes": number, "buffers_gib": number,
-        "non_torch_gib": number, "non_torch_tp_gib": number, "non_torch_tp8_gib": number,
-        "non_torch_pcie_gib": number, "graph_gib": number, "graph_large_gib": number,
-        "chunked": table.yes, "share": number, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "vllm_memory.csv").read_text(encoding="utf-8")
+        "from_year": number,
+        "sampler_bytes": number,
+        "buffers_gib": number,
+        "non_torch_gib": number,
+        "non_torch_tp_gib": number,
+        "non_torch_tp8_gib": number,
+        "non_torch_pcie_gib": number,
+        "graph_gib": number,
+        "graph_large_gib": number,
+        "chunked": table.yes,
+        "share": number,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "vllm_memory.csv")
+        .read_text(encoding="utf-8")
+    )
     return tuple(table.rows(text, "vllm_memory.csv", columns))
 
 
 @cache
 def era(year: float) -> table.Row:
     """Return the constants of the vLLM of a year (with fraction)."""
-    return [row for row in _eras() if row["from_year"] <= max(year, _eras()[0]["from_year"])][-1]
+    return [
+        row
+        for row in _eras()
+        if row["from_year"] <= max(year, _eras()[0]["from_year"])
+    ][-1]
 
 
 def steps(card: Card, context: int) -> Steps:
     """Return the defaults of `vllm serve`; early versions step over the whole context."""
     if not era(card.year)["chunked"]:
         long = context > LONG
-        return Steps(tokens=2048 if long else max(context, 2048), sequences=0 if long else 256)
+        return Steps(
+            tokens=2048 if long else max(context, 2048),
+            sequences=0 if long else 256,
+        )
     large = card.total_gib >= LARGE_GIB and not card.small
     return Steps(tokens=8192, sequences=1024) if large else SMALL
 
@@ -111,9 +134,12 @@ def card(node: Node, tp: int, year: float) -> Card:
     """Return an accelerator of a node under the defaults of the vLLM of a year."""
     small = node.accelerator.architecture == "Ampere"
     return Card(
-        total_gib=node.memory_gib, year=year, share=era(year)["share"], linked=node.linked(tp),
+        total_gib=node.memory_gib,
+        year=year,
+        share=era(year)["share"],
+        linked=node.linked(tp),
         small=small,
-    )  # fmt: skip
+    )
 
 
 def served(llm: Llm, layout: Layout, node: Node, year: float) -> Startup:
@@ -131,10 +157,15 @@ def startup(llm: Llm, layout: Layout, card: Card, step: Steps) -> Startup:
     graphs = rules["graph_large_gib" if step.sequences >= MANY else "graph_gib"]
     pool = card.share * card.total_gib - held - peak - other - graphs
     return Startup(
-        total_gib=card.total_gib, weights_gib=held, activation_gib=peak, non_torch_gib=other,
-        graph_gib=graphs, kv_gib=pool,
-        kv_tokens=tokens(llm, layout, max(0.0, pool) * GIB, card.year), sequences=step.sequences,
-    )  # fmt: skip
+        total_gib=card.total_gib,
+        weights_gib=held,
+        activation_gib=peak,
+        non_torch_gib=other,
+        graph_gib=graphs,
+        kv_gib=pool,
+        kv_tokens=tokens(llm, layout, max(0.0, pool) * GIB, card.year),
+        sequences=step.sequences,
+    )
 
 
 def weights(llm: Llm, layout: Layout) -> float:
@@ -146,7 +177,15 @@ def weights(llm: Llm, layout: Layout) -> float:
     extra = float(llm.max_context * rotary * 2)
     if layout.tensor > llm.kv_heads > 0 and not llm.kv_lora_rank:
         share = 1 - llm.kv_heads / layout.tensor
-        extra += 2 * llm.attending * llm.hidden * llm.head_dim * 2 * share / layout.pp
+        extra += (
+            2
+            * llm.attending
+            * llm.hidden
+            * llm.head_dim
+            * 2
+            * share
+            / layout.pp
+        )
     return memory.weights(llm, layout) + extra
 
 
@@ -158,7 +197,10 @@ def activation(llm: Llm, layout: Layout, year: float, step: Steps) -> float:
     """
     rows = min(step.sequences, step.tokens)
     vocabulary = math.ceil(llm.vocab / PADDED) * PADDED
-    sampler = era(year)["sampler_bytes"] * rows * vocabulary + 2.0 * step.tokens * llm.hidden
+    sampler = (
+        era(year)["sampler_bytes"] * rows * vocabulary
+        + 2.0 * step.tokens * llm.hidden
+    )
     last = layout.pp == 1  # the first stage of several has no head
     forward = 2.0 * step.tokens * 3 * llm.hidden
     workspace = 0.0
@@ -197,7 +239,11 @@ def tokens(llm: Llm, layout: Layout, pool: float, year: float) -> int:
         state = llm.state_bytes / layout.tensor
         block = PAGE * math.ceil(state / (PAGE * each))
     index = llm.index_bytes / llm.attending
-    kinds = [llm.attending - llm.window_layers, llm.window_layers, llm.state_layers]
+    kinds = [
+        llm.attending - llm.window_layers,
+        llm.window_layers,
+        llm.state_layers,
+    ]
     if not era(year)["chunked"]:
         kinds = [llm.attending, 0, llm.state_layers]
     counts = [math.ceil(n / layout.pp) for n in kinds if n]

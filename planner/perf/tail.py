@@ -46,7 +46,11 @@ def ttft(s: Server, mean: Mean, share: float) -> float:
     busy = least(mean.batch * s.busy / (s.answer * mean.tpot), BUSIEST)
     wait = mean.queue / busy
     unexplained = constant("late_ttft") * mean.ttft
-    return gamma(mean.ttft, wait * wait * (2 * busy - busy * busy) + unexplained**2, share)
+    return gamma(
+        mean.ttft,
+        wait * wait * (2 * busy - busy * busy) + unexplained**2,
+        share,
+    )
 
 
 def tpot(s: Server, mean: Mean, share: float, *, arriving: bool) -> float:
@@ -56,9 +60,13 @@ def tpot(s: Server, mean: Mean, share: float, *, arriving: bool) -> float:
     batch * (k * busy)^2 * E[1 / answer] / answer. `arriving` requests meet a Poisson batch too.
     """
     longer = 1 + s.coefficients.answer_variance
-    variance = mean.batch * (s.share * s.busy) ** 2 * longer / (s.answer * s.answer)
+    variance = (
+        mean.batch * (s.share * s.busy) ** 2 * longer / (s.answer * s.answer)
+    )
     if arriving:
-        slope = (pace(s, mean.batch * 1.1) - pace(s, mean.batch)) / (mean.batch * 0.1)
+        slope = (pace(s, mean.batch * 1.1) - pace(s, mean.batch)) / (
+            mean.batch * 0.1
+        )
         factor = s.coefficients.server_time * slope
         variance += constant("late_batch") * mean.batch * factor * factor
     return gamma(mean.tpot, variance, share)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 WIDTH: Final = 2048  # of an expert that a model does not have
 HALF: Final = 2.0  # bytes of a 16-bit parameter
 ALL: Final = 1e9  # tokens: attention that is not sparse
-DISPATCHED: Final = 1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
+DISPATCHED: Final = (
+    1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,12 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
     head = llm.vocab * llm.hidden
     other = max(0.0, llm.dense - llm.attention)
     kv = memory.kv_per_token(llm, layout)
-    latent = 2.0 * llm.heads * (2 * llm.kv_lora_rank + llm.qk_rope_dim) * llm.attending
+    latent = (
+        2.0
+        * llm.heads
+        * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
+        * llm.attending
+    )
     return Terms(
         layers=llm.layers,
         full_layers=llm.attending - llm.window_layers,
@@ -118,7 +125,10 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         window=float(llm.window),
         sparse=float(llm.sparse or ALL),
         latent=latent / tensor if llm.kv_lora_rank else 0.0,
-        pair=2.0 * llm.heads * (llm.head_dim + (llm.v_head_dim or llm.head_dim)) / tensor,
+        pair=2.0
+        * llm.heads
+        * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
+        / tensor,
         bandwidth=(chip.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
         **_peaks(llm, layout, node),
         memory=node.memory_gib * memory.GIB,
@@ -141,7 +151,9 @@ def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     return {
         "peak": full,
         "half": half,
-        "attention_peak": half if memory.attention_bytes(llm, precision) == HALF else full,
+        "attention_peak": half
+        if memory.attention_bytes(llm, precision) == HALF
+        else full,
         "rest_peak": half if memory.dense_bytes(precision) == HALF else full,
     }
 
@@ -156,12 +168,22 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     gathers = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
     reached = layout.tp * (1 - (1 - 1 / layout.tp) ** llm.experts_per_token)
     remote = reached * (layout.tp - 1) / layout.tp
-    inner = llm.moe_ffn * (llm.experts_per_token + llm.shared_experts) if llm.experts else llm.ffn
+    inner = (
+        llm.moe_ffn * (llm.experts_per_token + llm.shared_experts)
+        if llm.experts
+        else llm.ffn
+    )
     spread = layout.accelerators > node.count
     return {
         "link": node.link_gb_s(layout.tp) * 1e9,
         "reduces": 2.0 * llm.layers if tensor > 1 else 0.0,
-        "reduce_bytes": 2.0 * llm.layers * llm.hidden * 2 * 2 * (tensor - 1) / tensor,
+        "reduce_bytes": 2.0
+        * llm.layers
+        * llm.hidden
+        * 2
+        * 2
+        * (tensor - 1)
+        / tensor,
         "gathers": gathers,
         "gather_bytes": gathers * remote * llm.hidden * DISPATCHED,
         "stream_bytes": 2.0 * llm.layers * (llm.hidden + inner / layout.tp / 4),

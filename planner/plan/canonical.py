@@ -14,7 +14,10 @@ MAX_BYTES: Final = 16 * 2**20
 
 def dump(document: dict[str, Any]) -> str:
     """Write a document: keys sorted, two spaces, ends with a newline."""
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+        + "\n"
+    )
 
 
 def digest(document: dict[str, Any]) -> str:
@@ -22,8 +25,12 @@ def digest(document: dict[str, Any]) -> str:
     rest = {key: value for key, value in document.items() if key != "digest"}
     solution = rest.get("solution")
     if isinstance(solution, dict):
-        rest["solution"] = {k: v for k, v in solution.items() if k != "solve_ms"}
-    body = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        rest["solution"] = {
+            k: v for k, v in solution.items() if k != "solve_ms"
+        }
+    body = json.dumps(
+        rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
     return hashlib.sha256(body.encode()).hexdigest()
 
 
@@ -44,7 +51,9 @@ def parse(raw: bytes, path: str) -> dict[str, Any]:
         found = document.get("schema") if isinstance(document, dict) else None
         raise _unreadable(path, f"not a {SCHEMA} document: {str(found)[:40]}")
     if document.get("digest") != digest(document):
-        raise _unreadable(path, "the plan was changed after it was made: its digest differs")
+        raise _unreadable(
+            path, "the plan was changed after it was made: its digest differs"
+        )
     return document
 
 
@@ -55,4 +64,6 @@ def is_plan(raw: bytes) -> bool:
 
 def _unreadable(path: str, message: str) -> UsageError:
     step = "make a new plan: tonnage plan SPEC -o FILE"
-    return UsageError(Problem(code="plan", message=message, place=Place(path), next_step=step))
+    return UsageError(
+        Problem(code="plan", message=message, place=Place(path), next_step=step)
+    )

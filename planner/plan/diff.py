@@ -62,7 +62,11 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
         changes=(*pools, *lines),
         usd_before=Decimal(before["cost"]["usd_month"]),
         usd_after=Decimal(after["cost"]["usd_month"]),
-        partial=any(not x["price_found"] for d in (before, after) for x in d["cost"]["lines"]),
+        partial=any(
+            not x["price_found"]
+            for d in (before, after)
+            for x in d["cost"]["lines"]
+        ),
     )
 
 
@@ -78,7 +82,11 @@ def _compare(
         if before != after:
             mark: Literal["+", "~", "-"] = "~"
             mark = "+" if name not in old else "-" if name not in new else mark
-            found.append(Change(mark, what, name, before[0], after[0], before[1], after[1]))
+            found.append(
+                Change(
+                    mark, what, name, before[0], after[0], before[1], after[1]
+                )
+            )
     return found
 
 
@@ -96,7 +104,10 @@ def _pools(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
 def _lines(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Other lines by name; an unknown price compares by its quantity."""
     return {
-        x["name"]: (f"{Decimal(x['quantity']):,.1f} {x['unit']}", Decimal(x["usd_month"] or 0))
+        x["name"]: (
+            f"{Decimal(x['quantity']):,.1f} {x['unit']}",
+            Decimal(x["usd_month"] or 0),
+        )
         for x in plan["cost"]["lines"]
         if x["kind"] != "accelerators"
     }

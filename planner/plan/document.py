@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     )
     from planner.spec.model import Spec
 
-EXCLUDES: Final = ("tax", "support plans", "private discounts", "data transfer between regions")
+EXCLUDES: Final = (
+    "tax",
+    "support plans",
+    "private discounts",
+    "data transfer between regions",
+)
 DIGITS: Final = 6
 
 
@@ -49,35 +54,49 @@ def assemble(
     of the state that the plan was made on (None: the stack does not exist) and, of a training
     job, how it is launched.
     """
-    return sealed({
-        "schema": SCHEMA,
-        "tool_version": VERSION,
-        "catalog": {"sha256": catalog.sha256, "as_of": catalog.as_of},
-        "spec": {"path": source[0], "sha256": source[1], "normalized": _normal(spec)},
-        "workload": _workload(spec, solution),
-        "solution": {
-            "status": solution.status,
-            "gap": "0" if solution.status == "optimal" else None,
-            "solve_ms": None,
-            "considered": solution.considered,
-            "funnel": [{"rule": rule, "offers": left} for rule, left in solution.funnel],
-            "pools": [_pool(p) for p in solution.pools],
-            "predicted": {key: predicted(p) for key, p in solution.predicted.items()},
-            "binding": [_binding(b) for b in solution.binding],
-            "safety": _safety(solution.safety),
-            "verified": _verified(solution.verified),
-            "calibration": _learned(solution.learned),
-            "run": _run(solution.run),
-            "energy": _energy(solution),
-        },
-        "alternatives": [_alternative(a) for a in solution.alternatives],
-        "cost": _cost(solution),
-        "graph": stack["graph"],
-        "launch": stack["launch"],
-        "stack": {"name": stack["name"], "state_sha256": stack["state_sha256"]},
-        "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
-        "warnings": [_warning(w) for w in solution.warnings],
-    })  # fmt: skip
+    return sealed(
+        {
+            "schema": SCHEMA,
+            "tool_version": VERSION,
+            "catalog": {"sha256": catalog.sha256, "as_of": catalog.as_of},
+            "spec": {
+                "path": source[0],
+                "sha256": source[1],
+                "normalized": _normal(spec),
+            },
+            "workload": _workload(spec, solution),
+            "solution": {
+                "status": solution.status,
+                "gap": "0" if solution.status == "optimal" else None,
+                "solve_ms": None,
+                "considered": solution.considered,
+                "funnel": [
+                    {"rule": rule, "offers": left}
+                    for rule, left in solution.funnel
+                ],
+                "pools": [_pool(p) for p in solution.pools],
+                "predicted": {
+                    key: predicted(p) for key, p in solution.predicted.items()
+                },
+                "binding": [_binding(b) for b in solution.binding],
+                "safety": _safety(solution.safety),
+                "verified": _verified(solution.verified),
+                "calibration": _learned(solution.learned),
+                "run": _run(solution.run),
+                "energy": _energy(solution),
+            },
+            "alternatives": [_alternative(a) for a in solution.alternatives],
+            "cost": _cost(solution),
+            "graph": stack["graph"],
+            "launch": stack["launch"],
+            "stack": {
+                "name": stack["name"],
+                "state_sha256": stack["state_sha256"],
+            },
+            "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
+            "warnings": [_warning(w) for w in solution.warnings],
+        }
+    )
 
 
 def _normal(spec: Spec) -> dict[str, Any]:
@@ -86,14 +105,22 @@ def _normal(spec: Spec) -> dict[str, Any]:
 
 
 def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
-    names = {Inference: "inference", Batch: "batch", Training: "training", Workspace: "workspace"}
+    names = {
+        Inference: "inference",
+        Batch: "batch",
+        Training: "training",
+        Workspace: "workspace",
+    }
     result: dict[str, Any] = {"kind": names[type(spec)], "name": spec.name}
     if solution.llm is not None:
         llm = solution.llm
         result["model"] = {
-            "name": llm.model, "family": llm.family, "params": _number(llm.params),
-            "active_params": _number(llm.active), "source": llm.source,
-        }  # fmt: skip
+            "name": llm.model,
+            "family": llm.family,
+            "params": _number(llm.params),
+            "active_params": _number(llm.active),
+            "source": llm.source,
+        }
     return result
 
 
@@ -111,44 +138,60 @@ def _pool(pool: Pool) -> dict[str, Any]:
         "purchase": offer.purchase,
         "role": pool.role,
         "replicas": pool.replicas,
-        "layout": None if layout is None else {
-            "precision": layout.precision, "kv_precision": layout.kv_precision, "tp": layout.tp,
-            "pp": layout.pp, "ep": layout.ep, "dp": layout.dp, "cp": layout.cp,
+        "layout": None
+        if layout is None
+        else {
+            "precision": layout.precision,
+            "kv_precision": layout.kv_precision,
+            "tp": layout.tp,
+            "pp": layout.pp,
+            "ep": layout.ep,
+            "dp": layout.dp,
+            "cp": layout.cp,
             "max_batch": pool.max_batch,
         },
         "usd_per_hour": money(offer.usd_hour),
-    }  # fmt: skip
+    }
 
 
 def predicted(found: Predicted) -> dict[str, Any]:
     """Return a predicted number, its band and what it rests on as data."""
     return {
-        "value": _number(found.value), "low": _number(found.low), "high": _number(found.high),
+        "value": _number(found.value),
+        "low": _number(found.low),
+        "high": _number(found.high),
         "basis": found.basis,
-    }  # fmt: skip
+    }
 
 
 def _safety(found: Safety | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "confidence": _number(found.confidence), "usd_month": _amount(found.usd_month),
+        "confidence": _number(found.confidence),
+        "usd_month": _amount(found.usd_month),
         "fleet": found.fleet,
-    }  # fmt: skip
+    }
 
 
 def _verified(found: Verified | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "by": "simulation", "passed": found.passed, "requests": found.requests,
-        "requests_of": found.requests_of, "routing": found.routing, "seeds": found.seeds,
+        "by": "simulation",
+        "passed": found.passed,
+        "requests": found.requests,
+        "requests_of": found.requests_of,
+        "routing": found.routing,
+        "seeds": found.seeds,
         "added_groups": found.added,
         "found": {
-            key: dict(zip(("value", "low", "high"), map(_number, parts), strict=True))
+            key: dict(
+                zip(("value", "low", "high"), map(_number, parts), strict=True)
+            )
             for key, parts in found.found.items()
         },
-    }  # fmt: skip
+    }
 
 
 def _energy(solution: Solution) -> dict[str, Any] | None:
@@ -157,65 +200,103 @@ def _energy(solution: Solution) -> dict[str, Any] | None:
         return None
     pool, kind = solution.pools[0], solution.pools[0].offer.instance
     machine = Machine(
-        provider=kind.provider, region=pool.offer.region, chip=kind.chip,
-        boards=kind.accelerators * kind.fraction, role=pool.role,
-    )  # fmt: skip
+        provider=kind.provider,
+        region=pool.offer.region,
+        chip=kind.chip,
+        boards=kind.accelerators * kind.fraction,
+        role=pool.role,
+    )
     found = energy(machine, pool.nodes, solution.bill.lines[0].quantity)
     if found is None:
         return None
     carbon = None if found.kg_co2e is None else _number(found.kg_co2e)
-    return {"kw": _number(found.kw), "kwh": _number(found.kwh), "kg_co2e": carbon}
+    return {
+        "kw": _number(found.kw),
+        "kwh": _number(found.kwh),
+        "kg_co2e": carbon,
+    }
 
 
 def _run(found: Run | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "method": found.method, "tokens": _number(found.tokens), "steps": found.steps,
-        "sequence": found.sequence, "global_batch": found.batch,
+        "method": found.method,
+        "tokens": _number(found.tokens),
+        "steps": found.steps,
+        "sequence": found.sequence,
+        "global_batch": found.batch,
         "checkpoint_interval_s": _number(found.interval),
         "checkpoint_blocks_s": _number(found.save),
-        "checkpoint_gb": _number(found.checkpoint / 1e9), "stops": _number(found.stops),
+        "checkpoint_gb": _number(found.checkpoint / 1e9),
+        "stops": _number(found.stops),
         "spares": found.spares,
-        "hours_p50": _number(found.hours[0]), "hours_p90": _number(found.hours[1]),
-        "usd_p50": _amount(found.usd[0]), "usd_p90": _amount(found.usd[1]),
+        "hours_p50": _number(found.hours[0]),
+        "hours_p90": _number(found.hours[1]),
+        "usd_p50": _amount(found.usd[0]),
+        "usd_p90": _amount(found.usd[1]),
         "storage": _stored(found.storage),
         "layouts": [laid(x) for x in found.layouts],
         "ways": [
-            {"way": w.name, "usd": None if w.usd is None else _amount(w.usd),
-             "hours_p90": None if w.hours is None else _number(w.hours), "remark": w.remark}
+            {
+                "way": w.name,
+                "usd": None if w.usd is None else _amount(w.usd),
+                "hours_p90": None if w.hours is None else _number(w.hours),
+                "remark": w.remark,
+            }
             for w in found.ways
         ],
-    }  # fmt: skip
+    }
 
 
 def _stored(found: Storage) -> dict[str, Any]:
     """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
-    kind = {"kind": "object"} if found.files is None else {
-        "kind": "parallel", "gib": found.files.gib, "mb_s_tib": found.files.mb_s_tib,
-    }  # fmt: skip
+    kind = (
+        {"kind": "object"}
+        if found.files is None
+        else {
+            "kind": "parallel",
+            "gib": found.files.gib,
+            "mb_s_tib": found.files.mb_s_tib,
+        }
+    )
     return {
-        **kind, "wanted_mb_s": _number(found.wanted / 1e6),
-        "given_mb_s": _number(found.given / 1e6), "checkpoint_write_s": _number(found.written),
-    }  # fmt: skip
+        **kind,
+        "wanted_mb_s": _number(found.wanted / 1e6),
+        "given_mb_s": _number(found.given / 1e6),
+        "checkpoint_write_s": _number(found.written),
+    }
 
 
 def laid(found: Laid) -> dict[str, Any]:
     """Return a layout of a training job as data."""
     s, soft = found.job.spread, found.job.software
     return {
-        "tp": s.tp, "pp": s.pp, "vpp": s.vpp, "cp": s.cp, "ep": s.ep, "dp": s.dp,
-        "sharding": s.sharding, "shard": s.shard, "micro_batch": _number(s.micro),
-        "recompute": s.recompute, "precision": soft.precision,
-        "step_time_s": _number(found.step.total), "peak_gib": _number(found.peak_gib),
+        "tp": s.tp,
+        "pp": s.pp,
+        "vpp": s.vpp,
+        "cp": s.cp,
+        "ep": s.ep,
+        "dp": s.dp,
+        "sharding": s.sharding,
+        "shard": s.shard,
+        "micro_batch": _number(s.micro),
+        "recompute": s.recompute,
+        "precision": soft.precision,
+        "step_time_s": _number(found.step.total),
+        "peak_gib": _number(found.peak_gib),
         "limit": found.limit,
-    }  # fmt: skip
+    }
 
 
 def _learned(found: Correction | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {"sha256": found.sha256, "accelerator": found.accelerator, "points": found.points}
+    return {
+        "sha256": found.sha256,
+        "accelerator": found.accelerator,
+        "points": found.points,
+    }
 
 
 def _binding(found: Binding) -> dict[str, Any]:
@@ -232,13 +313,19 @@ def _binding(found: Binding) -> dict[str, Any]:
 def _alternative(found: Alternative) -> dict[str, Any]:
     offer = found.offer
     pool = {
-        "provider": offer.provider, "region": offer.region,
-        "instance_type": offer.instance.instance_type, "accelerator": offer.instance.accelerator,
-        "nodes": found.nodes, "purchase": offer.purchase, "usd_per_hour": money(offer.usd_hour),
-    }  # fmt: skip
+        "provider": offer.provider,
+        "region": offer.region,
+        "instance_type": offer.instance.instance_type,
+        "accelerator": offer.instance.accelerator,
+        "nodes": found.nodes,
+        "purchase": offer.purchase,
+        "usd_per_hour": money(offer.usd_hour),
+    }
     return {
-        "pools": [pool], "usd_month": money(found.usd_month), "rejected_by": found.rejected_by,
-    }  # fmt: skip
+        "pools": [pool],
+        "usd_month": money(found.usd_month),
+        "rejected_by": found.rejected_by,
+    }
 
 
 def _cost(solution: Solution) -> dict[str, Any]:
@@ -254,11 +341,16 @@ def _cost(solution: Solution) -> dict[str, Any]:
 
 def _line(line: Line) -> dict[str, Any]:
     return {
-        "name": line.name, "kind": line.kind, "unit": line.unit, "quantity": money(line.quantity),
-        "unit_price": _amount(line.unit_price), "usd_month": _amount(line.usd_month),
-        "price_source": line.source or None, "price_as_of": line.as_of or None,
+        "name": line.name,
+        "kind": line.kind,
+        "unit": line.unit,
+        "quantity": money(line.quantity),
+        "unit_price": _amount(line.unit_price),
+        "usd_month": _amount(line.usd_month),
+        "price_source": line.source or None,
+        "price_as_of": line.as_of or None,
         "price_found": line.found,
-    }  # fmt: skip
+    }
 
 
 def _shutdown(spec: Spec) -> dict[str, Any]:
@@ -273,9 +365,12 @@ def _shutdown(spec: Spec) -> dict[str, Any]:
 def _warning(found: Warn) -> dict[str, Any]:
     place = found.place
     return {
-        "code": found.code, "message": found.message, "path": place.path if place else None,
-        "line": place.line if place else None, "column": place.column if place else None,
-    }  # fmt: skip
+        "code": found.code,
+        "message": found.message,
+        "path": place.path if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+    }
 
 
 def money(value: Decimal) -> str:

@@ -9,7 +9,11 @@ from planner.version import VERSION
 
 
 def check(
-    plan: dict[str, Any], *, spec_sha256: str | None, catalog_sha256: str, state: dict[str, Any]
+    plan: dict[str, Any],
+    *,
+    spec_sha256: str | None,
+    catalog_sha256: str,
+    state: dict[str, Any],
 ) -> None:
     """Raise StaleError when spec, catalog, tool or state changed since the plan was made.
 
@@ -23,7 +27,9 @@ def check(
     if catalog_sha256 != plan["catalog"]["sha256"]:
         reasons.append("the catalog has changed")
     if plan["tool_version"] != VERSION:
-        reasons.append(f"it was made by tonnage {plan['tool_version']}, this is {VERSION}")
+        reasons.append(
+            f"it was made by tonnage {plan['tool_version']}, this is {VERSION}"
+        )
     applied = state.get("plan") == plan["digest"]
     if state.get("sha256") != plan["stack"]["state_sha256"] and not applied:
         reasons.append(f"stack {plan['stack']['name']} has changed")
@@ -31,9 +37,10 @@ def check(
         raise StaleError(
             *(
                 Problem(
-                    code="stale", message=f"the plan is stale: {reason}",
+                    code="stale",
+                    message=f"the plan is stale: {reason}",
                     next_step="make a new plan: tonnage plan SPEC -o FILE",
                 )
                 for reason in reasons
             )
-        )  # fmt: skip
+        )

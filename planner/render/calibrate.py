@@ -19,7 +19,16 @@ def page(found: Learned, written: str) -> Page:
     """Return the points before and after, their errors, and what to look at."""
     c = found.correction
     head = f"{c.points} points of {c.model} on {c.accelerator}, TP{c.tp} in {c.precision}"
-    columns = ("point", ">load", ">TPOT", ">before", ">after", ">TTFT", ">before", ">after")
+    columns = (
+        "point",
+        ">load",
+        ">TPOT",
+        ">before",
+        ">after",
+        ">TTFT",
+        ">before",
+        ">after",
+    )
     errors = tuple(_errors(found, metric) for metric in ("tpot", "ttft"))
     step = "keep it: add -o FILE"
     if written:
@@ -41,13 +50,19 @@ def _point(found: Compared) -> tuple[str, ...]:
     for metric in ("tpot", "ttft"):
         measured = found.measured[metric]
         cells.append(words.milliseconds(measured * MS))
-        cells += [words.percent_off(x[metric] / measured - 1) for x in (found.before, found.after)]
+        cells += [
+            words.percent_off(x[metric] / measured - 1)
+            for x in (found.before, found.after)
+        ]
     return tuple(cells)
 
 
 def _errors(found: Learned, metric: str) -> tuple[str, str, str]:
     def mean(side: str) -> str:
-        errors = [abs(getattr(x, side)[metric] / x.measured[metric] - 1) for x in found.compared]
+        errors = [
+            abs(getattr(x, side)[metric] / x.measured[metric] - 1)
+            for x in found.compared
+        ]
         return words.share(statistics.fmean(errors))
 
     return (metric.upper(), mean("before"), mean("after"))
@@ -58,13 +73,16 @@ def recipe(plan: dict[str, Any], found: Sweep) -> Page:
     pool = plan["solution"]["pools"][0]
     layout, model = pool["layout"], plan["workload"]["model"]["name"]
     gpu = f"--metadata gpu={pool['accelerator']} tp={layout['tp']} dtype={layout['precision']}"
-    rows = tuple((f"{s.users}", f"{s.requests}", f"{s.minutes:.1f}") for s in found.steps)
+    rows = tuple(
+        (f"{s.users}", f"{s.requests}", f"{s.minutes:.1f}") for s in found.steps
+    )
     guide = ",".join(str(s.users) for s in found.steps)
     cost = words.dollars(str(round(found.usd, 2)), cents=True)
     flags = f"--model {model} --gpu {pool['accelerator']} --tp {layout['tp']}"
     return (
         Paragraph(
-            f"one {pool['instance_type']} for {found.minutes:.0f} minutes: about {cost}", "strong"
+            f"one {pool['instance_type']} for {found.minutes:.0f} minutes: about {cost}",
+            "strong",
         ),
         Table((">users", ">requests", ">minutes"), rows),
         Heading("with vLLM"),

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
     """Return the page of one or more workloads, old to new, with the catalog held fixed."""
     blocks: list[Block] = [
-        Paragraph(f"{sides[0]} -> {sides[1]}   catalog fixed on both sides", "dim")
+        Paragraph(
+            f"{sides[0]} -> {sides[1]}   catalog fixed on both sides", "dim"
+        )
     ]
     for found in diffs:
         blocks += _workload(found)
@@ -36,7 +38,16 @@ def _workload(found: Diff) -> list[Block]:
     rows = [_row(item) for item in found.changes]
     mark = ">= " if found.partial else ""
     total = f"{words.change(found.delta)} ({words.percent(found.percent)})"
-    rows.append(("", "total", "", _usd(found.usd_before), f"{mark}{_usd(found.usd_after)}", total))
+    rows.append(
+        (
+            "",
+            "total",
+            "",
+            _usd(found.usd_before),
+            f"{mark}{_usd(found.usd_after)}",
+            total,
+        )
+    )
     now = ">USD a month" if found.period == "month" else ">USD of a run"
     columns = ("", found.name, ">quantity", now, ">then", ">change")
     return [*blocks, Table(columns, tuple(rows), total_last(len(rows)))]
@@ -47,9 +58,13 @@ def _row(item: Change) -> tuple[str, ...]:
     if item.what == "pool":
         name, quantity = "machines", ""
     return (
-        item.mark, name, quantity, _usd(item.usd_before), _usd(item.usd_after),
+        item.mark,
+        name,
+        quantity,
+        _usd(item.usd_before),
+        _usd(item.usd_after),
         words.change(item.delta),
-    )  # fmt: skip
+    )
 
 
 def _usd(value: object) -> str:

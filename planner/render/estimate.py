@@ -24,7 +24,10 @@ def page(found: Exact) -> Page:
     return (
         Paragraph(fleet, "strong"),
         Paragraph("  " + text),
-        Table(("predicted", ">value", ">90 % band", "basis"), tuple(predicted(_numbers(found)))),
+        Table(
+            ("predicted", ">value", ">90 % band", "basis"),
+            tuple(predicted(_numbers(found))),
+        ),
     )
 
 
@@ -32,20 +35,30 @@ def document(found: Exact) -> str:
     """Return the prediction as JSON."""
     layout = found.layout
     content: dict[str, Any] = {
-        "instance_type": found.instance.instance_type, "nodes": found.nodes,
+        "instance_type": found.instance.instance_type,
+        "nodes": found.nodes,
         "replicas": found.replicas * found.nodes,
-        "layout": {"precision": layout.precision, "kv_precision": layout.kv_precision,
-                   "tp": layout.tp, "pp": layout.pp, "ep": layout.ep,
-                   "max_batch": found.max_batch},
+        "layout": {
+            "precision": layout.precision,
+            "kv_precision": layout.kv_precision,
+            "tp": layout.tp,
+            "pp": layout.pp,
+            "ep": layout.ep,
+            "max_batch": found.max_batch,
+        },
         "requests_per_s_most": words.significant(found.most_rps),
         "predicted": _numbers(found),
-    }  # fmt: skip
+    }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def _numbers(found: Exact) -> dict[str, dict[str, Any]]:
     return {
-        name: {"value": words.significant(x.value), "low": words.significant(x.low),
-               "high": words.significant(x.high), "basis": x.basis}
+        name: {
+            "value": words.significant(x.value),
+            "low": words.significant(x.low),
+            "high": words.significant(x.high),
+            "basis": x.basis,
+        }
         for name, x in found.predicted.items()
-    }  # fmt: skip
+    }

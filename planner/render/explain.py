@@ -17,7 +17,9 @@ def reasons(plan: dict[str, Any]) -> Page:
     """Return why the plan is what it is: the funnel, the wishes that cost, the alternatives."""
     if plan["solution"]["status"] == "infeasible":
         return page(plan)
-    steps = [(f["rule"], f"{f['offers']:,}") for f in plan["solution"]["funnel"]]
+    steps = [
+        (f["rule"], f"{f['offers']:,}") for f in plan["solution"]["funnel"]
+    ]
     blocks: list[Block] = [
         Heading("Why this fleet"),
         *chosen(plan),
@@ -36,10 +38,15 @@ def reasons(plan: dict[str, Any]) -> Page:
 def refused(plan: dict[str, Any], answers: list[Answer]) -> Page:
     """Return why machine types were not chosen, beside the one that was."""
     pool = plan["solution"]["pools"][0] if plan["solution"]["pools"] else None
-    have, period = Decimal(plan["cost"]["usd_month"]), "" if _trains(plan) else " a month"
+    have, period = (
+        Decimal(plan["cost"]["usd_month"]),
+        "" if _trains(plan) else " a month",
+    )
     rows = []
     for answer in answers:
-        chosen = pool and answer.fleet.split(" x ")[0].endswith(pool["instance_type"])
+        chosen = pool and answer.fleet.split(" x ")[0].endswith(
+            pool["instance_type"]
+        )
         why = "chosen" if chosen else answer.why
         if answer.usd_month is not None and not chosen:
             more = answer.usd_month - have

@@ -41,20 +41,45 @@ def model_rows(found: list[Llm], not_yet: dict[str, str]) -> Rows:
     """Models by name, and those that are known but not sized."""
     rows = [
         {
-            "model": m.model, "params_b": f"{m.params / 1e9:.2f}",
-            "active_b": f"{m.active / 1e9:.2f}", "layers": str(m.layers),
-            "attention": _attention(m), "experts": str(m.experts or ""),
-            "context": str(m.max_context), "released_in": m.precision, "source": m.source,
+            "model": m.model,
+            "params_b": f"{m.params / 1e9:.2f}",
+            "active_b": f"{m.active / 1e9:.2f}",
+            "layers": str(m.layers),
+            "attention": _attention(m),
+            "experts": str(m.experts or ""),
+            "context": str(m.max_context),
+            "released_in": m.precision,
+            "source": m.source,
         }
         for m in sorted(found, key=lambda m: m.model)
-    ]  # fmt: skip
+    ]
     blank = dict.fromkeys(
-        ("params_b", "active_b", "layers", "experts", "context", "released_in", "source"), ""
+        (
+            "params_b",
+            "active_b",
+            "layers",
+            "experts",
+            "context",
+            "released_in",
+            "source",
+        ),
+        "",
     )
     for name, why in sorted(not_yet.items()):
-        rows.append({"model": name, **blank, "attention": f"not sized yet: {why}"})
-    order = ("model", "params_b", "active_b", "layers", "attention", "experts", "context",
-             "released_in", "source")  # fmt: skip
+        rows.append(
+            {"model": name, **blank, "attention": f"not sized yet: {why}"}
+        )
+    order = (
+        "model",
+        "params_b",
+        "active_b",
+        "layers",
+        "attention",
+        "experts",
+        "context",
+        "released_in",
+        "source",
+    )
     return [{key: row[key] for key in order} for row in rows]
 
 
@@ -62,31 +87,44 @@ def accelerator_rows(found: list[Accelerator]) -> Rows:
     """Accelerators by name, peaks dense."""
     return [
         {
-            "accelerator": a.accelerator, "memory_gib": f"{a.memory_gib:g}",
-            "gb_s": _maybe(a.bandwidth_gb_s), "bf16_tflops": _maybe(a.bf16_tflops),
-            "fp8_tflops": _maybe(a.fp8_tflops), "link": a.link, "link_gb_s": f"{a.link_gb_s:g}",
-            "mig": "yes" if a.mig else "no", "confidence": a.confidence, "as_of": a.as_of,
+            "accelerator": a.accelerator,
+            "memory_gib": f"{a.memory_gib:g}",
+            "gb_s": _maybe(a.bandwidth_gb_s),
+            "bf16_tflops": _maybe(a.bf16_tflops),
+            "fp8_tflops": _maybe(a.fp8_tflops),
+            "link": a.link,
+            "link_gb_s": f"{a.link_gb_s:g}",
+            "mig": "yes" if a.mig else "no",
+            "confidence": a.confidence,
+            "as_of": a.as_of,
         }
         for a in found
-    ]  # fmt: skip
+    ]
 
 
 def mig_rows(found: list[MigProfile]) -> Rows:
     """MIG profiles by accelerator."""
     return [
         {
-            "accelerator": m.accelerator, "profile": m.profile, "memory_gb": f"{m.memory_gb:g}",
-            "compute": str(m.compute_fraction), "at_most": str(m.max_instances),
+            "accelerator": m.accelerator,
+            "profile": m.profile,
+            "memory_gb": f"{m.memory_gb:g}",
+            "compute": str(m.compute_fraction),
+            "at_most": str(m.max_instances),
         }
         for m in found
-    ]  # fmt: skip
+    ]
 
 
 def _attention(m: Llm) -> str:
     if m.kv_lora_rank:
         return f"MLA rank {m.kv_lora_rank}"
     kind = "MHA" if m.kv_heads == m.heads else f"GQA {m.heads}/{m.kv_heads}"
-    return f"{kind}, window {m.window} in {m.window_layers}" if m.window_layers else kind
+    return (
+        f"{kind}, window {m.window} in {m.window_layers}"
+        if m.window_layers
+        else kind
+    )
 
 
 def _maybe(value: float | None) -> str:

@@ -34,6 +34,12 @@ def escape(text: str) -> str:
 
 def _table(table: Table) -> str:
     titles = [escape(title.lstrip(">")) or " " for title in table.columns]
-    rules = ["---:" if title.startswith(">") else "---" for title in table.columns]
-    lines = [titles, rules, *([escape(cell) or " " for cell in row] for row in table.rows)]
+    rules = [
+        "---:" if title.startswith(">") else "---" for title in table.columns
+    ]
+    lines = [
+        titles,
+        rules,
+        *([escape(cell) or " " for cell in row] for row in table.rows),
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

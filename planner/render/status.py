@@ -18,20 +18,40 @@ def listing(names: list[str]) -> Page:
 def page(status: dict[str, Any], *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
     facts = status["facts"]
-    whole = "complete" if status["complete"] else "INCOMPLETE: the last apply failed"
+    whole = (
+        "complete"
+        if status["complete"]
+        else "INCOMPLETE: the last apply failed"
+    )
     head = f"{status['stack']}  ·  {len(status['resources'])} resources  ·  {whole}"
-    blocks: list[Block] = [Paragraph(head, "strong" if status["complete"] else "bad")]
+    blocks: list[Block] = [
+        Paragraph(head, "strong" if status["complete"] else "bad")
+    ]
     if facts:
-        blocks.append(Table(("", "", "", ">"), tuple(
-            (f"{p['provider']} {p['region']}", f"{p['nodes']} x {p['instance_type']}",
-             p["purchase"], f"{words.dollars(facts['usd_hour'], cents=True)}/h")
-            for p in facts["pools"]
-        )))  # fmt: skip
-    rows = tuple((key, str(value)) for key, value in sorted(status["outputs"].items()))
+        blocks.append(
+            Table(
+                ("", "", "", ">"),
+                tuple(
+                    (
+                        f"{p['provider']} {p['region']}",
+                        f"{p['nodes']} x {p['instance_type']}",
+                        p["purchase"],
+                        f"{words.dollars(facts['usd_hour'], cents=True)}/h",
+                    )
+                    for p in facts["pools"]
+                ),
+            )
+        )
+    rows = tuple(
+        (key, str(value)) for key, value in sorted(status["outputs"].items())
+    )
     if rows:
         blocks.append(Table(("output", "value"), rows))
     if full:
         blocks.append(
-            Table(("resource", "type"), tuple((r["name"], r["type"]) for r in status["resources"]))
+            Table(
+                ("resource", "type"),
+                tuple((r["name"], r["type"]) for r in status["resources"]),
+            )
         )
     return tuple(blocks)

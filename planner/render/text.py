@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from planner.render.page import Tone
 
 STYLES: Final[dict[Tone, str]] = {
-    "": "", "strong": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "red",
-}  # fmt: skip
+    "": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "red",
+}
 GAP: Final = 2
 
 
@@ -25,12 +30,22 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     """Return the page as text, ending with a newline; `width` None never wraps."""
     sink = io.StringIO()
     console = Console(
-        file=sink, width=width or _widest(page), color_system="standard" if color else None,
-        force_terminal=color, highlight=False, markup=False, emoji=False, soft_wrap=False,
+        file=sink,
+        width=width or _widest(page),
+        color_system="standard" if color else None,
+        force_terminal=color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
         legacy_windows=False,
-    )  # fmt: skip
+    )
     for index, block in enumerate(page):
-        if index and isinstance(block, Heading | Table) and not _joined(page[index - 1], block):
+        if (
+            index
+            and isinstance(block, Heading | Table)
+            and not _joined(page[index - 1], block)
+        ):
             console.print()
         if isinstance(block, Heading):
             console.print(Text(block.text, style="bold"))
@@ -38,7 +53,9 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
             console.print(Text(block.text, style=STYLES[block.tone]))
         else:
             console.print(_grid(block))
-    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines()) + "\n"
+    return (
+        "\n".join(line.rstrip() for line in sink.getvalue().splitlines()) + "\n"
+    )
 
 
 def _joined(before: object, block: object) -> bool:
@@ -47,15 +64,22 @@ def _joined(before: object, block: object) -> bool:
 
 def _grid(table: Table) -> Grid:
     titled = any(title.strip(">") for title in table.columns)
-    grid = Grid(box=None, show_header=titled, pad_edge=False, padding=(0, 2, 0, 0),
-                header_style="dim")  # fmt: skip
+    grid = Grid(
+        box=None,
+        show_header=titled,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+    )
     grid.add_column(width=0)  # its padding is the indentation of the table
     for title in table.columns:
         right = title.startswith(">")
         grid.add_column(
-            Text(title.lstrip(">")), justify="right" if right else "left", overflow="fold",
+            Text(title.lstrip(">")),
+            justify="right" if right else "left",
+            overflow="fold",
             no_wrap=right,
-        )  # fmt: skip
+        )
     for index, row in enumerate(table.rows):
         tone = table.tones[index] if index < len(table.tones) else ""
         grid.add_row("", *(Text(cell, style=STYLES[tone]) for cell in row))
@@ -68,7 +92,12 @@ def _widest(page: Page) -> int:
     for block in page:
         if isinstance(block, Table):
             columns = zip(block.columns, *block.rows, strict=True)
-            widths.append(GAP + sum(max(cell_len(c) for c in cells) + GAP for cells in columns))
+            widths.append(
+                GAP
+                + sum(
+                    max(cell_len(c) for c in cells) + GAP for cells in columns
+                )
+            )
         else:
             widths.append(cell_len(block.text))
     return max(widths)

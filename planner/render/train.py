@@ -11,8 +11,17 @@ from planner.render.page import Table
 if TYPE_CHECKING:
     from planner.render.page import Block
 
-RECOMPUTED: Final = {"none": "", "layer": ", half recomputed", "full": ", recomputed"}
-SHARDED: Final = {"none": "", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP"}
+RECOMPUTED: Final = {
+    "none": "",
+    "layer": ", half recomputed",
+    "full": ", recomputed",
+}
+SHARDED: Final = {
+    "none": "",
+    "zero1": "ZeRO-1",
+    "zero2": "ZeRO-2",
+    "zero3": "FSDP",
+}
 
 
 def asked(spec: dict[str, Any]) -> list[str]:
@@ -33,11 +42,17 @@ def layout(run: dict[str, Any]) -> list[str]:
     """The layout and the run, a line each."""
     laid = run["layouts"][0]
     batch = f"{run['steps']:,} steps of {run['global_batch']:,} x {run['sequence']:,} tokens"
-    saves = f"a checkpoint of {words.quantity(str(run['checkpoint_gb']))} GB every "
+    saves = (
+        f"a checkpoint of {words.quantity(str(run['checkpoint_gb']))} GB every "
+    )
     saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
     if run["spares"]:
-        saves += f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
-    end = f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs "
+        saves += (
+            f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
+        )
+    end = (
+        f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs "
+    )
     end += f"({words.dollars(run['usd_p50'])}), {days(run['hours_p90'])} in 90 % of them "
     end += f"({words.dollars(run['usd_p90'])})"
     first = f"{shape(laid)} in {laid['precision']}; {batch}"
@@ -55,7 +70,11 @@ def stored(found: dict[str, Any]) -> str:
 
 
 def _rate(mb_s: float) -> str:
-    return f"{mb_s / 1000:,.1f} GB/s" if mb_s >= 1000 else f"{max(1, mb_s):,.0f} MB/s"
+    return (
+        f"{mb_s / 1000:,.1f} GB/s"
+        if mb_s >= 1000
+        else f"{max(1, mb_s):,.0f} MB/s"
+    )
 
 
 def shape(laid: dict[str, Any]) -> str:
@@ -63,10 +82,14 @@ def shape(laid: dict[str, Any]) -> str:
     parts = []
     for key in ("tp", "pp", "cp", "ep", "dp"):
         if laid[key] > 1 or key == "dp":
-            chunks = f"x{laid['vpp']}" if key == "pp" and laid["vpp"] > 1 else ""
+            chunks = (
+                f"x{laid['vpp']}" if key == "pp" and laid["vpp"] > 1 else ""
+            )
             parts.append(f"{key.upper()}{laid[key]}{chunks}")
     text = " ".join(parts)
-    kind = SHARDED[laid["sharding"]] + (f" of {laid['shard']}" if laid["shard"] else "")
+    kind = SHARDED[laid["sharding"]] + (
+        f" of {laid['shard']}" if laid["shard"] else ""
+    )
     text += f", {kind}" if kind and laid["dp"] * laid["cp"] > 1 else ""
     text += f", micro-batch {laid['micro_batch']:g}"
     return text + RECOMPUTED[laid["recompute"]]
@@ -75,7 +98,12 @@ def shape(laid: dict[str, Any]) -> str:
 def layouts(found: list[dict[str, Any]]) -> Table:
     """The best layouts with what limits them."""
     rows = tuple(
-        (shape(x), f"{x['step_time_s']:,.2f} s", f"{x['peak_gib']:,.0f} GiB", x["limit"])
+        (
+            shape(x),
+            f"{x['step_time_s']:,.2f} s",
+            f"{x['peak_gib']:,.0f} GiB",
+            x["limit"],
+        )
         for x in found
     )
     return Table(("best layouts", ">step", ">peak", "costs most time"), rows)
@@ -86,10 +114,18 @@ def blocks(run: dict[str, Any]) -> list[Block]:
     found: list[Block] = [layouts(run["layouts"])]
     if len(run["ways"]) > 1:
         base = Decimal(run["ways"][0]["usd"])
-        found.append(Table(
-            ("the same machines", ">USD", ">difference", ">ends within (90 %)", ""),
-            tuple(_way(x, base) for x in run["ways"]),
-        ))  # fmt: skip
+        found.append(
+            Table(
+                (
+                    "the same machines",
+                    ">USD",
+                    ">difference",
+                    ">ends within (90 %)",
+                    "",
+                ),
+                tuple(_way(x, base) for x in run["ways"]),
+            )
+        )
     return found
 
 
@@ -99,7 +135,13 @@ def _way(way: dict[str, Any], base: Decimal) -> tuple[str, ...]:
     difference = Decimal(way["usd"]) - base
     sign = "" if not difference else words.change(difference)
     name = way["way"].replace("_", " ")
-    return (name, words.dollars(way["usd"]), sign, days(way["hours_p90"]), way["remark"])
+    return (
+        name,
+        words.dollars(way["usd"]),
+        sign,
+        days(way["hours_p90"]),
+        way["remark"],
+    )
 
 
 def days(hours: float) -> str:

@@ -26,7 +26,10 @@ def page(found: Trained) -> Page:
         Paragraph(fleet, "strong"),
         Paragraph(f"  {shape(best)} in {best['precision']}"),
         Paragraph(f"  {end}"),
-        Table(("predicted", ">value", ">90 % band", "basis"), tuple(rows(told["predicted"]))),
+        Table(
+            ("predicted", ">value", ">90 % band", "basis"),
+            tuple(rows(told["predicted"])),
+        ),
         layouts(told["layouts"]),
     )
 
@@ -39,9 +42,15 @@ def document(found: Trained) -> str:
 def _content(found: Trained) -> dict[str, Any]:
     offer = found.offer
     return {
-        "instance_type": offer.instance.instance_type, "nodes": found.nodes,
-        "provider": offer.provider, "region": offer.region, "purchase": offer.purchase,
+        "instance_type": offer.instance.instance_type,
+        "nodes": found.nodes,
+        "provider": offer.provider,
+        "region": offer.region,
+        "purchase": offer.purchase,
         "layouts": [laid(x) for x in found.layouts],
-        "predicted": {name: predicted(x) for name, x in found.predicted.items()},
-        "hours": words.significant(found.hours), "usd": money(found.usd),
-    }  # fmt: skip
+        "predicted": {
+            name: predicted(x) for name, x in found.predicted.items()
+        },
+        "hours": words.significant(found.hours),
+        "usd": money(found.usd),
+    }

@@ -10,7 +10,9 @@ def dollars(text: str | None, *, cents: bool = False) -> str:
     if text is None:
         return "?"
     value = Decimal(text)
-    return f"${value:,.2f}" if cents or 0 < abs(value) < 10 else f"${value:,.0f}"
+    return (
+        f"${value:,.2f}" if cents or 0 < abs(value) < 10 else f"${value:,.0f}"
+    )
 
 
 def change(value: Decimal) -> str:
@@ -46,7 +48,11 @@ def milliseconds(value: float) -> str:
     """Write a time: 33 ms, 1.4 s, 2.1 h."""
     if value < 1000:
         return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
-    return f"{value / 1000:,.1f} s" if value < 3_600_000 else f"{value / 3_600_000:,.1f} h"
+    return (
+        f"{value / 1000:,.1f} s"
+        if value < 3_600_000
+        else f"{value / 3_600_000:,.1f} h"
+    )
 
 
 def span(text: str) -> str:

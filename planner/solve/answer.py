@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from planner.spec.model import Batch, Inference, Spec
 
 UNRELIABLE: Final = "low"
-FINALISTS: Final = 4  # that may replace each other when simulated, whatever is shown
+FINALISTS: Final = (
+    4  # that may replace each other when simulated, whatever is shown
+)
 CAREFUL: Final = Trust(0.9)
 FLEETING: Final = Warn(
     code="disk",
@@ -65,7 +67,10 @@ class Solver:
         if spec.runtime != "vm":
             message = f"runtime {spec.runtime} cannot be built yet"
             problem = Problem(
-                code="unsupported", message=message, place=spec.place, next_step="use runtime: vm"
+                code="unsupported",
+                message=message,
+                place=spec.place,
+                next_step="use runtime: vm",
             )
             raise SpecError(problem)
         market = Market(self.catalog.kinds, rules(spec, self.built))
@@ -80,15 +85,23 @@ class Solver:
         """Return what a spec needs, to be met with the wished confidence."""
         return replace(need(spec, self.read), trust=self.trust)
 
-    def _serving(self, spec: Inference | Batch, wanted: Need, market: Market) -> Solution:
+    def _serving(
+        self, spec: Inference | Batch, wanted: Need, market: Market
+    ) -> Solution:
         search = Search(self.catalog.book)
         offers = market.best()
-        result = search.solve(wanted, offers, keep=max(FINALISTS, self.keep + 1))
+        result = search.solve(
+            wanted, offers, keep=max(FINALISTS, self.keep + 1)
+        )
         budget = spec.buy.budget
         chosen, checked = (
-            verified(wanted, result.found, search.bill) if result.found else (None, None)
+            verified(wanted, result.found, search.bill)
+            if result.found
+            else (None, None)
         )
-        if chosen is None or (budget is not None and chosen.bill.usd_month > budget):
+        if chosen is None or (
+            budget is not None and chosen.bill.usd_month > budget
+        ):
             broke = budget if result.found else None
             nearest = relaxations(wanted, search, market, broke)
             return self._nothing(wanted, market, nearest)
@@ -96,34 +109,60 @@ class Solver:
         spare = chosen.fit.groups - chosen.fit.needed
         hours = wanted.week.nodes(chosen.fit.needed, chosen.fit.span, spare)
         pool = Pool(
-            offer=chosen.offer, nodes=chosen.fit.nodes, least=min(n for n in hours if n),
-            span=chosen.fit.span, replicas=chosen.fit.replicas * chosen.fit.groups,
-            role="batch" if wanted.mode == "batch" else "serve", layout=chosen.fit.layout,
-            max_batch=chosen.fit.replica.max_batch, spare=spare,
+            offer=chosen.offer,
+            nodes=chosen.fit.nodes,
+            least=min(n for n in hours if n),
+            span=chosen.fit.span,
+            replicas=chosen.fit.replicas * chosen.fit.groups,
+            role="batch" if wanted.mode == "batch" else "serve",
+            layout=chosen.fit.layout,
+            max_batch=chosen.fit.replica.max_batch,
+            spare=spare,
             context=wanted.load.context,
             window=int(wanted.deadline) if wanted.runs_per_month > 1 else 0,
-        )  # fmt: skip
+        )
         return Solution(
-            status="optimal", pools=(pool,), predicted=predict(wanted, chosen.fit),
+            status="optimal",
+            pools=(pool,),
+            predicted=predict(wanted, chosen.fit),
             binding=bindings(wanted, search, market, chosen, barred),
-            alternatives=alternatives(wanted, result, barred, self.keep, chosen),
-            bill=chosen.bill, warnings=_warnings(spec, wanted, chosen, checked), week=wanted.week,
-            llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
-            safety=_safety(wanted, search, offers, chosen), verified=checked,
+            alternatives=alternatives(
+                wanted, result, barred, self.keep, chosen
+            ),
+            bill=chosen.bill,
+            warnings=_warnings(spec, wanted, chosen, checked),
+            week=wanted.week,
+            llm=wanted.llm,
+            funnel=market.funnel,
+            considered=market.allowed,
+            safety=_safety(wanted, search, offers, chosen),
+            verified=checked,
             learned=chosen.fit.replica.learned,
-        )  # fmt: skip
+        )
 
-    def _barred(self, wanted: Need, search: Search, market: Market, chosen: Found) -> list[Found]:
+    def _barred(
+        self, wanted: Need, search: Search, market: Market, chosen: Found
+    ) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
         wide = search.solve(wanted, market.best("buy"), keep=self.keep).found
         return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
 
-    def _nothing(self, wanted: Need, market: Market, nearest: tuple[Binding, ...]) -> Solution:
+    def _nothing(
+        self, wanted: Need, market: Market, nearest: tuple[Binding, ...]
+    ) -> Solution:
         return Solution(
-            status="infeasible", pools=(), predicted={}, binding=nearest, alternatives=(),
-            bill=None, warnings=(), week=wanted.week, llm=wanted.llm,
-            funnel=market.funnel, considered=len(self.catalog.offers),
-        )  # fmt: skip
+            status="infeasible",
+            pools=(),
+            predicted={},
+            binding=nearest,
+            alternatives=(),
+            bill=None,
+            warnings=(),
+            week=wanted.week,
+            llm=wanted.llm,
+            funnel=market.funnel,
+            considered=len(self.catalog.offers),
+        )
 
     def _workspace(self, spec: Workspace, market: Market) -> Solution:
         wanted = workspace.room(spec)
@@ -136,20 +175,44 @@ class Solver:
         fits.sort(key=lambda f: f[:2])
         weekly = workspace.open_week(spec)
         chosen = fits[0][2] if fits else None
-        total = workspace.bill(spec, chosen, self.catalog.book) if chosen else None
+        total = (
+            workspace.bill(spec, chosen, self.catalog.book) if chosen else None
+        )
         budget = spec.buy.budget
-        if chosen is None or total is None or (budget is not None and total.usd_month > budget):
-            return self._no_machine(spec, wanted, market, total.usd_month if total else None)
+        if (
+            chosen is None
+            or total is None
+            or (budget is not None and total.usd_month > budget)
+        ):
+            return self._no_machine(
+                spec, wanted, market, total.usd_month if total else None
+            )
         pool = Pool(
-            offer=chosen, nodes=spec.users, least=spec.users, span=1, replicas=spec.users,
-            role="workspace", layout=None, max_batch=0, spare=0, context=0, window=0,
-        )  # fmt: skip
+            offer=chosen,
+            nodes=spec.users,
+            least=spec.users,
+            span=1,
+            replicas=spec.users,
+            role="workspace",
+            layout=None,
+            max_batch=0,
+            spare=0,
+            context=0,
+            window=0,
+        )
         return Solution(
-            status="optimal", pools=(pool,), predicted=_held(wanted, chosen), binding=(),
-            alternatives=self._others(spec, fits, small, total.usd_month), bill=total,
-            warnings=(FLEETING, *_price_warnings(chosen, total.unknown)), week=weekly,
-            llm=wanted.llm, funnel=market.funnel, considered=market.allowed,
-        )  # fmt: skip
+            status="optimal",
+            pools=(pool,),
+            predicted=_held(wanted, chosen),
+            binding=(),
+            alternatives=self._others(spec, fits, small, total.usd_month),
+            bill=total,
+            warnings=(FLEETING, *_price_warnings(chosen, total.unknown)),
+            week=weekly,
+            llm=wanted.llm,
+            funnel=market.funnel,
+            considered=market.allowed,
+        )
 
     def _others(
         self,
@@ -159,17 +222,24 @@ class Solver:
         below: Decimal,
     ) -> tuple[Alternative, ...]:
         chosen = fits[0][2].instance.instance_type
-        dearer = _first_of_type([f for f in fits if f[2].instance.instance_type != chosen])
-        cheaper = _first_of_type(sorted((f for f in small if f[0] < below), key=lambda f: f[:2]))
+        dearer = _first_of_type(
+            [f for f in fits if f[2].instance.instance_type != chosen]
+        )
+        cheaper = _first_of_type(
+            sorted((f for f in small if f[0] < below), key=lambda f: f[:2])
+        )
         picked = [*dearer[: self.keep], *cheaper[-self.keep :]]
         return tuple(
             Alternative(
-                offer=offer, nodes=spec.users,
-                usd_month=workspace.bill(spec, offer, self.catalog.book).usd_month,
+                offer=offer,
+                nodes=spec.users,
+                usd_month=workspace.bill(
+                    spec, offer, self.catalog.book
+                ).usd_month,
                 rejected_by=lack or "price",
             )
             for _, _, offer, lack in picked
-        )  # fmt: skip
+        )
 
     def _no_machine(
         self,
@@ -188,12 +258,22 @@ class Solver:
                 fleet = f"{best.provider} {best.region} {best.instance.instance_type}"
                 nearest.append(_relaxed(rule.key, "any", total, fleet))
         if cost is not None:
-            nearest.append(_relaxed("buy.budget", f"{cost:,.0f} USD/month", cost, ""))
+            nearest.append(
+                _relaxed("buy.budget", f"{cost:,.0f} USD/month", cost, "")
+            )
         return Solution(
-            status="infeasible", pools=(), predicted={}, binding=tuple(nearest), alternatives=(),
-            bill=None, warnings=(), week=workspace.open_week(spec), llm=wanted.llm,
-            funnel=market.funnel, considered=len(self.catalog.offers),
-        )  # fmt: skip
+            status="infeasible",
+            pools=(),
+            predicted={},
+            binding=tuple(nearest),
+            alternatives=(),
+            bill=None,
+            warnings=(),
+            week=workspace.open_week(spec),
+            llm=wanted.llm,
+            funnel=market.funnel,
+            considered=len(self.catalog.offers),
+        )
 
 
 _Machine: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
@@ -201,9 +281,13 @@ _Machine: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
 
 def _relaxed(key: str, relax_to: str, cost: Decimal, fleet: str) -> Binding:
     return Binding(
-        constraint=key, slack=None, relax_to=relax_to, saves_usd_month=None, usd_month=cost,
+        constraint=key,
+        slack=None,
+        relax_to=relax_to,
+        saves_usd_month=None,
+        usd_month=cost,
         fleet=fleet,
-    )  # fmt: skip
+    )
 
 
 def _first_of_type(
@@ -215,14 +299,18 @@ def _first_of_type(
     return list(seen.values())
 
 
-def _safety(wanted: Need, search: Search, offers: list[Offer], chosen: Found) -> Safety | None:
+def _safety(
+    wanted: Need, search: Search, offers: list[Offer], chosen: Found
+) -> Safety | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
     if not wanted.limits or wanted.trust.confidence <= EVEN:
         return None
     bold = search.solve(
         replace(wanted, trust=replace(wanted.trust, confidence=EVEN)), offers
     ).found
-    more = chosen.bill.usd_month - bold[0].bill.usd_month if bold else Decimal(0)
+    more = (
+        chosen.bill.usd_month - bold[0].bill.usd_month if bold else Decimal(0)
+    )
     return Safety(wanted.trust.confidence, more, fleet(bold[0]) if more else "")
 
 
@@ -233,13 +321,20 @@ def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:
     each = wanted.total_gib / offer.instance.accelerators
     share = wanted.total_gib / have
     return {
-        "memory_gib_per_accelerator": Predicted(each, each / 1.05, each * 1.05, "physics"),
-        "memory_fraction": Predicted(share, share / 1.05, share * 1.05, "physics"),
+        "memory_gib_per_accelerator": Predicted(
+            each, each / 1.05, each * 1.05, "physics"
+        ),
+        "memory_fraction": Predicted(
+            share, share / 1.05, share * 1.05, "physics"
+        ),
     }
 
 
 def _warnings(
-    spec: Inference | Batch, wanted: Need, chosen: Found, checked: Verified | None
+    spec: Inference | Batch,
+    wanted: Need,
+    chosen: Found,
+    checked: Verified | None,
 ) -> tuple[Warn, ...]:
     found = [Warn(code="assumed-model", message=note) for note in wanted.notes]
     if checked is not None and not checked.passed:
@@ -248,7 +343,8 @@ def _warnings(
     if wanted.trust.learned is not None and chosen.fit.replica.learned is None:
         taught = wanted.trust.learned
         message = (
-            f"the calibration is of {taught.model} on {taught.accelerator}: it says nothing here"
+            f"the calibration is of {taught.model} on {taught.accelerator}: it says "
+            "nothing here"
         )
         found.append(Warn(code="calibration", message=message))
     if chosen.offer.purchase == "spot":
@@ -266,6 +362,8 @@ def _price_warnings(offer: Offer, unknown: tuple[str, ...]) -> tuple[Warn, ...]:
         )
         found.append(Warn(code="price", message=message))
     if unknown:
-        message = "no price is known of " + ", ".join(unknown) + ": not in the total"
+        message = (
+            "no price is known of " + ", ".join(unknown) + ": not in the total"
+        )
         found.append(Warn(code="price-unknown", message=message))
     return tuple(found)

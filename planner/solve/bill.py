@@ -44,11 +44,15 @@ def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
     quantity = node_hours.quantize(FINE, ROUND_HALF_UP)
     kind = offer.instance
     return Line(
-        name=f"{nodes} x {kind.instance_type} {offer.purchase}", kind="accelerators",
-        unit="node-hour", quantity=quantity, unit_price=offer.usd_hour,
+        name=f"{nodes} x {kind.instance_type} {offer.purchase}",
+        kind="accelerators",
+        unit="node-hour",
+        quantity=quantity,
+        unit_price=offer.usd_hour,
         usd_month=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
-        source=offer.source, as_of=offer.as_of,
-    )  # fmt: skip
+        source=offer.source,
+        as_of=offer.as_of,
+    )
 
 
 def bill(need: Need, fit: Fit, offer: Offer, book: PriceBook) -> Bill:
@@ -57,27 +61,50 @@ def bill(need: Need, fit: Fit, offer: Offer, book: PriceBook) -> Bill:
     stored = Decimal(int(memory.stored(need.llm, fit.layout))) / GB
     month = need.requests_per_month
     if need.mode == "closed":
-        month = Decimal(fit.service.rate * fit.replicas * fit.needed * need.week.mean)
+        month = Decimal(
+            fit.service.rate * fit.replicas * fit.needed * need.week.mean
+        )
         month *= 730 * 3600
-    sent = month * Decimal(need.load.answer.mean) * usage("stream_bytes_per_token") / GB
-    given = month * Decimal(need.load.prompt.mean) * usage("prompt_bytes_per_token") / GB
+    sent = (
+        month
+        * Decimal(need.load.answer.mean)
+        * usage("stream_bytes_per_token")
+        / GB
+    )
+    given = (
+        month
+        * Decimal(need.load.prompt.mean)
+        * usage("prompt_bytes_per_token")
+        / GB
+    )
     served = need.mode != "batch"
     use = Usage(
-        provider=offer.provider, nodes=fit.nodes, node_hours=node_hours,
-        on_hours=need.week.on_hours, cache_gb=cache_gb(offer, stored), weights_gb=stored,
-        sent_gb=sent if served else Decimal(0), received_gb=given if served else Decimal(0),
+        provider=offer.provider,
+        nodes=fit.nodes,
+        node_hours=node_hours,
+        on_hours=need.week.on_hours,
+        cache_gb=cache_gb(offer, stored),
+        weights_gb=stored,
+        sent_gb=sent if served else Decimal(0),
+        received_gb=given if served else Decimal(0),
         served=served,
-    )  # fmt: skip
-    return summed([machines(offer, fit.nodes, node_hours), *services(use, book)], offer, fit.nodes)
+    )
+    return summed(
+        [machines(offer, fit.nodes, node_hours), *services(use, book)],
+        offer,
+        fit.nodes,
+    )
 
 
 def summed(lines: list[Line], offer: Offer, nodes: int) -> Bill:
     """Add the lines up; the hourly figure is that of all machines running."""
     known, unknown = total(lines)
     return Bill(
-        lines=tuple(lines), usd_month=known, usd_hour=offer.usd_hour * nodes,
+        lines=tuple(lines),
+        usd_month=known,
+        usd_hour=offer.usd_hour * nodes,
         unknown=tuple(unknown),
-    )  # fmt: skip
+    )
 
 
 def cache_gb(offer: Offer, stored: Decimal) -> Decimal:

@@ -28,35 +28,52 @@ def alternatives(
     rest = [f for f in result.found if f.offer.key != chosen.offer.key]
     dearer = [
         Alternative(
-            offer=f.offer, nodes=f.fit.nodes, usd_month=f.bill.usd_month,
-            rejected_by="price" if f.rank > chosen.rank else "simulation: it missed a limit",
+            offer=f.offer,
+            nodes=f.fit.nodes,
+            usd_month=f.bill.usd_month,
+            rejected_by="price"
+            if f.rank > chosen.rank
+            else "simulation: it missed a limit",
         )
         for f in rest[:keep]
-    ]  # fmt: skip
+    ]
     cheaper = [_smaller(need, chosen)] if chosen.fit.groups > 1 else []
     cheaper += [
         Alternative(
-            offer=r.offer, nodes=r.nodes, usd_month=r.usd_month, rejected_by=reason(r.refusal)
+            offer=r.offer,
+            nodes=r.nodes,
+            usd_month=r.usd_month,
+            rejected_by=reason(r.refusal),
         )
         for r in nearest(result.rejected, chosen.bill.usd_month, keep)
     ]
     cheaper += [
         Alternative(
-            offer=f.offer, nodes=f.fit.nodes, usd_month=f.bill.usd_month,
+            offer=f.offer,
+            nodes=f.fit.nodes,
+            usd_month=f.bill.usd_month,
             rejected_by=excluded(f.offer, chosen.offer),
         )
         for f in others[:keep]
-    ]  # fmt: skip
-    return tuple(sorted([*dearer, *cheaper], key=lambda a: (a.usd_month, a.offer.key)))
+    ]
+    return tuple(
+        sorted([*dearer, *cheaper], key=lambda a: (a.usd_month, a.offer.key))
+    )
 
 
-def nearest(rejected: tuple[Rejected, ...], below: Decimal, keep: int) -> list[Rejected]:
+def nearest(
+    rejected: tuple[Rejected, ...], below: Decimal, keep: int
+) -> list[Rejected]:
     """The rejected machine types that came nearest to the limits, one for each accelerator."""
     seen: set[str] = set()
     found: list[Rejected] = []
     ranked = sorted(
         (r for r in rejected if r.usd_month < below),
-        key=lambda r: (r.refusal.value / r.refusal.limit, r.usd_month, r.offer.key),
+        key=lambda r: (
+            r.refusal.value / r.refusal.limit,
+            r.usd_month,
+            r.offer.key,
+        ),
     )
     for item in ranked:
         if item.offer.instance.accelerator not in seen and len(found) < keep:
@@ -92,12 +109,20 @@ def above(seconds: float) -> str:
 def span(seconds: float) -> str:
     """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
     if seconds < 1:
-        return f"{seconds * 1000:,.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+        return (
+            f"{seconds * 1000:,.0f} ms"
+            if seconds >= 0.01
+            else f"{seconds * 1000:.1f} ms"
+        )
     return f"{seconds:,.1f} s" if seconds < 3600 else f"{seconds / 3600:,.1f} h"
 
 
 def bindings(
-    need: Need, search: Search, market: Market, chosen: Found, barred: list[Found]
+    need: Need,
+    search: Search,
+    market: Market,
+    chosen: Found,
+    barred: list[Found],
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
@@ -107,7 +132,9 @@ def bindings(
     found = []
     for limit in need.limits:
         other = search.solve(need.without(limit.key), offers).found
-        found.append(_priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit))
+        found.append(
+            _priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit)
+        )
     found.append(_priced("buy", None, chosen, tuple(barred), None))
     for key in ("where.regions", "where.clouds", "where.accelerators"):
         wide = market.best(key)
@@ -118,7 +145,9 @@ def bindings(
         other = search.solve(replace(need, availability=None), offers).found
         found.append(_priced("sla.availability", 0.0, chosen, other, None))
     binding = [b for b in found if b and b.saves_usd_month]
-    return tuple(sorted(binding, key=lambda b: (-(b.saves_usd_month or 0), b.constraint)))
+    return tuple(
+        sorted(binding, key=lambda b: (-(b.saves_usd_month or 0), b.constraint))
+    )
 
 
 def relaxations(
@@ -141,10 +170,20 @@ def relaxations(
     for precision in ("fp8", "int4"):
         if precision not in need.precisions:
             tried = replace(need, precisions=(*need.precisions, precision))
-            found += _nearest("model.precision", f"also {precision}", search, tried, offers)
+            found += _nearest(
+                "model.precision", f"also {precision}", search, tried, offers
+            )
     if budget is not None:
-        found = [b for b in found if b.constraint == "buy.budget" or _within(b, budget)]
-    return tuple(sorted(found, key=lambda b: (b.usd_month or 0, b.constraint, b.relax_to)))
+        found = [
+            b
+            for b in found
+            if b.constraint == "buy.budget" or _within(b, budget)
+        ]
+    return tuple(
+        sorted(
+            found, key=lambda b: (b.usd_month or 0, b.constraint, b.relax_to)
+        )
+    )
 
 
 def _within(found: Binding, budget: Decimal) -> bool:
@@ -152,7 +191,11 @@ def _within(found: Binding, budget: Decimal) -> bool:
 
 
 def _loosened(
-    need: Need, search: Search, offers: list[Offer], limit: Limit, budget: Decimal | None
+    need: Need,
+    search: Search,
+    offers: list[Offer],
+    limit: Limit,
+    budget: Decimal | None,
 ) -> list[Binding]:
     """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
     free = search.solve(need.without(limit.key), offers).found
@@ -160,7 +203,9 @@ def _loosened(
         return []
     if budget is not None:
         value = free[0].fit.service.assured(limit.metric, limit.percentile)
-        return _nearest(limit.key, above(value), search, need.without(limit.key), offers)
+        return _nearest(
+            limit.key, above(value), search, need.without(limit.key), offers
+        )
     reach = _reach(need, search, offers, limit)
     if reach is None:
         return []
@@ -179,10 +224,14 @@ def _nearest(
     cost = found[0].bill.usd_month
     return [
         Binding(
-            constraint=key, slack=None, relax_to=relax_to or f"{cost:,.0f} USD/month",
-            saves_usd_month=None, usd_month=cost, fleet=fleet(found[0]),
+            constraint=key,
+            slack=None,
+            relax_to=relax_to or f"{cost:,.0f} USD/month",
+            saves_usd_month=None,
+            usd_month=cost,
+            fleet=fleet(found[0]),
         )
-    ]  # fmt: skip
+    ]
 
 
 def fleet(found: Found) -> str:
@@ -191,7 +240,9 @@ def fleet(found: Found) -> str:
     return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {found.fit.nodes}"
 
 
-def _reach(need: Need, search: Search, offers: list[Offer], limit: Limit) -> Decimal | None:
+def _reach(
+    need: Need, search: Search, offers: list[Offer], limit: Limit
+) -> Decimal | None:
     """The nearest value of a limit that some layout reaches, with the other limits kept.
 
     The best idle value over all layouts, and 5 % so that a finite fleet exists.
@@ -203,7 +254,9 @@ def _reach(need: Need, search: Search, offers: list[Offer], limit: Limit) -> Dec
             if not replica.max_batch:
                 continue
             reached = replica.idle(limit.metric, limit.percentile)
-            if reached < best and isinstance(search.size(rest, replica, span_), Fit):
+            if reached < best and isinstance(
+                search.size(rest, replica, span_), Fit
+            ):
                 best = reached
     if best == math.inf:
         return None
@@ -218,7 +271,11 @@ def _slack(fit: Fit, limit: Limit) -> float:
 
 
 def _priced(
-    key: str, slack: float | None, chosen: Found, other: tuple[Found, ...], limit: Limit | None
+    key: str,
+    slack: float | None,
+    chosen: Found,
+    other: tuple[Found, ...],
+    limit: Limit | None,
 ) -> Binding | None:
     if not other or other[0].bill.usd_month >= chosen.bill.usd_month:
         return None
@@ -228,10 +285,13 @@ def _priced(
         value = better.fit.service.assured(limit.metric, limit.percentile)
         relax_to = above(value)
     return Binding(
-        constraint=key, slack=slack, relax_to=relax_to,
+        constraint=key,
+        slack=slack,
+        relax_to=relax_to,
         saves_usd_month=chosen.bill.usd_month - better.bill.usd_month,
-        usd_month=better.bill.usd_month, fleet=fleet(better),
-    )  # fmt: skip
+        usd_month=better.bill.usd_month,
+        fleet=fleet(better),
+    )
 
 
 def _smaller(need: Need, chosen: Found) -> Alternative:
@@ -255,6 +315,8 @@ def _smaller(need: Need, chosen: Found) -> Alternative:
             ]
             why = late[0] if late else why
     return Alternative(
-        offer=chosen.offer, nodes=groups * fit.span, usd_month=cost.quantize(Decimal("0.01")),
+        offer=chosen.offer,
+        nodes=groups * fit.span,
+        usd_month=cost.quantize(Decimal("0.01")),
         rejected_by=why,
-    )  # fmt: skip
+    )

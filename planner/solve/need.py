@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 DAY: Final = 86_400
 DAYS_PER_MONTH: Final = Decimal(730) / 24
-HEADROOM: Final = 1.25  # a sequence that must fit: the 95th percentiles together, and some
+HEADROOM: Final = (
+    1.25  # a sequence that must fit: the 95th percentiles together, and some
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,9 @@ class Need:
 
     def without(self, key: str) -> Need:
         """The same need without one limit."""
-        return replace(self, limits=tuple(x for x in self.limits if x.key != key))
+        return replace(
+            self, limits=tuple(x for x in self.limits if x.key != key)
+        )
 
     def scaled(self, factor: float) -> Need:
         """The same need with more or less traffic."""
@@ -59,10 +63,15 @@ class Need:
             rate=self.load.rate * factor,
             concurrency=round(self.load.concurrency * factor),
         )
-        trace = tuple((at / factor, *lengths) for at, *lengths in self.trace)
+        trace = tuple(
+            (at / factor, prompt, answer) for at, prompt, answer in self.trace
+        )
         return replace(
-            self, load=load, trace=trace, requests=self.requests * Decimal(factor)  # type: ignore[arg-type]
-        )  # fmt: skip
+            self,
+            load=load,
+            trace=trace,
+            requests=self.requests * Decimal(factor),
+        )
 
     @property
     def requests_per_month(self) -> Decimal:
@@ -89,8 +98,12 @@ def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
     traffic = observed(spec.traffic, trace) if trace else spec.traffic
     given, wanted = traffic.input_tokens, traffic.output_tokens
     if given is None or wanted is None:  # load() has reported it already
-        raise SpecError(_problem(traffic.place, "traffic has no lengths", "give them"))
-    longest = spec.model.context or round(HEADROOM * float(given.p95 + wanted.p95))
+        raise SpecError(
+            _problem(traffic.place, "traffic has no lengths", "give them")
+        )
+    longest = spec.model.context or round(
+        HEADROOM * float(given.p95 + wanted.p95)
+    )
     if longest > chosen.max_context > 0:
         message = f"context {longest:,} is longer than {chosen.model} takes"
         step = f"shorten the traffic, or set model.context to at most {chosen.max_context}"
@@ -107,7 +120,9 @@ def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
     shared = {
         "llm": chosen,
         "precisions": precisions(spec.model.precision, chosen),
-        "kv_precision": "bf16" if spec.model.kv_precision == "auto" else spec.model.kv_precision,
+        "kv_precision": "bf16"
+        if spec.model.kv_precision == "auto"
+        else spec.model.kv_precision,
         "notes": (chosen.assumed,) if chosen.assumed else (),
     }
     if isinstance(spec, Batch):
@@ -115,7 +130,11 @@ def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
     weekly = week(traffic.profile, spec.shutdown.schedule)
     rate = float(traffic.peak_rps or 0)
     if traffic.requests_per_day:
-        rate = traffic.requests_per_day / DAY / (sum(weekly.load) / len(weekly.load))
+        rate = (
+            traffic.requests_per_day
+            / DAY
+            / (sum(weekly.load) / len(weekly.load))
+        )
     sla = spec.sla
     return Need(
         mode="closed" if traffic.concurrency else "open",
@@ -132,7 +151,11 @@ def precisions(allowed: tuple[str, ...], chosen: Llm) -> tuple[str, ...]:
     """Resolve auto: the released precision, and fp8 for models released in 16 bit."""
     found: list[str] = []
     for word in allowed:
-        auto = (chosen.precision, "fp8") if chosen.precision == "bf16" else (chosen.precision,)
+        auto = (
+            (chosen.precision, "fp8")
+            if chosen.precision == "bf16"
+            else (chosen.precision,)
+        )
         found += auto if word == "auto" else (word,)
     return tuple(dict.fromkeys(found))
 

@@ -60,7 +60,9 @@ class Instance:
         return Node(
             accelerator=self.chip,
             count=self.accelerators,
-            memory_gib=min(self.memory_gib_each, self.chip.memory_gib * self.fraction),
+            memory_gib=min(
+                self.memory_gib_each, self.chip.memory_gib * self.fraction
+            ),
             fraction=self.fraction,
             scaleup=self.scaleup,
             network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
@@ -89,7 +91,12 @@ class Offer:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """What identifies it, and the last tie-break between equal offers."""
-        return (self.provider, self.instance.instance_type, self.region, self.purchase)
+        return (
+            self.provider,
+            self.instance.instance_type,
+            self.region,
+            self.purchase,
+        )
 
 
 @dataclass(frozen=True)
@@ -115,9 +122,17 @@ class Catalog:
 def grouped(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
     """Group offers by machine type and purchase; sort by price, then by region."""
     ranked = sorted(offers, key=_rank)
-    return tuple(tuple(group) for _, group in groupby(ranked, key=lambda o: _rank(o)[:3]))
+    return tuple(
+        tuple(group) for _, group in groupby(ranked, key=lambda o: _rank(o)[:3])
+    )
 
 
 def _rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
     kind = offer.instance
-    return (kind.provider, kind.instance_type, offer.purchase, offer.usd_hour, offer.region)
+    return (
+        kind.provider,
+        kind.instance_type,
+        offer.purchase,
+        offer.usd_hour,
+        offer.region,
+    )

@@ -29,8 +29,9 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
     flow = band("throughput", "offline", new, basis)
     result = _memory(need, fit)
     for name, value in (
-        ("output_tokens_per_s", service.output_tokens_per_s), ("requests_per_s", service.rate)
-    ):  # fmt: skip
+        ("output_tokens_per_s", service.output_tokens_per_s),
+        ("requests_per_s", service.rate),
+    ):
         most = min(1.0, flow.high) if need.mode == "open" else flow.high
         result[name] = _within(value * copies, Band(flow.low, most, basis))
     if need.mode == "batch":
@@ -47,7 +48,11 @@ def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
 
 def _memory(need: Need, fit: Fit) -> dict[str, Predicted]:
     room = fit.replica.memory
-    held = fit.service.in_flight * memory.kv(need.llm, fit.layout, need.load.held) / memory.GIB
+    held = (
+        fit.service.in_flight
+        * memory.kv(need.llm, fit.layout, need.load.held)
+        / memory.GIB
+    )
     used = room.weights_gib + room.kept_gib + min(held, room.kv_gib)
     share = constant("memory_error", "used")
     within = Band(1 - share, 1 + share, "calibrated")

@@ -43,9 +43,14 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
     if not asked:
         step = "run: tonnage offers --limit 1000"
         message = f"no machine type matches '{pattern}'"
-        raise MissingError(Problem(code="offer", message=message, next_step=step))
+        raise MissingError(
+            Problem(code="offer", message=message, next_step=step)
+        )
     kinds = sorted({(o.provider, o.instance.instance_type) for o in asked})
-    return [_answer(spec, solver, [o for o in asked if _kind(o) == kind]) for kind in kinds]
+    return [
+        _answer(spec, solver, [o for o in asked if _kind(o) == kind])
+        for kind in kinds
+    ]
 
 
 def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
@@ -57,7 +62,9 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
         users = max(1, round(spec.users * factor))
         solution = solver.solve(replace(spec, users=users))
         cost = solution.bill.usd_month if solution.bill else None
-        return Answer(f"{users} users", cost, "" if cost is not None else "infeasible")
+        return Answer(
+            f"{users} users", cost, "" if cost is not None else "infeasible"
+        )
     wanted = solver.need(spec).scaled(factor)
     found = Search(solver.catalog.book).solve(wanted, offers).found
     if not found:
@@ -67,8 +74,12 @@ def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
 
 def _longer(spec: Training, solver: Solver, factor: float) -> Answer:
     """The cluster for so many times the tokens, or the pairs."""
-    tokens = train_need(spec, solver.read, solver.trust.confidence).tokens * factor
-    solution = solver.solve(replace(spec, data=replace(spec.data, tokens=round(tokens))))
+    tokens = (
+        train_need(spec, solver.read, solver.trust.confidence).tokens * factor
+    )
+    solution = solver.solve(
+        replace(spec, data=replace(spec.data, tokens=round(tokens)))
+    )
     if solution.bill is None:
         return Answer("", None, "infeasible")
     pool = solution.pools[0]
@@ -83,28 +94,38 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
     if not left:
         broken = min((market.breaks(o) for o in offers), key=len)
         unbuilt = solver.built(offers[0].instance)
-        return Answer(name, None, unbuilt or "excluded by " + ", ".join(sorted(broken)))
+        return Answer(
+            name, None, unbuilt or "excluded by " + ", ".join(sorted(broken))
+        )
     if isinstance(spec, Training):
         return _trained(spec, solver, name, left)
     if isinstance(spec, Workspace):
         lack = room(spec).lacks(left[0].instance)
         best = min(left, key=lambda o: (o.usd_hour, o.key))
         cost = bill(spec, best, solver.catalog.book).usd_month
-        return Answer(f"{name} x {spec.users}", None if lack else cost, lack or "price")
+        return Answer(
+            f"{name} x {spec.users}", None if lack else cost, lack or "price"
+        )
     result = Search(solver.catalog.book).solve(solver.need(spec), left)
     if result.found:
-        return Answer(fleet(result.found[0]), result.found[0].bill.usd_month, "price")
+        return Answer(
+            fleet(result.found[0]), result.found[0].bill.usd_month, "price"
+        )
     if result.rejected:
         return Answer(name, None, reason(result.rejected[0].refusal))
     return Answer(name, None, "no layout of the model fits its accelerators")
 
 
-def _trained(spec: Training, solver: Solver, name: str, left: list[Offer]) -> Answer:
+def _trained(
+    spec: Training, solver: Solver, name: str, left: list[Offer]
+) -> Answer:
     wanted = train_need(spec, solver.read, solver.trust.confidence)
     result = TrainSearch(wanted, solver.catalog.book).solve(left, 1)
     if result.found:
         best = result.found[0]
-        return Answer(f"{name} x {best.cluster.nodes}", best.bill.usd_month, "price")
+        return Answer(
+            f"{name} x {best.cluster.nodes}", best.bill.usd_month, "price"
+        )
     return Answer(name, None, result.missed[0].reason)
 
 

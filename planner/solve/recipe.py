@@ -62,4 +62,10 @@ def sweep(plan: dict[str, Any], spec: Spec) -> Sweep:
         users *= FACTOR
     minutes = sum(step.minutes for step in steps) + 2 * constant("boot") / 60
     usd = Decimal(pool["usd_per_hour"]) * Decimal(minutes) / 60
-    return Sweep(prompt=prompt, answer=answer, steps=tuple(steps), minutes=minutes, usd=usd)
+    return Sweep(
+        prompt=prompt,
+        answer=answer,
+        steps=tuple(steps),
+        minutes=minutes,
+        usd=usd,
+    )

@@ -31,7 +31,9 @@ class Rule:
     allows: Callable[[Any], bool]
 
 
-def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ...]:
+def rules(
+    spec: Spec, built: Callable[[Instance], str | None]
+) -> tuple[Rule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
     `built` says why no stack can be built yet for a machine type, or nothing.
@@ -42,8 +44,16 @@ def rules(spec: Spec, built: Callable[[Instance], str | None]) -> tuple[Rule, ..
     return (
         Rule("data sheet", "instance", _known),
         Rule("stack", "instance", lambda machine: built(machine) is None),
-        Rule("where.clouds", "instance", lambda machine: machine.provider in where.clouds),
-        Rule("where.regions", "region", lambda r: not where.regions or _any(r, where.regions)),
+        Rule(
+            "where.clouds",
+            "instance",
+            lambda machine: machine.provider in where.clouds,
+        ),
+        Rule(
+            "where.regions",
+            "region",
+            lambda r: not where.regions or _any(r, where.regions),
+        ),
         Rule(
             "where.accelerators",
             "instance",
@@ -78,7 +88,9 @@ class Market:
     Each rule is asked once for each machine type, region or purchase option.
     """
 
-    def __init__(self, kinds: tuple[tuple[Offer, ...], ...], given: tuple[Rule, ...]) -> None:
+    def __init__(
+        self, kinds: tuple[tuple[Offer, ...], ...], given: tuple[Rule, ...]
+    ) -> None:
         self.kinds, self.given = kinds, given
         self._kind: dict[tuple[int, str], frozenset[str]] = {}
         self._region: dict[str, frozenset[str]] = {}
@@ -110,14 +122,18 @@ class Market:
         """How many offers are left after each rule in turn."""
         counts: Counter[frozenset[str]] = Counter()
         for kind in self.kinds:
-            machine = self._of_kind(kind[0])  # the same for all offers of a kind
+            machine = self._of_kind(
+                kind[0]
+            )  # the same for all offers of a kind
             for region, n in Counter(offer.region for offer in kind).items():
                 counts[machine | self._region_of(region)] += n
         result = []
         applied: set[str] = set()
         for rule in self.given:
             applied.add(rule.key)
-            left = sum(n for broken, n in counts.items() if applied.isdisjoint(broken))
+            left = sum(
+                n for broken, n in counts.items() if applied.isdisjoint(broken)
+            )
             result.append((rule.key, left))
         return tuple(result)
 
@@ -129,7 +145,9 @@ class Market:
         machine, purchase = offer.instance, offer.purchase
         found = self._kind.get((id(machine), purchase))
         if found is None:
-            found = self._judge("instance", machine) | self._judge("purchase", purchase)
+            found = self._judge("instance", machine) | self._judge(
+                "purchase", purchase
+            )
             self._kind[id(machine), purchase] = found
         return found
 
@@ -140,7 +158,9 @@ class Market:
         return found
 
     def _judge(self, part: str, value: Any) -> frozenset[str]:
-        return frozenset(r.key for r in self.given if r.part == part and not r.allows(value))
+        return frozenset(
+            r.key for r in self.given if r.part == part and not r.allows(value)
+        )
 
 
 def _known(machine: Instance) -> bool:

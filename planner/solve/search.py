@@ -16,7 +16,15 @@ from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.serve import Replica
 from planner.solve.bill import COMMITTED, Bill, bill
-from planner.solve.size import SPANS, Fit, Refusal, layouts, lowest, size, startup
+from planner.solve.size import (
+    SPANS,
+    Fit,
+    Refusal,
+    layouts,
+    lowest,
+    size,
+    startup,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +49,9 @@ class Found:
     bill: Bill
 
     @property
-    def rank(self) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
+    def rank(
+        self,
+    ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
         """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
         layout = self.fit.layout
         size = (layout.accelerators, layout.pp, layout.ep)
@@ -74,7 +84,9 @@ class _Learned:
     """What is known for one question: how layouts were sized, and the layouts of hardware."""
 
     answers: dict[tuple[Replica, int], Fit | Refusal]
-    options: dict[tuple[Hardware, tuple[int, ...], tuple[str, ...]], list[_Option]]
+    options: dict[
+        tuple[Hardware, tuple[int, ...], tuple[str, ...]], list[_Option]
+    ]
 
 
 class Search:
@@ -82,7 +94,9 @@ class Search:
 
     def __init__(self, book: PriceBook) -> None:
         self.book = book
-        self._replicas: dict[tuple[Hardware, Layout, int], dict[float, Replica]] = {}
+        self._replicas: dict[
+            tuple[Hardware, Layout, int], dict[float, Replica]
+        ] = {}
         self._learned: dict[Question, _Learned] = {}
         self._last: Need | None = None
         self._current = _Learned({}, {})
@@ -106,7 +120,9 @@ class Search:
         queue: list[_Waiting] = [
             (_floor(need, offer), offer.key, next(count), offer, None)
             for offer in offers
-            if spans == (1,) or offer.instance.fabric != "none"  # nodes need a fabric between them
+            if spans == (1,)
+            or offer.instance.fabric
+            != "none"  # nodes need a fabric between them
         ]
         heapq.heapify(queue)
         refused: list[_Refused] = []
@@ -119,36 +135,59 @@ class Search:
             if option is None:
                 for opened in self._options(need, offer.instance.node, spans):
                     cost = _least(need, offer, opened)
-                    heapq.heappush(queue, (cost, key, next(count), offer, opened))
+                    heapq.heappush(
+                        queue, (cost, key, next(count), offer, opened)
+                    )
                 continue
             answer = self.size(need, option[0], option[1])
             if isinstance(answer, Refusal):
                 refused.append((bound, offer, answer, _nodes(option)))
             else:
-                _keep(best, Found(offer=offer, fit=answer, bill=self.bill(need, answer, offer)))
-                costs = sorted(f.bill.usd_month for f in best.values())[keep - 1 : keep]
+                _keep(
+                    best,
+                    Found(
+                        offer=offer,
+                        fit=answer,
+                        bill=self.bill(need, answer, offer),
+                    ),
+                )
+                costs = sorted(f.bill.usd_month for f in best.values())[
+                    keep - 1 : keep
+                ]
                 worst = float(costs[0] + TIE) if costs else math.inf
         ranked = sorted(best.values(), key=lambda f: f.rank)
-        return Result(found=tuple(ranked[:keep]), rejected=_summary(refused, best))
+        return Result(
+            found=tuple(ranked[:keep]), rejected=_summary(refused, best)
+        )
 
     def bill(self, need: Need, fit: Fit, offer: Offer) -> Bill:
         """Return the bill of a fit bought through an offer."""
         return bill(need, fit, offer, self.book)
 
-    def _options(self, need: Need, node: Node, spans: tuple[int, ...]) -> list[_Option]:
+    def _options(
+        self, need: Need, node: Node, spans: tuple[int, ...]
+    ) -> list[_Option]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
         known = self._asked(need).options
         key = (_hardware(node), spans, need.precisions)
         if key not in known:
             known[key] = [
-                (replica, span, lowest(need, replica, span) if replica.max_batch else math.inf)
+                (
+                    replica,
+                    span,
+                    lowest(need, replica, span)
+                    if replica.max_batch
+                    else math.inf,
+                )
                 for span in spans
                 for layout in layouts(need.llm, need, node, span)
                 for replica in (self.replica(need, layout, node, span),)
             ]
         return known[key]
 
-    def replicas(self, need: Need, offer: Offer) -> Iterator[tuple[Replica, int]]:
+    def replicas(
+        self, need: Need, offer: Offer
+    ) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
         node = offer.instance.node
         for layout in layouts(need.llm, need, node, 1):
@@ -162,7 +201,9 @@ class Search:
             found = answers[replica, span] = size(need, replica, span)
         return found
 
-    def replica(self, need: Need, layout: Layout, node: Node, span: int) -> Replica:
+    def replica(
+        self, need: Need, layout: Layout, node: Node, span: int
+    ) -> Replica:
         """Return the replica of a layout on a node; equal hardware shares one.
 
         Lengths and variation of the load never change within a search, only its rate does.
@@ -173,36 +214,50 @@ class Search:
         if found is None:
             like = next(iter(known.values()), None)
             found = known[need.trust.confidence] = (
-                like.doubting(need.trust.confidence) if like
+                like.doubting(need.trust.confidence)
+                if like
                 else Replica(need.llm, layout, node, need.load, need.trust)
-            )  # fmt: skip
+            )
         return found
 
     def _asked(self, need: Need) -> _Learned:
         """What is known for a question; the last one is asked again most often."""
         if need is not self._last:
             self._last = need
-            self._current = self._learned.setdefault(_question(need), _Learned({}, {}))
+            self._current = self._learned.setdefault(
+                _question(need), _Learned({}, {})
+            )
         return self._current
 
 
 _Refused: TypeAlias = "tuple[float, Offer, Refusal, int]"
 _Option: TypeAlias = "tuple[Replica, int, float]"
-_Waiting: TypeAlias = "tuple[float, tuple[str, str, str, str], int, Offer, _Option | None]"
+_Waiting: TypeAlias = (
+    "tuple[float, tuple[str, str, str, str], int, Offer, _Option | None]"
+)
 
 
 def _hardware(node: Node) -> Hardware:
     return (
-        node.accelerator.accelerator, node.count, node.memory_gib, node.fraction, node.scaleup,
+        node.accelerator.accelerator,
+        node.count,
+        node.memory_gib,
+        node.fraction,
+        node.scaleup,
         node.network_gb_s,
-    )  # fmt: skip
+    )
 
 
 def _question(need: Need) -> Question:
     return (
-        need.limits, need.load.rate, need.load.concurrency, need.availability,
-        need.requests, need.deadline, need.trust.confidence,
-    )  # fmt: skip
+        need.limits,
+        need.load.rate,
+        need.load.concurrency,
+        need.availability,
+        need.requests,
+        need.deadline,
+        need.trust.confidence,
+    )
 
 
 def _keep(best: dict[tuple[str, str, str], Found], found: Found) -> None:
@@ -232,11 +287,16 @@ def _least(need: Need, offer: Offer, option: _Option) -> float:
     groups = 1.0 if bound == math.inf else bound
     price = float(offer.usd_hour) * span
     if offer.purchase in COMMITTED:
-        return price * max(1.0, math.ceil(groups - 1e-9)) * float(HOURS_PER_MONTH)
+        return (
+            price * max(1.0, math.ceil(groups - 1e-9)) * float(HOURS_PER_MONTH)
+        )
     if need.mode == "batch":
         run = groups * need.deadline + startup(replica)
         return price * run / 3600 * float(need.runs_per_month)
-    return price * max(float(need.week.on_hours), groups * need.week.mean * float(HOURS_PER_MONTH))
+    return price * max(
+        float(need.week.on_hours),
+        groups * need.week.mean * float(HOURS_PER_MONTH),
+    )
 
 
 def _nodes(option: _Option) -> int:
@@ -254,10 +314,14 @@ def _summary(
         kind = (offer.provider, offer.instance.instance_type, offer.purchase)
         if kind in best:
             continue
-        excess = refusal.value / refusal.limit + (1e6 if refusal.key == "memory" else 0.0)
+        excess = refusal.value / refusal.limit + (
+            1e6 if refusal.key == "memory" else 0.0
+        )
         if kind not in nearest or excess < nearest[kind][0]:
             cost = Decimal(str(round(bound, 2)))
-            rejected = Rejected(offer=offer, refusal=refusal, nodes=nodes, usd_month=cost)
+            rejected = Rejected(
+                offer=offer, refusal=refusal, nodes=nodes, usd_month=cost
+            )
             nearest[kind] = (excess, rejected)
     found = [rejected for _, rejected in nearest.values()]
     return tuple(sorted(found, key=lambda r: (r.usd_month, r.offer.key)))

@@ -71,9 +71,17 @@ def layouts(llm: Llm, need: Need, node: Node, span: int) -> Iterator[Layout]:
         if not node.accelerator.runs(precision):
             continue
         for tp, pp in _shapes(llm, node, span):
-            for ep in (1, tp) if llm.experts and tp > 1 and llm.experts % tp == 0 else (1,):
+            for ep in (
+                (1, tp)
+                if llm.experts and tp > 1 and llm.experts % tp == 0
+                else (1,)
+            ):
                 yield Layout(
-                    precision=precision, kv_precision=need.kv_precision, tp=tp, pp=pp, ep=ep
+                    precision=precision,
+                    kv_precision=need.kv_precision,
+                    tp=tp,
+                    pp=pp,
+                    ep=ep,
                 )
 
 
@@ -86,7 +94,12 @@ def _shapes(llm: Llm, node: Node, span: int) -> list[tuple[int, int]]:
     widths = [t for t in _widths(node.count) if valid(llm, t)]
     if span > 1:
         return [(t, node.count // t * span) for t in widths if t == max(widths)]
-    pairs = [(tp, pp) for tp in widths for pp in (1, 2, 4, 8) if tp * pp <= node.count]
+    pairs = [
+        (tp, pp)
+        for tp in widths
+        for pp in (1, 2, 4, 8)
+        if tp * pp <= node.count
+    ]
     return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))
 
 
@@ -94,26 +107,42 @@ def size(need: Need, replica: Replica, span: int) -> Fit | Refusal:
     """Return the fewest groups that meet every limit, or the limit that cannot be met."""
     if not replica.max_batch:
         room = replica.memory
-        held = memory.kv(replica.llm, replica.layout, need.load.context) / memory.GIB
+        held = (
+            memory.kv(replica.llm, replica.layout, need.load.context)
+            / memory.GIB
+        )
         return Refusal(
-            layout=replica.layout, key="memory", value=room.total_gib - room.kv_gib + held,
+            layout=replica.layout,
+            key="memory",
+            value=room.total_gib - room.kv_gib + held,
             limit=room.total_gib,
-        )  # fmt: skip
-    count = max(1, replica.node.count // replica.layout.accelerators) if span == 1 else 1
+        )
+    count = (
+        max(1, replica.node.count // replica.layout.accelerators)
+        if span == 1
+        else 1
+    )
     if need.mode == "batch":
         return _run(need, replica, count, span)
     for limit in need.limits:
         best = replica.idle(limit.metric, limit.percentile)
         if best > float(limit.seconds):
             return Refusal(
-                layout=replica.layout, key=limit.key, value=best, limit=float(limit.seconds)
+                layout=replica.layout,
+                key=limit.key,
+                value=best,
+                limit=float(limit.seconds),
             )
     return _grow(need, replica, count, span)
 
 
 def lowest(need: Need, replica: Replica, span: int) -> float:
     """A number of groups, perhaps fractional, below which no fit can be: the search's bound."""
-    count = max(1, replica.node.count // replica.layout.accelerators) if span == 1 else 1
+    count = (
+        max(1, replica.node.count // replica.layout.accelerators)
+        if span == 1
+        else 1
+    )
     if need.mode == "batch":
         return float(need.requests) / need.deadline / (most(replica) * count)
     paces = (float(x.seconds) for x in need.limits if x.metric == "tpot")
@@ -132,7 +161,9 @@ def most(replica: Replica) -> float:
 def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
     """Return the first limit that a service does not meet."""
     for limit in limits:
-        if not service.meets(limit.metric, limit.percentile, float(limit.seconds)):
+        if not service.meets(
+            limit.metric, limit.percentile, float(limit.seconds)
+        ):
             return limit
     return None
 
@@ -150,7 +181,8 @@ def spared(groups: int, span: int, availability: Decimal | None) -> int:
     total = groups + 1
     while True:
         enough = sum(
-            math.comb(total, k) * up**k * (1 - up) ** (total - k) for k in range(groups, total + 1)
+            math.comb(total, k) * up**k * (1 - up) ** (total - k)
+            for k in range(groups, total + 1)
         )
         if enough >= float(availability):
             return total
@@ -167,9 +199,11 @@ def _grow(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
         if high > ceiling:
             limit = need.limits[0] if need.limits else None
             return Refusal(
-                layout=replica.layout, key=limit.key if limit else "rate", value=math.inf,
+                layout=replica.layout,
+                key=limit.key if limit else "rate",
+                value=math.inf,
                 limit=float(limit.seconds) if limit else need.load.rate,
-            )  # fmt: skip
+            )
     while high - low > 1:
         middle = (low + high) // 2
         better = _meets(need, replica, middle * count)
@@ -178,9 +212,14 @@ def _grow(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
         else:
             high, found = middle, better
     return Fit(
-        layout=replica.layout, replica=replica, replicas=count, span=span, needed=high,
-        groups=spared(high, span, need.availability), service=found,
-    )  # fmt: skip
+        layout=replica.layout,
+        replica=replica,
+        replicas=count,
+        span=span,
+        needed=high,
+        groups=spared(high, span, need.availability),
+        service=found,
+    )
 
 
 def _meets(need: Need, replica: Replica, replicas: int) -> Service | None:
@@ -204,17 +243,31 @@ def _run(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
     started = startup(replica)
     left = need.deadline - started
     if left <= 0:
-        return Refusal(layout=replica.layout, key="deadline", value=started, limit=need.deadline)
+        return Refusal(
+            layout=replica.layout,
+            key="deadline",
+            value=started,
+            limit=need.deadline,
+        )
     rate = most(replica) * count
     groups = max(1, math.ceil(float(need.requests) / rate / left - 1e-9))
     hours = (float(need.requests) / (rate * groups) + started) / 3600
     return Fit(
-        layout=replica.layout, replica=replica, replicas=count, span=span, needed=groups,
-        groups=groups, service=replica.closed(replica.max_batch), hours=hours,
-    )  # fmt: skip
+        layout=replica.layout,
+        replica=replica,
+        replicas=count,
+        span=span,
+        needed=groups,
+        groups=groups,
+        service=replica.closed(replica.max_batch),
+        hours=hours,
+    )
 
 
 def startup(replica: Replica) -> float:
     """Seconds from the request of a node until it serves: boot, then loading the weights."""
-    bytes_held = memory.weights(replica.llm, replica.layout) * replica.layout.accelerators
+    bytes_held = (
+        memory.weights(replica.llm, replica.layout)
+        * replica.layout.accelerators
+    )
     return constant("boot") + bytes_held / (constant("load_gb_s") * GB)

@@ -26,18 +26,24 @@ WILDEST: Final = 20.0  # the largest burstiness that a spec may name
 
 def read_trace(path: str, read: Callable[[str], bytes]) -> tuple[Arrival, ...]:
     """Return the requests of a trace in the order of their times; raises SpecError."""
-    lines = csv.DictReader(read(path).decode("utf-8-sig", "replace").splitlines())
+    lines = csv.DictReader(
+        read(path).decode("utf-8-sig", "replace").splitlines()
+    )
     found = []
     for row in lines:
         try:
             at, given, wanted = (
-                _number(row[name]) for name in ("timestamp", "input_tokens", "output_tokens")
+                _number(row[name])
+                for name in ("timestamp", "input_tokens", "output_tokens")
             )
         except (KeyError, TypeError, ValueError):
             message = (
-                "needs numbers of 0 or more in timestamp (seconds), input_tokens, output_tokens"
+                "needs numbers of 0 or more in timestamp (seconds), input_tokens, "
+                "output_tokens"
             )
-            raise _error(Place(path, lines.line_num, 1), message, "correct the trace") from None
+            raise _error(
+                Place(path, lines.line_num, 1), message, "correct the trace"
+            ) from None
         found.append((at, given, wanted))
     if len(found) < FEWEST:
         message = f"the trace has {len(found)} requests"
@@ -78,4 +84,6 @@ def _lengths(found: list[float]) -> Tokens:
 
 
 def _error(place: Place, message: str, step: str) -> SpecError:
-    return SpecError(Problem(code="traffic", message=message, place=place, next_step=step))
+    return SpecError(
+        Problem(code="traffic", message=message, place=place, next_step=step)
+    )

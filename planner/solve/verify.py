@@ -8,7 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import simulate
-from planner.perf.play import arrivals, busiest, deliver, loop, recorded, summary, times
+from planner.perf.play import (
+    arrivals,
+    busiest,
+    deliver,
+    loop,
+    recorded,
+    summary,
+    times,
+)
 from planner.solve.search import Found
 from planner.solve.size import serve, spared
 from planner.solve.solution import Verified
@@ -25,7 +33,9 @@ if TYPE_CHECKING:
 
 SEEDS: Final = (1, 2, 3)
 REQUESTS: Final = 900  # of one replica, for each seed
-MOST: Final = 6  # fleets that are played before the last is taken with a warning
+MOST: Final = (
+    6  # fleets that are played before the last is taken with a warning
+)
 LANES: Final = 4  # replicas that are played together when a router chooses the least loaded
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
@@ -34,7 +44,9 @@ MS: Final = 1000.0
 
 
 def verified(
-    need: Need, finalists: Sequence[Found], bill: Callable[[Need, Fit, Offer], Bill]
+    need: Need,
+    finalists: Sequence[Found],
+    bill: Callable[[Need, Fit, Offer], Bill],
 ) -> tuple[Found, Verified | None]:
     """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
 
@@ -43,7 +55,9 @@ def verified(
     """
     if not need.limits or need.mode == "batch":
         return finalists[0], None
-    queue = [(found.rank, place, found, 0) for place, found in enumerate(finalists)]
+    queue = [
+        (found.rank, place, found, 0) for place, found in enumerate(finalists)
+    ]
     heapq.heapify(queue)
     for turn in range(MOST):
         _, place, found, added = heapq.heappop(queue)
@@ -54,17 +68,27 @@ def verified(
         larger = _grown(need, found, more, bill)
         heapq.heappush(queue, (larger.rank, place, larger, added + more))
     passed = passes(need, run)
-    shown = {f"{m}_p{p}_ms": (x.value * MS, x.low * MS, x.high * MS)
-             for (m, p), x in run.found.items()}  # fmt: skip
+    shown = {
+        f"{m}_p{p}_ms": (x.value * MS, x.low * MS, x.high * MS)
+        for (m, p), x in run.found.items()
+    }
     return found, Verified(
-        requests=run.requests, seeds=run.seeds, added=added, found=shown, passed=passed,
-        requests_of="trace" if need.trace else "drawn", routing=need.load.routing,
-    )  # fmt: skip
+        requests=run.requests,
+        seeds=run.seeds,
+        added=added,
+        found=shown,
+        passed=passed,
+        requests_of="trace" if need.trace else "drawn",
+        routing=need.load.routing,
+    )
 
 
 def passes(need: Need, run: Run) -> bool:
     """Whether every limit is met over all simulated requests."""
-    return all(run.found[x.metric, x.percentile].value <= float(x.seconds) for x in need.limits)
+    return all(
+        run.found[x.metric, x.percentile].value <= float(x.seconds)
+        for x in need.limits
+    )
 
 
 def play(need: Need, fit: Fit) -> Run:
@@ -82,18 +106,29 @@ def _played(need: Need, fit: Fit, one: Machine, seed: int) -> list[Request]:
         return loop(one, requests, max(1, round(load.concurrency / copies)))
     lanes = min(LANES, copies) if load.routing == "least-loaded" else 1
     if need.trace:
-        requests = recorded(busiest(need.trace, REQUESTS * copies), load, copies, lanes, seed)
+        requests = recorded(
+            busiest(need.trace, REQUESTS * copies), load, copies, lanes, seed
+        )
     else:
         part = lanes / copies
         spread = load.spread(copies) if lanes == 1 else load.thinned(part)
-        requests = arrivals(load, REQUESTS * lanes, seed, spread, load.rate * part)
+        requests = arrivals(
+            load, REQUESTS * lanes, seed, spread, load.rate * part
+        )
     return deliver(one, requests, lanes, load.routing)
 
 
-def _grown(need: Need, found: Found, more: int, bill: Callable[[Need, Fit, Offer], Bill]) -> Found:
+def _grown(
+    need: Need,
+    found: Found,
+    more: int,
+    bill: Callable[[Need, Fit, Offer], Bill],
+) -> Found:
     fit = found.fit
     needed = fit.needed + more
     service = serve(need, fit.replica, needed * fit.replicas) or fit.service
     groups = spared(needed, fit.span, need.availability)
     larger = replace(fit, needed=needed, groups=groups, service=service)
-    return Found(offer=found.offer, fit=larger, bill=bill(need, larger, found.offer))
+    return Found(
+        offer=found.offer, fit=larger, bill=bill(need, larger, found.offer)
+    )

@@ -28,7 +28,9 @@ GB: Final = Decimal(10**9)
 ANY: Final = "h100-sxm"  # what a job takes does not depend on it
 RANK: Final = 16  # of adapters
 TUNED: Final = 2048  # tokens of a sequence that is trained on interactively
-INTERACTIVE: Final = 8192  # tokens of context that an interactive model must hold
+INTERACTIVE: Final = (
+    8192  # tokens of context that an interactive model must hold
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +61,25 @@ def room(spec: Workspace) -> Room:
     """Return what a workspace must hold; raises MissingError for an unknown model."""
     if spec.accelerator is not None:
         each = spec.accelerator.memory / memory.GIB
-        return Room(each_gib=each, total_gib=0.0, count=spec.accelerator.count, llm=None)
+        return Room(
+            each_gib=each, total_gib=0.0, count=spec.accelerator.count, llm=None
+        )
     assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
     found = llm.find(spec.fits.model, spec.fits.place)
     if spec.fits.use != "inference":
-        return Room(each_gib=0.0, total_gib=_trained(found, spec.fits.use), count=1, llm=found)
+        return Room(
+            each_gib=0.0,
+            total_gib=_trained(found, spec.fits.use),
+            count=1,
+            llm=found,
+        )
     layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
     held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
     rules, small = startup.era(SERVED.year), startup.SMALL
     reserve = startup.activation(found, layout, SERVED.year, small) / memory.GIB
-    reserve += rules["buffers_gib"] + rules["non_torch_gib"] + rules["graph_gib"]
+    reserve += (
+        rules["buffers_gib"] + rules["non_torch_gib"] + rules["graph_gib"]
+    )
     total = (held / memory.GIB + reserve) / rules["share"]
     return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
 
@@ -77,9 +88,16 @@ def _trained(llm: Llm, use: str) -> float:
     """GiB that training one sequence at a time takes in all, with activations computed again."""
     frozen = frozen_bytes(use)
     job = Job(
-        llm=llm, chip=accelerators()[ANY], spread=Spread(recompute="full"), software=Software(),
-        sequence=TUNED, batch=1.0, network=1.0, frozen=frozen, rank=RANK if frozen else 0,
-    )  # fmt: skip
+        llm=llm,
+        chip=accelerators()[ANY],
+        spread=Spread(recompute="full"),
+        software=Software(),
+        sequence=TUNED,
+        batch=1.0,
+        network=1.0,
+        frozen=frozen,
+        rank=RANK if frozen else 0,
+    )
     return peak_gib(job)
 
 
@@ -88,12 +106,21 @@ def bill(spec: Workspace, offer: Offer, book: PriceBook) -> Bill:
     hours = node_hours(spec, offer)
     disk = Decimal(spec.disk) / GB
     use = Usage(
-        provider=offer.provider, nodes=spec.users, node_hours=hours,
+        provider=offer.provider,
+        nodes=spec.users,
+        node_hours=hours,
         on_hours=open_week(spec).on_hours,
         cache_gb=disk,
-        weights_gb=Decimal(0), sent_gb=Decimal(0), received_gb=Decimal(0), served=False,
-    )  # fmt: skip
-    return summed([machines(offer, spec.users, hours), *services(use, book)], offer, spec.users)
+        weights_gb=Decimal(0),
+        sent_gb=Decimal(0),
+        received_gb=Decimal(0),
+        served=False,
+    )
+    return summed(
+        [machines(offer, spec.users, hours), *services(use, book)],
+        offer,
+        spec.users,
+    )
 
 
 def node_hours(spec: Workspace, offer: Offer) -> Decimal:

@@ -31,9 +31,15 @@ class Report:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
-    def add(self, place: Place, code: str, message: str, next_step: str) -> _Missing:
+    def add(
+        self, place: Place, code: str, message: str, next_step: str
+    ) -> _Missing:
         """Record a problem; the value it concerns is then MISSING."""
-        self.problems.append(Problem(code=code, message=message, place=place, next_step=next_step))
+        self.problems.append(
+            Problem(
+                code=code, message=message, place=place, next_step=next_step
+            )
+        )
         return MISSING
 
 
@@ -50,10 +56,20 @@ class Kind(Protocol):
 def scalar(node: Node, name: str, report: Report) -> Scalar | None:
     """Return the node when it is a single, non-empty value; otherwise report it."""
     if not isinstance(node, Scalar):
-        report.add(node.place, "type", f"{name} takes a single value", "write one value")
+        report.add(
+            node.place,
+            "type",
+            f"{name} takes a single value",
+            "write one value",
+        )
         return None
     if node.plain and node.text in NULLS:
-        report.add(node.place, "empty", f"{name} has no value", "give a value or remove the key")
+        report.add(
+            node.place,
+            "empty",
+            f"{name} has no value",
+            "give a value or remove the key",
+        )
         return None
     return node
 
@@ -77,16 +93,24 @@ class Text:
         found = scalar(node, name, report)
         if found is None:
             return MISSING
-        if len(found.text) > self.maximum or not re.fullmatch(self.pattern, found.text):
+        if len(found.text) > self.maximum or not re.fullmatch(
+            self.pattern, found.text
+        ):
             return report.add(
-                found.place, "value", f"{name}: '{found.text[:60]}' is not {self.hint}",
+                found.place,
+                "value",
+                f"{name}: '{found.text[:60]}' is not {self.hint}",
                 f"write {self.hint}",
-            )  # fmt: skip
+            )
         return found.text
 
     def schema(self) -> dict[str, Any]:
         """Describe as a string with a pattern."""
-        return {"type": "string", "pattern": f"^(?:{self.pattern})$", "maxLength": self.maximum}
+        return {
+            "type": "string",
+            "pattern": f"^(?:{self.pattern})$",
+            "maxLength": self.maximum,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +125,9 @@ class Choice:
         if found is None:
             return MISSING
         if found.text not in self.words:
-            step = near(found.text, list(self.words)) or "use one of: " + ", ".join(self.words)
+            step = near(
+                found.text, list(self.words)
+            ) or "use one of: " + ", ".join(self.words)
             message = f"{name}: '{found.text[:60]}' is not known"
             return report.add(found.place, "choice", message, step)
         return found.text
@@ -132,10 +158,14 @@ class Quantity:
             return report.add(found.place, "quantity", message, str(error))
         if self.minimum is not None and value < self.minimum:
             message = f"{name}: {found.text} is too small"
-            return report.add(found.place, "range", message, f"write at least {self.minimum}")
+            return report.add(
+                found.place, "range", message, f"write at least {self.minimum}"
+            )
         if self.maximum is not None and value > self.maximum:
             message = f"{name}: {found.text} is too large"
-            return report.add(found.place, "range", message, f"write at most {self.maximum}")
+            return report.add(
+                found.place, "range", message, f"write at most {self.maximum}"
+            )
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -156,7 +186,9 @@ class ListOf:
             value = self.kind.read(node, name, report)
             return MISSING if value is MISSING else (value,)
         if not isinstance(node, Sequence):
-            return report.add(node.place, "type", f"{name} takes a list", "write [a, b]")
+            return report.add(
+                node.place, "type", f"{name} takes a list", "write [a, b]"
+            )
         values = [
             self.kind.read(item, f"{name}[{index}]", report)
             for index, item in enumerate(node.items)
@@ -183,7 +215,9 @@ class Table:
             return report.add(node.place, "type", message, "write {key: value}")
         pairs: dict[str, str] = {}
         for key, item in node.items.items():
-            self.key.read(Scalar(node.keys[key], key, plain=False), f"{name} key", report)
+            self.key.read(
+                Scalar(node.keys[key], key, plain=False), f"{name} key", report
+            )
             value = self.value.read(item, f"{name}.{key}", report)
             if value is not MISSING:
                 pairs[key] = value
@@ -223,7 +257,9 @@ class Block:
         if not isinstance(node, Mapping):
             message = f"{name} takes keys and values"
             known = ", ".join(f.name for f in self.fields)
-            return report.add(node.place, "type", message, f"its keys are: {known}")
+            return report.add(
+                node.place, "type", message, f"its keys are: {known}"
+            )
         before = len(report.problems)
         values = self._values(node, name, report)
         self._check_groups(node, name, report)
@@ -231,20 +267,28 @@ class Block:
             return MISSING
         return self.build(place=node.place, **values)
 
-    def _values(self, node: Mapping, name: str, report: Report) -> dict[str, Any]:
+    def _values(
+        self, node: Mapping, name: str, report: Report
+    ) -> dict[str, Any]:
         known = {f.name: f for f in self.fields}
         for key, place in node.keys.items():
             if key not in known:
                 label = f"{name}.{key}" if name else key
-                step = near(key, list(known)) or "its keys are: " + ", ".join(known)
+                step = near(key, list(known)) or "its keys are: " + ", ".join(
+                    known
+                )
                 report.add(place, "unknown-key", f"unknown key '{label}'", step)
         values: dict[str, Any] = {}
         for item in self.fields:
             label = f"{name}.{item.name}" if name else item.name
             if item.name in node.items:
-                values[item.name] = item.kind.read(node.items[item.name], label, report)
+                values[item.name] = item.kind.read(
+                    node.items[item.name], label, report
+                )
             elif item.required:
-                report.add(node.place, "missing-key", f"{label} is missing", item.doc)
+                report.add(
+                    node.place, "missing-key", f"{label} is missing", item.doc
+                )
             else:
                 values[item.name] = item.default
         return values
@@ -260,11 +304,16 @@ class Block:
                 place = node.keys[present[-1]]
             else:
                 message, place = f"{name} needs one of: {words}", node.place
-            report.add(place, "one-of", message, f"give exactly one of: {words}")
+            report.add(
+                place, "one-of", message, f"give exactly one of: {words}"
+            )
 
     def schema(self) -> dict[str, Any]:
         """Describe as a closed object with descriptions and defaults."""
-        properties = {f.name: {"description": f.doc, **f.kind.schema()} for f in self.fields}
+        properties = {
+            f.name: {"description": f.doc, **f.kind.schema()}
+            for f in self.fields
+        }
         result: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
@@ -274,7 +323,10 @@ class Block:
             result["description"] = self.doc
         if required := [f.name for f in self.fields if f.required]:
             result["required"] = required
-        groups = [{"oneOf": [{"required": [key]} for key in group]} for group in self.choose]
+        groups = [
+            {"oneOf": [{"required": [key]} for key in group]}
+            for group in self.choose
+        ]
         if groups:
             result["allOf"] = groups
         return result

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
 from planner.spec.field import Block, Choice, Report
-from planner.spec.model import Batch, Buy, Inference, Shutdown, Spec, Training, Workspace
+from planner.spec.model import (
+    Batch,
+    Buy,
+    Inference,
+    Shutdown,
+    Spec,
+    Training,
+    Workspace,
+)
 from planner.spec.shape import KINDS, kind_of
 from planner.spec.source import Mapping, parse
 
@@ -20,19 +28,28 @@ def load(raw: bytes, path: str) -> Spec:
     """Read a spec; raises SpecError with all problems of the file at once."""
     root = parse(raw, path)
     if not isinstance(root, Mapping):
-        raise SpecError(_problem(root.place, "type", "a spec is a mapping of keys to values"))
+        raise SpecError(
+            _problem(
+                root.place, "type", "a spec is a mapping of keys to values"
+            )
+        )
     kind = kind_of(root)
     report = Report()
     if kind not in KINDS:
         if "kind" in root.items:
             Choice(tuple(KINDS)).read(root.items["kind"], "kind", report)
         else:
-            report.add(root.place, "missing-key", "kind is missing", "write kind: Inference")
+            report.add(
+                root.place,
+                "missing-key",
+                "kind is missing",
+                "write kind: Inference",
+            )
         raise SpecError(*report.problems)
     block = KINDS[kind]
-    spec = Block(block.name, _head_off(block), block.fields, choose=block.choose).read(
-        root, "", report
-    )
+    spec = Block(
+        block.name, _head_off(block), block.fields, choose=block.choose
+    ).read(root, "", report)
     if report.problems:
         raise SpecError(*sorted(report.problems, key=_position))
     return _checked(spec)
@@ -41,13 +58,19 @@ def load(raw: bytes, path: str) -> Spec:
 def normal(value: Any) -> Any:
     """A spec as plain JSON values: base units, decimals as strings, without file positions."""
     if is_dataclass(value) and not isinstance(value, type):
-        pairs = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "place"}
+        pairs = {
+            f.name: getattr(value, f.name)
+            for f in fields(value)
+            if f.name != "place"
+        }
         return {k: normal(v) for k, v in pairs.items() if v is not None}
     if isinstance(value, dict):
         return {key: normal(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return [normal(item) for item in value]
-    return format(value.normalize(), "f") if isinstance(value, Decimal) else value
+    return (
+        format(value.normalize(), "f") if isinstance(value, Decimal) else value
+    )
 
 
 def _head_off(block: Block) -> Any:
@@ -75,7 +98,10 @@ def _checked(spec: Spec) -> Spec:
                 for key in ("input_tokens", "output_tokens")
                 if getattr(traffic, key) is None
             )
-    if isinstance(spec, Workspace | Batch | Training) and spec.shutdown == Shutdown():
+    if (
+        isinstance(spec, Workspace | Batch | Training)
+        and spec.shutdown == Shutdown()
+    ):
         spec = replace(spec, shutdown=Shutdown(idle=DEFAULT_IDLE))
     if isinstance(spec, Training):
         problems.extend(_dataset(spec))
@@ -88,13 +114,18 @@ def _checked(spec: Spec) -> Spec:
 def _dataset(spec: Training) -> list[Problem]:
     data, method = spec.data, spec.train.method
     if data.tokens and data.samples:
-        message, step = "data: tokens and samples exclude each other", "keep one of them"
+        message, step = (
+            "data: tokens and samples exclude each other",
+            "keep one of them",
+        )
     elif not (data.tokens or data.samples) and method != "pretrain":
         message = f"data: method {method} needs tokens or samples"
         step = "write how much is trained on, for example tokens: 100M"
     else:
         return []
-    return [Problem(code="data", message=message, place=data.place, next_step=step)]
+    return [
+        Problem(code="data", message=message, place=data.place, next_step=step)
+    ]
 
 
 def _buying(buy: Buy) -> list[Problem]:
@@ -102,7 +133,11 @@ def _buying(buy: Buy) -> list[Problem]:
         return []
     message = "buy.spot: only and buy.commit exclude each other"
     step = "spot cannot be committed to: remove commit, or write spot: auto"
-    return [Problem(code="conflict", message=message, place=buy.place, next_step=step)]
+    return [
+        Problem(
+            code="conflict", message=message, place=buy.place, next_step=step
+        )
+    ]
 
 
 def _position(problem: Problem) -> tuple[int, int]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal[
     "pretrain", "continued", "finetune", "lora", "qlora", "dpo", "dpo-lora"
 ]
+Metric: TypeAlias = Literal["ttft", "tpot", "e2e"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 
@@ -35,7 +36,7 @@ class ModelSpec:
 class Limit:
     """One latency limit: metric ttft, tpot or e2e, percentile, seconds."""
 
-    metric: Literal["ttft", "tpot", "e2e"]
+    metric: Metric
     percentile: int
     seconds: Decimal
 

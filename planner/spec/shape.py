@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from planner.spec import model, unit
-from planner.spec.field import MISSING, Block, Choice, Field, Kind, ListOf, Quantity, Table, Text
+from planner.spec.field import (
+    MISSING,
+    Block,
+    Choice,
+    Field,
+    Kind,
+    ListOf,
+    Quantity,
+    Table,
+    Text,
+)
 from planner.spec.schedule import window
 from planner.spec.source import Mapping, Node, Scalar
 
@@ -21,41 +31,51 @@ if TYPE_CHECKING:
     from planner.spec.field import Report
 
 NAME: Final = Text(
-    r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "a name of a-z, 0-9 and -, at most 40 characters", 40
+    r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
+    "a name of a-z, 0-9 and -, at most 40 characters",
+    40,
 )
 GLOB: Final = Text(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *")
-FILE: Final = Text(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+", "a path beside the spec, without ..")
+FILE: Final = Text(
+    r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+", "a path beside the spec, without .."
+)
 PRECISIONS: Final = ("auto", "bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 PERCENTILES: Final = (50, 90, 95, 99)
-METRICS: Final = {
+METRICS: Final[dict[model.Metric, str]] = {
     "ttft": "time to first token",
     "tpot": "time per output token",
     "e2e": "time of a whole request",
 }
-DAY: Final = (
-    r"(weekdays|weekends|daily|(mon|tue|wed|thu|fri|sat|sun)([-,](mon|tue|wed|thu|fri|sat|sun))*)"
-)
+_WEEKDAY: Final = "(mon|tue|wed|thu|fri|sat|sun)"
+DAY: Final = rf"(weekdays|weekends|daily|{_WEEKDAY}([-,]{_WEEKDAY})*)"
 FORM: Final = Text(
     DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
     "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'",
 )
 
 
-def _sla(place: Place, availability: Decimal | None, **limits: Decimal | None) -> model.Sla:
-    found = []
-    for key, value in limits.items():
-        if value is not None:
-            metric, percentile = key.split("_p")
-            found.append(model.Limit(metric=metric, percentile=int(percentile), seconds=value))  # type: ignore[arg-type]
-    return model.Sla(place=place, limits=tuple(found), availability=availability)
+def _sla(
+    place: Place, availability: Decimal | None, **limits: Decimal | None
+) -> model.Sla:
+    found = tuple(
+        model.Limit(metric=metric, percentile=percentile, seconds=value)
+        for metric in METRICS
+        for percentile in PERCENTILES
+        if (value := limits.get(f"{metric}_p{percentile}")) is not None
+    )
+    return model.Sla(place=place, limits=found, availability=availability)
 
 
 def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  # noqa: ARG001
     # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
-    return model.Tokens(mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957"))
+    return model.Tokens(
+        mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957")
+    )
 
 
-def _train(place: Place, global_batch: tuple[int, bool] | None, **values: Any) -> model.Train:
+def _train(
+    place: Place, global_batch: tuple[int, bool] | None, **values: Any
+) -> model.Train:
     sequence = values["sequence"]
     if global_batch is None:
         return model.Train(place=place, **values)
@@ -72,8 +92,13 @@ def _even(sequences: float) -> int:
     step: int = 1 << high.bit_length()
     while not (high // step) * step >= low:
         step //= 2
-    return max(1, min(((high // step) * step, -(-low // step) * step),
-                      key=lambda n: abs(n - sequences)))  # fmt: skip
+    return max(
+        1,
+        min(
+            ((high // step) * step, -(-low // step) * step),
+            key=lambda n: abs(n - sequences),
+        ),
+    )
 
 
 def _fits(place: Place, model_: str, use: str) -> model.Fits:
@@ -83,10 +108,33 @@ def _fits(place: Place, model_: str, use: str) -> model.Fits:
 class _Tokens:
     """Token lengths: one number, or {mean, p95}."""
 
-    block = Block("tokens", _tokens, (
-        Field("mean", Quantity(lambda t: Decimal(unit.count(t)), "1200", minimum=1, maximum=10**7), "mean length in tokens", required=True),
-        Field("p95", Quantity(lambda t: Decimal(unit.count(t)), "4000", minimum=1, maximum=10**7), "95th percentile of the length"),
-    ))  # fmt: skip
+    block = Block(
+        "tokens",
+        _tokens,
+        (
+            Field(
+                "mean",
+                Quantity(
+                    lambda t: Decimal(unit.count(t)),
+                    "1200",
+                    minimum=1,
+                    maximum=10**7,
+                ),
+                "mean length in tokens",
+                required=True,
+            ),
+            Field(
+                "p95",
+                Quantity(
+                    lambda t: Decimal(unit.count(t)),
+                    "4000",
+                    minimum=1,
+                    maximum=10**7,
+                ),
+                "95th percentile of the length",
+            ),
+        ),
+    )
 
     def read(self, node: Node, name: str, report: Report) -> Any:
         """Read a number as a fixed length, a mapping as a distribution."""
@@ -105,13 +153,18 @@ class _Tokens:
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
-        return {"anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]}
+        return {
+            "anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]
+        }
 
 
 class _GlobalBatch:
     """So many tokens or sequences of a step: 4M tokens, 512 sequences, or 512."""
 
-    form = Text(r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?", "a batch such as 4M tokens or 512")
+    form = Text(
+        r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?",
+        "a batch such as 4M tokens or 512",
+    )
 
     def read(self, node: Node, name: str, report: Report) -> Any:
         """Read (count, whether it is of tokens)."""
@@ -121,14 +174,26 @@ class _GlobalBatch:
         try:
             many = unit.count(text.removesuffix("sequences"))
         except ValueError as error:
-            return report.add(node.place, "value", f"{name}: {error}", "write 4M tokens, or 512")
+            return report.add(
+                node.place,
+                "value",
+                f"{name}: {error}",
+                "write 4M tokens, or 512",
+            )
         if not 1 <= many <= 10**10:
-            return report.add(node.place, "range", f"{name} is {many:,}", "write 1 to 10 billion")
+            return report.add(
+                node.place,
+                "range",
+                f"{name} is {many:,}",
+                "write 1 to 10 billion",
+            )
         return many, "tokens" in text
 
     def schema(self) -> dict[str, Any]:
         """Describe the form, or a plain number."""
-        return {"anyOf": [self.form.schema(), {"type": "integer", "minimum": 1}]}
+        return {
+            "anyOf": [self.form.schema(), {"type": "integer", "minimum": 1}]
+        }
 
 
 class _Schedule:
@@ -144,7 +209,10 @@ class _Schedule:
             ZoneInfo(zone)
         except ValueError as error:
             return report.add(
-                node.place, "value", f"{name}: {error}", "write times from 00:00 to 24:00"
+                node.place,
+                "value",
+                f"{name}: {error}",
+                "write times from 00:00 to 24:00",
             )
         except (ZoneInfoNotFoundError, OSError):
             return report.add(
@@ -198,7 +266,9 @@ class _Renamed:
         build = self.block.build
         block = Block(
             self.block.name,
-            lambda **v: build(**{self.names.get(k, k): x for k, x in v.items()}),
+            lambda **v: build(
+                **{self.names.get(k, k): x for k, x in v.items()}
+            ),
             self.block.fields,
         )
         return block.read(node, name, report)
@@ -208,120 +278,554 @@ class _Renamed:
         return self.block.schema()
 
 
-MODEL: Final = Block("model", model.ModelSpec, (
-    Field("name", Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"), "a known model; `tonnage models` lists them"),
-    Field("params", Quantity(unit.count, "70B", minimum=10**6, maximum=10**14), "only a size: a dense architecture is assumed, and said so"),
-    Field("config", FILE, "a Hugging Face config.json beside the spec"),
-    Field("precision", ListOf(Choice(PRECISIONS), single=True), "allowed weight precisions; auto takes the released one, and fp8 where the accelerator has it", default=("auto",)),
-    Field("kv_precision", Choice(("auto", "bf16", "fp8")), "precision of the KV cache; auto is bf16", default="auto"),
-    Field("context", Quantity(unit.context, "8k", minimum=16, maximum=2**24), "longest sequence that must fit, in tokens (k is 1024); the default is what the traffic needs"),
-), doc="what is served", choose=(("name", "params", "config"),))  # fmt: skip
+MODEL: Final = Block(
+    "model",
+    model.ModelSpec,
+    (
+        Field(
+            "name",
+            Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"),
+            "a known model; `tonnage models` lists them",
+        ),
+        Field(
+            "params",
+            Quantity(unit.count, "70B", minimum=10**6, maximum=10**14),
+            "only a size: a dense architecture is assumed, and said so",
+        ),
+        Field("config", FILE, "a Hugging Face config.json beside the spec"),
+        Field(
+            "precision",
+            ListOf(Choice(PRECISIONS), single=True),
+            (
+                "allowed weight precisions; auto takes the released one, and fp8 where the "
+                "accelerator has it"
+            ),
+            default=("auto",),
+        ),
+        Field(
+            "kv_precision",
+            Choice(("auto", "bf16", "fp8")),
+            "precision of the KV cache; auto is bf16",
+            default="auto",
+        ),
+        Field(
+            "context",
+            Quantity(unit.context, "8k", minimum=16, maximum=2**24),
+            (
+                "longest sequence that must fit, in tokens (k is 1024); the default is what "
+                "the traffic needs"
+            ),
+        ),
+    ),
+    doc="what is served",
+    choose=(("name", "params", "config"),),
+)
 
-SLA: Final = Block("sla", _sla, (
-    *(Field(f"{m}_p{p}", Quantity(unit.seconds, "800ms", minimum=Decimal("0.0001"), maximum=Decimal(86400)), f"{what}, {p}th percentile, at peak") for m, what in METRICS.items() for p in PERCENTILES),
-    Field("availability", Quantity(unit.percent, "99.9%", minimum=Decimal("0.5"), maximum=Decimal("0.99999")), "share of time with enough replicas for the peak; also survives the loss of one node"),
-), doc="what is promised; the percentile is part of the name")  # fmt: skip
+SLA: Final = Block(
+    "sla",
+    _sla,
+    (
+        *(
+            Field(
+                f"{m}_p{p}",
+                Quantity(
+                    unit.seconds,
+                    "800ms",
+                    minimum=Decimal("0.0001"),
+                    maximum=Decimal(86400),
+                ),
+                f"{what}, {p}th percentile, at peak",
+            )
+            for m, what in METRICS.items()
+            for p in PERCENTILES
+        ),
+        Field(
+            "availability",
+            Quantity(
+                unit.percent,
+                "99.9%",
+                minimum=Decimal("0.5"),
+                maximum=Decimal("0.99999"),
+            ),
+            "share of time with enough replicas for the peak; also survives the loss of one node",
+        ),
+    ),
+    doc="what is promised; the percentile is part of the name",
+)
 
 _TRAFFIC: Final = (
-    Field("requests_per_day", Quantity(unit.count, "1M", minimum=1, maximum=10**12), "requests of a day, spread by `profile`"),
-    Field("input_tokens", _Tokens(), "length of a prompt: one number, or {mean, p95}"),
-    Field("output_tokens", _Tokens(), "length of an answer: one number, or {mean, p95}"),
-    Field("prefix_hit", Quantity(unit.percent, "30%", maximum=Decimal("0.99")), "share of prompt tokens found in the prefix cache", default=Decimal(0)),
-)  # fmt: skip
-TRAFFIC: Final = Block("traffic", model.Traffic, (
-    Field("peak_rps", Quantity(unit.number, "12", minimum=Decimal("0.0001"), maximum=10**7), "requests a second in the busiest minutes"),
-    Field("concurrency", Quantity(unit.count, "64", minimum=1, maximum=10**7), "requests in flight at once, each followed by the next (closed loop)"),
-    Field("trace", FILE, "a CSV beside the spec with timestamp, input_tokens, output_tokens"),
-    *_TRAFFIC,
-    Field("burstiness", Quantity(unit.number, "1.5", maximum=20), "coefficient of variation of the times between arrivals; 1 is Poisson", default=Decimal(1)),
-    Field("routing", Choice(("random", "round-robin", "least-loaded")), "how your router spreads requests over replicas; the load balancer that is created spreads them at random", default="random"),
-    Field("profile", _Profile(), "shape of a week: flat, business-hours, diurnal, or 24 or 168 hourly weights", default="flat"),
-), doc="how requests arrive", choose=(("peak_rps", "requests_per_day", "concurrency", "trace"),))  # fmt: skip
-BATCH_TRAFFIC: Final = Block("traffic", model.Traffic, (
-    Field("total_requests", Quantity(unit.count, "2M", minimum=1, maximum=10**12), "requests of the whole run"),
-    *_TRAFFIC,
-), doc="how much there is to do", choose=(("requests_per_day", "total_requests"),))  # fmt: skip
+    Field(
+        "requests_per_day",
+        Quantity(unit.count, "1M", minimum=1, maximum=10**12),
+        "requests of a day, spread by `profile`",
+    ),
+    Field(
+        "input_tokens",
+        _Tokens(),
+        "length of a prompt: one number, or {mean, p95}",
+    ),
+    Field(
+        "output_tokens",
+        _Tokens(),
+        "length of an answer: one number, or {mean, p95}",
+    ),
+    Field(
+        "prefix_hit",
+        Quantity(unit.percent, "30%", maximum=Decimal("0.99")),
+        "share of prompt tokens found in the prefix cache",
+        default=Decimal(0),
+    ),
+)
+TRAFFIC: Final = Block(
+    "traffic",
+    model.Traffic,
+    (
+        Field(
+            "peak_rps",
+            Quantity(
+                unit.number, "12", minimum=Decimal("0.0001"), maximum=10**7
+            ),
+            "requests a second in the busiest minutes",
+        ),
+        Field(
+            "concurrency",
+            Quantity(unit.count, "64", minimum=1, maximum=10**7),
+            "requests in flight at once, each followed by the next (closed loop)",
+        ),
+        Field(
+            "trace",
+            FILE,
+            "a CSV beside the spec with timestamp, input_tokens, output_tokens",
+        ),
+        *_TRAFFIC,
+        Field(
+            "burstiness",
+            Quantity(unit.number, "1.5", maximum=20),
+            "coefficient of variation of the times between arrivals; 1 is Poisson",
+            default=Decimal(1),
+        ),
+        Field(
+            "routing",
+            Choice(("random", "round-robin", "least-loaded")),
+            (
+                "how your router spreads requests over replicas; the load balancer that is "
+                "created spreads them at random"
+            ),
+            default="random",
+        ),
+        Field(
+            "profile",
+            _Profile(),
+            "shape of a week: flat, business-hours, diurnal, or 24 or 168 hourly weights",
+            default="flat",
+        ),
+    ),
+    doc="how requests arrive",
+    choose=(("peak_rps", "requests_per_day", "concurrency", "trace"),),
+)
+BATCH_TRAFFIC: Final = Block(
+    "traffic",
+    model.Traffic,
+    (
+        Field(
+            "total_requests",
+            Quantity(unit.count, "2M", minimum=1, maximum=10**12),
+            "requests of the whole run",
+        ),
+        *_TRAFFIC,
+    ),
+    doc="how much there is to do",
+    choose=(("requests_per_day", "total_requests"),),
+)
 
-DATA: Final = Block("data", model.Dataset, (
-    Field("tokens", Quantity(unit.count, "1T", minimum=1000, maximum=10**15), "tokens that are trained on, all passes together"),
-    Field("samples", Quantity(unit.count, "50k", minimum=1, maximum=10**12), "sequences instead of tokens, or pairs of them for dpo"),
-    Field("location", Text(r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+", "an address such as s3://bucket/folder"), "where the dataset lies", required=True),
-    Field("size", Quantity(unit.size, "4TiB", minimum=1, maximum=10**17), "bytes of the dataset; the default is 4 for each token"),
-    Field("storage", Choice(("auto", "object", "parallel")), "where machines read and write: auto adds a parallel file system when objects are too slow and it costs less", default="auto"),
-), doc="what is trained on")  # fmt: skip
-TRAIN: Final = Block("train", _train, (
-    Field("method", Choice(("pretrain", "continued", "finetune", "lora", "qlora", "dpo", "dpo-lora")), "from nothing, from a checkpoint, all weights, adapters, adapters on 4-bit weights, or preferences with a reference model", required=True),
-    Field("sequence", Quantity(unit.context, "8k", minimum=128, maximum=2**24), "tokens of a sequence (k is 1024)", default=8192),
-    Field("global_batch", _GlobalBatch(), "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 sequences else"),
-    Field("optimizer", Choice(("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")), "optimizer", default="adamw"),
-    Field("precision", ListOf(Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")), single=True), "allowed precisions of products; auto is bf16", default=("auto",)),
-    Field("deadline", Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400), "time that the run may take; without one the cheapest run within a year"),
-    Field("budget", Quantity(unit.number, "50000", minimum=1, maximum=10**12), "USD that the whole run may cost at most; without a deadline the plan is then the fastest run within it"),
-    Field("checkpoint", Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400), "time between checkpoints; the default loses least time"),
-    Field("evaluation", Quantity(unit.percent, "1%", maximum=Decimal("0.5")), "share of tokens that is evaluated on top", default=Decimal(0)),
-    Field("rank", Quantity(unit.count, "16", minimum=1, maximum=1024), "rank of the adapters of lora and qlora", default=16),
-), doc="how it is trained")  # fmt: skip
+DATA: Final = Block(
+    "data",
+    model.Dataset,
+    (
+        Field(
+            "tokens",
+            Quantity(unit.count, "1T", minimum=1000, maximum=10**15),
+            "tokens that are trained on, all passes together",
+        ),
+        Field(
+            "samples",
+            Quantity(unit.count, "50k", minimum=1, maximum=10**12),
+            "sequences instead of tokens, or pairs of them for dpo",
+        ),
+        Field(
+            "location",
+            Text(
+                r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+",
+                "an address such as s3://bucket/folder",
+            ),
+            "where the dataset lies",
+            required=True,
+        ),
+        Field(
+            "size",
+            Quantity(unit.size, "4TiB", minimum=1, maximum=10**17),
+            "bytes of the dataset; the default is 4 for each token",
+        ),
+        Field(
+            "storage",
+            Choice(("auto", "object", "parallel")),
+            (
+                "where machines read and write: auto adds a parallel file system when "
+                "objects are too slow and it costs less"
+            ),
+            default="auto",
+        ),
+    ),
+    doc="what is trained on",
+)
+TRAIN: Final = Block(
+    "train",
+    _train,
+    (
+        Field(
+            "method",
+            Choice(
+                (
+                    "pretrain",
+                    "continued",
+                    "finetune",
+                    "lora",
+                    "qlora",
+                    "dpo",
+                    "dpo-lora",
+                )
+            ),
+            (
+                "from nothing, from a checkpoint, all weights, adapters, adapters on 4-bit "
+                "weights, or preferences with a reference model"
+            ),
+            required=True,
+        ),
+        Field(
+            "sequence",
+            Quantity(unit.context, "8k", minimum=128, maximum=2**24),
+            "tokens of a sequence (k is 1024)",
+            default=8192,
+        ),
+        Field(
+            "global_batch",
+            _GlobalBatch(),
+            (
+                "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 "
+                "sequences else"
+            ),
+        ),
+        Field(
+            "optimizer",
+            Choice(
+                ("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")
+            ),
+            "optimizer",
+            default="adamw",
+        ),
+        Field(
+            "precision",
+            ListOf(
+                Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")),
+                single=True,
+            ),
+            "allowed precisions of products; auto is bf16",
+            default=("auto",),
+        ),
+        Field(
+            "deadline",
+            Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400),
+            "time that the run may take; without one the cheapest run within a year",
+        ),
+        Field(
+            "budget",
+            Quantity(unit.number, "50000", minimum=1, maximum=10**12),
+            (
+                "USD that the whole run may cost at most; without a deadline the plan is "
+                "then the fastest run within it"
+            ),
+        ),
+        Field(
+            "checkpoint",
+            Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400),
+            "time between checkpoints; the default loses least time",
+        ),
+        Field(
+            "evaluation",
+            Quantity(unit.percent, "1%", maximum=Decimal("0.5")),
+            "share of tokens that is evaluated on top",
+            default=Decimal(0),
+        ),
+        Field(
+            "rank",
+            Quantity(unit.count, "16", minimum=1, maximum=1024),
+            "rank of the adapters of lora and qlora",
+            default=16,
+        ),
+    ),
+    doc="how it is trained",
+)
 
-WHERE: Final = Block("where", model.Where, (
-    Field("clouds", ListOf(Choice(("aws", "gcp", "azure")), single=True), "clouds that may be used", default=("aws", "azure", "gcp")),
-    Field("regions", ListOf(GLOB, single=True), "regions that may be used, with * as wildcard; all when empty", default=()),
-    Field("accelerators", Block("accelerators", model.AcceleratorRule, (
-        Field("allow", ListOf(GLOB, single=True), "only these accelerators", default=()),
-        Field("deny", ListOf(GLOB, single=True), "never these accelerators", default=()),
-    )), "accelerators that may or may not be used", default=model.AcceleratorRule()),
-), doc="where it may run")  # fmt: skip
-BUY: Final = Block("buy", model.Buy, (
-    Field("spot", Choice(("auto", "never", "only")), "auto uses spot where an interruption loses no promise: batch yes, services and workspaces no", default="auto"),
-    Field("commit", ListOf(Choice(("none", "1y", "3y")), single=True), "commitments that may be bought", default=("none",)),
-    Field("budget", Quantity(unit.spending, "60000/month", minimum=Decimal(1), maximum=10**10), "most that it may cost: infeasible above it"),
-), doc="how capacity may be bought")  # fmt: skip
-SHUTDOWN: Final = Block("shutdown", model.Shutdown, (
-    Field("idle", Quantity(unit.seconds, "30m", minimum=300, maximum=30 * 86400), "give the machine back after this long without GPU work"),
-    Field("ttl", Quantity(unit.seconds, "72h", minimum=600, maximum=120 * 86400), "hard deadline after creation, even when busy"),
-    Field("schedule", _Schedule(), "hours in which it runs; outside them it is given back"),
-), doc="when capacity is given back")  # fmt: skip
+WHERE: Final = Block(
+    "where",
+    model.Where,
+    (
+        Field(
+            "clouds",
+            ListOf(Choice(("aws", "gcp", "azure")), single=True),
+            "clouds that may be used",
+            default=("aws", "azure", "gcp"),
+        ),
+        Field(
+            "regions",
+            ListOf(GLOB, single=True),
+            "regions that may be used, with * as wildcard; all when empty",
+            default=(),
+        ),
+        Field(
+            "accelerators",
+            Block(
+                "accelerators",
+                model.AcceleratorRule,
+                (
+                    Field(
+                        "allow",
+                        ListOf(GLOB, single=True),
+                        "only these accelerators",
+                        default=(),
+                    ),
+                    Field(
+                        "deny",
+                        ListOf(GLOB, single=True),
+                        "never these accelerators",
+                        default=(),
+                    ),
+                ),
+            ),
+            "accelerators that may or may not be used",
+            default=model.AcceleratorRule(),
+        ),
+    ),
+    doc="where it may run",
+)
+BUY: Final = Block(
+    "buy",
+    model.Buy,
+    (
+        Field(
+            "spot",
+            Choice(("auto", "never", "only")),
+            (
+                "auto uses spot where an interruption loses no promise: batch yes, services "
+                "and workspaces no"
+            ),
+            default="auto",
+        ),
+        Field(
+            "commit",
+            ListOf(Choice(("none", "1y", "3y")), single=True),
+            "commitments that may be bought",
+            default=("none",),
+        ),
+        Field(
+            "budget",
+            Quantity(
+                unit.spending, "60000/month", minimum=Decimal(1), maximum=10**10
+            ),
+            "most that it may cost: infeasible above it",
+        ),
+    ),
+    doc="how capacity may be bought",
+)
+SHUTDOWN: Final = Block(
+    "shutdown",
+    model.Shutdown,
+    (
+        Field(
+            "idle",
+            Quantity(unit.seconds, "30m", minimum=300, maximum=30 * 86400),
+            "give the machine back after this long without GPU work",
+        ),
+        Field(
+            "ttl",
+            Quantity(unit.seconds, "72h", minimum=600, maximum=120 * 86400),
+            "hard deadline after creation, even when busy",
+        ),
+        Field(
+            "schedule",
+            _Schedule(),
+            "hours in which it runs; outside them it is given back",
+        ),
+    ),
+    doc="when capacity is given back",
+)
 
 _SHARED: Final = (
-    Field("name", NAME, "names the stack and every resource in it", required=True),
-    Field("labels", Table(Text(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31), Text(r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63)), "become tags on every resource", default={}),
+    Field(
+        "name", NAME, "names the stack and every resource in it", required=True
+    ),
+    Field(
+        "labels",
+        Table(
+            Text(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31),
+            Text(r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63),
+        ),
+        "become tags on every resource",
+        default={},
+    ),
     Field("where", WHERE, "where it may run", default=model.Where()),
     Field("buy", BUY, "how capacity may be bought", default=model.Buy()),
-    Field("shutdown", SHUTDOWN, "when capacity is given back", default=model.Shutdown()),
-    Field("runtime", Choice(("vm", "kubernetes", "slurm")), "what runs the replicas; only vm is built yet", default="vm"),
-)  # fmt: skip
+    Field(
+        "shutdown",
+        SHUTDOWN,
+        "when capacity is given back",
+        default=model.Shutdown(),
+    ),
+    Field(
+        "runtime",
+        Choice(("vm", "kubernetes", "slurm")),
+        "what runs the replicas; only vm is built yet",
+        default="vm",
+    ),
+)
 _HEAD: Final = (
-    Field("apiVersion", Choice(("tonnage/v1",)), "version of this format", required=True),
-    Field("kind", Choice(("Inference", "Batch", "Training", "Workspace")), "what sort of workload it is", required=True),
-)  # fmt: skip
+    Field(
+        "apiVersion",
+        Choice(("tonnage/v1",)),
+        "version of this format",
+        required=True,
+    ),
+    Field(
+        "kind",
+        Choice(("Inference", "Batch", "Training", "Workspace")),
+        "what sort of workload it is",
+        required=True,
+    ),
+)
 KINDS: Final = {
-    "Inference": Block("Inference", model.Inference, (*_HEAD, *_SHARED,
-        Field("model", MODEL, "what is served", required=True),
-        Field("sla", SLA, "what is promised"),
-        Field("traffic", TRAFFIC, "how requests arrive", required=True),
-    ), doc="A service that answers requests within an SLA."),
-    "Batch": Block("Batch", model.Batch, (*_HEAD, *_SHARED,
-        Field("model", MODEL, "what is run", required=True),
-        Field("traffic", BATCH_TRAFFIC, "how much there is to do", required=True),
-        Field("deadline", Quantity(unit.seconds, "12h", minimum=600, maximum=90 * 86400), "time a run may take", required=True),
-    ), doc="Inference without latency: so many requests before a deadline."),
-    "Training": Block("Training", model.Training, (*_HEAD, *_SHARED,
-        Field("model", MODEL, "what is trained", required=True),
-        Field("data", DATA, "what is trained on", required=True),
-        Field("train", TRAIN, "how it is trained", required=True),
-    ), doc="A model that is trained on a dataset, perhaps before a deadline."),
-    "Workspace": Block("Workspace", model.Workspace, (*_HEAD, *_SHARED,
-        Field("fits", _Renamed(Block("fits", _fits, (
-            Field("model", Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"), "a known model", required=True),
-            Field("for", Choice(("inference", "lora", "finetune")), "what is done with it", required=True),
-        )), {"model": "model_", "for": "use"}), "what the machine must be able to hold"),
-        Field("accelerator", Block("accelerator", model.Machine, (
-            Field("memory", Quantity(unit.size, "24GiB", minimum=2**30, maximum=2**40), "memory of each accelerator", required=True),
-            Field("count", Quantity(unit.count, "1", minimum=1, maximum=64), "accelerators of a machine", default=1),
-        )), "the accelerators themselves"),
-        Field("users", Quantity(unit.count, "3", minimum=1, maximum=1000), "people, each with a machine", default=1),
-        Field("disk", Quantity(unit.size, "200GiB", minimum=20 * 2**30, maximum=64 * 2**40), "disk of each machine", default=200 * 2**30),
-    ), doc="An interactive machine for each of a few people.", choose=(("fits", "accelerator"),)),
-}  # fmt: skip
+    "Inference": Block(
+        "Inference",
+        model.Inference,
+        (
+            *_HEAD,
+            *_SHARED,
+            Field("model", MODEL, "what is served", required=True),
+            Field("sla", SLA, "what is promised"),
+            Field("traffic", TRAFFIC, "how requests arrive", required=True),
+        ),
+        doc="A service that answers requests within an SLA.",
+    ),
+    "Batch": Block(
+        "Batch",
+        model.Batch,
+        (
+            *_HEAD,
+            *_SHARED,
+            Field("model", MODEL, "what is run", required=True),
+            Field(
+                "traffic",
+                BATCH_TRAFFIC,
+                "how much there is to do",
+                required=True,
+            ),
+            Field(
+                "deadline",
+                Quantity(unit.seconds, "12h", minimum=600, maximum=90 * 86400),
+                "time a run may take",
+                required=True,
+            ),
+        ),
+        doc="Inference without latency: so many requests before a deadline.",
+    ),
+    "Training": Block(
+        "Training",
+        model.Training,
+        (
+            *_HEAD,
+            *_SHARED,
+            Field("model", MODEL, "what is trained", required=True),
+            Field("data", DATA, "what is trained on", required=True),
+            Field("train", TRAIN, "how it is trained", required=True),
+        ),
+        doc="A model that is trained on a dataset, perhaps before a deadline.",
+    ),
+    "Workspace": Block(
+        "Workspace",
+        model.Workspace,
+        (
+            *_HEAD,
+            *_SHARED,
+            Field(
+                "fits",
+                _Renamed(
+                    Block(
+                        "fits",
+                        _fits,
+                        (
+                            Field(
+                                "model",
+                                Text(
+                                    r"[A-Za-z0-9][A-Za-z0-9._/-]*",
+                                    "a model name",
+                                ),
+                                "a known model",
+                                required=True,
+                            ),
+                            Field(
+                                "for",
+                                Choice(("inference", "lora", "finetune")),
+                                "what is done with it",
+                                required=True,
+                            ),
+                        ),
+                    ),
+                    {"model": "model_", "for": "use"},
+                ),
+                "what the machine must be able to hold",
+            ),
+            Field(
+                "accelerator",
+                Block(
+                    "accelerator",
+                    model.Machine,
+                    (
+                        Field(
+                            "memory",
+                            Quantity(
+                                unit.size, "24GiB", minimum=2**30, maximum=2**40
+                            ),
+                            "memory of each accelerator",
+                            required=True,
+                        ),
+                        Field(
+                            "count",
+                            Quantity(unit.count, "1", minimum=1, maximum=64),
+                            "accelerators of a machine",
+                            default=1,
+                        ),
+                    ),
+                ),
+                "the accelerators themselves",
+            ),
+            Field(
+                "users",
+                Quantity(unit.count, "3", minimum=1, maximum=1000),
+                "people, each with a machine",
+                default=1,
+            ),
+            Field(
+                "disk",
+                Quantity(
+                    unit.size, "200GiB", minimum=20 * 2**30, maximum=64 * 2**40
+                ),
+                "disk of each machine",
+                default=200 * 2**30,
+            ),
+        ),
+        doc="An interactive machine for each of a few people.",
+        choose=(("fits", "accelerator"),),
+    ),
+}
 
 
 def kind_of(root: Mapping) -> str:

@@ -63,7 +63,11 @@ def parse(raw: bytes, path: str) -> Node:
     nodes, duplicate keys, keys that are not text.
     """
     if len(raw) > MAX_BYTES:
-        _refuse(Place(path), "too-large", f"the file has {len(raw):,} bytes, more than 262,144")
+        _refuse(
+            Place(path),
+            "too-large",
+            f"the file has {len(raw):,} bytes, more than 262,144",
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,7 +77,11 @@ def parse(raw: bytes, path: str) -> Node:
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())
         name = f"U+{ord(found[0]):04X}"
-        _refuse(Place(path, line, column), "control-character", f"{name} is not allowed")
+        _refuse(
+            Place(path, line, column),
+            "control-character",
+            f"{name} is not allowed",
+        )
     _refuse_brackets(text, path)
     return _Reader(path).read(text)
 
@@ -85,12 +93,22 @@ def _refuse_brackets(text: str, path: str) -> None:
         depth += 1 if found[0] in "[{" else -1
         if depth > 2 * MAX_DEPTH:
             line = text.count("\n", 0, found.start()) + 1
-            _refuse(Place(path, line, 1), "too-deep", f"nested deeper than {MAX_DEPTH} levels")
+            _refuse(
+                Place(path, line, 1),
+                "too-deep",
+                f"nested deeper than {MAX_DEPTH} levels",
+            )
 
 
-def _refuse(place: Place, code: str, message: str, next_step: str = "") -> NoReturn:
-    step = next_step or "write the spec as plain YAML: mappings, lists and values"
-    raise SpecError(Problem(code=code, message=message, place=place, next_step=step))
+def _refuse(
+    place: Place, code: str, message: str, next_step: str = ""
+) -> NoReturn:
+    step = (
+        next_step or "write the spec as plain YAML: mappings, lists and values"
+    )
+    raise SpecError(
+        Problem(code=code, message=message, place=place, next_step=step)
+    )
 
 
 class _Reader:
@@ -105,18 +123,42 @@ class _Reader:
         try:
             events = yaml.parse(text, Loader=yaml.SafeLoader)
             for event in events:
-                if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                    _refuse(self._at(event), "documents", "the file has more than one document")
+                if (
+                    isinstance(event, yaml.DocumentStartEvent)
+                    and root is not None
+                ):
+                    _refuse(
+                        self._at(event),
+                        "documents",
+                        "the file has more than one document",
+                    )
                 if isinstance(event, yaml.NodeEvent):
                     root = self._node(event, events, depth=1)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            place = Place(self.path, mark.line + 1, mark.column + 1) if mark else Place(self.path)
-            _refuse(place, "yaml", f"not valid YAML: {error.problem or error.context}")
+            place = (
+                Place(self.path, mark.line + 1, mark.column + 1)
+                if mark
+                else Place(self.path)
+            )
+            _refuse(
+                place,
+                "yaml",
+                f"not valid YAML: {error.problem or error.context}",
+            )
         except yaml.YAMLError as error:
-            _refuse(Place(self.path), "yaml", f"not valid YAML: {str(error).splitlines()[0]}")
+            _refuse(
+                Place(self.path),
+                "yaml",
+                f"not valid YAML: {str(error).splitlines()[0]}",
+            )
         if root is None:
-            _refuse(Place(self.path, 1, 1), "empty", "the file is empty", "run: tonnage init")
+            _refuse(
+                Place(self.path, 1, 1),
+                "empty",
+                "the file is empty",
+                "run: tonnage init",
+            )
         return root
 
     def _at(self, event: yaml.Event) -> Place:
@@ -125,11 +167,17 @@ class _Reader:
             return Place(self.path)
         return Place(self.path, mark.line + 1, mark.column + 1)
 
-    def _node(self, event: yaml.NodeEvent, events: Iterator[yaml.Event], *, depth: int) -> Node:
+    def _node(
+        self, event: yaml.NodeEvent, events: Iterator[yaml.Event], *, depth: int
+    ) -> Node:
         place = self._at(event)
         self.nodes += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor:
-            _refuse(place, "alias", "anchors and aliases are not read; write the value out")
+            _refuse(
+                place,
+                "alias",
+                "anchors and aliases are not read; write the value out",
+            )
         if getattr(event, "tag", None):
             _refuse(place, "tag", f"tags such as {event.tag} are not read")  # type: ignore[attr-defined]
         if depth > MAX_DEPTH:
@@ -138,13 +186,19 @@ class _Reader:
             _refuse(place, "too-many", f"more than {MAX_NODES:,} values")
         if isinstance(event, yaml.ScalarEvent):
             if len(event.value) > MAX_SCALAR:
-                _refuse(place, "too-long", f"a value of {len(event.value):,} characters")
+                _refuse(
+                    place,
+                    "too-long",
+                    f"a value of {len(event.value):,} characters",
+                )
             return Scalar(place, event.value, event.style is None)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(place, events, depth)
         return self._mapping(place, events, depth)
 
-    def _sequence(self, place: Place, events: Iterator[yaml.Event], depth: int) -> Sequence:
+    def _sequence(
+        self, place: Place, events: Iterator[yaml.Event], depth: int
+    ) -> Sequence:
         result = Sequence(place)
         for event in events:
             if isinstance(event, yaml.SequenceEndEvent):
@@ -153,7 +207,9 @@ class _Reader:
             result.items.append(self._node(event, events, depth=depth + 1))
         return result
 
-    def _mapping(self, place: Place, events: Iterator[yaml.Event], depth: int) -> Mapping:
+    def _mapping(
+        self, place: Place, events: Iterator[yaml.Event], depth: int
+    ) -> Mapping:
         result = Mapping(place)
         for event in events:
             if isinstance(event, yaml.MappingEndEvent):
@@ -173,11 +229,17 @@ class _Reader:
             result.items[key.text] = self._node(value, events, depth=depth + 1)
         return result
 
-    def _key(self, event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Scalar:
+    def _key(
+        self, event: yaml.Event, events: Iterator[yaml.Event], depth: int
+    ) -> Scalar:
         assert isinstance(event, yaml.NodeEvent)  # noqa: S101 - grammar of events
         key = self._node(event, events, depth=depth + 1)
         if not isinstance(key, Scalar):
             _refuse(key.place, "key", "a key must be text")
         if key.text == "<<" and key.plain:
-            _refuse(key.place, "merge-key", "merge keys (<<) are not read; write the values out")
+            _refuse(
+                key.place,
+                "merge-key",
+                "merge keys (<<) are not read; write the values out",
+            )
         return key

@@ -53,19 +53,27 @@ def number(text: str) -> Decimal:
 
 def count(text: str) -> int:
     """How many: 12, 8k, 4M, 70B, 1T (decimal thousands); a trailing word `tokens` is allowed."""
-    return _scaled(text.removesuffix("tokens"), COUNT, "a count, for example 4000, 4k or 70B")
+    return _scaled(
+        text.removesuffix("tokens"),
+        COUNT,
+        "a count, for example 4000, 4k or 70B",
+    )
 
 
 def context(text: str) -> int:
     """Tokens of a sequence: 4096, 8k, 1M (binary thousands: 8k is 8192)."""
-    return _scaled(text.removesuffix("tokens"), CONTEXT, "a length, for example 8192 or 8k")
+    return _scaled(
+        text.removesuffix("tokens"), CONTEXT, "a length, for example 8192 or 8k"
+    )
 
 
 def seconds(text: str) -> Decimal:
     """A time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
     found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
     if not found or found[2] not in SECONDS:
-        raise ValueError("write a time span with its unit, for example 800ms, 30m, 12h or 14d")
+        raise ValueError(
+            "write a time span with its unit, for example 800ms, 30m, 12h or 14d"
+        )
     return Decimal(found[1]) * SECONDS[found[2]]
 
 
@@ -73,7 +81,9 @@ def size(text: str) -> int:
     """A size in bytes: 200GiB (binary) or 4TB (decimal)."""
     found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
     if not found or found[2] not in BYTES:
-        raise ValueError("write a size with its unit, for example 200GiB or 4TiB")
+        raise ValueError(
+            "write a size with its unit, for example 200GiB or 4TiB"
+        )
     return int(Decimal(found[1]) * BYTES[found[2]])
 
 
@@ -81,15 +91,21 @@ def percent(text: str) -> Decimal:
     """A share as a fraction of one: 99.9% is 0.999."""
     found = re.fullmatch(NUMBER + r"\s*%", text.strip())
     if not found or Decimal(found[1]) > 100:
-        raise ValueError("write a percentage from 0% to 100%, for example 99.9%")
+        raise ValueError(
+            "write a percentage from 0% to 100%, for example 99.9%"
+        )
     return Decimal(found[1]) / 100
 
 
 def spending(text: str) -> Decimal:
     """Money in USD a month: 60000/month, 20/hour, $500/day."""
-    found = re.fullmatch(r"\$?" + NUMBER + r"\s*/\s*([a-z]+)", text.strip().lower())
+    found = re.fullmatch(
+        r"\$?" + NUMBER + r"\s*/\s*([a-z]+)", text.strip().lower()
+    )
     if not found or found[2] not in MONTHS:
-        raise ValueError("write an amount of USD per time, for example 60000/month")
+        raise ValueError(
+            "write an amount of USD per time, for example 60000/month"
+        )
     return Decimal(found[1]) * MONTHS[found[2]]
 
 

@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from planner.errors import CatalogError, Place, Problem
 
-FILES: Final = ("instances.csv", "prices.csv", "services.csv", "sources.csv", "zones.csv")
+FILES: Final = (
+    "instances.csv",
+    "prices.csv",
+    "services.csv",
+    "sources.csv",
+    "zones.csv",
+)
 FOLDER: Final = Path(__file__).parent / "data"
 
 
@@ -36,10 +42,14 @@ def verified(path: Path) -> tuple[dict[str, str], str, str]:
         for name in FILES:
             content = (path.parent / name).read_bytes()
             if digest(content) != files.get(name):
-                _refuse(path.parent / name, "the file differs from the manifest")
+                _refuse(
+                    path.parent / name, "the file differs from the manifest"
+                )
             texts[name] = content.decode("utf-8")
     except OSError as error:
-        _refuse(Path(error.filename or path), f"cannot be read: {error.strerror}")
+        _refuse(
+            Path(error.filename or path), f"cannot be read: {error.strerror}"
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         _refuse(path, "not a catalog manifest")
     return texts, digest(raw), as_of
@@ -47,17 +57,25 @@ def verified(path: Path) -> tuple[dict[str, str], str, str]:
 
 def write(folder: Path) -> None:
     """Write manifest.json for the files of a folder."""
-    prices = csv.DictReader((folder / "prices.csv").read_text(encoding="utf-8").splitlines())
-    dates = [row["as_of"] for row in prices if len(row["as_of"]) == len("2026-07-30")]
+    prices = csv.DictReader(
+        (folder / "prices.csv").read_text(encoding="utf-8").splitlines()
+    )
+    dates = [
+        row["as_of"] for row in prices if len(row["as_of"]) == len("2026-07-30")
+    ]
     files = {name: digest((folder / name).read_bytes()) for name in FILES}
-    body = json.dumps({"as_of": max(dates), "files": files}, indent=2, sort_keys=True)
+    body = json.dumps(
+        {"as_of": max(dates), "files": files}, indent=2, sort_keys=True
+    )
     (folder / "manifest.json").write_text(body + "\n", encoding="utf-8")
 
 
 def _refuse(path: Path, message: str) -> Any:
     step = "reinstall tonnage, or give another catalog with --catalog"
     place = Place(str(path))
-    raise CatalogError(Problem(code="catalog", message=message, place=place, next_step=step))
+    raise CatalogError(
+        Problem(code="catalog", message=message, place=place, next_step=step)
+    )
 
 
 if __name__ == "__main__":

@@ -21,16 +21,32 @@ if TYPE_CHECKING:
     from providers.simulated.world import Limit, Memory, World
 
 CAPACITY_CODES: Final = {
-    "aws": "InsufficientInstanceCapacity", "azure": "ZonalAllocationFailed",
+    "aws": "InsufficientInstanceCapacity",
+    "azure": "ZonalAllocationFailed",
     "gcp": "ZONE_RESOURCE_POOL_EXHAUSTED",
-}  # fmt: skip
+}
 QUOTA_CODES: Final = {
-    "aws": "VcpuLimitExceeded", "azure": "QuotaExceeded", "gcp": "QUOTA_EXCEEDED",
-}  # fmt: skip
+    "aws": "VcpuLimitExceeded",
+    "azure": "QuotaExceeded",
+    "gcp": "QUOTA_EXCEEDED",
+}
 # Objects that live inside others and go with them; they never hold a deletion up.
-LOOSE: Final = ("authorization", "monitor", "iam/", "projects/", "cloudwatch", "Association",
-                "autoscaling/schedule", "autoscaling/policy", "scheduler", "cloudscheduler",
-                "BlobContainer", "IAMMember", "Rule", "ManagementPolicy")  # fmt: skip
+LOOSE: Final = (
+    "authorization",
+    "monitor",
+    "iam/",
+    "projects/",
+    "cloudwatch",
+    "Association",
+    "autoscaling/schedule",
+    "autoscaling/policy",
+    "scheduler",
+    "cloudscheduler",
+    "BlobContainer",
+    "IAMMember",
+    "Rule",
+    "ManagementPolicy",
+)
 
 
 class CloudError(Exception):
@@ -47,7 +63,9 @@ class Cloud:
     def __init__(self, world: World, memory: Memory, region: str) -> None:
         self.world, self.memory, self.region = world, memory, region
 
-    def create(self, kind: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def create(
+        self, kind: str, name: str, inputs: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
         """Create an object; returns its id and its outputs. Raises CloudError."""
         self._fault("create", kind, name)
         self._unique(kind, inputs)
@@ -59,9 +77,12 @@ class Cloud:
         identity = f"{kind.rsplit(':', maxsplit=1)[-1].lower()}-{token}"
         outputs = self._outputs(kind, identity, str(fixed or identity), inputs)
         self.memory.objects[identity] = {
-            "type": kind, "name": name, "inputs": inputs, "outputs": outputs,
+            "type": kind,
+            "name": name,
+            "inputs": inputs,
+            "outputs": outputs,
             "region": self.region,
-        }  # fmt: skip
+        }
         return identity, outputs
 
     def update(self, identity: str, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -70,10 +91,18 @@ class Cloud:
         self._fault("update", found["type"], found["name"])
         self._room(found["type"], inputs, identity)
         fixed = inputs.get(names().get(found["type"], ""))
-        outputs = self._outputs(found["type"], identity, str(fixed or identity), inputs)
+        outputs = self._outputs(
+            found["type"], identity, str(fixed or identity), inputs
+        )
         if "latestVersion" in outputs:
-            outputs["latestVersion"] = int(found["outputs"].get("latestVersion", 1)) + 1
-        self.memory.objects[identity] = {**found, "inputs": inputs, "outputs": outputs}
+            outputs["latestVersion"] = (
+                int(found["outputs"].get("latestVersion", 1)) + 1
+            )
+        self.memory.objects[identity] = {
+            **found,
+            "inputs": inputs,
+            "outputs": outputs,
+        }
         return outputs
 
     def delete(self, identity: str) -> None:
@@ -85,17 +114,24 @@ class Cloud:
         needed = [
             o["name"]
             for key, o in self.memory.objects.items()
-            if key != identity and _mentions(o["inputs"], identity) and not _loose(o["type"])
+            if key != identity
+            and _mentions(o["inputs"], identity)
+            and not _loose(o["type"])
         ]
         if needed:
-            raise CloudError("DependencyViolation", f"still used by {', '.join(sorted(needed))}")
+            raise CloudError(
+                "DependencyViolation",
+                f"still used by {', '.join(sorted(needed))}",
+            )
         del self.memory.objects[identity]
 
     def read(self, identity: str) -> dict[str, Any] | None:
         """Return an object, or nothing when it is gone."""
         return self.memory.objects.get(identity)
 
-    def replaces(self, kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    def replaces(
+        self, kind: str, before: dict[str, Any], after: dict[str, Any]
+    ) -> list[str]:
         """Return the changed properties that cannot be changed in place."""
         fixed = _immutable().get(kind, frozenset())
         return [
@@ -130,7 +166,9 @@ class Cloud:
             if other["type"] == kind and other["inputs"].get(key) == wanted:
                 raise CloudError("AlreadyExists", f"{key} {wanted} is taken")
 
-    def _room(self, kind: str, inputs: dict[str, Any], itself: str | None) -> None:
+    def _room(
+        self, kind: str, inputs: dict[str, Any], itself: str | None
+    ) -> None:
         """Check capacity and quota for the nodes that a group asks for."""
         fleet = capacity.fleet(kind, inputs, self.memory.objects, self.region)
         if fleet is None:
@@ -139,7 +177,11 @@ class Cloud:
             found
             for key, o in self.memory.objects.items()
             if key != itself
-            and (found := capacity.fleet(o["type"], o["inputs"], self.memory.objects, o["region"]))
+            and (
+                found := capacity.fleet(
+                    o["type"], o["inputs"], self.memory.objects, o["region"]
+                )
+            )
         ]
         for limits, codes, word in (
             (self.world.quota, QUOTA_CODES, "quota"),
@@ -160,7 +202,9 @@ class Cloud:
         used = sum(o.nodes for o in others if matches(limit, o.key))
         if used + fleet.nodes > limit.nodes:
             where = f"{fleet.key[2]} in {fleet.key[1]}"
-            message = f"{refusal[1]} for {limit.nodes} nodes of {where}, {used} used"
+            message = (
+                f"{refusal[1]} for {limit.nodes} nodes of {where}, {used} used"
+            )
             raise CloudError(refusal[0], f"{message}, {fleet.nodes} wanted")
 
     def _outputs(
@@ -168,8 +212,12 @@ class Cloud:
     ) -> dict[str, Any]:
         """Inputs are outputs too; the rest comes from the templates."""
         found = {**inputs, "name": inputs.get("name", name), "id": identity}
-        words = {"id": identity, "name": name, "region": self.region,
-                 "project": self.world.project}  # fmt: skip
+        words = {
+            "id": identity,
+            "name": name,
+            "region": self.region,
+            "project": self.world.project,
+        }
         for output, template in _templates().get(kind, ()):
             filled = template
             for word, value in words.items():
@@ -191,7 +239,11 @@ def _loose(kind: str) -> bool:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    text = files("providers.simulated").joinpath("data", name).read_text(encoding="utf-8")
+    text = (
+        files("providers.simulated")
+        .joinpath("data", name)
+        .read_text(encoding="utf-8")
+    )
     return list(csv.DictReader(text.splitlines()))
 
 
@@ -204,7 +256,9 @@ def names() -> dict[str, str]:
 @cache
 def durations() -> dict[str, float]:
     """Return how long the creation of a type takes on the simulated clock; * is the rest."""
-    return {row["type"]: float(row["seconds"]) for row in _rows("durations.csv")}
+    return {
+        row["type"]: float(row["seconds"]) for row in _rows("durations.csv")
+    }
 
 
 @cache
@@ -219,5 +273,7 @@ def _immutable() -> dict[str, frozenset[str]]:
 def _templates() -> dict[str, tuple[tuple[str, str], ...]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for row in _rows("outputs.csv"):
-        found.setdefault(row["type"], []).append((row["output"], row["template"]))
+        found.setdefault(row["type"], []).append(
+            (row["output"], row["template"])
+        )
     return {kind: tuple(pairs) for kind, pairs in found.items()}

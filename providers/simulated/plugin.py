@@ -73,9 +73,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Say that another region is another place: everything in it must be replaced."""
         before, after = plain(request.old_inputs), plain(request.news)
-        keys = [k for k in ("location", "region") if before.get(k) != after.get(k)]
-        same, some = provider_pb2.DiffResponse.DIFF_NONE, provider_pb2.DiffResponse.DIFF_SOME
-        return provider_pb2.DiffResponse(changes=some if keys else same, replaces=keys, diffs=keys)
+        keys = [
+            k for k in ("location", "region") if before.get(k) != after.get(k)
+        ]
+        same, some = (
+            provider_pb2.DiffResponse.DIFF_NONE,
+            provider_pb2.DiffResponse.DIFF_SOME,
+        )
+        return provider_pb2.DiffResponse(
+            changes=some if keys else same, replaces=keys, diffs=keys
+        )
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Learn the region."""
@@ -90,32 +97,43 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Compare inputs with inputs, and say what cannot change in place."""
         before, after = plain(request.old_inputs), plain(request.news)
-        keys = sorted(k for k in {*before, *after} if before.get(k) != after.get(k))
+        keys = sorted(
+            k for k in {*before, *after} if before.get(k) != after.get(k)
+        )
         cloud = Cloud(self.rules, world.Memory(), self.region)
         replaces = cloud.replaces(request.type, before, after)
         kinds = provider_pb2.PropertyDiff
         detail = {
             k: kinds(
-                kind=kinds.Kind.Value("UPDATE_REPLACE" if k in replaces else "UPDATE"),
+                kind=kinds.Kind.Value(
+                    "UPDATE_REPLACE" if k in replaces else "UPDATE"
+                ),
                 inputDiff=True,
             )
             for k in keys
         }
         some = provider_pb2.DiffResponse.DIFF_SOME
         return provider_pb2.DiffResponse(
-            changes=some if keys else provider_pb2.DiffResponse.DIFF_NONE, diffs=keys,
-            replaces=replaces, detailedDiff=detail, hasDetailedDiff=True,
-        )  # fmt: skip
+            changes=some if keys else provider_pb2.DiffResponse.DIFF_NONE,
+            diffs=keys,
+            replaces=replaces,
+            detailedDiff=detail,
+            hasDetailedDiff=True,
+        )
 
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Create an object; a preview knows no outputs yet."""
         inputs = plain(request.properties)
         if request.preview:
-            return provider_pb2.CreateResponse(id="", properties=request.properties)
+            return provider_pb2.CreateResponse(
+                id="", properties=request.properties
+            )
         with self._cloud(context) as cloud:
             name = request.urn.rsplit("::", 1)[-1]
             identity, outputs = cloud.create(request.type, name, inputs)
-            return provider_pb2.CreateResponse(id=identity, properties=struct(outputs))
+            return provider_pb2.CreateResponse(
+                id=identity, properties=struct(outputs)
+            )
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Change an object in place."""
@@ -140,7 +158,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         if found is None:
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
-            id=request.id, inputs=struct(found["inputs"]), properties=struct(found["outputs"])
+            id=request.id,
+            inputs=struct(found["inputs"]),
+            properties=struct(found["outputs"]),
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -177,7 +197,11 @@ class _Turn:
 def main(version: str) -> None:
     """Serve until the engine ends it; the first line on standard output is the port."""
     source = os.environ.get(WORLD, "")
-    rules = world.read(Path(source).read_bytes(), source) if source else world.default()
+    rules = (
+        world.read(Path(source).read_bytes(), source)
+        if source
+        else world.default()
+    )
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(
         Provider(version, Path(os.environ[FOLDER]), rules), server

@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import Problem, SpecError
 from planner.spec import unit
-from planner.spec.field import MISSING, Block, Choice, Field, ListOf, Quantity, Report, Text
+from planner.spec.field import (
+    MISSING,
+    Block,
+    Choice,
+    Field,
+    ListOf,
+    Quantity,
+    Report,
+    Text,
+)
 from planner.spec.source import parse
 
 if TYPE_CHECKING:
@@ -100,27 +109,80 @@ _WHERE: Final = (
     Field("instance_type", PATTERN, "machine type", default="*"),
     Field("purchase", PATTERN, "purchase option", default="*"),
 )
-_NODES: Final = Field("nodes", Quantity(unit.count, "2"), "how many nodes", required=True)
-_USD: Final = Field("usd_hour", Quantity(unit.number, "30"), "USD an hour", required=True)
+_NODES: Final = Field(
+    "nodes", Quantity(unit.count, "2"), "how many nodes", required=True
+)
+_USD: Final = Field(
+    "usd_hour", Quantity(unit.number, "30"), "USD an hour", required=True
+)
 _SMALL: Final = Quantity(unit.count, "1", maximum=10**6)
 _LIMIT: Final = Block("limit", _placed(Limit), (*_WHERE, _NODES))
 _PRICE: Final = Block("price", _placed(Price), (*_WHERE, _USD))
 _CODE: Final = Text(r"[A-Za-z_.]+", "an error code")
-SHAPE: Final = Block("world", _placed(World), (
-    Field("clock", Quantity(_at, START), "the time at which the world begins", default=_at(START)),
-    Field("project", PATTERN, "project or account", default="simulated-project"),
-    Field("capacity", ListOf(_LIMIT), "how many nodes there are", default=()),
-    Field("quota", ListOf(_LIMIT), "how many nodes one may have", default=()),
-    Field("prices", ListOf(_PRICE), "other prices than the catalog's", default=()),
-    Field("faults", ListOf(Block("faults", _placed(Fault), (
-        Field("on", Choice(("create", "update", "delete")), "operation", required=True),
-        Field("type", PATTERN, "resource type", default="*"),
-        Field("name", PATTERN, "resource name", default="*"),
-        Field("code", _CODE, "what the cloud answers", required=True),
-        Field("times", _SMALL, "how often it fails", default=1),
-        Field("after", _SMALL, "how many calls succeed first", default=0),
-    ))), "calls that fail", default=()),
-))  # fmt: skip
+SHAPE: Final = Block(
+    "world",
+    _placed(World),
+    (
+        Field(
+            "clock",
+            Quantity(_at, START),
+            "the time at which the world begins",
+            default=_at(START),
+        ),
+        Field(
+            "project",
+            PATTERN,
+            "project or account",
+            default="simulated-project",
+        ),
+        Field(
+            "capacity", ListOf(_LIMIT), "how many nodes there are", default=()
+        ),
+        Field(
+            "quota", ListOf(_LIMIT), "how many nodes one may have", default=()
+        ),
+        Field(
+            "prices",
+            ListOf(_PRICE),
+            "other prices than the catalog's",
+            default=(),
+        ),
+        Field(
+            "faults",
+            ListOf(
+                Block(
+                    "faults",
+                    _placed(Fault),
+                    (
+                        Field(
+                            "on",
+                            Choice(("create", "update", "delete")),
+                            "operation",
+                            required=True,
+                        ),
+                        Field("type", PATTERN, "resource type", default="*"),
+                        Field("name", PATTERN, "resource name", default="*"),
+                        Field(
+                            "code",
+                            _CODE,
+                            "what the cloud answers",
+                            required=True,
+                        ),
+                        Field("times", _SMALL, "how often it fails", default=1),
+                        Field(
+                            "after",
+                            _SMALL,
+                            "how many calls succeed first",
+                            default=0,
+                        ),
+                    ),
+                )
+            ),
+            "calls that fail",
+            default=(),
+        ),
+    ),
+)
 
 
 def read(raw: bytes, path: str) -> World:
@@ -141,7 +203,10 @@ def default() -> World:
 def matches(limit: Limit | Price, offer: tuple[str, str, str, str]) -> bool:
     """Whether a row concerns (provider, region, instance type, purchase)."""
     wanted = (limit.provider, limit.region, limit.instance_type, limit.purchase)
-    return all(fnmatchcase(word, pattern) for word, pattern in zip(offer, wanted, strict=True))
+    return all(
+        fnmatchcase(word, pattern)
+        for word, pattern in zip(offer, wanted, strict=True)
+    )
 
 
 def priced(world: World, catalog: Catalog) -> Catalog:
@@ -150,11 +215,18 @@ def priced(world: World, catalog: Catalog) -> Catalog:
         return catalog
     seed = catalog.sha256 + repr(world.prices)
     offers = tuple(_repriced(world, offer) for offer in catalog.offers)
-    return replace(catalog, offers=offers, sha256=hashlib.sha256(seed.encode()).hexdigest())
+    return replace(
+        catalog, offers=offers, sha256=hashlib.sha256(seed.encode()).hexdigest()
+    )
 
 
 def _repriced(world: World, offer: Offer) -> Offer:
-    key = (offer.provider, offer.region, offer.instance.instance_type, offer.purchase)
+    key = (
+        offer.provider,
+        offer.region,
+        offer.instance.instance_type,
+        offer.purchase,
+    )
     for price in world.prices:
         if matches(price, key):
             return replace(offer, usd_hour=price.usd_hour, source="world file")
@@ -180,7 +252,9 @@ def recall(path: Path) -> Memory:
         return Memory(**found)
     except (ValueError, TypeError) as error:
         step = "restore the file, or remove it to forget the simulated clouds"
-        problem = Problem(code="world", message=f"{path} is damaged: {error}", next_step=step)
+        problem = Problem(
+            code="world", message=f"{path} is damaged: {error}", next_step=step
+        )
         raise SpecError(problem) from error
 
 
@@ -188,9 +262,11 @@ def remember(path: Path, memory: Memory) -> None:
     """Write what exists, all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     body = {
-        "seconds": memory.seconds, "serial": memory.serial, "objects": memory.objects,
+        "seconds": memory.seconds,
+        "serial": memory.serial,
+        "objects": memory.objects,
         "fired": memory.fired,
-    }  # fmt: skip
+    }
     beside = path.with_suffix(".tmp")
     beside.write_text(json.dumps(body, sort_keys=True), encoding="utf-8")
     beside.replace(path)

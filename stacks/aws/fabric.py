@@ -30,11 +30,17 @@ def interfaces(site: Site) -> list[dict[str, Any]]:
     cards = max(1, kind.network_cards)
     first = 0 if kind.fabric_interfaces >= cards else 1
     used = range(first, first + kind.fabric_interfaces)
-    return [primary, *(_interface(c, 1 if c == 0 else 0, "efa-only") for c in used)]
+    return [
+        primary,
+        *(_interface(c, 1 if c == 0 else 0, "efa-only") for c in used),
+    ]
 
 
 def _interface(card: int, device: int, kind: str) -> dict[str, Any]:
     return {
-        "networkCardIndex": card, "deviceIndex": device, "interfaceType": kind,
-        "deleteOnTermination": "true", "securityGroups": [ref("nodes-group")],
-    }  # fmt: skip
+        "networkCardIndex": card,
+        "deviceIndex": device,
+        "interfaceType": kind,
+        "deleteOnTermination": "true",
+        "securityGroups": [ref("nodes-group")],
+    }

@@ -31,25 +31,38 @@ def resources(site: Site) -> list[Resource]:
     if site.files is None:
         return []
     tags = {**site.tags, "Name": f"{site.name}-data"}
-    found = [Resource(
-        type="aws:fsx/lustreFileSystem:LustreFileSystem", name="data-files", inputs={
-            "deploymentType": "PERSISTENT_2", "storageType": "SSD",
-            "storageCapacity": site.files.gib, "perUnitStorageThroughput": site.files.mb_s_tib,
-            "fileSystemTypeVersion": "2.15", "dataCompressionType": "LZ4",
-            "subnetIds": network.subnets(site)[0], "securityGroupIds": [ref("nodes-group")],
-            "tags": tags,
-        },
-        depends_on=("nodes-in", "nodes-out"),
-    )]  # fmt: skip
-    if site.linked:
-        found.append(Resource(
-            type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-            name="data-source", inputs={
-                "fileSystemId": ref("data-files"), "fileSystemPath": "/dataset",
-                "dataRepositoryPath": site.location, "batchImportMetaDataOnCreate": True,
+    found = [
+        Resource(
+            type="aws:fsx/lustreFileSystem:LustreFileSystem",
+            name="data-files",
+            inputs={
+                "deploymentType": "PERSISTENT_2",
+                "storageType": "SSD",
+                "storageCapacity": site.files.gib,
+                "perUnitStorageThroughput": site.files.mb_s_tib,
+                "fileSystemTypeVersion": "2.15",
+                "dataCompressionType": "LZ4",
+                "subnetIds": network.subnets(site)[0],
+                "securityGroupIds": [ref("nodes-group")],
                 "tags": tags,
             },
-        ))  # fmt: skip
+            depends_on=("nodes-in", "nodes-out"),
+        )
+    ]
+    if site.linked:
+        found.append(
+            Resource(
+                type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+                name="data-source",
+                inputs={
+                    "fileSystemId": ref("data-files"),
+                    "fileSystemPath": "/dataset",
+                    "dataRepositoryPath": site.location,
+                    "batchImportMetaDataOnCreate": True,
+                    "tags": tags,
+                },
+            )
+        )
     return found
 
 
@@ -60,4 +73,7 @@ def ready(site: Site) -> tuple[str, ...]:
 
 def commands(site: Site) -> dict[str, str]:
     """How a node mounts it; objects come by themselves."""
-    return {"mount": MOUNT.format(region=site.region, stack=site.name), "fill": "true"}
+    return {
+        "mount": MOUNT.format(region=site.region, stack=site.name),
+        "fill": "true",
+    }

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def resources(site: Site) -> list[Resource]:
     """Template, group and, for a service, its internal network load balancer."""
-    return [_template(site), _group(site), *(_balancer(site) if site.served else [])]
+    return [
+        _template(site),
+        _group(site),
+        *(_balancer(site) if site.served else []),
+    ]
 
 
 def outputs(site: Site) -> dict[str, dict[str, str]]:
@@ -37,20 +41,27 @@ def _template(site: Site) -> Resource:
         "ebsOptimized": "true",
         "instanceInitiatedShutdownBehavior": "terminate",
         "metadataOptions": {
-            "httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
+            "httpEndpoint": "enabled",
+            "httpTokens": "required",
+            "httpPutResponseHopLimit": 2,
         },
         "monitoring": {"enabled": True},
         "blockDeviceMappings": _disks(site),
         "networkInterfaces": fabric.interfaces(site),
         "userData": encoded(script(site, _commands(site))),
         "tagSpecifications": [
-            {"resourceType": kind, "tags": {**site.tags, "Name": f"{site.name}-node"}}
+            {
+                "resourceType": kind,
+                "tags": {**site.tags, "Name": f"{site.name}-node"},
+            }
             for kind in ("instance", "volume", "network-interface")
         ],
         "tags": site.tags,
-    }  # fmt: skip
+    }
     return Resource(
-        type="aws:ec2/launchTemplate:LaunchTemplate", name="node-template", inputs=inputs
+        type="aws:ec2/launchTemplate:LaunchTemplate",
+        name="node-template",
+        inputs=inputs,
     )
 
 
@@ -59,12 +70,17 @@ def _disks(site: Site) -> list[dict[str, Any]]:
     if site.cache_gb:
         sizes["/dev/sdf"] = site.cache_gb
     return [
-        {"deviceName": name, "ebs": {
-            "volumeType": "gp3", "volumeSize": size, "encrypted": "true",
-            "deleteOnTermination": "true",
-        }}
+        {
+            "deviceName": name,
+            "ebs": {
+                "volumeType": "gp3",
+                "volumeSize": size,
+                "encrypted": "true",
+                "deleteOnTermination": "true",
+            },
+        }
         for name, size in sizes.items()
-    ]  # fmt: skip
+    ]
 
 
 def _group(site: Site) -> Resource:
@@ -99,10 +115,11 @@ def _group(site: Site) -> Resource:
         inputs["mixedInstancesPolicy"] = {
             "launchTemplate": {"launchTemplateSpecification": launch},
             "instancesDistribution": {
-                "onDemandBaseCapacity": 0, "onDemandPercentageAboveBaseCapacity": 0,
+                "onDemandBaseCapacity": 0,
+                "onDemandPercentageAboveBaseCapacity": 0,
                 "spotAllocationStrategy": "price-capacity-optimized",
             },
-        }  # fmt: skip
+        }
     else:
         inputs["launchTemplate"] = {"id": ref("node-template"), **template}
     if site.together:
@@ -112,34 +129,67 @@ def _group(site: Site) -> Resource:
         inputs["targetGroupArns"] = [ref("targets", "arn")]
         after.append("listener")
     return Resource(
-        type="aws:autoscaling/group:Group", name="nodes", inputs=inputs,
+        type="aws:autoscaling/group:Group",
+        name="nodes",
+        inputs=inputs,
         depends_on=tuple(sorted(after)),
         options={"delete_timeout": "45m"},
-    )  # fmt: skip
+    )
 
 
 def _balancer(site: Site) -> list[Resource]:
     health = {
-        "enabled": True, "protocol": "HTTP", "path": "/health", "port": "traffic-port",
-        "matcher": "200", "interval": 10, "timeout": 6, "healthyThreshold": 2,
+        "enabled": True,
+        "protocol": "HTTP",
+        "path": "/health",
+        "port": "traffic-port",
+        "matcher": "200",
+        "interval": 10,
+        "timeout": 6,
+        "healthyThreshold": 2,
         "unhealthyThreshold": 3,
-    }  # fmt: skip
+    }
     return [
-        Resource(type="aws:lb/loadBalancer:LoadBalancer", name="balancer", inputs={
-            "loadBalancerType": "network", "internal": True, "ipAddressType": "ipv4",
-            "subnets": network.subnets(site), "securityGroups": [ref("nodes-group")],
-            "enableCrossZoneLoadBalancing": True, "tags": site.tags,
-        }),
-        Resource(type="aws:lb/targetGroup:TargetGroup", name="targets", inputs={
-            "port": PORT, "protocol": "TCP", "targetType": "instance", "vpcId": ref("vpc"),
-            "deregistrationDelay": 120, "healthCheck": health, "tags": site.tags,
-        }),
-        Resource(type="aws:lb/listener:Listener", name="listener", inputs={
-            "loadBalancerArn": ref("balancer", "arn"), "port": PORT, "protocol": "TCP",
-            "defaultActions": [{"type": "forward", "targetGroupArn": ref("targets", "arn")}],
-            "tags": site.tags,
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="aws:lb/loadBalancer:LoadBalancer",
+            name="balancer",
+            inputs={
+                "loadBalancerType": "network",
+                "internal": True,
+                "ipAddressType": "ipv4",
+                "subnets": network.subnets(site),
+                "securityGroups": [ref("nodes-group")],
+                "enableCrossZoneLoadBalancing": True,
+                "tags": site.tags,
+            },
+        ),
+        Resource(
+            type="aws:lb/targetGroup:TargetGroup",
+            name="targets",
+            inputs={
+                "port": PORT,
+                "protocol": "TCP",
+                "targetType": "instance",
+                "vpcId": ref("vpc"),
+                "deregistrationDelay": 120,
+                "healthCheck": health,
+                "tags": site.tags,
+            },
+        ),
+        Resource(
+            type="aws:lb/listener:Listener",
+            name="listener",
+            inputs={
+                "loadBalancerArn": ref("balancer", "arn"),
+                "port": PORT,
+                "protocol": "TCP",
+                "defaultActions": [
+                    {"type": "forward", "targetGroupArn": ref("targets", "arn")}
+                ],
+                "tags": site.tags,
+            },
+        ),
+    ]
 
 
 def _commands(site: Site) -> dict[str, str]:
@@ -172,5 +222,11 @@ def _commands(site: Site) -> dict[str, str]:
         ' curl -sfH "X-aws-ec2-metadata-token: $T"'
         " http://169.254.169.254/latest/meta-data/spot/instance-action"
     )
-    return {"give_back": itself + leave, "peers": peers, "fetch": fetch, "keep": keep,
-            "notice": notice, **files.commands(site)}  # fmt: skip
+    return {
+        "give_back": itself + leave,
+        "peers": peers,
+        "fetch": fetch,
+        "keep": keep,
+        "notice": notice,
+        **files.commands(site),
+    }

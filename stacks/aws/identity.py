@@ -38,34 +38,59 @@ def group_arn(site: Site) -> str:
 def resources(site: Site) -> list[Resource]:
     """The role of the nodes with its policies, and the profile that carries it."""
     name = role_name(site, "node")
-    policies = [_policy("node-own-group", "node", "own-group", _own_group(site)),
-                _policy("node-logs", "node", "logs", _logs(site)),
-                _policy("node-session", "node", "session", _session())]  # fmt: skip
+    policies = [
+        _policy("node-own-group", "node", "own-group", _own_group(site)),
+        _policy("node-logs", "node", "logs", _logs(site)),
+        _policy("node-session", "node", "session", _session()),
+    ]
     if site.layout is not None:
         policies.append(_policy("node-models", "node", "models", _models(site)))
     if site.together:
-        find = {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"}
+        find = {
+            "Effect": "Allow",
+            "Action": "ec2:DescribeInstances",
+            "Resource": "*",
+        }
         policies.append(_policy("node-peers", "node", "peers", [find]))
     if site.files is not None:
-        find = {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"}
+        find = {
+            "Effect": "Allow",
+            "Action": "fsx:DescribeFileSystems",
+            "Resource": "*",
+        }
         policies.append(_policy("node-files", "node", "files", [find]))
     return [
         role(site, "node", "ec2.amazonaws.com"),
         *policies,
         Resource(
-            type="aws:iam/instanceProfile:InstanceProfile", name="node-profile",
-            inputs={"name": name, "role": ref("node", "name"), "tags": site.tags},
+            type="aws:iam/instanceProfile:InstanceProfile",
+            name="node-profile",
+            inputs={
+                "name": name,
+                "role": ref("node", "name"),
+                "tags": site.tags,
+            },
             depends_on=tuple(sorted(p.name for p in policies)),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def role(site: Site, name: str, service: str) -> Resource:
     """A role that one service of AWS may assume."""
-    trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
-    return Resource(type="aws:iam/role:Role", name=name, inputs={
-        "name": role_name(site, name), "assumeRolePolicy": document([trust]), "tags": site.tags,
-    })  # fmt: skip
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": service},
+        "Action": "sts:AssumeRole",
+    }
+    return Resource(
+        type="aws:iam/role:Role",
+        name=name,
+        inputs={
+            "name": role_name(site, name),
+            "assumeRolePolicy": document([trust]),
+            "tags": site.tags,
+        },
+    )
 
 
 def document(statements: list[dict[str, Any]]) -> str:
@@ -74,18 +99,27 @@ def document(statements: list[dict[str, Any]]) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
-def _policy(name: str, role_: str, title: str, statements: list[dict[str, Any]]) -> Resource:
-    return Resource(type="aws:iam/rolePolicy:RolePolicy", name=name, inputs={
-        "role": ref(role_, "name"), "name": title, "policy": document(statements),
-    })  # fmt: skip
+def _policy(
+    name: str, role_: str, title: str, statements: list[dict[str, Any]]
+) -> Resource:
+    return Resource(
+        type="aws:iam/rolePolicy:RolePolicy",
+        name=name,
+        inputs={
+            "role": ref(role_, "name"),
+            "name": title,
+            "policy": document(statements),
+        },
+    )
 
 
 def scale_policy(site: Site, role_: str) -> Resource:
     """Lets a role set the size of the fleet's own group, and nothing else."""
     allow = {
-        "Effect": "Allow", "Action": "autoscaling:UpdateAutoScalingGroup",
+        "Effect": "Allow",
+        "Action": "autoscaling:UpdateAutoScalingGroup",
         "Resource": group_arn(site),
-    }  # fmt: skip
+    }
     return _policy(f"{role_}-scale", role_, "scale-own-group", [allow])
 
 
@@ -125,16 +159,27 @@ def _models(site: Site) -> list[dict[str, Any]]:
     return [
         {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": arn},
         {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/*"},
-        *([{"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"{arn}/checkpoints/*"}]
-          if site.trains else []),
-    ]  # fmt: skip
+        *(
+            [
+                {
+                    "Effect": "Allow",
+                    "Action": "s3:PutObject",
+                    "Resource": f"{arn}/checkpoints/*",
+                }
+            ]
+            if site.trains
+            else []
+        ),
+    ]
 
 
 def _session() -> list[dict[str, Any]]:
     """A shell through Session Manager, without an open port or a key."""
     actions = [
-        "ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel",
-        "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
+        "ssm:UpdateInstanceInformation",
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
         "ssmmessages:OpenDataChannel",
-    ]  # fmt: skip
+    ]
     return [{"Effect": "Allow", "Action": actions, "Resource": "*"}]

@@ -28,41 +28,109 @@ def subnets(site: Site) -> list[dict[str, str]]:
 def resources(site: Site) -> list[Resource]:
     """The network, from the VPC to the rules."""
     found = [
-        _named(site, "aws:ec2/vpc:Vpc", "vpc", {
-            "cidrBlock": RANGE, "enableDnsSupport": True, "enableDnsHostnames": True,
-        }),
-        _named(site, "aws:ec2/internetGateway:InternetGateway", "gateway", {"vpcId": ref("vpc")}),
-        _named(site, "aws:ec2/subnet:Subnet", "public", {
-            "vpcId": ref("vpc"), "cidrBlock": PUBLIC, "availabilityZone": zones(site)[0],
-            "mapPublicIpOnLaunch": False,
-        }),
-        _named(site, "aws:ec2/routeTable:RouteTable", "public-routes", {"vpcId": ref("vpc")}),
-        Resource(type="aws:ec2/route:Route", name="public-default", inputs={
-            "routeTableId": ref("public-routes"), "destinationCidrBlock": "0.0.0.0/0",
-            "gatewayId": ref("gateway"),
-        }),
+        _named(
+            site,
+            "aws:ec2/vpc:Vpc",
+            "vpc",
+            {
+                "cidrBlock": RANGE,
+                "enableDnsSupport": True,
+                "enableDnsHostnames": True,
+            },
+        ),
+        _named(
+            site,
+            "aws:ec2/internetGateway:InternetGateway",
+            "gateway",
+            {"vpcId": ref("vpc")},
+        ),
+        _named(
+            site,
+            "aws:ec2/subnet:Subnet",
+            "public",
+            {
+                "vpcId": ref("vpc"),
+                "cidrBlock": PUBLIC,
+                "availabilityZone": zones(site)[0],
+                "mapPublicIpOnLaunch": False,
+            },
+        ),
+        _named(
+            site,
+            "aws:ec2/routeTable:RouteTable",
+            "public-routes",
+            {"vpcId": ref("vpc")},
+        ),
+        Resource(
+            type="aws:ec2/route:Route",
+            name="public-default",
+            inputs={
+                "routeTableId": ref("public-routes"),
+                "destinationCidrBlock": "0.0.0.0/0",
+                "gatewayId": ref("gateway"),
+            },
+        ),
         _joined("public", "public-routes"),
-        _named(site, "aws:ec2/eip:Eip", "nat-address", {"domain": "vpc"}, ("gateway",)),
-        _named(site, "aws:ec2/natGateway:NatGateway", "nat", {
-            "subnetId": ref("public"), "allocationId": ref("nat-address"),
-            "connectivityType": "public",
-        }, ("public-default", "public-routes-public")),
-        _named(site, "aws:ec2/routeTable:RouteTable", "private-routes", {"vpcId": ref("vpc")}),
-        Resource(type="aws:ec2/route:Route", name="private-default", inputs={
-            "routeTableId": ref("private-routes"), "destinationCidrBlock": "0.0.0.0/0",
-            "natGatewayId": ref("nat"),
-        }),
-        _named(site, "aws:ec2/vpcEndpoint:VpcEndpoint", "s3-endpoint", {
-            "vpcId": ref("vpc"), "serviceName": f"com.amazonaws.{site.region}.s3",
-            "vpcEndpointType": "Gateway", "routeTableIds": [ref("private-routes")],
-        }),
-    ]  # fmt: skip
+        _named(
+            site,
+            "aws:ec2/eip:Eip",
+            "nat-address",
+            {"domain": "vpc"},
+            ("gateway",),
+        ),
+        _named(
+            site,
+            "aws:ec2/natGateway:NatGateway",
+            "nat",
+            {
+                "subnetId": ref("public"),
+                "allocationId": ref("nat-address"),
+                "connectivityType": "public",
+            },
+            ("public-default", "public-routes-public"),
+        ),
+        _named(
+            site,
+            "aws:ec2/routeTable:RouteTable",
+            "private-routes",
+            {"vpcId": ref("vpc")},
+        ),
+        Resource(
+            type="aws:ec2/route:Route",
+            name="private-default",
+            inputs={
+                "routeTableId": ref("private-routes"),
+                "destinationCidrBlock": "0.0.0.0/0",
+                "natGatewayId": ref("nat"),
+            },
+        ),
+        _named(
+            site,
+            "aws:ec2/vpcEndpoint:VpcEndpoint",
+            "s3-endpoint",
+            {
+                "vpcId": ref("vpc"),
+                "serviceName": f"com.amazonaws.{site.region}.s3",
+                "vpcEndpointType": "Gateway",
+                "routeTableIds": [ref("private-routes")],
+            },
+        ),
+    ]
     for index, zone in enumerate(zones(site)):
         name = f"private-{zone[-1]}"
-        found.append(_named(site, "aws:ec2/subnet:Subnet", name, {
-            "vpcId": ref("vpc"), "cidrBlock": f"10.42.{16 * (index + 1)}.0/20",
-            "availabilityZone": zone, "mapPublicIpOnLaunch": False,
-        }))  # fmt: skip
+        found.append(
+            _named(
+                site,
+                "aws:ec2/subnet:Subnet",
+                name,
+                {
+                    "vpcId": ref("vpc"),
+                    "cidrBlock": f"10.42.{16 * (index + 1)}.0/20",
+                    "availabilityZone": zone,
+                    "mapPublicIpOnLaunch": False,
+                },
+            )
+        )
         found.append(_joined(name, "private-routes"))
     return found + _rules(site)
 
@@ -71,10 +139,19 @@ def ready(site: Site) -> tuple[str, ...]:
     """What must exist before a node can boot: routes, endpoint and rules."""
     joined = [f"private-routes-private-{zone[-1]}" for zone in zones(site)]
     served = ["nodes-from-clients"] if site.served else []
-    return tuple(sorted([
-        "private-default", "s3-endpoint", "nodes-in", "nodes-out", "nodes-out-all", *joined,
-        *served,
-    ]))  # fmt: skip
+    return tuple(
+        sorted(
+            [
+                "private-default",
+                "s3-endpoint",
+                "nodes-in",
+                "nodes-out",
+                "nodes-out-all",
+                *joined,
+                *served,
+            ]
+        )
+    )
 
 
 def _rules(site: Site) -> list[Resource]:
@@ -86,37 +163,77 @@ def _rules(site: Site) -> list[Resource]:
     ingress = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
     egress = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
     found = [
-        _named(site, "aws:ec2/securityGroup:SecurityGroup", "nodes-group", {
-            "vpcId": ref("vpc"), "description": f"{site.name} nodes",
-            "revokeRulesOnDelete": True,
-        }),
-        Resource(type=ingress, name="nodes-in", inputs={
-            "securityGroupId": group, "ipProtocol": "-1", "referencedSecurityGroupId": group,
-        }),
-        Resource(type=egress, name="nodes-out", inputs={
-            "securityGroupId": group, "ipProtocol": "-1", "referencedSecurityGroupId": group,
-        }),
-        Resource(type=egress, name="nodes-out-all", inputs={
-            "securityGroupId": group, "ipProtocol": "-1", "cidrIpv4": "0.0.0.0/0",
-        }),
-    ]  # fmt: skip
+        _named(
+            site,
+            "aws:ec2/securityGroup:SecurityGroup",
+            "nodes-group",
+            {
+                "vpcId": ref("vpc"),
+                "description": f"{site.name} nodes",
+                "revokeRulesOnDelete": True,
+            },
+        ),
+        Resource(
+            type=ingress,
+            name="nodes-in",
+            inputs={
+                "securityGroupId": group,
+                "ipProtocol": "-1",
+                "referencedSecurityGroupId": group,
+            },
+        ),
+        Resource(
+            type=egress,
+            name="nodes-out",
+            inputs={
+                "securityGroupId": group,
+                "ipProtocol": "-1",
+                "referencedSecurityGroupId": group,
+            },
+        ),
+        Resource(
+            type=egress,
+            name="nodes-out-all",
+            inputs={
+                "securityGroupId": group,
+                "ipProtocol": "-1",
+                "cidrIpv4": "0.0.0.0/0",
+            },
+        ),
+    ]
     if site.served:
-        found.append(Resource(type=ingress, name="nodes-from-clients", inputs={
-            "securityGroupId": group, "ipProtocol": "tcp", "fromPort": PORT, "toPort": PORT,
-            "cidrIpv4": RANGE,
-        }))  # fmt: skip
+        found.append(
+            Resource(
+                type=ingress,
+                name="nodes-from-clients",
+                inputs={
+                    "securityGroupId": group,
+                    "ipProtocol": "tcp",
+                    "fromPort": PORT,
+                    "toPort": PORT,
+                    "cidrIpv4": RANGE,
+                },
+            )
+        )
     return found
 
 
 def _joined(subnet: str, routes: str) -> Resource:
     return Resource(
-        type="aws:ec2/routeTableAssociation:RouteTableAssociation", name=f"{routes}-{subnet}",
+        type="aws:ec2/routeTableAssociation:RouteTableAssociation",
+        name=f"{routes}-{subnet}",
         inputs={"subnetId": ref(subnet), "routeTableId": ref(routes)},
-    )  # fmt: skip
+    )
 
 
 def _named(
-    site: Site, token: str, name: str, inputs: dict[str, Any], after: tuple[str, ...] = ()
+    site: Site,
+    token: str,
+    name: str,
+    inputs: dict[str, Any],
+    after: tuple[str, ...] = (),
 ) -> Resource:
     tags = {**site.tags, "Name": f"{site.name}-{name}"}
-    return Resource(type=token, name=name, inputs={**inputs, "tags": tags}, depends_on=after)
+    return Resource(
+        type=token, name=name, inputs={**inputs, "tags": tags}, depends_on=after
+    )

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 KEPT_DAYS: Final = 30
-LONGEST: Final = 86_400  # seconds that an alarm of five-minute periods can look back
+LONGEST: Final = (
+    86_400  # seconds that an alarm of five-minute periods can look back
+)
 
 
 def resources(site: Site) -> list[Resource]:
@@ -21,10 +23,16 @@ def resources(site: Site) -> list[Resource]:
     can see from outside; other work may be silent, so there the agent decides alone.
     """
     found = [
-        Resource(type="aws:cloudwatch/logGroup:LogGroup", name="logs", inputs={
-            "name": identity.log_group(site), "retentionInDays": KEPT_DAYS, "tags": site.tags,
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="aws:cloudwatch/logGroup:LogGroup",
+            name="logs",
+            inputs={
+                "name": identity.log_group(site),
+                "retentionInDays": KEPT_DAYS,
+                "tags": site.tags,
+            },
+        ),
+    ]
     if site.idle and site.served and 2 * site.idle <= LONGEST:
         found += _idle(site)
     return found
@@ -33,18 +41,35 @@ def resources(site: Site) -> list[Resource]:
 def _idle(site: Site) -> list[Resource]:
     periods = max(1, -(-site.idle // 300)) if site.idle else 1
     return [
-        Resource(type="aws:autoscaling/policy:Policy", name="to-zero", inputs={
-            "name": "idle-to-zero", "autoscalingGroupName": ref("nodes", "name"),
-            "policyType": "SimpleScaling", "adjustmentType": "ExactCapacity",
-            "scalingAdjustment": 0, "cooldown": 300,
-        }),
-        Resource(type="aws:cloudwatch/metricAlarm:MetricAlarm", name="idle-alarm", inputs={
-            "name": f"{site.name}-idle", "namespace": "AWS/EC2", "metricName": "NetworkIn",
-            "dimensions": {"AutoScalingGroupName": identity.group(site)},
-            # Twice the idle time: the agent on the node decides first, this only backs it up.
-            "statistic": "Maximum", "period": 300, "evaluationPeriods": 2 * periods,
-            "threshold": 1_000_000, "comparisonOperator": "LessThanThreshold",
-            "treatMissingData": "notBreaching", "alarmActions": [ref("to-zero", "arn")],
-            "tags": site.tags,
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="aws:autoscaling/policy:Policy",
+            name="to-zero",
+            inputs={
+                "name": "idle-to-zero",
+                "autoscalingGroupName": ref("nodes", "name"),
+                "policyType": "SimpleScaling",
+                "adjustmentType": "ExactCapacity",
+                "scalingAdjustment": 0,
+                "cooldown": 300,
+            },
+        ),
+        Resource(
+            type="aws:cloudwatch/metricAlarm:MetricAlarm",
+            name="idle-alarm",
+            inputs={
+                "name": f"{site.name}-idle",
+                "namespace": "AWS/EC2",
+                "metricName": "NetworkIn",
+                "dimensions": {"AutoScalingGroupName": identity.group(site)},
+                # Twice the idle time: the agent on the node decides first, this only backs it up.
+                "statistic": "Maximum",
+                "period": 300,
+                "evaluationPeriods": 2 * periods,
+                "threshold": 1_000_000,
+                "comparisonOperator": "LessThanThreshold",
+                "treatMissingData": "notBreaching",
+                "alarmActions": [ref("to-zero", "arn")],
+                "tags": site.tags,
+            },
+        ),
+    ]

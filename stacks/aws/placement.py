@@ -14,5 +14,14 @@ def resources(site: Site) -> list[Resource]:
     """A cluster placement group when a replica spans nodes."""
     if not site.together:
         return []
-    inputs = {"strategy": "cluster", "tags": {**site.tags, "Name": f"{site.name}-together"}}
-    return [Resource(type="aws:ec2/placementGroup:PlacementGroup", name="together", inputs=inputs)]
+    inputs = {
+        "strategy": "cluster",
+        "tags": {**site.tags, "Name": f"{site.name}-together"},
+    }
+    return [
+        Resource(
+            type="aws:ec2/placementGroup:PlacementGroup",
+            name="together",
+            inputs=inputs,
+        )
+    ]

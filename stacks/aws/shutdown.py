@@ -25,7 +25,11 @@ def resources(site: Site) -> list[Resource]:
 def backstop(site: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
     found = ["Auto Scaling scheduled actions"] if site.changes else []
-    found += ["EventBridge Scheduler sets the group to 0 at the deadline"] if site.ttl else []
+    found += (
+        ["EventBridge Scheduler sets the group to 0 at the deadline"]
+        if site.ttl
+        else []
+    )
     return "; ".join(found)
 
 
@@ -47,17 +51,26 @@ def _change(site: Site, index: int) -> Resource:
     }
     if site.ttl:
         inputs["endTime"] = "${deadline.rfc3339}"
-    return Resource(type="aws:autoscaling/schedule:Schedule", name=f"week-{index}", inputs=inputs)
+    return Resource(
+        type="aws:autoscaling/schedule:Schedule",
+        name=f"week-{index}",
+        inputs=inputs,
+    )
 
 
 def _deadline(site: Site) -> list[Resource]:
-    sizes = {"AutoScalingGroupName": identity.group(site), "MinSize": 0, "MaxSize": 0,
-             "DesiredCapacity": 0}  # fmt: skip
+    sizes = {
+        "AutoScalingGroupName": identity.group(site),
+        "MinSize": 0,
+        "MaxSize": 0,
+        "DesiredCapacity": 0,
+    }
     return [
         identity.role(site, "deadline", "scheduler.amazonaws.com"),
         identity.scale_policy(site, "deadline"),
         Resource(
-            type="aws:scheduler/schedule:Schedule", name="deadline-schedule",
+            type="aws:scheduler/schedule:Schedule",
+            name="deadline-schedule",
             inputs={
                 "name": f"{site.name}-deadline",
                 "scheduleExpression": "at(${deadline.at})",
@@ -66,13 +79,15 @@ def _deadline(site: Site) -> list[Resource]:
                 # DELETE would look like drift, and the next apply would create a past time.
                 "actionAfterCompletion": "NONE",
                 "target": {
-                    "arn": TARGET, "roleArn": ref("deadline", "arn"),
+                    "arn": TARGET,
+                    "roleArn": ref("deadline", "arn"),
                     "input": json.dumps(sizes, sort_keys=True),
                     "retryPolicy": {
-                        "maximumEventAgeInSeconds": 86_400, "maximumRetryAttempts": 185,
+                        "maximumEventAgeInSeconds": 86_400,
+                        "maximumRetryAttempts": 185,
                     },
                 },
             },
             depends_on=("deadline-scale", "nodes"),
         ),
-    ]  # fmt: skip
+    ]

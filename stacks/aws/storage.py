@@ -20,12 +20,21 @@ def _lifecycle() -> Resource:
     return Resource(
         type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
         name="checkpoints-expire",
-        inputs={"bucket": ref("models"), "rules": [{
-            "id": "checkpoints", "status": "Enabled", "filter": {"prefix": "checkpoints/"},
-            "expiration": {"days": 30},
-            "abortIncompleteMultipartUpload": {"daysAfterInitiation": 1},
-        }]},
-    )  # fmt: skip
+        inputs={
+            "bucket": ref("models"),
+            "rules": [
+                {
+                    "id": "checkpoints",
+                    "status": "Enabled",
+                    "filter": {"prefix": "checkpoints/"},
+                    "expiration": {"days": 30},
+                    "abortIncompleteMultipartUpload": {
+                        "daysAfterInitiation": 1
+                    },
+                }
+            ],
+        },
+    )
 
 
 def resources(site: Site) -> list[Resource]:
@@ -35,14 +44,24 @@ def resources(site: Site) -> list[Resource]:
     tags = {**site.tags, "Name": f"{site.name}-models"}
     return [
         *([_lifecycle()] if site.trains else []),
-        Resource(type="aws:s3/bucket:Bucket", name="models", inputs={
-            "bucket": bucket(site), "forceDestroy": True, "tags": tags,
-        }),
         Resource(
-            type="aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", name="models-private",
+            type="aws:s3/bucket:Bucket",
+            name="models",
             inputs={
-                "bucket": ref("models"), "blockPublicAcls": True, "blockPublicPolicy": True,
-                "ignorePublicAcls": True, "restrictPublicBuckets": True,
+                "bucket": bucket(site),
+                "forceDestroy": True,
+                "tags": tags,
+            },
+        ),
+        Resource(
+            type="aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+            name="models-private",
+            inputs={
+                "bucket": ref("models"),
+                "blockPublicAcls": True,
+                "blockPublicPolicy": True,
+                "ignorePublicAcls": True,
+                "restrictPublicBuckets": True,
             },
         ),
         Resource(
@@ -51,7 +70,13 @@ def resources(site: Site) -> list[Resource]:
             name="models-encrypted",
             inputs={
                 "bucket": ref("models"),
-                "rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "AES256"}}],
+                "rules": [
+                    {
+                        "applyServerSideEncryptionByDefault": {
+                            "sseAlgorithm": "AES256"
+                        }
+                    }
+                ],
             },
         ),
-    ]  # fmt: skip
+    ]

@@ -21,10 +21,14 @@ def infiniband(site: Site) -> bool:
 
 def resources(site: Site) -> list[Resource]:
     """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
-    most = int(table("limits.csv", "limit", "value")["azure_placement_group_nodes"])
+    most = int(
+        table("limits.csv", "limit", "value")["azure_placement_group_nodes"]
+    )
     if infiniband(site) and site.nodes > most:
         message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {most}"
-        raise refuse(message, "split the workload, or ask Azure support for 300")
+        raise refuse(
+            message, "split the workload, or ask Azure support for 300"
+        )
     return []
 
 
@@ -33,10 +37,15 @@ def orchestration(site: Site) -> dict[str, Any]:
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
     """
-    shared = {"platformFaultDomainCount": 1, "upgradePolicy": {"mode": "Manual"}}
+    shared = {
+        "platformFaultDomainCount": 1,
+        "upgradePolicy": {"mode": "Manual"},
+    }
     if infiniband(site):
         return {
-            **shared, "orchestrationMode": "Uniform", "singlePlacementGroup": True,
+            **shared,
+            "orchestrationMode": "Uniform",
+            "singlePlacementGroup": True,
             "overprovision": False,
-        }  # fmt: skip
+        }
     return {**shared, "orchestrationMode": "Flexible"}

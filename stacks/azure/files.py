@@ -37,28 +37,57 @@ def resources(site: Site) -> list[Resource]:
         return []
     zones = {"zones": list(site.zones[:1])} if site.zones else {}
     return [
-        Resource(type="azure-native:network:Subnet", name="files-subnet", inputs={
-            "resourceGroupName": ref("group", "name"),
-            "virtualNetworkName": ref("network", "name"), "subnetName": "files",
-            "addressPrefix": RANGE, "defaultOutboundAccess": False,
-        }, depends_on=("subnet",)),
-        Resource(type="azure-native:storagecache:AmlFilesystem", name="data-files", inputs={
-            "amlFilesystemName": _name(site), "filesystemSubnet": ref("files-subnet"),
-            "sku": {"name": f"AMLFS-Durable-Premium-{site.files.mb_s_tib}"},
-            "storageCapacityTiB": site.files.gib // 1024,
-            "maintenanceWindow": {"dayOfWeek": "Sunday", "timeOfDayUTC": "03:00"},
-            **zones, **common(site),
-        }, options={"replace_on_changes": IMMUTABLE}),
-    ]  # fmt: skip
+        Resource(
+            type="azure-native:network:Subnet",
+            name="files-subnet",
+            inputs={
+                "resourceGroupName": ref("group", "name"),
+                "virtualNetworkName": ref("network", "name"),
+                "subnetName": "files",
+                "addressPrefix": RANGE,
+                "defaultOutboundAccess": False,
+            },
+            depends_on=("subnet",),
+        ),
+        Resource(
+            type="azure-native:storagecache:AmlFilesystem",
+            name="data-files",
+            inputs={
+                "amlFilesystemName": _name(site),
+                "filesystemSubnet": ref("files-subnet"),
+                "sku": {"name": f"AMLFS-Durable-Premium-{site.files.mb_s_tib}"},
+                "storageCapacityTiB": site.files.gib // 1024,
+                "maintenanceWindow": {
+                    "dayOfWeek": "Sunday",
+                    "timeOfDayUTC": "03:00",
+                },
+                **zones,
+                **common(site),
+            },
+            options={"replace_on_changes": IMMUTABLE},
+        ),
+    ]
 
 
 def rules(site: Site) -> list[dict[str, Any]]:
     """Servers of the file system open connections to its clients too."""
-    return [] if site.files is None else [{
-        "name": "files", "priority": 105, "direction": "Inbound", "access": "Allow",
-        "protocol": "Tcp", "sourceAddressPrefix": RANGE, "sourcePortRange": "*",
-        "destinationAddressPrefix": "*", "destinationPortRange": "988",
-    }]  # fmt: skip
+    return (
+        []
+        if site.files is None
+        else [
+            {
+                "name": "files",
+                "priority": 105,
+                "direction": "Inbound",
+                "access": "Allow",
+                "protocol": "Tcp",
+                "sourceAddressPrefix": RANGE,
+                "sourcePortRange": "*",
+                "destinationAddressPrefix": "*",
+                "destinationPortRange": "988",
+            }
+        ]
+    )
 
 
 def ready(site: Site) -> tuple[str, ...]:

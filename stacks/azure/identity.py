@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
-BLOB_WRITER: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"  # Storage Blob Data Contributor
+BLOB_WRITER: Final = (
+    "ba92f5b4-2d11-453d-a403-e96b0029c9fe"  # Storage Blob Data Contributor
+)
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 
 
 def common(site: Site) -> dict[str, Any]:
     """The inputs that every resource of the group shares."""
     return {
-        "resourceGroupName": ref("group", "name"), "location": site.region, "tags": site.tags,
-    }  # fmt: skip
+        "resourceGroupName": ref("group", "name"),
+        "location": site.region,
+        "tags": site.tags,
+    }
 
 
 def guid(site: Site, part: str) -> str:
@@ -34,19 +38,25 @@ def guid(site: Site, part: str) -> str:
 
 def resources(site: Site) -> list[Resource]:
     """The group, the identity of the nodes, its role and its assignments."""
-    group = Resource(type="azure-native:resources:ResourceGroup", name="group", inputs={
-        "resourceGroupName": f"{site.name}-{site.digest}", "location": site.region,
-        "tags": site.tags,
-    })  # fmt: skip
+    group = Resource(
+        type="azure-native:resources:ResourceGroup",
+        name="group",
+        inputs={
+            "resourceGroupName": f"{site.name}-{site.digest}",
+            "location": site.region,
+            "tags": site.tags,
+        },
+    )
     found = [
         group,
         Resource(
-            type="azure-native:managedidentity:UserAssignedIdentity", name="node-identity",
+            type="azure-native:managedidentity:UserAssignedIdentity",
+            name="node-identity",
             inputs={"resourceName": f"{site.name}-node", **common(site)},
         ),
         _leave_role(site),
         _assign(site, "node-leave", ref("nodes"), ref("leave-role")),
-    ]  # fmt: skip
+    ]
     if site.layout is not None:
         blob = BLOB_WRITER if site.trains else BLOB_READER
         role = f"/providers/Microsoft.Authorization/roleDefinitions/{blob}"
@@ -64,22 +74,36 @@ def _leave_role(site: Site) -> Resource:
     ]
     if site.files is not None:
         actions.append("Microsoft.StorageCache/amlFilesystems/read")
-    permission = {"actions": actions, "notActions": [], "dataActions": [], "notDataActions": []}
+    permission = {
+        "actions": actions,
+        "notActions": [],
+        "dataActions": [],
+        "notDataActions": [],
+    }
     return Resource(
-        type="azure-native:authorization:RoleDefinition", name="leave-role",
+        type="azure-native:authorization:RoleDefinition",
+        name="leave-role",
         inputs={
-            "scope": ref("group"), "assignableScopes": [ref("group")],
-            "roleDefinitionId": guid(site, "leave-role"), "roleType": "CustomRole",
+            "scope": ref("group"),
+            "assignableScopes": [ref("group")],
+            "roleDefinitionId": guid(site, "leave-role"),
+            "roleType": "CustomRole",
             "roleName": f"tonnage {site.name} {site.digest} leave",
             "description": "lets nodes delete instances of their own scale set",
             "permissions": [permission],
         },
-    )  # fmt: skip
+    )
 
 
 def _assign(site: Site, name: str, scope: Any, role: Any) -> Resource:
-    return Resource(type=ASSIGNMENT, name=name, inputs={
-        "scope": scope, "roleDefinitionId": role,
-        "principalId": ref("node-identity", "principalId"),
-        "principalType": "ServicePrincipal", "roleAssignmentName": guid(site, name),
-    })  # fmt: skip
+    return Resource(
+        type=ASSIGNMENT,
+        name=name,
+        inputs={
+            "scope": scope,
+            "roleDefinitionId": role,
+            "principalId": ref("node-identity", "principalId"),
+            "principalType": "ServicePrincipal",
+            "roleAssignmentName": guid(site, name),
+        },
+    )

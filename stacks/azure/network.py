@@ -24,31 +24,60 @@ def resources(site: Site) -> list[Resource]:
     """The network, from the address of the NAT to the subnet."""
     every = common(site)
     return [
-        Resource(type="azure-native:network:PublicIPAddress", name="nat-address", inputs={
-            "publicIpAddressName": f"{site.name}-nat", "sku": {"name": "Standard"},
-            "publicIPAllocationMethod": "Static", **every,
-        }),
-        Resource(type="azure-native:network:NatGateway", name="nat", inputs={
-            "natGatewayName": f"{site.name}-nat", "sku": {"name": "Standard"},
-            "publicIpAddresses": [{"id": ref("nat-address")}], **every,
-        }),
-        Resource(type="azure-native:network:NetworkSecurityGroup", name="rules", inputs={
-            "networkSecurityGroupName": f"{site.name}-rules", "securityRules": _rules(site),
-            **every,
-        }),
-        Resource(type="azure-native:network:VirtualNetwork", name="network", inputs={
-            "virtualNetworkName": f"{site.name}-network",
-            "addressSpace": {"addressPrefixes": [RANGE]}, **every,
-        }),
-        Resource(type="azure-native:network:Subnet", name="subnet", inputs={
-            "resourceGroupName": ref("group", "name"),
-            "virtualNetworkName": ref("network", "name"), "subnetName": "nodes",
-            "addressPrefix": NODES, "defaultOutboundAccess": False,
-            "natGateway": {"id": ref("nat")}, "networkSecurityGroup": {"id": ref("rules")},
-            "serviceEndpoints": [{"service": "Microsoft.Storage"}],
-            "privateEndpointNetworkPolicies": "Disabled",
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="azure-native:network:PublicIPAddress",
+            name="nat-address",
+            inputs={
+                "publicIpAddressName": f"{site.name}-nat",
+                "sku": {"name": "Standard"},
+                "publicIPAllocationMethod": "Static",
+                **every,
+            },
+        ),
+        Resource(
+            type="azure-native:network:NatGateway",
+            name="nat",
+            inputs={
+                "natGatewayName": f"{site.name}-nat",
+                "sku": {"name": "Standard"},
+                "publicIpAddresses": [{"id": ref("nat-address")}],
+                **every,
+            },
+        ),
+        Resource(
+            type="azure-native:network:NetworkSecurityGroup",
+            name="rules",
+            inputs={
+                "networkSecurityGroupName": f"{site.name}-rules",
+                "securityRules": _rules(site),
+                **every,
+            },
+        ),
+        Resource(
+            type="azure-native:network:VirtualNetwork",
+            name="network",
+            inputs={
+                "virtualNetworkName": f"{site.name}-network",
+                "addressSpace": {"addressPrefixes": [RANGE]},
+                **every,
+            },
+        ),
+        Resource(
+            type="azure-native:network:Subnet",
+            name="subnet",
+            inputs={
+                "resourceGroupName": ref("group", "name"),
+                "virtualNetworkName": ref("network", "name"),
+                "subnetName": "nodes",
+                "addressPrefix": NODES,
+                "defaultOutboundAccess": False,
+                "natGateway": {"id": ref("nat")},
+                "networkSecurityGroup": {"id": ref("rules")},
+                "serviceEndpoints": [{"service": "Microsoft.Storage"}],
+                "privateEndpointNetworkPolicies": "Disabled",
+            },
+        ),
+    ]
 
 
 def _rules(site: Site) -> list[dict[str, Any]]:
@@ -56,13 +85,23 @@ def _rules(site: Site) -> list[dict[str, Any]]:
     found = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(site)]
     if site.served:
         found.append(_rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp"))
-        found.append(_rule("probes", 120, "AzureLoadBalancer", str(PORT), "Tcp"))
+        found.append(
+            _rule("probes", 120, "AzureLoadBalancer", str(PORT), "Tcp")
+        )
     return [*found, {**_rule("rest", 4096, "*", "*", "*"), "access": "Deny"}]
 
 
-def _rule(name: str, priority: int, source: str, port: str, protocol: str) -> dict[str, Any]:
+def _rule(
+    name: str, priority: int, source: str, port: str, protocol: str
+) -> dict[str, Any]:
     return {
-        "name": name, "priority": priority, "direction": "Inbound", "access": "Allow",
-        "protocol": protocol, "sourceAddressPrefix": source, "sourcePortRange": "*",
-        "destinationAddressPrefix": "*", "destinationPortRange": port,
-    }  # fmt: skip
+        "name": name,
+        "priority": priority,
+        "direction": "Inbound",
+        "access": "Allow",
+        "protocol": protocol,
+        "sourceAddressPrefix": source,
+        "sourcePortRange": "*",
+        "destinationAddressPrefix": "*",
+        "destinationPortRange": port,
+    }

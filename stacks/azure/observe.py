@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 def resources(site: Site) -> list[Resource]:
     """The workspace of the logs, and the idle alert when the spec asks for idle shutdown."""
     found = [
-        Resource(type="azure-native:operationalinsights:Workspace", name="logs", inputs={
-            "workspaceName": f"{site.name}-logs", "sku": {"name": "PerGB2018"},
-            "retentionInDays": 30, **common(site),
-        })
-    ]  # fmt: skip
+        Resource(
+            type="azure-native:operationalinsights:Workspace",
+            name="logs",
+            inputs={
+                "workspaceName": f"{site.name}-logs",
+                "sku": {"name": "PerGB2018"},
+                "retentionInDays": 30,
+                **common(site),
+            },
+        )
+    ]
     if site.idle:
         found.append(_alert(site))
     return found
@@ -29,17 +35,30 @@ def resources(site: Site) -> list[Resource]:
 
 def _alert(site: Site) -> Resource:
     criterion = {
-        "criterionType": "StaticThresholdCriterion", "name": "cpu",
-        "metricName": "Percentage CPU", "operator": "LessThan", "threshold": 2,
+        "criterionType": "StaticThresholdCriterion",
+        "name": "cpu",
+        "metricName": "Percentage CPU",
+        "operator": "LessThan",
+        "threshold": 2,
         "timeAggregation": "Average",
         "metricNamespace": "Microsoft.Compute/virtualMachineScaleSets",
-    }  # fmt: skip
-    return Resource(type="azure-native:monitor:MetricAlert", name="idle-alert", inputs={
-        **common(site), "ruleName": f"{site.name}-idle", "location": "global", "enabled": True,
-        "severity": 2, "scopes": [ref("nodes")], "evaluationFrequency": "PT15M",
-        "windowSize": "PT1H", "autoMitigate": True,
-        "criteria": {
-            "odataType": "Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
-            "allOf": [criterion],
+    }
+    return Resource(
+        type="azure-native:monitor:MetricAlert",
+        name="idle-alert",
+        inputs={
+            **common(site),
+            "ruleName": f"{site.name}-idle",
+            "location": "global",
+            "enabled": True,
+            "severity": 2,
+            "scopes": [ref("nodes")],
+            "evaluationFrequency": "PT15M",
+            "windowSize": "PT1H",
+            "autoMitigate": True,
+            "criteria": {
+                "odataType": "Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
+                "allOf": [criterion],
+            },
         },
-    })  # fmt: skip
+    )

@@ -18,39 +18,68 @@ if TYPE_CHECKING:
     from stacks.site import Change, Site
 
 START_MINUTES: Final = 30
-DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DAYS: Final = (
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+)
 
 
 def resources(site: Site) -> list[Resource]:
     """The autoscale setting, when hours or a deadline are asked for."""
     if not site.changes and not site.ttl:
         return []
-    profiles = [{"name": "default", "capacity": _capacity(site.nodes), "rules": []}]
+    profiles = [
+        {"name": "default", "capacity": _capacity(site.nodes), "rules": []}
+    ]
     if site.changes:
         zone = _zone(site)
         for index, change in enumerate(site.changes):
-            profiles.append(_weekly(f"week-{index}", change, zone, str(change.nodes)))
+            profiles.append(
+                _weekly(f"week-{index}", change, zone, str(change.nodes))
+            )
             if site.idle and change.nodes:
-                later = replace(change, minute=min(1439, change.minute + START_MINUTES))
-                profiles.append(_weekly(f"week-{index}-started", later, zone, "0"))
+                later = replace(
+                    change, minute=min(1439, change.minute + START_MINUTES)
+                )
+                profiles.append(
+                    _weekly(f"week-{index}-started", later, zone, "0")
+                )
     if site.ttl:
         profiles.append(_deadline())
-    most = int(table("limits.csv", "limit", "value")["azure_autoscale_profiles"])
+    most = int(
+        table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
+    )
     if len(profiles) > most:
         message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {most}"
         raise refuse(message, "use a simpler traffic.profile, or another cloud")
     return [
-        Resource(type="azure-native:monitor:AutoscaleSetting", name="hours", inputs={
-            "autoscaleSettingName": f"{site.name}-hours", "enabled": True,
-            "targetResourceUri": ref("nodes"), "profiles": profiles, **common(site),
-        })
-    ]  # fmt: skip
+        Resource(
+            type="azure-native:monitor:AutoscaleSetting",
+            name="hours",
+            inputs={
+                "autoscaleSettingName": f"{site.name}-hours",
+                "enabled": True,
+                "targetResourceUri": ref("nodes"),
+                "profiles": profiles,
+                **common(site),
+            },
+        )
+    ]
 
 
 def backstop(site: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
     found = ["autoscale profiles by the week"] if site.changes else []
-    found += ["autoscale sets the scale set to 0 at the deadline"] if site.ttl else []
+    found += (
+        ["autoscale sets the scale set to 0 at the deadline"]
+        if site.ttl
+        else []
+    )
     return "; ".join(found)
 
 
@@ -60,20 +89,36 @@ def _capacity(nodes: int) -> dict[str, str]:
 
 def _weekly(name: str, change: Change, zone: str, least: str) -> dict[str, Any]:
     schedule = {
-        "timeZone": zone, "days": [DAYS[d] for d in change.days],
-        "hours": [change.minute // 60], "minutes": [change.minute % 60],
-    }  # fmt: skip
-    capacity = {"minimum": least, "maximum": str(change.nodes), "default": str(change.nodes)}
+        "timeZone": zone,
+        "days": [DAYS[d] for d in change.days],
+        "hours": [change.minute // 60],
+        "minutes": [change.minute % 60],
+    }
+    capacity = {
+        "minimum": least,
+        "maximum": str(change.nodes),
+        "default": str(change.nodes),
+    }
     return {
-        "name": name, "capacity": capacity, "rules": [],
+        "name": name,
+        "capacity": capacity,
+        "rules": [],
         "recurrence": {"frequency": "Week", "schedule": schedule},
-    }  # fmt: skip
+    }
 
 
 def _deadline() -> dict[str, Any]:
-    dates = {"timeZone": "UTC", "start": "${deadline.rfc3339}",
-             "end": "${deadline.far}"}  # fmt: skip
-    return {"name": "deadline", "capacity": _capacity(0), "rules": [], "fixedDate": dates}
+    dates = {
+        "timeZone": "UTC",
+        "start": "${deadline.rfc3339}",
+        "end": "${deadline.far}",
+    }
+    return {
+        "name": "deadline",
+        "capacity": _capacity(0),
+        "rules": [],
+        "fixedDate": dates,
+    }
 
 
 def _zone(site: Site) -> str:

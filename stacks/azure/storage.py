@@ -24,19 +24,27 @@ def _lifecycle() -> Resource:
     """Checkpoints are kept for a month; what is to stay is copied elsewhere in the container."""
     old = {"delete": {"daysAfterModificationGreaterThan": 30}}
     rule = {
-        "name": "checkpoints", "type": "Lifecycle", "enabled": True,
+        "name": "checkpoints",
+        "type": "Lifecycle",
+        "enabled": True,
         "definition": {
             "actions": {"baseBlob": old},
-            "filters": {"blobTypes": ["blockBlob"], "prefixMatch": ["models/checkpoints/"]},
+            "filters": {
+                "blobTypes": ["blockBlob"],
+                "prefixMatch": ["models/checkpoints/"],
+            },
         },
-    }  # fmt: skip
+    }
     return Resource(
-        type="azure-native:storage:ManagementPolicy", name="checkpoints-expire",
+        type="azure-native:storage:ManagementPolicy",
+        name="checkpoints-expire",
         inputs={
-            "resourceGroupName": ref("group", "name"), "accountName": ref("store", "name"),
-            "managementPolicyName": "default", "policy": {"rules": [rule]},
+            "resourceGroupName": ref("group", "name"),
+            "accountName": ref("store", "name"),
+            "managementPolicyName": "default",
+            "policy": {"rules": [rule]},
         },
-    )  # fmt: skip
+    )
 
 
 def resources(site: Site) -> list[Resource]:
@@ -44,19 +52,37 @@ def resources(site: Site) -> list[Resource]:
     if site.layout is None:
         return []
     rules = {
-        "defaultAction": "Allow", "bypass": "AzureServices",
-        "virtualNetworkRules": [{"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}],
-    }  # fmt: skip
+        "defaultAction": "Allow",
+        "bypass": "AzureServices",
+        "virtualNetworkRules": [
+            {"virtualNetworkResourceId": ref("subnet"), "action": "Allow"}
+        ],
+    }
     return [
         *([_lifecycle()] if site.trains else []),
-        Resource(type="azure-native:storage:StorageAccount", name="store", inputs={
-            "accountName": account(site), "kind": "StorageV2", "sku": {"name": "Standard_LRS"},
-            "allowBlobPublicAccess": False, "allowSharedKeyAccess": False,
-            "minimumTlsVersion": "TLS1_2", "enableHttpsTrafficOnly": True,
-            "networkRuleSet": rules, **common(site),
-        }),
-        Resource(type="azure-native:storage:BlobContainer", name="models", inputs={
-            "resourceGroupName": ref("group", "name"), "accountName": ref("store", "name"),
-            "containerName": "models", "publicAccess": "None",
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="azure-native:storage:StorageAccount",
+            name="store",
+            inputs={
+                "accountName": account(site),
+                "kind": "StorageV2",
+                "sku": {"name": "Standard_LRS"},
+                "allowBlobPublicAccess": False,
+                "allowSharedKeyAccess": False,
+                "minimumTlsVersion": "TLS1_2",
+                "enableHttpsTrafficOnly": True,
+                "networkRuleSet": rules,
+                **common(site),
+            },
+        ),
+        Resource(
+            type="azure-native:storage:BlobContainer",
+            name="models",
+            inputs={
+                "resourceGroupName": ref("group", "name"),
+                "accountName": ref("store", "name"),
+                "containerName": "models",
+                "publicAccess": "None",
+            },
+        ),
+    ]

@@ -33,7 +33,9 @@ def steps(
     for resource in graph.resources:
         old = before.get(resource.name)
         if old is not None and elsewhere(old, graph):
-            found[resource.name] = Step("replace", resource.type, resource.name, FIRST)
+            found[resource.name] = Step(
+                "replace", resource.type, resource.name, FIRST
+            )
         else:
             found[resource.name] = _step(resource, old, replaces)
     _take_along(graph, before, found)
@@ -48,15 +50,23 @@ def elsewhere(record: dict[str, Any], graph: Graph) -> bool:
     return list(record["place"]) != [graph.provider, graph.region]
 
 
-def _take_along(graph: Graph, before: dict[str, Any], found: dict[str, Step]) -> None:
+def _take_along(
+    graph: Graph, before: dict[str, Any], found: dict[str, Step]
+) -> None:
     """Mark what must be deleted before something it needs is replaced."""
     gone = {
-        r.name for r in graph.resources
-        if found[r.name].action == "replace" and r.options.get("delete_before_replace")
-    }  # fmt: skip
+        r.name
+        for r in graph.resources
+        if found[r.name].action == "replace"
+        and r.options.get("delete_before_replace")
+    }
     for resource in graph.resources:
-        if resource.name in before and (resource.name in gone or _over(resource, graph, gone)):
-            found[resource.name] = Step("replace", resource.type, resource.name, FIRST)
+        if resource.name in before and (
+            resource.name in gone or _over(resource, graph, gone)
+        ):
+            found[resource.name] = Step(
+                "replace", resource.type, resource.name, FIRST
+            )
 
 
 def _over(resource: Resource, graph: Graph, moved: set[str]) -> bool:
@@ -83,12 +93,21 @@ def _step(
         return Step("create", resource.type, resource.name)
     if old["type"] != resource.type:
         return Step("replace", resource.type, resource.name, ("type",))
-    before, after = ignoring(resource, old["inputs"]), ignoring(resource, resource.inputs)
-    changed = tuple(k for k in sorted({*before, *after}) if before.get(k) != after.get(k))
+    before, after = (
+        ignoring(resource, old["inputs"]),
+        ignoring(resource, resource.inputs),
+    )
+    changed = tuple(
+        k for k in sorted({*before, *after}) if before.get(k) != after.get(k)
+    )
     if not changed:
         return Step("same", resource.type, resource.name)
     forced = replaces(resource.type, before, after)
-    forced += [k for k in resource.options.get("replace_on_changes", []) if k in changed]
+    forced += [
+        k
+        for k in resource.options.get("replace_on_changes", [])
+        if k in changed
+    ]
     action: Action = "replace" if forced else "update"
     return Step(action, resource.type, resource.name, tuple(forced) or changed)
 

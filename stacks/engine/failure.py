@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from planner.errors import CapacityError, CredentialError, Problem, ResourceError
+from planner.errors import (
+    CapacityError,
+    CredentialError,
+    Problem,
+    ResourceError,
+)
 from stacks.site import table
 
 if TYPE_CHECKING:
@@ -24,7 +29,9 @@ WORD: Final = re.compile(r"[A-Za-z_]+")
 def classify(message: str) -> str:
     """Return capacity, quota, credentials, throttle or resource, by the code in a message."""
     known = table("errors.csv", "code", "class")
-    return next((known[w] for w in WORD.findall(message) if w in known), "resource")
+    return next(
+        (known[w] for w in WORD.findall(message) if w in known), "resource"
+    )
 
 
 def error(failed: list[tuple[str, str]]) -> TonnageError:
@@ -35,12 +42,13 @@ def error(failed: list[tuple[str, str]]) -> TonnageError:
     classes = [classify(message) for _, message in failed]
     problems = [
         Problem(
-            code=found, message=f"{name} failed: {message}",
+            code=found,
+            message=f"{name} failed: {message}",
             cause="what was done is saved; the next apply goes on from there",
             next_step=NEXT[found],
         )
         for (name, message), found in zip(failed, classes, strict=True)
-    ]  # fmt: skip
+    ]
     if all(c in ("capacity", "quota") for c in classes):
         return CapacityError(*problems)
     if all(c == "credentials" for c in classes):

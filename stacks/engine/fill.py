@@ -19,12 +19,16 @@ def words(project: str, started: datetime, ttl: str | None) -> dict[str, str]:
             "deadline.rfc3339": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deadline.at": at.strftime("%Y-%m-%dT%H:%M:%S"),
             "deadline.cron": f"{at.minute} {at.hour} {at.day} {at.month} *",
-            "deadline.far": (at + timedelta(days=3650)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "deadline.far": (at + timedelta(days=3650)).strftime(
+                "%Y-%m-%dT%H:%M:%SZ"
+            ),
         }
     return found
 
 
-def fill(value: Any, known: dict[str, str], outputs: dict[str, dict[str, Any]]) -> Any:
+def fill(
+    value: Any, known: dict[str, str], outputs: dict[str, dict[str, Any]]
+) -> Any:
     """Return a value with every reference and every place in a text filled in.
 
     Raises KeyError when an output is not known.
@@ -40,7 +44,9 @@ def fill(value: Any, known: dict[str, str], outputs: dict[str, dict[str, Any]]) 
 
 def written(text: str, known: dict[str, str]) -> str:
     """Fill the places of a text; everything else in it, also other `${...}`, stays."""
-    return PLACE.sub(lambda found: known[found[1]], text) if "${" in text else text
+    return (
+        PLACE.sub(lambda found: known[found[1]], text) if "${" in text else text
+    )
 
 
 def at(outputs: dict[str, Any], path: str) -> Any:

@@ -34,9 +34,18 @@ class Program:
     """
 
     def __init__(
-        self, graph: Graph, fill: Callable[[str], str], version: str, exports: dict[str, Any]
+        self,
+        graph: Graph,
+        fill: Callable[[str], str],
+        version: str,
+        exports: dict[str, Any],
     ) -> None:
-        self.graph, self.fill, self.version, self.exports = graph, fill, version, exports
+        self.graph, self.fill, self.version, self.exports = (
+            graph,
+            fill,
+            version,
+            exports,
+        )
         self.ordered = order(graph.resources)
         self.wanted = _wanted(graph)
         self.made: dict[str, pulumi.CustomResource] = {}
@@ -49,9 +58,11 @@ class Program:
         package = PACKAGES[self.graph.provider]
         key = "location" if package == "azure-native" else "region"
         cloud = pulumi.ProviderResource(
-            package, package, {key: self.graph.region},
+            package,
+            package,
+            {key: self.graph.region},
             pulumi.ResourceOptions(version=self.version),
-        )  # fmt: skip
+        )
         for item in self.ordered:
             self.made[item.name] = self._register(item, cloud)
         for name, value in {**self.graph.outputs, **self.exports}.items():
@@ -59,20 +70,27 @@ class Program:
 
     def _register(self, item: Resource, cloud: Any) -> pulumi.CustomResource:
         inputs = dict.fromkeys(self.wanted.get(item.name, ()))
-        inputs.update({key: self._resolve(value) for key, value in item.inputs.items()})
-        return pulumi.CustomResource(item.type, item.name, inputs, self._options(item, cloud))
+        inputs.update(
+            {key: self._resolve(value) for key, value in item.inputs.items()}
+        )
+        return pulumi.CustomResource(
+            item.type, item.name, inputs, self._options(item, cloud)
+        )
 
     def _options(self, item: Resource, cloud: Any) -> pulumi.ResourceOptions:
         given = item.options
         timeout = given.get("delete_timeout")
         return pulumi.ResourceOptions(
-            provider=cloud, version=self.version,
+            provider=cloud,
+            version=self.version,
             depends_on=[self.made[name] for name in item.depends_on],
             ignore_changes=given.get("ignore_changes"),
             replace_on_changes=given.get("replace_on_changes"),
             delete_before_replace=given.get("delete_before_replace"),
-            custom_timeouts=pulumi.CustomTimeouts(delete=timeout) if timeout else None,
-        )  # fmt: skip
+            custom_timeouts=pulumi.CustomTimeouts(delete=timeout)
+            if timeout
+            else None,
+        )
 
     def _resolve(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -96,7 +114,12 @@ class Program:
         """Wait until the loop rests, then cancel what is left and close it."""
         loop, self.loop = self.loop, None
         ends, resting = time.monotonic() + patience, 0
-        while loop and not loop.is_closed() and resting < 10 and time.monotonic() < ends:
+        while (
+            loop
+            and not loop.is_closed()
+            and resting < 10
+            and time.monotonic() < ends
+        ):
             resting = 0 if loop.is_running() else resting + 1
             time.sleep(0.02)
         if loop is None or loop.is_closed() or loop.is_running():
@@ -106,7 +129,9 @@ class Program:
         for task in tasks:
             task.cancel()
         with suppress(RuntimeError):
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(
+                asyncio.gather(*tasks, return_exceptions=True)
+            )
             loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 

@@ -38,9 +38,14 @@ PROJECT: Final = "tonnage"
 PLAN, STARTED, FACTS = "tonnage:plan", "tonnage:started", "tonnage:facts"
 OURS: Final = (PLAN, STARTED, FACTS)
 ACTIONS: Final[dict[str, Action]] = {
-    "create": "create", "update": "update", "delete": "delete", "replace": "replace",
-    "create-replacement": "replace", "delete-replaced": "replace", "same": "same",
-}  # fmt: skip
+    "create": "create",
+    "update": "update",
+    "delete": "delete",
+    "replace": "replace",
+    "create-replacement": "replace",
+    "delete-replaced": "replace",
+    "same": "same",
+}
 NOTHING: Final = Graph(provider="aws", region="", resources=())
 
 
@@ -48,9 +53,13 @@ class PulumiEngine:
     """Applies plans with the Pulumi CLI. `world` makes the clouds simulated ones."""
 
     def __init__(
-        self, folder: Path, *, backend: str | None, world: str | None,
+        self,
+        folder: Path,
+        *,
+        backend: str | None,
+        world: str | None,
         environment: dict[str, str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self.backend, self.world = folder.resolve(), backend, world
         self.environment = environment
         self._started = ""
@@ -62,18 +71,27 @@ class PulumiEngine:
                 return None
             deployment = found.export_stack().deployment or {}
             begun = {k: v.value for k, v in found.get_all_config().items()}
-        rows = [r for r in deployment.get("resources", []) if r.get("custom") and "id" in r]
+        rows = [
+            r
+            for r in deployment.get("resources", [])
+            if r.get("custom") and "id" in r
+        ]
         rows = [r for r in rows if not r["type"].startswith("pulumi:")]
         outputs = _outputs(deployment)
-        seed = json.dumps([[r["urn"], r["id"], r.get("inputs")] for r in rows], sort_keys=True)
+        seed = json.dumps(
+            [[r["urn"], r["id"], r.get("inputs")] for r in rows], sort_keys=True
+        )
         return Standing(
-            name=stack, plan=str(begun.get(PLAN) or outputs.get(PLAN, "")),
+            name=stack,
+            plan=str(begun.get(PLAN) or outputs.get(PLAN, "")),
             sha256=hashlib.sha256(seed.encode()).hexdigest(),
             complete=_complete(outputs, begun, deployment),
-            resources=tuple(sorted((r["type"], r["urn"].rsplit("::", 1)[-1]) for r in rows)),
+            resources=tuple(
+                sorted((r["type"], r["urn"].rsplit("::", 1)[-1]) for r in rows)
+            ),
             outputs={k: v for k, v in outputs.items() if k not in OURS},
             facts=json.loads(outputs.get(FACTS, "{}")),
-        )  # fmt: skip
+        )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
@@ -86,7 +104,9 @@ class PulumiEngine:
         graph = restore(plan["graph"])
         with self._opened(plan["stack"]["name"], graph, plan) as stack:
             watch = _Watch(lambda event: note(event.step))
-            self._call(lambda: stack.preview(on_event=watch, color="never"), watch)
+            self._call(
+                lambda: stack.preview(on_event=watch, color="never"), watch
+            )
         return tuple(seen[name] for name in sorted(seen))
 
     def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
@@ -98,8 +118,12 @@ class PulumiEngine:
             watch = _Watch(listen)
             self._begin(stack, plan)
             self._call(lambda: stack.up(on_event=watch, color="never"), watch)
-            outputs = {k: v.value for k, v in stack.outputs().items() if k not in OURS}
-        return Outcome(steps=watch.changed(), outputs=outputs, seconds=watch.clock())
+            outputs = {
+                k: v.value for k, v in stack.outputs().items() if k not in OURS
+            }
+        return Outcome(
+            steps=watch.changed(), outputs=outputs, seconds=watch.clock()
+        )
 
     def _begin(self, stack: Any, plan: dict[str, Any]) -> None:
         """Write down by which plan and since when, before anything is created.
@@ -108,7 +132,9 @@ class PulumiEngine:
         """
         auto = self._automation()
         values = {PLAN: plan["digest"], STARTED: self._started}
-        stack.set_all_config({key: auto.ConfigValue(value) for key, value in values.items()})
+        stack.set_all_config(
+            {key: auto.ConfigValue(value) for key, value in values.items()}
+        )
 
     def destroy(self, stack: str, listen: Listener) -> Outcome:
         """Delete everything of the stack, and the stack itself."""
@@ -117,9 +143,13 @@ class PulumiEngine:
             if found is None:
                 step = "run: tonnage status"
                 message = f"no stack is named {stack}"
-                raise MissingError(Problem(code="stack", message=message, next_step=step))
+                raise MissingError(
+                    Problem(code="stack", message=message, next_step=step)
+                )
             watch = _Watch(listen)
-            self._call(lambda: found.destroy(on_event=watch, color="never"), watch)
+            self._call(
+                lambda: found.destroy(on_event=watch, color="never"), watch
+            )
             found.workspace.remove_stack(stack)
         return Outcome(steps=watch.changed(), seconds=watch.clock())
 
@@ -131,7 +161,12 @@ class PulumiEngine:
 
     @contextmanager
     def _opened(
-        self, name: str, graph: Graph, plan: dict[str, Any], *, create: bool = True
+        self,
+        name: str,
+        graph: Graph,
+        plan: dict[str, Any],
+        *,
+        create: bool = True,
     ) -> Iterator[Any]:
         """Open a stack with its program, and close the program's loop however the work ends.
 
@@ -145,9 +180,11 @@ class PulumiEngine:
         opening = auto.create_or_select_stack if create else auto.select_stack
         try:
             stack = opening(
-                name, project_name=PROJECT, program=program,
+                name,
+                project_name=PROJECT,
+                program=program,
                 opts=auto.LocalWorkspaceOptions(**self._settings(auto)),
-            )  # fmt: skip
+            )
         except auto.StackNotFoundError:
             yield None
             return
@@ -158,32 +195,40 @@ class PulumiEngine:
             self._started = started
             program.fill = self._filler(plan, graph, started)
             program.exports = {
-                PLAN: plan["digest"], STARTED: started,
+                PLAN: plan["digest"],
+                STARTED: started,
                 FACTS: json.dumps(facts(plan), sort_keys=True),
-            }  # fmt: skip
+            }
         try:
             yield stack
         finally:
             program.close()
 
-    def _filler(self, plan: dict[str, Any], graph: Graph, started: str) -> Callable[[str], str]:
+    def _filler(
+        self, plan: dict[str, Any], graph: Graph, started: str
+    ) -> Callable[[str], str]:
         project = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
         world = self._world()
         if world is not None:
             project = world.project
         elif graph.provider == "gcp" and not project:
             problem = Problem(
-                code="project", message="no Google Cloud project is set",
+                code="project",
+                message="no Google Cloud project is set",
                 next_step="set GOOGLE_CLOUD_PROJECT",
-            )  # fmt: skip
+            )
             raise UsageError(problem)
-        known = words(project, datetime.fromisoformat(started), plan["shutdown"]["ttl"])
+        known = words(
+            project, datetime.fromisoformat(started), plan["shutdown"]["ttl"]
+        )
         return lambda text: written(text, known)
 
     def _automation(self) -> Any:
         """Import the Automation API, or say what is missing and how to get it."""
         if find_spec("pulumi") is None:
-            raise _absent("the Python package pulumi", "pip install 'tonnage[pulumi]'")
+            raise _absent(
+                "the Python package pulumi", "pip install 'tonnage[pulumi]'"
+            )
         if shutil.which("pulumi", path=self.environment.get("PATH")) is None:
             command = "curl -fsSL https://get.pulumi.com | sh"
             raise _absent("the pulumi program", command)
@@ -193,18 +238,26 @@ class PulumiEngine:
 
     def _settings(self, auto: Any) -> dict[str, Any]:
         """Folders and environment of the CLI; the simulated clouds get a home of their own."""
-        work, home, state = (self.folder / part for part in ("work", "home", "state"))
+        work, home, state = (
+            self.folder / part for part in ("work", "home", "state")
+        )
         for path in (work, home, state):
             path.mkdir(parents=True, exist_ok=True)
         settings = auto.ProjectSettings(
-            name=PROJECT, runtime="python",
+            name=PROJECT,
+            runtime="python",
             backend=auto.ProjectBackend(url=self.backend or state.as_uri()),
-        )  # fmt: skip
+        )
         environment = {
             "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PULUMI_CONFIG_PASSPHRASE": self.environment.get("PULUMI_CONFIG_PASSPHRASE", ""),
+            "PULUMI_CONFIG_PASSPHRASE": self.environment.get(
+                "PULUMI_CONFIG_PASSPHRASE", ""
+            ),
         }
-        found: dict[str, Any] = {"work_dir": str(work), "project_settings": settings}
+        found: dict[str, Any] = {
+            "work_dir": str(work),
+            "project_settings": settings,
+        }
         if self.world is not None:
             _install_plugins(home)
             environment |= {
@@ -212,7 +265,9 @@ class PulumiEngine:
                 "TONNAGE_SIMULATED_FOLDER": str(self.folder),
             }
             if self.world != "default":
-                environment["TONNAGE_SIMULATED_WORLD"] = str(Path(self.world).resolve())
+                environment["TONNAGE_SIMULATED_WORLD"] = str(
+                    Path(self.world).resolve()
+                )
             found["pulumi_home"] = str(home)
         return {**found, "env_vars": environment}
 
@@ -237,8 +292,12 @@ class PulumiEngine:
         try:
             _patiently(work)
         except errors.ConcurrentUpdateError as trouble:
-            step = "wait for the other run, or run pulumi cancel when it is dead"
-            problem = Problem(code="locked", message="the stack is locked", next_step=step)
+            step = (
+                "wait for the other run, or run pulumi cancel when it is dead"
+            )
+            problem = Problem(
+                code="locked", message="the stack is locked", next_step=step
+            )
             raise LockedError(problem) from trouble
         except errors.CommandError as trouble:
             raise error(
@@ -284,25 +343,37 @@ class _Watch:
 
     def __call__(self, event: Any) -> None:
         phases = (
-            ("begin", event.resource_pre_event), ("done", event.res_outputs_event),
+            ("begin", event.resource_pre_event),
+            ("done", event.res_outputs_event),
             ("failed", event.res_op_failed_event),
-        )  # fmt: skip
+        )
         for phase, found in phases:
             if found is not None:
                 self._resource(phase, found.metadata)
         note = event.diagnostic_event
         if note is not None and note.severity == "error":
-            self.errors.setdefault(note.urn or "", []).append(note.message.strip())
+            self.errors.setdefault(note.urn or "", []).append(
+                note.message.strip()
+            )
 
     def _resource(self, phase: Any, metadata: Any) -> None:
         action = ACTIONS.get(metadata.op.value)
         if action is None or metadata.type.startswith("pulumi:"):
             return
         name = metadata.urn.rsplit("::", 1)[-1]
-        step = Step(action, metadata.type, name, tuple(sorted(metadata.detailed_diff or {})))
+        step = Step(
+            action,
+            metadata.type,
+            name,
+            tuple(sorted(metadata.detailed_diff or {})),
+        )
         if action != "same":
             self.steps[name] = step
-            detail = "; ".join(self.errors.get(metadata.urn, [])) if phase == "failed" else ""
+            detail = (
+                "; ".join(self.errors.get(metadata.urn, []))
+                if phase == "failed"
+                else ""
+            )
             self.listen(Event(self.clock(), step, phase, detail))
 
     def clock(self) -> float:
@@ -316,12 +387,16 @@ class _Watch:
     def failures(self) -> list[tuple[str, str]]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
         named = [
-            (u.rsplit("::", 1)[-1], "; ".join(m)) for u, m in sorted(self.errors.items()) if u
+            (u.rsplit("::", 1)[-1], "; ".join(m))
+            for u, m in sorted(self.errors.items())
+            if u
         ]
         return named or [("the update", m) for m in self.errors.get("", [])]
 
 
-def _complete(outputs: dict[str, Any], begun: dict[str, str], deployment: dict[str, Any]) -> bool:
+def _complete(
+    outputs: dict[str, Any], begun: dict[str, str], deployment: dict[str, Any]
+) -> bool:
     """Whether the last run ended well: what it began with is what it exported."""
     same = outputs.get(PLAN) == begun.get(PLAN, outputs.get(PLAN))
     return PLAN in outputs and same and not deployment.get("pending_operations")
@@ -339,18 +414,28 @@ def _install_plugins(home: Path) -> None:
     """Put our provider plugins where the engine looks first, without touching PATH."""
     root = Path(__file__).resolve().parents[2]
     for package, version in table("plugins.csv", "package", "version").items():
-        place = home / "plugins" / f"resource-{package}-v{version}" / f"pulumi-resource-{package}"
+        place = (
+            home
+            / "plugins"
+            / f"resource-{package}-v{version}"
+            / f"pulumi-resource-{package}"
+        )
         code = (
             f"import sys; sys.path.insert(0, {str(root)!r}); "
             f"from providers.simulated.plugin import main; main({version!r})"
         )
         place.parent.mkdir(parents=True, exist_ok=True)
         quoted = code.replace("'", "'\"'\"'")
-        place.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{quoted}' \"$@\"\n", "utf-8")
+        place.write_text(
+            f"#!/bin/sh\nexec '{sys.executable}' -c '{quoted}' \"$@\"\n",
+            "utf-8",
+        )
         place.chmod(0o755)
 
 
 def _absent(what: str, command: str) -> UsageError:
     message = f"{what} is needed to apply and was not found"
-    step = f"install it with: {command}   or try the simulated clouds: --simulate"
+    step = (
+        f"install it with: {command}   or try the simulated clouds: --simulate"
+    )
     return UsageError(Problem(code="pulumi", message=message, next_step=step))

@@ -48,25 +48,38 @@ class SimulatedEngine:
         state = states.load(self.path(stack))
         if state is None:
             return None
-        rows = sorted((r["type"], name) for name, r in state["resources"].items())
+        rows = sorted(
+            (r["type"], name) for name, r in state["resources"].items()
+        )
         return Standing(
-            name=stack, plan=state["plan"], sha256=states.digest(state),
-            complete=state["complete"], resources=tuple(rows), outputs=state["outputs"],
+            name=stack,
+            plan=state["plan"],
+            sha256=states.digest(state),
+            complete=state["complete"],
+            resources=tuple(rows),
+            outputs=state["outputs"],
             facts=state["facts"],
-        )  # fmt: skip
+        )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do."""
         name = plan["stack"]["name"]
         state = states.load(self.path(name)) or states.fresh(name)
         graph = restore(plan["graph"])
-        return steps(graph, state, self._cloud(graph.region, recall(self.memory_path)).replaces)
+        return steps(
+            graph,
+            state,
+            self._cloud(graph.region, recall(self.memory_path)).replaces,
+        )
 
     def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
         """Make the stack what the plan says."""
         name = plan["stack"]["name"]
         path = self.path(name)
-        with states.locked(self.memory_path, "the simulated clouds"), states.locked(path, name):
+        with (
+            states.locked(self.memory_path, "the simulated clouds"),
+            states.locked(path, name),
+        ):
             state = states.load(path) or states.fresh(name)
             memory = recall(self.memory_path)
             graph = restore(plan["graph"])
@@ -76,7 +89,11 @@ class SimulatedEngine:
                 return Outcome(steps=(), outputs=state["outputs"])
             if not state["started"]:
                 state["started"] = run.now().isoformat()
-            state |= {"complete": False, "plan": plan["digest"], "facts": facts(plan)}
+            state |= {
+                "complete": False,
+                "plan": plan["digest"],
+                "facts": facts(plan),
+            }
             run.known = words(
                 self.world.project,
                 datetime.fromisoformat(state["started"]),
@@ -85,26 +102,38 @@ class SimulatedEngine:
             run.work(todo)
             run.finish(plan)
         changed = tuple(s for s in todo if s.action != "same")
-        return Outcome(steps=changed, outputs=state["outputs"], seconds=run.clock)
+        return Outcome(
+            steps=changed, outputs=state["outputs"], seconds=run.clock
+        )
 
     def destroy(self, stack: str, listen: Listener) -> Outcome:
         """Delete everything of the stack, dependents first."""
         path = self.path(stack)
-        with states.locked(self.memory_path, "the simulated clouds"), states.locked(path, stack):
+        with (
+            states.locked(self.memory_path, "the simulated clouds"),
+            states.locked(path, stack),
+        ):
             state = states.load(path)
             if state is None:
                 raise MissingError(
                     Problem(
-                        code="stack", message=f"no stack is named {stack}",
+                        code="stack",
+                        message=f"no stack is named {stack}",
                         next_step="run: tonnage status --simulate",
                     )
-                )  # fmt: skip
+                )
             memory = recall(self.memory_path)
             region = state["facts"].get("region", "")
-            run = self._run(Graph(provider="", region=region, resources=()), state, memory, path,
-                            listen)  # fmt: skip
+            run = self._run(
+                Graph(provider="", region=region, resources=()),
+                state,
+                memory,
+                path,
+                listen,
+            )
             todo = tuple(
-                Step("delete", r["type"], name) for name, r in sorted(state["resources"].items())
+                Step("delete", r["type"], name)
+                for name, r in sorted(state["resources"].items())
             )
             run.work(todo)
             remember(self.memory_path, memory)
@@ -119,14 +148,21 @@ class SimulatedEngine:
         return Cloud(self.world, memory, region)
 
     def _run(
-        self, graph: Graph, state: dict[str, Any], memory: Memory, path: Path, listen: Listener
+        self,
+        graph: Graph,
+        state: dict[str, Any],
+        memory: Memory,
+        path: Path,
+        listen: Listener,
     ) -> _Run:
         def save() -> None:
             state["serial"] += 1
             remember(self.memory_path, memory)
             states.save(path, state)
 
-        return _Run(graph, state, self._cloud(graph.region, memory), listen, save)
+        return _Run(
+            graph, state, self._cloud(graph.region, memory), listen, save
+        )
 
 
 @dataclass
@@ -143,7 +179,9 @@ class _Run:
     failed: list[tuple[Step, CloudError]] = field(default_factory=list)
 
     def now(self) -> datetime:
-        return self.cloud.world.clock + timedelta(seconds=self.cloud.memory.seconds)
+        return self.cloud.world.clock + timedelta(
+            seconds=self.cloud.memory.seconds
+        )
 
     def work(self, todo: tuple[Step, ...]) -> None:
         """First what must go before its replacement comes, then the new, then the old."""
@@ -154,14 +192,19 @@ class _Run:
         early = [s for s in leaving if elsewhere(held[s.name], self.graph)]
         self._phase([_as("delete", s) for s in first] + early, backwards=True)
         coming = [_as("create", s) if s.name in gone else s for s in todo]
-        self._phase([s for s in coming if s.action in CHANGING], backwards=False)
+        self._phase(
+            [s for s in coming if s.action in CHANGING], backwards=False
+        )
         late = [s for s in leaving if s not in early]
         self._phase(late + self._leftover(), backwards=True)
 
     def finish(self, plan: dict[str, Any]) -> None:
-        outputs = {name: r["outputs"] for name, r in self.state["resources"].items()}
+        outputs = {
+            name: r["outputs"] for name, r in self.state["resources"].items()
+        }
         self.state["outputs"] = {
-            key: at(outputs[v["$ref"]], v["output"]) for key, v in plan["graph"]["outputs"].items()
+            key: at(outputs[v["$ref"]], v["output"])
+            for key, v in plan["graph"]["outputs"].items()
         }
         self.state["complete"] = True
         self.save()
@@ -169,15 +212,24 @@ class _Run:
     def _leftover(self) -> list[Step]:
         """Old objects that a replacement left behind: they go when nothing needs them."""
         held = sorted(self.state["resources"].items())
-        return [Step("delete", r["type"], name) for name, r in held if name.startswith(OLD)]
+        return [
+            Step("delete", r["type"], name)
+            for name, r in held
+            if name.startswith(OLD)
+        ]
 
     def _phase(self, todo: list[Step], *, backwards: bool) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
-        waiting = {s.name: (s, self._before(s.name, todo, backwards=backwards)) for s in todo}
+        waiting = {
+            s.name: (s, self._before(s.name, todo, backwards=backwards))
+            for s in todo
+        }
         running: list[tuple[float, str, Step]] = []
         done: set[str] = set()
         while (waiting and not self.failed) or running:
-            ready = sorted(n for n, (_, needs) in waiting.items() if needs <= done)
+            ready = sorted(
+                n for n, (_, needs) in waiting.items() if needs <= done
+            )
             while ready and len(running) < PARALLEL and not self.failed:
                 step = waiting.pop(ready.pop(0))[0]
                 self.listen(Event(self.clock, step, "begin"))
@@ -191,9 +243,13 @@ class _Run:
             self._try(step)
             done.add(name)
         if self.failed:
-            raise error([(f"{s.action} of {s.name}", str(e)) for s, e in self.failed])
+            raise error(
+                [(f"{s.action} of {s.name}", str(e)) for s, e in self.failed]
+            )
 
-    def _before(self, name: str, todo: list[Step], *, backwards: bool) -> set[str]:
+    def _before(
+        self, name: str, todo: list[Step], *, backwards: bool
+    ) -> set[str]:
         """Names in the same phase that must be done first."""
         names = {s.name for s in todo}
         if not backwards:
@@ -203,7 +259,11 @@ class _Run:
         wanted = name.rsplit(":", maxsplit=1)[
             -1
         ]  # old:SERIAL:NAME of what a replacement left behind
-        return {n for n in names if n != name and wanted in held.get(n, {}).get("needs", ())}
+        return {
+            n
+            for n in names
+            if n != name and wanted in held.get(n, {}).get("needs", ())
+        }
 
     def _try(self, step: Step) -> None:
         try:
@@ -230,12 +290,17 @@ class _Run:
         else:
             identity, made = self.cloud.create(step.type, step.name, filled)
             if step.action == "replace":
-                held[f"{OLD}{self.state['serial']}:{step.name}"] = held[step.name]
+                held[f"{OLD}{self.state['serial']}:{step.name}"] = held[
+                    step.name
+                ]
         held[step.name] = {
-            "type": step.type, "id": identity, "inputs": resource.inputs, "outputs": made,
+            "type": step.type,
+            "id": identity,
+            "inputs": resource.inputs,
+            "outputs": made,
             "needs": resource.needs(),
             "place": [self.graph.provider, self.graph.region],
-        }  # fmt: skip
+        }
 
 
 def _as(action: Action, step: Step) -> Step:
@@ -245,7 +310,10 @@ def _as(action: Action, step: Step) -> Step:
 def facts(plan: dict[str, Any]) -> dict[str, Any]:
     """What `status` shows of a plan."""
     return {
-        "region": plan["graph"]["region"], "pools": plan["solution"]["pools"],
-        "usd_hour": plan["cost"]["usd_hour"], "usd_month": plan["cost"]["usd_month"],
-        "workload": plan["workload"], "shutdown": plan["shutdown"],
-    }  # fmt: skip
+        "region": plan["graph"]["region"],
+        "pools": plan["solution"]["pools"],
+        "usd_hour": plan["cost"]["usd_hour"],
+        "usd_month": plan["cost"]["usd_month"],
+        "workload": plan["workload"],
+        "shutdown": plan["shutdown"],
+    }

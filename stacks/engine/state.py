@@ -22,14 +22,23 @@ SCHEMA: Final = "tonnage.state/1"
 def fresh(stack: str) -> dict[str, Any]:
     """Return the state of a stack that does not exist yet."""
     return {
-        "schema": SCHEMA, "stack": stack, "serial": 0, "plan": "", "started": "",
-        "complete": False, "resources": {}, "outputs": {}, "facts": {},
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "stack": stack,
+        "serial": 0,
+        "plan": "",
+        "started": "",
+        "complete": False,
+        "resources": {},
+        "outputs": {},
+        "facts": {},
+    }
 
 
 def digest(state: dict[str, Any]) -> str:
     """SHA-256 of a state."""
-    body = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    body = json.dumps(
+        state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
     return hashlib.sha256(body.encode()).hexdigest()
 
 
@@ -40,7 +49,9 @@ def load(path: Path) -> dict[str, Any] | None:
     try:
         envelope = json.loads(path.read_text(encoding="utf-8"))
         state: dict[str, Any] = envelope["state"]
-        whole = envelope["sha256"] == digest(state) and state["schema"] == SCHEMA
+        whole = (
+            envelope["sha256"] == digest(state) and state["schema"] == SCHEMA
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path) from error
     if not whole:
@@ -69,9 +80,10 @@ def locked(path: Path, what: str) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         problem = Problem(
-            code="locked", message=f"another process works on {what}",
+            code="locked",
+            message=f"another process works on {what}",
             next_step="wait for it to end, then try again",
-        )  # fmt: skip
+        )
         raise LockedError(problem) from error
     try:
         yield

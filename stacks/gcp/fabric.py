@@ -29,20 +29,33 @@ def resources(site: Site) -> list[Resource]:
             found.append(inside(site, f"gpu-{index}", block))
         return found
     if kind == "roce":
-        return [*pair(site, "net-1", "10.43.0.0/20"), inside(site, "net-1", "10.43.0.0/20"),
-                *_roce(site, count)]  # fmt: skip
+        return [
+            *pair(site, "net-1", "10.43.0.0/20"),
+            inside(site, "net-1", "10.43.0.0/20"),
+            *_roce(site, count),
+        ]
     return []
 
 
 def _roce(site: Site, count: int) -> list[Resource]:
     """The RDMA network. Its profile binds it to the zone, so another zone is another network."""
-    profile = f"projects/${{project}}/global/networkProfiles/{zone(site)}-vpc-roce"
-    network = Resource(type="gcp:compute/network:Network", name="rdma", inputs={
-        "name": f"{site.name}-rdma", "autoCreateSubnetworks": False, "mtu": 8896,
-        "routingMode": "REGIONAL", "networkProfile": profile,
-    })  # fmt: skip
+    profile = (
+        f"projects/${{project}}/global/networkProfiles/{zone(site)}-vpc-roce"
+    )
+    network = Resource(
+        type="gcp:compute/network:Network",
+        name="rdma",
+        inputs={
+            "name": f"{site.name}-rdma",
+            "autoCreateSubnetworks": False,
+            "mtu": 8896,
+            "routingMode": "REGIONAL",
+            "networkProfile": profile,
+        },
+    )
     rails = [
-        subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20") for index in range(count)
+        subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20")
+        for index in range(count)
     ]
     return [network, *rails]
 
@@ -54,12 +67,20 @@ def interfaces(site: Site) -> list[dict[str, Any]]:
         return found
     count = site.instance.fabric_interfaces
     if site.instance.fabric in ("tcpx", "tcpxo"):
-        return found + [_interface(f"gpu-{i}", f"gpu-{i}", "GVNIC") for i in range(count)]
+        return found + [
+            _interface(f"gpu-{i}", f"gpu-{i}", "GVNIC") for i in range(count)
+        ]
     if site.instance.fabric == "roce":
         found.append(_interface("net-1", "net-1", "GVNIC"))
-        found += [_interface("rdma", f"rdma-{i}", "MRDMA") for i in range(count)]
+        found += [
+            _interface("rdma", f"rdma-{i}", "MRDMA") for i in range(count)
+        ]
     return found
 
 
 def _interface(network: str, part: str, kind: str) -> dict[str, Any]:
-    return {"network": ref(network), "subnetwork": ref(f"{part}-subnet"), "nicType": kind}
+    return {
+        "network": ref(network),
+        "subnetwork": ref(f"{part}-subnet"),
+        "nicType": kind,
+    }

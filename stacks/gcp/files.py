@@ -35,24 +35,41 @@ def resources(site: Site) -> list[Resource]:
     if site.files is None:
         return []
     return [
-        Resource(type="gcp:compute/globalAddress:GlobalAddress", name="peered-range", inputs={
-            "name": f"{site.name}-peered", "purpose": "VPC_PEERING", "addressType": "INTERNAL",
-            "prefixLength": PEERED, "network": ref("net"),
-        }),
-        Resource(type="gcp:servicenetworking/connection:Connection", name="peering", inputs={
-            "network": ref("net"), "service": "servicenetworking.googleapis.com",
-            "reservedPeeringRanges": [ref("peered-range", "name")],
-        }),
         Resource(
-            type="gcp:lustre/instance:Instance", name="data-files", inputs={
-                "instanceId": _name(site), "filesystem": "data", "network": ref("net"),
-                "location": network.zone(site), "capacityGib": str(site.files.gib),
+            type="gcp:compute/globalAddress:GlobalAddress",
+            name="peered-range",
+            inputs={
+                "name": f"{site.name}-peered",
+                "purpose": "VPC_PEERING",
+                "addressType": "INTERNAL",
+                "prefixLength": PEERED,
+                "network": ref("net"),
+            },
+        ),
+        Resource(
+            type="gcp:servicenetworking/connection:Connection",
+            name="peering",
+            inputs={
+                "network": ref("net"),
+                "service": "servicenetworking.googleapis.com",
+                "reservedPeeringRanges": [ref("peered-range", "name")],
+            },
+        ),
+        Resource(
+            type="gcp:lustre/instance:Instance",
+            name="data-files",
+            inputs={
+                "instanceId": _name(site),
+                "filesystem": "data",
+                "network": ref("net"),
+                "location": network.zone(site),
+                "capacityGib": str(site.files.gib),
                 "perUnitStorageThroughput": str(site.files.mb_s_tib),
                 "labels": storage.labels(site),
             },
             depends_on=("peering",),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def ready(site: Site) -> tuple[str, ...]:
@@ -62,7 +79,11 @@ def ready(site: Site) -> tuple[str, ...]:
 
 def commands(site: Site) -> dict[str, str]:
     """How a node mounts it, and how the dataset comes into it."""
-    words = {"name": _name(site), "zone": network.zone(site), "location": site.location}
+    words = {
+        "name": _name(site),
+        "zone": network.zone(site),
+        "location": site.location,
+    }
     return {"mount": MOUNT.format(**words), "fill": FILL.format(**words)}
 
 

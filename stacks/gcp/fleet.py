@@ -19,7 +19,11 @@ DISK: Final = "pd-balanced"  # of every family that asks for no other
 
 def resources(site: Site) -> list[Resource]:
     """Template, group and, for a service, its internal load balancer."""
-    return [_template(site), _group(site), *(_balancer(site) if site.served else [])]
+    return [
+        _template(site),
+        _group(site),
+        *(_balancer(site) if site.served else []),
+    ]
 
 
 def outputs(site: Site) -> dict[str, dict[str, str]]:
@@ -49,29 +53,44 @@ def _template(site: Site) -> Resource:
             "email": ref("node-account", "email"),
             "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
         },
-        "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
+        "shieldedInstanceConfig": {
+            "enableVtpm": True,
+            "enableIntegrityMonitoring": True,
+        },
         "tags": [f"{site.name}-node"],
         "labels": storage.labels(site),
         "metadata": {"startup-script": script(site, _commands(site))},
         **placement.of_template(site),
     }
     return Resource(
-        type="gcp:compute/instanceTemplate:InstanceTemplate", name="node-template", inputs=inputs
+        type="gcp:compute/instanceTemplate:InstanceTemplate",
+        name="node-template",
+        inputs=inputs,
     )
 
 
 def _disks(site: Site) -> list[dict[str, Any]]:
     families = table("boot_disks.csv", "family", "disk")
     name = site.instance.instance_type
-    kind = next((disk for family, disk in families.items() if name.startswith(family)), DISK)
+    kind = next(
+        (disk for family, disk in families.items() if name.startswith(family)),
+        DISK,
+    )
     boot = {
-        "boot": True, "autoDelete": True, "diskType": kind,
+        "boot": True,
+        "autoDelete": True,
+        "diskType": kind,
         "diskSizeGb": int(usage("boot_disk_gb")),
         "sourceImage": table("images.csv", "image", "reference")["gcp"],
-    }  # fmt: skip
+    }
     if not site.cache_gb:
         return [boot]
-    extra = {"boot": False, "autoDelete": True, "diskType": kind, "diskSizeGb": site.cache_gb}
+    extra = {
+        "boot": False,
+        "autoDelete": True,
+        "diskType": kind,
+        "diskSizeGb": site.cache_gb,
+    }
     return [boot, extra]
 
 
@@ -79,13 +98,18 @@ def _scheduling(site: Site) -> dict[str, Any]:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
     if not site.spot:
         return {
-            "provisioningModel": "STANDARD", "preemptible": False,
-            "onHostMaintenance": "TERMINATE", "automaticRestart": True,
-        }  # fmt: skip
+            "provisioningModel": "STANDARD",
+            "preemptible": False,
+            "onHostMaintenance": "TERMINATE",
+            "automaticRestart": True,
+        }
     return {
-        "provisioningModel": "SPOT", "preemptible": True, "onHostMaintenance": "TERMINATE",
-        "automaticRestart": False, "instanceTerminationAction": "DELETE",
-    }  # fmt: skip
+        "provisioningModel": "SPOT",
+        "preemptible": True,
+        "onHostMaintenance": "TERMINATE",
+        "automaticRestart": False,
+        "instanceTerminationAction": "DELETE",
+    }
 
 
 def _group(site: Site) -> Resource:
@@ -98,53 +122,92 @@ def _group(site: Site) -> Resource:
         "name": group(site),
         "zone": network.zone(site),
         "baseInstanceName": f"{site.short}-n",
-        "versions": [{
-            "name": "primary", "instanceTemplate": ref("node-template", "selfLinkUnique"),
-        }],
+        "versions": [
+            {
+                "name": "primary",
+                "instanceTemplate": ref("node-template", "selfLinkUnique"),
+            }
+        ],
         "targetSize": site.nodes,
         "waitForInstances": False,
         "updatePolicy": {
-            "type": "PROACTIVE", "minimalAction": "REPLACE", "replacementMethod": "RECREATE",
-            "maxSurgeFixed": 0, "maxUnavailableFixed": 1,
+            "type": "PROACTIVE",
+            "minimalAction": "REPLACE",
+            "replacementMethod": "RECREATE",
+            "maxSurgeFixed": 0,
+            "maxUnavailableFixed": 1,
         },
         "instanceLifecyclePolicy": {
-            "defaultActionOnFailure": "REPAIR", "forceUpdateOnRepair": "YES",
+            "defaultActionOnFailure": "REPAIR",
+            "forceUpdateOnRepair": "YES",
         },
         **placement.of_group(site),
-    }  # fmt: skip
-    rules = ["net-inside", "net-proxy", *(["net-probes"] if site.served else [])]
+    }
+    rules = [
+        "net-inside",
+        "net-proxy",
+        *(["net-probes"] if site.served else []),
+    ]
     return Resource(
-        type="gcp:compute/instanceGroupManager:InstanceGroupManager", name="nodes", inputs=inputs,
-        depends_on=tuple(sorted([*rules, "nat", *identity.ready(site), *files.ready(site)])),
+        type="gcp:compute/instanceGroupManager:InstanceGroupManager",
+        name="nodes",
+        inputs=inputs,
+        depends_on=tuple(
+            sorted([*rules, "nat", *identity.ready(site), *files.ready(site)])
+        ),
         options={"delete_timeout": "45m"},
-    )  # fmt: skip
+    )
 
 
 def _balancer(site: Site) -> list[Resource]:
     return [
-        Resource(type="gcp:compute/regionHealthCheck:RegionHealthCheck", name="health", inputs={
-            "name": f"{site.name}-health", "region": site.region, "checkIntervalSec": 10,
-            "timeoutSec": 5, "healthyThreshold": 2, "unhealthyThreshold": 3,
-            "httpHealthCheck": {"port": PORT, "requestPath": "/health"},
-        }),
         Resource(
-            type="gcp:compute/regionBackendService:RegionBackendService", name="backend",
+            type="gcp:compute/regionHealthCheck:RegionHealthCheck",
+            name="health",
             inputs={
-                "name": f"{site.name}-backend", "region": site.region, "protocol": "TCP",
-                "loadBalancingScheme": "INTERNAL", "healthChecks": ref("health"),
-                "connectionDrainingTimeoutSec": 120,
-                "backends": [{
-                    "group": ref("nodes", "instanceGroup"), "balancingMode": "CONNECTION",
-                }],
+                "name": f"{site.name}-health",
+                "region": site.region,
+                "checkIntervalSec": 10,
+                "timeoutSec": 5,
+                "healthyThreshold": 2,
+                "unhealthyThreshold": 3,
+                "httpHealthCheck": {"port": PORT, "requestPath": "/health"},
             },
         ),
-        Resource(type="gcp:compute/forwardingRule:ForwardingRule", name="balancer", inputs={
-            "name": f"{site.name}-balancer", "region": site.region,
-            "loadBalancingScheme": "INTERNAL", "ipProtocol": "TCP", "ports": [str(PORT)],
-            "network": ref("net"), "subnetwork": ref("net-subnet"),
-            "backendService": ref("backend"), "labels": storage.labels(site),
-        }),
-    ]  # fmt: skip
+        Resource(
+            type="gcp:compute/regionBackendService:RegionBackendService",
+            name="backend",
+            inputs={
+                "name": f"{site.name}-backend",
+                "region": site.region,
+                "protocol": "TCP",
+                "loadBalancingScheme": "INTERNAL",
+                "healthChecks": ref("health"),
+                "connectionDrainingTimeoutSec": 120,
+                "backends": [
+                    {
+                        "group": ref("nodes", "instanceGroup"),
+                        "balancingMode": "CONNECTION",
+                    }
+                ],
+            },
+        ),
+        Resource(
+            type="gcp:compute/forwardingRule:ForwardingRule",
+            name="balancer",
+            inputs={
+                "name": f"{site.name}-balancer",
+                "region": site.region,
+                "loadBalancingScheme": "INTERNAL",
+                "ipProtocol": "TCP",
+                "ports": [str(PORT)],
+                "network": ref("net"),
+                "subnetwork": ref("net-subnet"),
+                "backendService": ref("backend"),
+                "labels": storage.labels(site),
+            },
+        ),
+    ]
 
 
 def _commands(site: Site) -> dict[str, str]:
@@ -164,5 +227,11 @@ def _commands(site: Site) -> dict[str, str]:
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
     )
-    return {"give_back": leave, "peers": peers, "fetch": fetch, "keep": keep, "notice": notice,
-            **files.commands(site)}  # fmt: skip
+    return {
+        "give_back": leave,
+        "peers": peers,
+        "fetch": fetch,
+        "keep": keep,
+        "notice": notice,
+        **files.commands(site),
+    }

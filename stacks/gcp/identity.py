@@ -17,8 +17,10 @@ ACCOUNT: Final = "gcp:serviceaccount/account:Account"
 MEMBER: Final = "gcp:projects/iAMMember:IAMMember"
 LOG_WRITER: Final = "roles/logging.logWriter"
 FILES: Final = (  # to find the file system of the data, and to fill it
-    "lustre.instances.get", "lustre.instances.importData", "lustre.operations.get",
-)  # fmt: skip
+    "lustre.instances.get",
+    "lustre.instances.importData",
+    "lustre.operations.get",
+)
 METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 
 
@@ -33,7 +35,9 @@ def resources(site: Site) -> list[Resource]:
     ]
     if site.ttl or site.changes:
         found.append(_account(site, "clock", "schedule and deadline"))
-        found.append(_grant("clock-resize", "clock-account", ref("resize-role", "name")))
+        found.append(
+            _grant("clock-resize", "clock-account", ref("resize-role", "name"))
+        )
     return found
 
 
@@ -45,25 +49,43 @@ def ready(site: Site) -> tuple[str, ...]:
 
 def _account(site: Site, part: str, purpose: str) -> Resource:
     """A service account; its id has 6 to 30 characters."""
-    return Resource(type=ACCOUNT, name=f"{part}-account", inputs={
-        "accountId": f"{site.short}-{part}", "displayName": f"{site.name} {purpose}",
-    })  # fmt: skip
+    return Resource(
+        type=ACCOUNT,
+        name=f"{part}-account",
+        inputs={
+            "accountId": f"{site.short}-{part}",
+            "displayName": f"{site.name} {purpose}",
+        },
+    )
 
 
 def _resize_role(site: Site) -> Resource:
-    return Resource(type="gcp:projects/iAMCustomRole:IAMCustomRole", name="resize-role", inputs={
-        "roleId": f"tonnage_{site.short.replace('-', '_')}_resize",
-        "title": f"{site.name}: size of its group", "stage": "GA",
-        "permissions": [
-            "cloudscheduler.jobs.pause",
-            "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update",
-            "compute.instances.delete", "compute.instances.list",
-            *(FILES if site.files is not None else ()),
-        ],
-    })  # fmt: skip
+    return Resource(
+        type="gcp:projects/iAMCustomRole:IAMCustomRole",
+        name="resize-role",
+        inputs={
+            "roleId": f"tonnage_{site.short.replace('-', '_')}_resize",
+            "title": f"{site.name}: size of its group",
+            "stage": "GA",
+            "permissions": [
+                "cloudscheduler.jobs.pause",
+                "compute.instanceGroupManagers.get",
+                "compute.instanceGroupManagers.update",
+                "compute.instances.delete",
+                "compute.instances.list",
+                *(FILES if site.files is not None else ()),
+            ],
+        },
+    )
 
 
 def _grant(name: str, account: str, role: Any) -> Resource:
-    return Resource(type=MEMBER, name=name, inputs={
-        "project": "${project}", "role": role, "member": ref(account, "member"),
-    })  # fmt: skip
+    return Resource(
+        type=MEMBER,
+        name=name,
+        inputs={
+            "project": "${project}",
+            "role": role,
+            "member": ref(account, "member"),
+        },
+    )

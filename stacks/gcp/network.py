@@ -28,14 +28,30 @@ def resources(site: Site) -> list[Resource]:
     """The host network, from the network to the NAT."""
     found = [*pair(site, "net", RANGE), *_firewall(site)]
     name = f"{site.name}-router"
-    found.append(Resource(type="gcp:compute/router:Router", name="router", inputs={
-        "name": name, "network": ref("net"), "region": site.region,
-    }))  # fmt: skip
-    found.append(Resource(type="gcp:compute/routerNat:RouterNat", name="nat", inputs={
-        "name": f"{site.name}-nat", "router": ref("router", "name"), "region": site.region,
-        "natIpAllocateOption": "AUTO_ONLY",
-        "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
-    }))  # fmt: skip
+    found.append(
+        Resource(
+            type="gcp:compute/router:Router",
+            name="router",
+            inputs={
+                "name": name,
+                "network": ref("net"),
+                "region": site.region,
+            },
+        )
+    )
+    found.append(
+        Resource(
+            type="gcp:compute/routerNat:RouterNat",
+            name="nat",
+            inputs={
+                "name": f"{site.name}-nat",
+                "router": ref("router", "name"),
+                "region": site.region,
+                "natIpAllocateOption": "AUTO_ONLY",
+                "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+            },
+        )
+    )
     return found
 
 
@@ -43,30 +59,51 @@ def pair(site: Site, part: str, block: str, **extra: Any) -> list[Resource]:
     """A network with one subnet."""
     name = f"{site.name}-{part}"
     return [
-        Resource(type="gcp:compute/network:Network", name=part, inputs={
-            "name": name, "autoCreateSubnetworks": False, "mtu": mtu(site),
-            "routingMode": "REGIONAL", **extra,
-        }),
+        Resource(
+            type="gcp:compute/network:Network",
+            name=part,
+            inputs={
+                "name": name,
+                "autoCreateSubnetworks": False,
+                "mtu": mtu(site),
+                "routingMode": "REGIONAL",
+                **extra,
+            },
+        ),
         subnet(site, part, part, block),
-    ]  # fmt: skip
+    ]
 
 
 def subnet(site: Site, network: str, part: str, block: str) -> Resource:
     """A subnet of a network in the fleet's region."""
     inputs: dict[str, Any] = {
-        "name": f"{site.name}-{part}", "network": ref(network), "region": site.region,
+        "name": f"{site.name}-{part}",
+        "network": ref(network),
+        "region": site.region,
         "ipCidrRange": block,
-    }  # fmt: skip
+    }
     if part == "net":
         inputs["privateIpGoogleAccess"] = True
-    return Resource(type="gcp:compute/subnetwork:Subnetwork", name=f"{part}-subnet", inputs=inputs)
+    return Resource(
+        type="gcp:compute/subnetwork:Subnetwork",
+        name=f"{part}-subnet",
+        inputs=inputs,
+    )
 
 
 def inside(site: Site, network: str, block: str) -> Resource:
     """Lets the nodes of a network talk to each other."""
-    return _rule(site, f"{network}-inside", network, (block,), [
-        {"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"},
-    ])  # fmt: skip
+    return _rule(
+        site,
+        f"{network}-inside",
+        network,
+        (block,),
+        [
+            {"protocol": "tcp"},
+            {"protocol": "udp"},
+            {"protocol": "icmp"},
+        ],
+    )
 
 
 def _firewall(site: Site) -> list[Resource]:
@@ -83,17 +120,31 @@ def _firewall(site: Site) -> list[Resource]:
     ]
     if site.served:
         probe = [{"protocol": "tcp", "ports": [str(PORT)]}]
-        found.append(_rule(site, "net-probes", "net", _ranges("gcp_probe_ranges"), probe))
+        found.append(
+            _rule(site, "net-probes", "net", _ranges("gcp_probe_ranges"), probe)
+        )
     return found
 
 
 def _rule(
-    site: Site, part: str, network: str, sources: tuple[str, ...], allows: list[dict[str, Any]]
+    site: Site,
+    part: str,
+    network: str,
+    sources: tuple[str, ...],
+    allows: list[dict[str, Any]],
 ) -> Resource:
-    return Resource(type="gcp:compute/firewall:Firewall", name=part, inputs={
-        "name": f"{site.name}-{part}", "network": ref(network), "direction": "INGRESS",
-        "sourceRanges": list(sources), "targetTags": [f"{site.name}-node"], "allows": allows,
-    })  # fmt: skip
+    return Resource(
+        type="gcp:compute/firewall:Firewall",
+        name=part,
+        inputs={
+            "name": f"{site.name}-{part}",
+            "network": ref(network),
+            "direction": "INGRESS",
+            "sourceRanges": list(sources),
+            "targetTags": [f"{site.name}-node"],
+            "allows": allows,
+        },
+    )
 
 
 def _ranges(name: str) -> tuple[str, ...]:

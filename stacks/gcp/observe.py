@@ -23,17 +23,32 @@ def resources(site: Site) -> list[Resource]:
         "filter": 'resource.type = "gce_instance" AND '
         'metric.type = "agent.googleapis.com/gpu/utilization" AND '
         f'metadata.user_labels."tonnage-stack" = "{site.name}"',
-        "comparison": "COMPARISON_LT", "thresholdValue": 5, "duration": f"{seconds}s",
+        "comparison": "COMPARISON_LT",
+        "thresholdValue": 5,
+        "duration": f"{seconds}s",
         "trigger": {"count": 1},
-        "aggregations": [{
-            "alignmentPeriod": "300s", "perSeriesAligner": "ALIGN_MAX",
-            "crossSeriesReducer": "REDUCE_MAX",
-        }],
-    }  # fmt: skip
+        "aggregations": [
+            {
+                "alignmentPeriod": "300s",
+                "perSeriesAligner": "ALIGN_MAX",
+                "crossSeriesReducer": "REDUCE_MAX",
+            }
+        ],
+    }
     return [
-        Resource(type="gcp:monitoring/alertPolicy:AlertPolicy", name="idle-alert", inputs={
-            "displayName": f"{site.name}: all GPUs idle", "combiner": "OR",
-            "userLabels": labels(site),
-            "conditions": [{"displayName": "GPU use below 5 %", "conditionThreshold": condition}],
-        })
-    ]  # fmt: skip
+        Resource(
+            type="gcp:monitoring/alertPolicy:AlertPolicy",
+            name="idle-alert",
+            inputs={
+                "displayName": f"{site.name}: all GPUs idle",
+                "combiner": "OR",
+                "userLabels": labels(site),
+                "conditions": [
+                    {
+                        "displayName": "GPU use below 5 %",
+                        "conditionThreshold": condition,
+                    }
+                ],
+            },
+        )
+    ]

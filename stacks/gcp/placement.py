@@ -20,7 +20,10 @@ def resources(site: Site) -> list[Resource]:
     """The policy, when a replica spans nodes."""
     if not site.together:
         return []
-    inputs: dict[str, Any] = {"name": f"{site.name}-together", "region": site.region}
+    inputs: dict[str, Any] = {
+        "name": f"{site.name}-together",
+        "region": site.region,
+    }
     if _by_workload(site):
         inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
     else:
@@ -31,7 +34,9 @@ def resources(site: Site) -> list[Resource]:
 def of_group(site: Site) -> dict[str, Any]:
     """What the instance group carries."""
     if site.together and _by_workload(site):
-        return {"resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}}
+        return {
+            "resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}
+        }
     return {}
 
 

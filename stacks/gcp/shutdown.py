@@ -25,12 +25,22 @@ def resources(site: Site) -> list[Resource]:
         days = ",".join(str(CRON_DAYS[d]) for d in change.days)
         line = f"{change.minute % 60} {change.minute // 60} * * {days}"
         found.append(
-            _job(site, f"week-{index}", (line, site.timezone), _resize(site, change.nodes))
+            _job(
+                site,
+                f"week-{index}",
+                (line, site.timezone),
+                _resize(site, change.nodes),
+            )
         )
     if site.ttl:
         found.append(_job(site, "deadline", DEADLINE, _resize(site, 0)))
         found += [
-            _job(site, f"deadline-week-{index}", DEADLINE, _pause(site, f"week-{index}"))
+            _job(
+                site,
+                f"deadline-week-{index}",
+                DEADLINE,
+                _pause(site, f"week-{index}"),
+            )
             for index in range(len(site.changes))
         ]
     return found
@@ -38,8 +48,14 @@ def resources(site: Site) -> list[Resource]:
 
 def backstop(site: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    found = ["Cloud Scheduler sets the size by the week"] if site.changes else []
-    found += ["Cloud Scheduler sets the group to 0 at the deadline"] if site.ttl else []
+    found = (
+        ["Cloud Scheduler sets the size by the week"] if site.changes else []
+    )
+    found += (
+        ["Cloud Scheduler sets the group to 0 at the deadline"]
+        if site.ttl
+        else []
+    )
     return "; ".join(found)
 
 
@@ -64,12 +80,17 @@ def _job(site: Site, name: str, when: tuple[str, str], uri: str) -> Resource:
         "scope": "https://www.googleapis.com/auth/cloud-platform",
     }
     inputs = {
-        "name": f"{site.name}-{name}", "region": site.region, "schedule": when[0],
-        "timeZone": when[1], "attemptDeadline": "60s",
+        "name": f"{site.name}-{name}",
+        "region": site.region,
+        "schedule": when[0],
+        "timeZone": when[1],
+        "attemptDeadline": "60s",
         "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
         "httpTarget": {"uri": uri, "httpMethod": "POST", "oauthToken": account},
-    }  # fmt: skip
+    }
     return Resource(
-        type="gcp:cloudscheduler/job:Job", name=name, inputs=inputs,
+        type="gcp:cloudscheduler/job:Job",
+        name=name,
+        inputs=inputs,
         depends_on=("clock-resize", "nodes"),
-    )  # fmt: skip
+    )

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 
 
 # Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.
-LIFECYCLE: Final = [{
-    "action": {"type": "Delete"}, "condition": {"age": 30, "matchesPrefixes": ["checkpoints/"]},
-}]  # fmt: skip
+LIFECYCLE: Final = [
+    {
+        "action": {"type": "Delete"},
+        "condition": {"age": 30, "matchesPrefixes": ["checkpoints/"]},
+    }
+]
 
 
 def bucket(site: Site) -> str:
@@ -25,7 +28,10 @@ def labels(site: Site) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
 
     def clean(word: str) -> str:
-        kept = (c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word.lower())
+        kept = (
+            c if c.isascii() and (c.isalnum() or c in "_-") else "-"
+            for c in word.lower()
+        )
         return "".join(kept)[:63]
 
     return {clean(key): clean(value) for key, value in site.tags.items()}
@@ -36,18 +42,27 @@ def resources(site: Site) -> list[Resource]:
     if site.layout is None:
         return []
     return [
-        Resource(type="gcp:storage/bucket:Bucket", name="models", inputs={
-            "name": bucket(site), "location": site.region.upper(), "storageClass": "STANDARD",
-            "uniformBucketLevelAccess": True, "publicAccessPrevention": "enforced",
-            "forceDestroy": True, "labels": labels(site),
-            **({"lifecycleRules": LIFECYCLE} if site.trains else {}),
-        }),
         Resource(
-            type="gcp:storage/bucketIAMMember:BucketIAMMember", name="models-read",
+            type="gcp:storage/bucket:Bucket",
+            name="models",
+            inputs={
+                "name": bucket(site),
+                "location": site.region.upper(),
+                "storageClass": "STANDARD",
+                "uniformBucketLevelAccess": True,
+                "publicAccessPrevention": "enforced",
+                "forceDestroy": True,
+                "labels": labels(site),
+                **({"lifecycleRules": LIFECYCLE} if site.trains else {}),
+            },
+        ),
+        Resource(
+            type="gcp:storage/bucketIAMMember:BucketIAMMember",
+            name="models-read",
             inputs={
                 "bucket": ref("models", "name"),
                 "role": f"roles/storage.object{'User' if site.trains else 'Viewer'}",
                 "member": ref("node-account", "member"),
             },
         ),
-    ]  # fmt: skip
+    ]

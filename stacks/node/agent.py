@@ -19,7 +19,9 @@ TICK = 60.0
 GRACE = 1800.0
 
 
-def decide(now: float, state: dict[str, float], settings: dict[str, Any]) -> str:
+def decide(
+    now: float, state: dict[str, float], settings: dict[str, Any]
+) -> str:
     """Return "ttl", "idle" or "": the reason to give the node back, if any.
 
     state: booted, last_busy (seconds since the epoch). settings: idle, ttl (seconds or 0).
@@ -34,7 +36,11 @@ def decide(now: float, state: dict[str, float], settings: dict[str, Any]) -> str
 
 def gpu_busy() -> bool:
     """Whether any accelerator works; raises on a probe that fails."""
-    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    query = [
+        "nvidia-smi",
+        "--query-gpu=utilization.gpu",
+        "--format=csv,noheader,nounits",
+    ]
     shown = subprocess.run(  # noqa: S603 - a fixed command
         query, capture_output=True, text=True, timeout=30, check=True
     )
@@ -43,10 +49,15 @@ def gpu_busy() -> bool:
 
 def requests_waiting(port: int) -> bool:
     """Whether the server runs or queues requests."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{port}/metrics", timeout=10
+    ) as answer:
         lines = answer.read().decode("utf-8", "replace").splitlines()
     wanted = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-    return any(line.startswith(wanted) and float(line.split()[-1]) > 0 for line in lines)
+    return any(
+        line.startswith(wanted) and float(line.split()[-1]) > 0
+        for line in lines
+    )
 
 
 def busy(settings: dict[str, Any]) -> bool:
@@ -64,7 +75,9 @@ def main(path: str) -> None:
     """Watch until a reason comes up, then run the command that gives the node back."""
     settings = json.loads(Path(path).read_text(encoding="utf-8"))
     uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-    booted = time.time() - uptime  # not the start of this process: a restart resets nothing
+    booted = (
+        time.time() - uptime
+    )  # not the start of this process: a restart resets nothing
     state = {"booted": booted, "last_busy": time.time()}
     while True:
         now = time.time()
@@ -77,8 +90,12 @@ def main(path: str) -> None:
             try:
                 subprocess.run(command, check=False, timeout=300)  # noqa: S603 - from the plan
             except (OSError, subprocess.SubprocessError) as error:
-                sys.stderr.write(f"could not give the node back, tried again: {error}\n")
-            time.sleep(300)  # the cloud stops the machine meanwhile; else it is tried again
+                sys.stderr.write(
+                    f"could not give the node back, tried again: {error}\n"
+                )
+            time.sleep(
+                300
+            )  # the cloud stops the machine meanwhile; else it is tried again
         time.sleep(TICK)
 
 

@@ -133,7 +133,11 @@ def script(site: Site, cloud: dict[str, str]) -> str:
     }
     parts = [HEAD]
     if site.idle or site.ttl:
-        source = files("stacks.node").joinpath("agent.py").read_text(encoding="utf-8")
+        source = (
+            files("stacks.node")
+            .joinpath("agent.py")
+            .read_text(encoding="utf-8")
+        )
         body = json.dumps(settings, indent=1, sort_keys=True)
         parts.append(AGENT.format(agent=source, settings=body))
     if site.trains:
@@ -149,15 +153,23 @@ def encoded(text: str) -> str:
 
 
 def _serve(site: Site, cloud: dict[str, str]) -> str:
-    direct = site.fabric and site.instance.fabric in ("efa", "infiniband", "roce")
+    direct = site.fabric and site.instance.fabric in (
+        "efa",
+        "infiniband",
+        "roce",
+    )
     launch = (TOGETHER if site.together else ALONE).format(
-        peers=cloud["peers"], span=site.span, arguments=" ".join(_arguments(site))
+        peers=cloud["peers"],
+        span=site.span,
+        arguments=" ".join(_arguments(site)),
     )
     return SERVE.format(
-        model=site.model, fetch=cloud["fetch"], launch=launch,
+        model=site.model,
+        fetch=cloud["fetch"],
+        launch=launch,
         devices="--device=/dev/infiniband " if direct else "",
         image=table("images.csv", "image", "reference")["vllm"],
-    )  # fmt: skip
+    )
 
 
 def _arguments(site: Site) -> list[str]:
@@ -166,11 +178,15 @@ def _arguments(site: Site) -> list[str]:
     if layout is None:
         return []
     found = [
-        f"/models/{site.model}", f"--served-model-name {site.model}", f"--port {PORT}",
-        f"--tensor-parallel-size {layout.tp}", f"--pipeline-parallel-size {layout.pp}",
-        f"--max-num-seqs {site.max_batch}", f"--max-model-len {site.context}",
+        f"/models/{site.model}",
+        f"--served-model-name {site.model}",
+        f"--port {PORT}",
+        f"--tensor-parallel-size {layout.tp}",
+        f"--pipeline-parallel-size {layout.pp}",
+        f"--max-num-seqs {site.max_batch}",
+        f"--max-model-len {site.context}",
         f"--gpu-memory-utilization {era(SERVED.year)['share']:g}",
-    ]  # fmt: skip
+    ]
     if site.quantize:
         found.append(f"--quantization {layout.precision}")
     if layout.kv_precision == "fp8":

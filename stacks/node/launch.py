@@ -39,12 +39,20 @@ def launch(site: Site) -> dict[str, Any] | None:
         return None
     each, found = site.instance.accelerators, environment(site)
     return {
-        "world_size": site.working * each, "nodes": site.working, "ranks_per_node": each,
-        "environment": found, "arguments": list(site.arguments),
+        "world_size": site.working * each,
+        "nodes": site.working,
+        "ranks_per_node": each,
+        "environment": found,
+        "arguments": list(site.arguments),
         "slurm": SLURM.format(
-            name=site.name, nodes=site.working, each=each, port=PORT,
+            name=site.name,
+            nodes=site.working,
+            each=each,
+            port=PORT,
             grace=table("notices.csv", "provider", "seconds")[site.provider],
-            exports="\n".join(f"export {name}={value}" for name, value in found.items()),
+            exports="\n".join(
+                f"export {name}={value}" for name, value in found.items()
+            ),
             arguments=" ".join(site.arguments),
         ),
-    }  # fmt: skip
+    }

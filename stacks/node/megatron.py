@@ -18,13 +18,20 @@ def arguments(run: Run, data: str, checkpoints: str) -> tuple[str, ...]:
     job = run.layouts[0].job
     s, step = job.spread, run.layouts[0].step.total
     words = {
-        "tensor-model-parallel-size": s.tp, "pipeline-model-parallel-size": s.pp,
-        "context-parallel-size": s.cp, "micro-batch-size": int(s.micro),
-        "global-batch-size": run.batch, "seq-length": run.sequence, "train-iters": run.steps,
-        "save-interval": max(1, round(run.interval / step)), "save": checkpoints,
-        "load": checkpoints, "data-path": data,
-        "optimizer": job.optimizer, "method": run.method,
-    }  # fmt: skip
+        "tensor-model-parallel-size": s.tp,
+        "pipeline-model-parallel-size": s.pp,
+        "context-parallel-size": s.cp,
+        "micro-batch-size": int(s.micro),
+        "global-batch-size": run.batch,
+        "seq-length": run.sequence,
+        "train-iters": run.steps,
+        "save-interval": max(1, round(run.interval / step)),
+        "save": checkpoints,
+        "load": checkpoints,
+        "data-path": data,
+        "optimizer": job.optimizer,
+        "method": run.method,
+    }
     if s.vpp > 1:
         words["num-virtual-stages-per-pipeline-rank"] = s.vpp
     if s.ep > 1:
@@ -33,17 +40,32 @@ def arguments(run: Run, data: str, checkpoints: str) -> tuple[str, ...]:
     flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
     flags += _sharding(s)
     flags += ["sequence-parallel"] if s.tp > 1 else []
-    every = {"full": 1, "layer": 2}.get(s.recompute)  # layers of which one is recomputed
-    flags += [f"recompute-granularity full --recompute-every {every}"] if every else []
-    return (*(f"--{name} {value}" for name, value in words.items()), *(f"--{f}" for f in flags))
+    every = {"full": 1, "layer": 2}.get(
+        s.recompute
+    )  # layers of which one is recomputed
+    flags += (
+        [f"recompute-granularity full --recompute-every {every}"]
+        if every
+        else []
+    )
+    return (
+        *(f"--{name} {value}" for name, value in words.items()),
+        *(f"--{f}" for f in flags),
+    )
 
 
 def _sharding(s: Spread) -> list[str]:
     """How states are sharded: Megatron's FSDP in the stages beyond the first."""
     flags, strategy = ["use-distributed-optimizer"], SHARDING.get(s.sharding)
     if strategy:
-        flags += ["use-megatron-fsdp", f"data-parallel-sharding-strategy {strategy}",
-                  "no-gradient-accumulation-fusion", "ckpt-format fsdp_dtensor"]  # fmt: skip
+        flags += [
+            "use-megatron-fsdp",
+            f"data-parallel-sharding-strategy {strategy}",
+            "no-gradient-accumulation-fusion",
+            "ckpt-format fsdp_dtensor",
+        ]
     if s.shard:
-        flags.append(f"num-distributed-optimizer-instances {s.copies // s.shard}")
+        flags.append(
+            f"num-distributed-optimizer-instances {s.copies // s.shard}"
+        )
     return flags

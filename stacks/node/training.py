@@ -77,7 +77,9 @@ fi
 until [ -f /data/.filled ]; do sleep 15; done
 """
 # The machine is taken back soon: the job saves, its checkpoint is kept, and others start again.
-WATCH: Final = "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\n"
+WATCH: Final = (
+    "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\n"
+)
 
 
 def train(site: Site, cloud: dict[str, str]) -> str:
@@ -90,18 +92,31 @@ def train(site: Site, cloud: dict[str, str]) -> str:
     shared = site.files is not None
     keep = f"[ $rank != 0 ] || {cloud['keep']}" if shared else cloud["keep"]
     watch = WATCH.format(notice=cloud["notice"], keep=keep) if site.spot else ""
-    meet = MEET.format(peers=cloud["peers"], nodes=site.working) if site.working > 1 else ""
+    meet = (
+        MEET.format(peers=cloud["peers"], nodes=site.working)
+        if site.working > 1
+        else ""
+    )
     direct = site.fabric and site.instance.fabric in DIRECT
     return TRAIN.format(
-        fetch=cloud["fetch"], meet=meet, keep=keep, watch=watch, checkpoints=site.checkpoints,
-        shared=_shared(site, cloud) if shared else "", volume="-v /data:/data " if shared else "",
-        nodes=site.working, each=site.instance.accelerators, port=PORT,
+        fetch=cloud["fetch"],
+        meet=meet,
+        keep=keep,
+        watch=watch,
+        checkpoints=site.checkpoints,
+        shared=_shared(site, cloud) if shared else "",
+        volume="-v /data:/data " if shared else "",
+        nodes=site.working,
+        each=site.instance.accelerators,
+        port=PORT,
         grace=table("notices.csv", "provider", "seconds")[site.provider],
         devices="--device=/dev/infiniband " if direct else "",
-        environment=" ".join(f"-e {name}={value}" for name, value in environment(site).items()),
+        environment=" ".join(
+            f"-e {name}={value}" for name, value in environment(site).items()
+        ),
         image=table("images.csv", "image", "reference")["train"],
         arguments=" ".join(site.arguments),
-    )  # fmt: skip
+    )
 
 
 def _shared(site: Site, cloud: dict[str, str]) -> str:
@@ -111,6 +126,12 @@ def _shared(site: Site, cloud: dict[str, str]) -> str:
 
 def environment(site: Site) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
-    columns = ["any"] + ([site.instance.fabric] if site.working > 1 and site.fabric else [])
-    found = [item for name in columns for item in table("nccl.csv", "variable", name).items()]
+    columns = ["any"] + (
+        [site.instance.fabric] if site.working > 1 and site.fabric else []
+    )
+    found = [
+        item
+        for name in columns
+        for item in table("nccl.csv", "variable", name).items()
+    ]
     return {name: value for name, value in sorted(found) if value}

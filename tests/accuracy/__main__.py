@@ -9,7 +9,15 @@ from typing import Final
 import numpy as np
 
 from planner.perf.coefficient import SERVING
-from tests.accuracy import bars, cross, least, page, plot, training, training_bars
+from tests.accuracy import (
+    bars,
+    cross,
+    least,
+    page,
+    plot,
+    training,
+    training_bars,
+)
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
@@ -19,27 +27,53 @@ def main(arguments: list[str]) -> int:
     with np.errstate(all="ignore"):
         batch, refused = cross.load()
         now = least.current(SERVING)
-        sys.stderr.write("leaving out one family, accelerator and source at a time\n")
-        schemes = [cross.whole(batch, now), *(cross.leave(batch, n, now) for n in cross.LEAVES)]
-        found = list(bars.bars(batch, schemes, [row["quality"] for row, _ in refused]))
+        sys.stderr.write(
+            "leaving out one family, accelerator and source at a time\n"
+        )
+        schemes = [
+            cross.whole(batch, now),
+            *(cross.leave(batch, n, now) for n in cross.LEAVES),
+        ]
+        found = list(
+            bars.bars(batch, schemes, [row["quality"] for row, _ in refused])
+        )
         runs, left_out_runs, refused_runs = training.now()
         found += training_bars.bars(runs, left_out_runs, len(refused_runs))
     for bar in found:
-        print(f"{'ok    ' if bar.met else 'MISSED'}  {bar.reached:6.1f} {bar.unit}  {bar.name}")  # noqa: T201
+        mark = "ok    " if bar.met else "MISSED"
+        print(f"{mark}  {bar.reached:6.1f} {bar.unit}  {bar.name}")  # noqa: T201
     if "--check" in arguments:
-        broken = [bar.name for bar in found if not bar.met and bar.name not in bars.NOT_YET]
+        broken = [
+            bar.name
+            for bar in found
+            if not bar.met and bar.name not in bars.NOT_YET
+        ]
         for name in broken:
             sys.stderr.write(f"a bar that was met is missed: {name}\n")
         return 1 if broken else 0
     with np.errstate(all="ignore"):
-        text = page.page(batch, schemes, found, [reason for _, reason in refused])
+        text = page.page(
+            batch, schemes, found, [reason for _, reason in refused]
+        )
         text += "\n" + training_bars.page(runs, left_out_runs)
         (DOCS / "accuracy.md").write_text(text, encoding="utf-8")
         left_out = next(s for s in schemes if s.name == "GPU")
         for target in plot.UNITS:
-            plot.scatter(batch, left_out, target, DOCS / "accuracy" / f"{target}.svg")
-        plot.strips(batch, left_out, lambda s: s.row["gpu"], DOCS / "accuracy" / "by_gpu.svg")
-        plot.strips(batch, left_out, lambda s: s.row["model"], DOCS / "accuracy" / "by_model.svg")
+            plot.scatter(
+                batch, left_out, target, DOCS / "accuracy" / f"{target}.svg"
+            )
+        plot.strips(
+            batch,
+            left_out,
+            lambda s: s.row["gpu"],
+            DOCS / "accuracy" / "by_gpu.svg",
+        )
+        plot.strips(
+            batch,
+            left_out,
+            lambda s: s.row["model"],
+            DOCS / "accuracy" / "by_model.svg",
+        )
     return 0
 
 

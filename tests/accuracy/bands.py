@@ -16,9 +16,12 @@ SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
 AS_OF: Final = "2026-11"
 # Kinds of load, with the engine when it is known: what a plan starts is vLLM.
 LOADS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "offline": (("offline",), ""), "static": (("static",), ""), "closed": (("closed",), ""),
-    "open": (("open", "server"), ""), "closed vllm": (("closed",), "vllm"),
-}  # fmt: skip
+    "offline": (("offline",), ""),
+    "static": (("static",), ""),
+    "closed": (("closed",), ""),
+    "open": (("open", "server"), ""),
+    "closed vllm": (("closed",), "vllm"),
+}
 TARGETS: Final = ("throughput", "tpot", "ttft")
 FEWEST: Final = 8
 TAIL: Final = 0.05
@@ -35,7 +38,10 @@ def spread(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
     weight = np.array([1 / count[cell] ** 0.5 for cell in cells])
     order = np.argsort(-ratio[places])
     share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
-    low, high = (float(np.interp(q, share, -ratio[places][order])) for q in (TAIL, 1 - TAIL))
+    low, high = (
+        float(np.interp(q, share, -ratio[places][order]))
+        for q in (TAIL, 1 - TAIL)
+    )
     more = (high - low) / len(count)
     return low - more, high + more, len(count)
 
@@ -53,7 +59,9 @@ def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
                 new = "none" if scheme.name == "all" else scheme.name
                 yield from _row(batch, scheme, (target, load, new), sure)
                 if scheme.name == "source":
-                    yield from _row(batch, scheme, (target, load, "loose"), here & loose)
+                    yield from _row(
+                        batch, scheme, (target, load, "loose"), here & loose
+                    )
 
 
 def _row(
@@ -65,9 +73,16 @@ def _row(
         return
     low, high, cells = spread(batch, ratio, here)
     yield {
-        "target": name[0], "load": name[1], "new": name[2], "low": f"{low:.3f}",
-        "high": f"{high:.3f}", "cells": cells, "rows": number, "source": SOURCE, "as_of": AS_OF,
-    }  # fmt: skip
+        "target": name[0],
+        "load": name[1],
+        "new": name[2],
+        "low": f"{low:.3f}",
+        "high": f"{high:.3f}",
+        "cells": cells,
+        "rows": number,
+        "source": SOURCE,
+        "as_of": AS_OF,
+    }
 
 
 def covered(batch: Batch) -> Iterator[dict[str, Any]]:
@@ -80,25 +95,42 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
     }
     for kind, names in kinds.items():
         for name, number in sorted(Counter(names).items()):
-            yield {"kind": kind, "name": name, "rows": number, "source": SOURCE, "as_of": AS_OF}
+            yield {
+                "kind": kind,
+                "name": name,
+                "rows": number,
+                "source": SOURCE,
+                "as_of": AS_OF,
+            }
 
 
 def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield the least and the most that was measured of what may lie outside."""
     setups = [sample.setup for sample in batch.samples]
     features: Mapping[str, list[float]] = {
-        "prompt": [x.demand.prompt for x in setups], "answer": [x.demand.answer for x in setups],
+        "prompt": [x.demand.prompt for x in setups],
+        "answer": [x.demand.answer for x in setups],
         "active": [x.llm.active for x in setups],
         "accelerators": [x.layout.accelerators for x in setups],
         "batch": [max(1.0, x.demand.users / x.replicas) for x in setups],
-    }  # fmt: skip
+    }
     for name, found in features.items():
         low, high = (f"{x:.5g}" for x in (min(found), max(found)))
-        yield {"feature": name, "low": low, "high": high, "source": SOURCE, "as_of": AS_OF}
+        yield {
+            "feature": name,
+            "low": low,
+            "high": high,
+            "source": SOURCE,
+            "as_of": AS_OF,
+        }
 
 
 def save(batch: Batch, schemes: Iterable[Scheme]) -> None:
     """Write the tables whole."""
-    tables = {"bands": rows(batch, schemes), "covered": covered(batch), "ranges": ranges(batch)}
+    tables = {
+        "bands": rows(batch, schemes),
+        "covered": covered(batch),
+        "ranges": ranges(batch),
+    }
     for name, found in tables.items():
         write(f"{name}.csv", list(found))

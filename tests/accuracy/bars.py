@@ -15,7 +15,14 @@ from planner.estimate.names import RefusedError
 from tests.accuracy import own, server
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
-from tests.accuracy.score import LOADS, coverage, optimistic, order, ratios, score
+from tests.accuracy.score import (
+    LOADS,
+    coverage,
+    optimistic,
+    order,
+    ratios,
+    score,
+)
 
 SERVED: Final = "rate served at the measured TPOT"
 ERRORS: Final = {
@@ -49,30 +56,49 @@ class Bar:
         return low and (self.most is None or self.reached <= self.most)
 
 
-def bars(batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]) -> Iterator[Bar]:
+def bars(
+    batch: Batch, schemes: Sequence[Scheme], refused: Sequence[str]
+) -> Iterator[Bar]:
     """Yield every bar. `schemes` are: all data, family out, GPU out, source out."""
     for measure, (limits, _) in ERRORS.items():
         for scheme, limit in zip(schemes, limits, strict=True):
             found = score(batch, ratios(batch, scheme, measure))
-            yield Bar(f"{measure}; {label(scheme)}", 100 * found.cells, None, limit)
+            yield Bar(
+                f"{measure}; {label(scheme)}", 100 * found.cells, None, limit
+            )
     for name, target, groups, most in (
         ("throughput", "throughput", ("offline", "static"), 13.0),
         ("closed-loop TPOT", "tpot", ("closed",), 18.0),
     ):
         shares = [optimistic(batch, s, target, groups) for s in schemes[1:]]
         yield Bar(
-            f"{name} optimistic by > 20 %, worst left-out scheme", 100 * max(shares), None, most
+            f"{name} optimistic by > 20 %, worst left-out scheme",
+            100 * max(shares),
+            None,
+            most,
         )
     yield from _bands(batch, schemes[1:])
     yield from _answered(batch, refused)
     share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
-    yield Bar("order of GPUs at equal workload, GPU left out", 100 * share, 92.0, None)
+    yield Bar(
+        "order of GPUs at equal workload, GPU left out", 100 * share, 92.0, None
+    )
     share, _ = server.share(batch)
-    yield Bar("MLPerf Server rates within 25 %, by simulation", 100 * share, 60.0, None)
+    yield Bar(
+        "MLPerf Server rates within 25 %, by simulation",
+        100 * share,
+        60.0,
+        None,
+    )
     yield from pools()
     source = next(s for s in schemes if s.name == "source")
     taught = own.gain(batch, source, "tpot")
-    yield Bar("TPOT after a calibration of 10 points, mean", 100 * taught.after, None, 10.0)
+    yield Bar(
+        "TPOT after a calibration of 10 points, mean",
+        100 * taught.after,
+        None,
+        10.0,
+    )
 
 
 def label(scheme: Scheme) -> str:
@@ -83,18 +109,35 @@ def label(scheme: Scheme) -> str:
 def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
     for target, width in WIDTHS.items():
         found = [coverage(batch, scheme, target, LOADS) for scheme in schemes]
-        inside = sum(x.inside * x.rows for x in found) / sum(x.rows for x in found)
-        yield Bar(f"90 % bands of {target}: rows inside, left out", 100 * inside, 85.0, 96.0)
+        inside = sum(x.inside * x.rows for x in found) / sum(
+            x.rows for x in found
+        )
+        yield Bar(
+            f"90 % bands of {target}: rows inside, left out",
+            100 * inside,
+            85.0,
+            96.0,
+        )
         loads = (("closed",),) if target == "tpot" else LOADS
-        widest = max(coverage(batch, scheme, target, loads).width for scheme in schemes)
-        yield Bar(f"90 % bands of {target}: median high / low", widest, None, width, "x")
+        widest = max(
+            coverage(batch, scheme, target, loads).width for scheme in schemes
+        )
+        yield Bar(
+            f"90 % bands of {target}: median high / low",
+            widest,
+            None,
+            width,
+            "x",
+        )
 
 
 def _answered(batch: Batch, refused: Sequence[str]) -> Iterator[Bar]:
     for quality, least in (("A", 98.0), ("B", 93.0)):
         answered = int((batch.quality == quality).sum())
         share = answered / (answered + sum(q == quality for q in refused))
-        yield Bar(f"rows of quality {quality} answered", 100 * share, least, None)
+        yield Bar(
+            f"rows of quality {quality} answered", 100 * share, least, None
+        )
 
 
 def pools() -> Iterator[Bar]:
@@ -105,7 +148,10 @@ def pools() -> Iterator[Bar]:
     for row in rows:
         error = _pool(row)
         if error is not None:
-            special = any(x in row["model"] for x in ("deepseek", "gemma", "gpt-oss", "qwen3.5"))
+            special = any(
+                x in row["model"]
+                for x in ("deepseek", "gemma", "gpt-oss", "qwen3.5")
+            )
             (other if special else dense).append(error)
     yield Bar(
         f"KV pool against {len(dense)} of {len(rows)} vLLM logs, dense, median",
@@ -113,8 +159,12 @@ def pools() -> Iterator[Bar]:
         None,
         1.0,
     )
-    yield Bar(f"KV pool against {len(other)} of {len(rows)} vLLM logs, hybrid and MLA, median",
-              100 * statistics.median(other), None, 5.0)  # fmt: skip
+    yield Bar(
+        f"KV pool against {len(other)} of {len(rows)} vLLM logs, hybrid and MLA, median",
+        100 * statistics.median(other),
+        None,
+        5.0,
+    )
 
 
 def _pool(row: dict[str, str]) -> float | None:
@@ -122,11 +172,18 @@ def _pool(row: dict[str, str]) -> float | None:
     if not row["kv_gib"] or "odd" in row["note"] or float(row["kv_gib"]) < 10:
         return None
     asked = {
-        "kind": "inference", "model": row["model"], "gpu": row["gpu"], "tp": row["tp"],
-        "pp": row["pp"], "gpu_mem_gib": row["gpu_total_gib"], "precision": row["precision"],
-        "kv_precision": row["kv_precision"], "max_model_len": row["max_model_len"],
-        "gpu_memory_utilization": row["gpu_memory_utilization"], "source_date": row["date"],
-    }  # fmt: skip
+        "kind": "inference",
+        "model": row["model"],
+        "gpu": row["gpu"],
+        "tp": row["tp"],
+        "pp": row["pp"],
+        "gpu_mem_gib": row["gpu_total_gib"],
+        "precision": row["precision"],
+        "kv_precision": row["kv_precision"],
+        "max_model_len": row["max_model_len"],
+        "gpu_memory_utilization": row["gpu_memory_utilization"],
+        "source_date": row["date"],
+    }
     try:
         found = memory_answer(asked).numbers["kv_cache_gib_per_gpu"].value
     except (RefusedError, TonnageError):

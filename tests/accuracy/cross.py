@@ -49,7 +49,10 @@ def served(batch: Batch, parameters: Array) -> Array:
     """
     c = batch.coefficients(parameters)
     s = server(batch, c)
-    low, high = np.full(len(batch.samples), 1e-3), np.full(len(batch.samples), 8192.0)
+    low, high = (
+        np.full(len(batch.samples), 1e-3),
+        np.full(len(batch.samples), 8192.0),
+    )
     wanted = np.where(batch.tpot > 0, batch.tpot, np.nan)
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
@@ -63,15 +66,25 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
     """Score all rows with parameters that were fitted to all of them."""
     groups = np.array(["all"] * len(batch.samples))
     with np.errstate(all="ignore"):
-        return Scheme("all", groups, outcome(batch, parameters), served(batch, parameters))
+        return Scheme(
+            "all", groups, outcome(batch, parameters), served(batch, parameters)
+        )
 
 
 def leave(batch: Batch, name: str, start: Array) -> Scheme:
     """Predict each group with parameters that were fitted without it."""
     groups = np.array([LEAVES[name](sample) for sample in batch.samples])
-    scored = sorted({g for g, q in zip(groups, batch.quality, strict=True) if q == "A"})
-    with ProcessPoolExecutor(os.cpu_count(), initializer=_remember, initargs=(batch,)) as pool:
-        fits = list(pool.map(partial(_without, start=start), [groups != g for g in scored]))
+    scored = sorted(
+        {g for g, q in zip(groups, batch.quality, strict=True) if q == "A"}
+    )
+    with ProcessPoolExecutor(
+        os.cpu_count(), initializer=_remember, initargs=(batch,)
+    ) as pool:
+        fits = list(
+            pool.map(
+                partial(_without, start=start), [groups != g for g in scored]
+            )
+        )
     empty = np.full(len(groups), np.nan)
     result = Scheme(name, groups, Outcome(empty, empty, empty), empty)
     for group, fitted in zip(scored, fits, strict=True):
@@ -92,7 +105,9 @@ def _without(train: Array, start: Array) -> Array:
 
 def _merge(into: Scheme, found: Scheme, rows: Array) -> Scheme:
     parts = {
-        name: np.where(rows, getattr(found.found, name), getattr(into.found, name))
+        name: np.where(
+            rows, getattr(found.found, name), getattr(into.found, name)
+        )
         for name in ("throughput", "tpot", "ttft")
     }
     rates = np.where(rows, found.served, into.served)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 SOFT: Final = 0.08  # log ratio beyond which an error counts linearly
 WEIGHT: Final = {"A": 1.0, "B": 0.15}
-SHARED: Final = 0.5  # rows of a cell are worth their number to the power of 1 - this
+SHARED: Final = (
+    0.5  # rows of a cell are worth their number to the power of 1 - this
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,18 @@ def server(batch: Batch, c: Coefficients) -> shape.Server:
     kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
     room = shape.fitting(batch.terms, c, kept, batch.prompt, batch.answer)
     return shape.Server(
-        rates=own, coefficients=c, prompt=batch.prompt, answer=batch.answer,
+        rates=own,
+        coefficients=c,
+        prompt=batch.prompt,
+        answer=batch.answer,
         room=np.maximum(np.minimum(room, batch.limit), 1.0),
         busy=np.where(split, shared, prompt(own, batch.prompt)),
-        alone=np.where(split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)),
+        alone=np.where(
+            split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)
+        ),
         share=np.where(split, 0.0, c.interference),
         serial=1.0 - batch.split,
-    )  # fmt: skip
+    )
 
 
 def predict(batch: Batch, parameters: Array) -> Predicted:
@@ -71,15 +78,24 @@ def predict(batch: Batch, parameters: Array) -> Predicted:
     c = batch.coefficients(parameters)
     s = server(batch, c)
     loop = shape.closed(s, batch.users)
-    seen = batch.rate * batch.answer * np.where(batch.tpot > 0, batch.tpot, 1e-3)
+    seen = (
+        batch.rate * batch.answer * np.where(batch.tpot > 0, batch.tpot, 1e-3)
+    )
     step = c.server_time * shape.pace(s, np.maximum(seen, 1e-3))
     came = shape.arriving(s, batch.rate, step)
-    of = {name: batch.group == name for name in ("offline", "static", "closed", "open", "server")}
+    of = {
+        name: batch.group == name
+        for name in ("offline", "static", "closed", "open", "server")
+    }
     opened = of["open"] | of["server"]
     full = np.where(of["offline"], shape.offline(s), np.nan)
-    full = np.where(of["static"], shape.static(s, np.minimum(batch.users, s.room)), full)
+    full = np.where(
+        of["static"], shape.static(s, np.minimum(batch.users, s.room)), full
+    )
     tpot = np.where(of["closed"], loop.tpot, np.where(opened, step, np.nan))
-    ttft = np.where(of["closed"], loop.ttft, np.where(opened, came.ttft, np.nan))
+    ttft = np.where(
+        of["closed"], loop.ttft, np.where(opened, came.ttft, np.nan)
+    )
     ttft = np.where(of["static"], shape.together(s, batch.users), ttft)
     return Predicted(full * batch.replicas, tpot, ttft)
 
@@ -92,22 +108,33 @@ def outcome(batch: Batch, parameters: Array) -> Outcome:
         return np.log(predicted / np.where(measured > 0, measured, np.nan))
 
     return Outcome(
-        ratio(found.throughput, batch.throughput), ratio(found.tpot, batch.tpot),
+        ratio(found.throughput, batch.throughput),
+        ratio(found.tpot, batch.tpot),
         ratio(found.ttft, batch.ttft),
-    )  # fmt: skip
+    )
 
 
 def weights(batch: Batch, train: Array) -> Array:
     """What each row's throughput, time per token and time to first token count in the fit."""
-    count = Counter(s.cell for s, used in zip(batch.samples, train, strict=True) if used)
+    count = Counter(
+        s.cell for s, used in zip(batch.samples, train, strict=True) if used
+    )
     each = np.array([max(1, count[s.cell]) ** -SHARED for s in batch.samples])
     each = each * np.array([WEIGHT[s.row["quality"]] for s in batch.samples])
-    each = each * np.where(batch.speculative, 0.5, 1.0) * np.where(batch.split > 0, 0.4, 1.0)
+    each = (
+        each
+        * np.where(batch.speculative, 0.5, 1.0)
+        * np.where(batch.split > 0, 0.4, 1.0)
+    )
     each = np.where(train, each, 0.0)
     # First tokens of B rows come from queues and clients that nobody describes.
     first_token = 0.8 * np.where(batch.quality == "A", 1.0, 0.05)
     return np.concatenate(
-        [1.3 * each, np.where(batch.group == "server", 1.6, 1.0) * each, first_token * each]
+        [
+            1.3 * each,
+            np.where(batch.group == "server", 1.6, 1.0) * each,
+            first_token * each,
+        ]
     )
 
 
@@ -116,7 +143,9 @@ def problem(batch: Batch, train: Array) -> Problem:
 
     def residuals(parameters: Array) -> Array:
         found = outcome(batch, parameters)
-        parts = [np.nan_to_num(x) for x in (found.throughput, found.tpot, found.ttft)]
+        parts = [
+            np.nan_to_num(x) for x in (found.throughput, found.tpot, found.ttft)
+        ]
         return np.concatenate(parts, axis=-1)
 
     return Problem(SERVING, weights(batch, train), residuals, SOFT)
@@ -131,7 +160,9 @@ def main() -> None:
     save(SERVING, fitted)
     left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
     bands.save(batch, [cross.whole(batch, fitted), *left_out])
-    sys.stderr.write(f"fitted {len(SERVING.rows)} rows to {len(batch.samples)} measurements\n")
+    sys.stderr.write(
+        f"fitted {len(SERVING.rows)} rows to {len(batch.samples)} measurements\n"
+    )
     training.refit()
 
 

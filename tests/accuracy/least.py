@@ -1,4 +1,4 @@
-"""Robust least squares on log ratios, shrunk to priors (Levenberg and Marquardt). Deterministic."""
+"""Robust least squares on log ratios, shrunk to priors (Levenberg and Marquardt)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Problem:
     def cost(self, parameters: Array, residuals: Array) -> float:
         """What is minimized."""
         soft = 2 * (np.sqrt(1 + (residuals / self.soft) ** 2) - 1)
-        return float(np.sum(self.weight * soft) + np.sum(self.away(parameters) ** 2))
+        return float(
+            np.sum(self.weight * soft) + np.sum(self.away(parameters) ** 2)
+        )
 
     def jacobian(self, parameters: Array, residuals: Array) -> Array:
         """Finite differences, all parameters in one call."""
@@ -71,14 +73,24 @@ def solve(problem: Problem, start: Array | None = None) -> Array:
         cost, damping = problem.cost(at, left), 1e-3
         for _ in range(TURNS):
             slope = problem.jacobian(at, left)
-            weight = problem.weight / np.sqrt(1 + (left / problem.soft) ** 2) / problem.soft**2
-            normal = slope.T @ (weight[:, None] * slope) + np.diag(problem.spread**-2.0)
-            gradient = slope.T @ (weight * left) + problem.away(at) / problem.spread
+            weight = (
+                problem.weight
+                / np.sqrt(1 + (left / problem.soft) ** 2)
+                / problem.soft**2
+            )
+            normal = slope.T @ (weight[:, None] * slope) + np.diag(
+                problem.spread**-2.0
+            )
+            gradient = (
+                slope.T @ (weight * left) + problem.away(at) / problem.spread
+            )
             better = None
             while better is None and damping < 1e3:
                 damped = normal + damping * np.diag(np.diag(normal))
                 trial = at.copy()
-                trial[problem.free] += np.clip(np.linalg.solve(damped, -gradient), -0.7, 0.7)
+                trial[problem.free] += np.clip(
+                    np.linalg.solve(damped, -gradient), -0.7, 0.7
+                )
                 tried = problem.residuals(trial)
                 worth = problem.cost(trial, tried)
                 better = (trial, tried, worth) if worth < cost else None
@@ -111,18 +123,26 @@ def design(
     return {name: (np.array(i), np.array(w)) for name, (i, w) in found.items()}
 
 
-def coefficients(book: Book[Any], made: dict[str, tuple[Array, Array]], parameters: Array) -> Any:
+def coefficients(
+    book: Book[Any], made: dict[str, tuple[Array, Array]], parameters: Array
+) -> Any:
     """The coefficients of every row, for one vector of parameters or a stack."""
     values = {}
     for name in book.names:
         index, weight = made.get(name, (None, None))
-        values[name] = 1.0 if index is None else np.exp(parameters[..., index] @ weight)
+        values[name] = (
+            1.0 if index is None else np.exp(parameters[..., index] @ weight)
+        )
     return book.kind(**values)
 
 
 def save(book: Book[Any], parameters: Array) -> None:
     """Write the values into the table, all else unchanged."""
-    lines = list(csv.DictReader((DATA / book.file).read_text(encoding="utf-8").splitlines()))
+    lines = list(
+        csv.DictReader(
+            (DATA / book.file).read_text(encoding="utf-8").splitlines()
+        )
+    )
     for line, value in zip(lines, np.exp(parameters), strict=True):
         line["value"] = f"{value:.5g}"
     write(book.file, lines)

@@ -22,8 +22,15 @@ TAUGHT: Final = 10
 FEWEST: Final = 15
 DRAWS: Final = 5
 DEPLOYMENT: Final = (
-    "source_group", "model", "gpu", "weight_precision", "tp", "pp", "ep", "framework",
-)  # fmt: skip
+    "source_group",
+    "model",
+    "gpu",
+    "weight_precision",
+    "tp",
+    "pp",
+    "ep",
+    "framework",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,9 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     for places in groups:
         for draw in range(DRAWS):
             chosen = set(random.Random(draw).sample(places, TAUGHT))
-            told = [(_at(batch, flight, i), float(ratio[i])) for i in sorted(chosen)]
+            told = [
+                (_at(batch, flight, i), float(ratio[i])) for i in sorted(chosen)
+            ]
             belief = learned(target, told)
             for i in set(places) - chosen:
                 left = float(ratio[i]) - belief.mean(_at(batch, flight, i))
@@ -63,7 +72,9 @@ def _at(batch: Batch, flight: Array, place: int) -> Vector:
 
 def _deployments(batch: Batch, ratio: np.ndarray) -> Iterator[list[int]]:
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    here = (batch.group == "closed") & (batch.quality == "A") & np.isfinite(ratio)
+    here = (
+        (batch.group == "closed") & (batch.quality == "A") & np.isfinite(ratio)
+    )
     for place in np.flatnonzero(here):
         row = batch.samples[place].row
         found[tuple(row[name] for name in DEPLOYMENT)].append(int(place))

@@ -10,47 +10,86 @@ from tests.accuracy import loaded
 from tests.accuracy.bars import ERRORS, SERVED, Bar, label
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
-from tests.accuracy.score import LOADS, MEASURES, coverage, optimistic, order, ratios, score, worst
+from tests.accuracy.score import (
+    LOADS,
+    MEASURES,
+    coverage,
+    optimistic,
+    order,
+    ratios,
+    score,
+    worst,
+)
 
 WORST: Final = 6
 OPENING: Final = """# Accuracy
 
-How far tonnage's predictions of inference are from what others measured and published, on rows that the fit had not
-seen. `make accuracy` computes this page from `tests/data/truth/`; `make check` fails when a bar that is met here is
-missed later. Nothing on this page was written by hand except these paragraphs.
+How far tonnage's predictions of inference are from what others measured and published, on rows
+that the fit had not seen. `make accuracy` computes this page from `tests/data/truth/`; `make
+check` fails when a bar that is met here is missed later. Nothing on this page was written by hand
+except these paragraphs.
 
-**What is scored.** {rows} measured rows of quality A (complete enough to be predicted), and {others} of quality B
-where something is unstated (speculative decoding, the statistic, the run's date). Rows of one deployment are not
-independent, so an error is the mean over the rows of a cell (source, model, GPU, precision, layout, number of GPUs)
-and then the median over cells. The mean over all rows stands beside it, since it shows the bad cells.
+**What is scored.** {rows} measured rows of quality A (complete enough to be predicted), and
+{others} of quality B where something is unstated (speculative decoding, the statistic, the run's
+date). Rows of one deployment are not independent, so an error is the mean over the rows of a cell
+(source, model, GPU, precision, layout, number of GPUs) and then the median over cells. The mean
+over all rows stands beside it, since it shows the bad cells.
 
-**Left out** means: all rows of one model family (or accelerator, or source) are removed, the coefficients are fitted
-again, and the removed rows are predicted. Family out of Llama removes more than half of the rows.
+**Left out** means: all rows of one model family (or accelerator, or source) are removed, the
+coefficients are fitted again, and the removed rows are predicted. Family out of Llama removes more
+than half of the rows.
 
-**How far to trust it.** The structure of the model and its priors were chosen while looking at these very figures, so
-they flatter it somewhat: differences of a few tenths say nothing, and rows of a new source will err a little more.
+**How far to trust it.** The structure of the model and its priors were chosen while looking at
+these very figures, so they flatter it somewhat: differences of a few tenths say nothing, and rows
+of a new source will err a little more.
 
-**What limits it.** Two runs of the same engine build differ by about 1 %, runs of different dates by about 10 %: below
-that an error is noise. New accelerators err about 1.5 times as much as the left-out ones here, and their bands are
-widened so.
+**What limits it.** Two runs of the same engine build differ by about 1 %, runs of different dates
+by about 10 %: below that an error is noise. New accelerators err about 1.5 times as much as the
+left-out ones here, and their bands are widened so.
 """
 
 
 def page(
-    batch: Batch, schemes: Sequence[Scheme], bars: Sequence[Bar], refused: Sequence[str]
+    batch: Batch,
+    schemes: Sequence[Scheme],
+    bars: Sequence[Bar],
+    refused: Sequence[str],
 ) -> str:
     """Return the page as markdown."""
     full = int((batch.quality == "A").sum())
-    parts = [OPENING.format(rows=f"{full:,}", others=f"{len(batch.samples) - full:,}")]
-    parts += ["## Bars\n", _table(("bar", ">reached", ">least", ">most", ""), _bars(bars))]
+    parts = [
+        OPENING.format(
+            rows=f"{full:,}", others=f"{len(batch.samples) - full:,}"
+        )
+    ]
+    parts += [
+        "## Bars\n",
+        _table(("bar", ">reached", ">least", ">most", ""), _bars(bars)),
+    ]
     parts += [LOGS]
     parts += ["## Errors\n", *_errors(batch, schemes)]
-    parts += ["## Bands\n", BANDS, _table(
-        ("number", "left out", ">inside", ">high / low", ">rows"), _bands(batch, schemes)
-    )]  # fmt: skip
-    parts += ["## Servers under a given rate\n", LOADED, _table(
-        ("number", ">median error", ">inside its band", ">high / low", ">rows"), _loaded(batch)
-    )]  # fmt: skip
+    parts += [
+        "## Bands\n",
+        BANDS,
+        _table(
+            ("number", "left out", ">inside", ">high / low", ">rows"),
+            _bands(batch, schemes),
+        ),
+    ]
+    parts += [
+        "## Servers under a given rate\n",
+        LOADED,
+        _table(
+            (
+                "number",
+                ">median error",
+                ">inside its band",
+                ">high / low",
+                ">rows",
+            ),
+            _loaded(batch),
+        ),
+    ]
     parts += ["## Rows\n", *_rows(batch, refused)]
     parts += ["## Plots\n", PLOTS]
     parts += [
@@ -61,16 +100,17 @@ def page(
     return "\n".join(parts)
 
 
-LOGS: Final = """Start-up logs that are not scored state no pool, less than 10 GiB of it, settings that are not the defaults, or a model
-whose architecture is not among our facts.
+LOGS: Final = """Start-up logs that are not scored state no pool, less than 10 GiB of it, settings
+that are not the defaults, or a model whose architecture is not among our facts.
 """
-BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never widens its own band. Inside: share of
-rows within it, which should be 90 %.
+BANDS: Final = """A band is made from the errors of the *other* left-out groups, so a row never
+widens its own band. Inside: share of rows within it, which should be 90 %.
 """
-LOADED: Final = """Poisson arrivals at a given rate, MLPerf Server among them, which runs at nine tenths of capacity: there a time per
-token is `t / (1 - load)`, and a capacity that is off by a tenth doubles it. So the number is the geometric mean over
-capacities within the band of throughput, and its own band reaches as far as they do. In sample; 99th percentiles come
-from the queue and the batch, not from these rows.
+LOADED: Final = """Poisson arrivals at a given rate, MLPerf Server among them, which runs at nine
+tenths of capacity: there a time per token is `t / (1 - load)`, and a capacity that is off by a
+tenth doubles it. So the number is the geometric mean over capacities within the band of
+throughput, and its own band reaches as far as they do. In sample; 99th percentiles come from the
+queue and the batch, not from these rows.
 """
 PLOTS: Final = """Each point is one row, predicted while its own accelerator was left out.
 
@@ -80,14 +120,18 @@ PLOTS: Final = """Each point is one row, predicted while its own accelerator was
 ![by accelerator](accuracy/by_gpu.svg)
 ![by model](accuracy/by_model.svg)
 """
-WORSE: Final = """The cells that are furthest off with their source left out. A positive bias of throughput, and a negative one of a time,
+WORSE: Final = """The cells that are furthest off with their source left out. A positive bias of
+throughput, and a negative one of a time,
 is optimistic.
 """
 
 
 def _bars(bars: Sequence[Bar]) -> Iterator[tuple[str, ...]]:
     for bar in bars:
-        limits = ("" if x is None else f"{x:g}{_unit(bar)}" for x in (bar.least, bar.most))
+        limits = (
+            "" if x is None else f"{x:g}{_unit(bar)}"
+            for x in (bar.least, bar.most)
+        )
         reached = f"{bar.reached:.1f}{_unit(bar)}"
         yield (bar.name, reached, *limits, "met" if bar.met else "**missed**")
 
@@ -99,14 +143,23 @@ def _unit(bar: Bar) -> str:
 def _errors(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[str]:
     yield "Median over cells (mean over rows), in percent; in brackets the aim.\n"
     columns = ("measure", *(f">{label(s)}" for s in schemes), ">cells", ">rows")
-    yield _table(columns, [_error(batch, schemes, measure) for measure in MEASURES])
+    yield _table(
+        columns, [_error(batch, schemes, measure) for measure in MEASURES]
+    )
     shares = [
-        (name, *(f"{100 * optimistic(batch, s, target, groups):.0f} %" for s in schemes))
+        (
+            name,
+            *(
+                f"{100 * optimistic(batch, s, target, groups):.0f} %"
+                for s in schemes
+            ),
+        )
         for name, target, groups in (
             ("throughput", "throughput", ("offline", "static")),
-            ("TPOT, closed loop", "tpot", ("closed",)), ("TTFT, closed loop", "ttft", ("closed",)),
+            ("TPOT, closed loop", "tpot", ("closed",)),
+            ("TTFT, closed loop", "ttft", ("closed",)),
         )
-    ]  # fmt: skip
+    ]
     yield "Rows predicted better than measured by more than 20 %:\n"
     yield _table(("number", *(f">{label(s)}" for s in schemes)), shares)
     pair = next(s for s in schemes if s.name == "GPU")
@@ -117,7 +170,9 @@ def _errors(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[str]:
     )
 
 
-def _error(batch: Batch, schemes: Sequence[Scheme], measure: str) -> tuple[str, ...]:
+def _error(
+    batch: Batch, schemes: Sequence[Scheme], measure: str
+) -> tuple[str, ...]:
     aims = ERRORS[measure][1] if measure in ERRORS else (None,) * len(schemes)
     cells = []
     for scheme, aim in zip(schemes, aims, strict=True):
@@ -127,37 +182,56 @@ def _error(batch: Batch, schemes: Sequence[Scheme], measure: str) -> tuple[str, 
     return (measure, *cells, str(found.cell_count), str(found.row_count))
 
 
-def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
+def _bands(
+    batch: Batch, schemes: Sequence[Scheme]
+) -> Iterator[tuple[str, ...]]:
     for target in ("throughput", "tpot", "ttft"):
         for scheme in schemes[1:]:
             found = coverage(batch, scheme, target, LOADS)
-            yield (target, scheme.name, f"{100 * found.inside:.0f} %", f"{found.width:.2f}",
-                   str(found.rows))  # fmt: skip
+            yield (
+                target,
+                scheme.name,
+                f"{100 * found.inside:.0f} %",
+                f"{found.width:.2f}",
+                str(found.rows),
+            )
 
 
 def _loaded(batch: Batch) -> Iterator[tuple[str, ...]]:
     for name, error, inside, width, count in loaded.rows(batch):
-        shares = (f"{100 * error:.0f} %", f"{100 * inside:.0f} %", f"{width:.1f}")
+        shares = (
+            f"{100 * error:.0f} %",
+            f"{100 * inside:.0f} %",
+            f"{width:.1f}",
+        )
         yield (f"`{name}`", *shares, str(count))
 
 
 def _rows(batch: Batch, refused: Sequence[str]) -> Iterator[str]:
-    sources = Counter((s.row["source_group"], s.row["quality"]) for s in batch.samples)
+    sources = Counter(
+        (s.row["source_group"], s.row["quality"]) for s in batch.samples
+    )
     names = sorted({name for name, _ in sources})
     yield _table(
         ("source", ">A", ">B"),
-        [(name, str(sources[name, "A"] or ""), str(sources[name, "B"] or "")) for name in names],
+        [
+            (name, str(sources[name, "A"] or ""), str(sources[name, "B"] or ""))
+            for name in names
+        ],
     )
     if refused:
         yield "Refused, and counted as such:\n"
         yield _table(
-            ("reason", ">rows"), [(k, str(n)) for k, n in sorted(Counter(refused).items())]
+            ("reason", ">rows"),
+            [(k, str(n)) for k, n in sorted(Counter(refused).items())],
         )
     else:
         yield "No row is refused.\n"
 
 
-def _worst(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]:
+def _worst(
+    batch: Batch, schemes: Sequence[Scheme]
+) -> Iterator[tuple[str, ...]]:
     out = next(s for s in schemes if s.name == "source")
     for measure in MEASURES:
         if measure == SERVED:
@@ -167,10 +241,15 @@ def _worst(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[tuple[str, ...]]
 
 
 def _table(
-    columns: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]
+    columns: Sequence[str],
+    rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]],
 ) -> str:
     """A markdown table; columns that start with > are aligned to the right."""
     lines = ["| " + " | ".join(c.removeprefix(">") for c in columns) + " |"]
-    lines.append("|" + "|".join("--:" if c.startswith(">") else "---" for c in columns) + "|")
+    lines.append(
+        "|"
+        + "|".join("--:" if c.startswith(">") else "---" for c in columns)
+        + "|"
+    )
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines) + "\n"

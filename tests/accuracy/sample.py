@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from planner.perf.setup import Setup
 
 CELL: Final = (
-    "source_group", "model", "gpu", "weight_precision", "tp", "pp", "ep", "n_gpus",
-)  # fmt: skip
+    "source_group",
+    "model",
+    "gpu",
+    "weight_precision",
+    "tp",
+    "pp",
+    "ep",
+    "n_gpus",
+)
 MEASURED: Final = ("output_tok_s", "ttft_ms_mean", "tpot_ms_mean")
 SCORED: Final = ("A", "B")
 MS: Final = 1000.0
@@ -84,20 +91,28 @@ class Batch:
         self.group = np.array([sample.group for sample in samples])
         self.quality = np.array([sample.row["quality"] for sample in samples])
         self.split = self._of(lambda x: float(x.prefill is not None))
-        self.workers = self._of(lambda x: float(x.prefill[0] if x.prefill else 1))
+        self.workers = self._of(
+            lambda x: float(x.prefill[0] if x.prefill else 1)
+        )
         self.limit = self._of(lambda x: x.limit)
         self.kept = self._of(lambda x: math.nan if x.kept is None else x.kept)
         self.replicas = self._of(lambda x: float(x.replicas))
         self.prompt = self._of(lambda x: x.demand.prompt)
         self.answer = self._of(lambda x: x.demand.answer)
-        self.users = self._of(lambda x: max(1.0, x.demand.users)) / self.replicas
+        self.users = (
+            self._of(lambda x: max(1.0, x.demand.users)) / self.replicas
+        )
         self.rate = self._of(lambda x: x.demand.rate) / self.replicas
         self.speculative = self._of(lambda x: float(x.speculative)) > 0
-        self.draft = Draft(*(self._of(attrgetter("draft." + f.name)) for f in fields(Draft)))
+        self.draft = Draft(
+            *(self._of(attrgetter("draft." + f.name)) for f in fields(Draft))
+        )
         self.throughput = np.array([sample.throughput for sample in samples])
         self.ttft = np.array([sample.ttft for sample in samples])
         self.tpot = np.array([sample.tpot for sample in samples])
-        self._design = design(SERVING, [x.keys for x in setups], [x.engine.year for x in setups])
+        self._design = design(
+            SERVING, [x.keys for x in setups], [x.engine.year for x in setups]
+        )
 
     def _of(self, value: Callable[[Setup], float]) -> Array:
         return np.array([value(sample.setup) for sample in self.samples])
@@ -109,5 +124,8 @@ class Batch:
 
 
 def _stack(found: Sequence[Terms]) -> Terms:
-    columns = {f.name: np.array([getattr(x, f.name) for x in found], float) for f in fields(Terms)}
+    columns = {
+        f.name: np.array([getattr(x, f.name) for x in found], float)
+        for f in fields(Terms)
+    }
     return Terms(**columns)

@@ -1,4 +1,4 @@
-"""Scores of the cross-validations: errors by cell, coverage of the bands, order of accelerators."""
+"""Scores of cross-validations: errors by cell, coverage of bands, order of accelerators."""
 
 from __future__ import annotations
 
@@ -28,9 +28,19 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 LOADS: Final = (("offline",), ("static",), ("closed",), ("open", "server"))
 SETTING: Final = (
-    "source_group", "model", "weight_precision", "tp", "pp", "ep", "n_gpus", "framework",
-    "load_kind", "concurrency", "input_len", "output_len",
-)  # fmt: skip
+    "source_group",
+    "model",
+    "weight_precision",
+    "tp",
+    "pp",
+    "ep",
+    "n_gpus",
+    "framework",
+    "load_kind",
+    "concurrency",
+    "input_len",
+    "output_len",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,9 @@ class Score:
 def ratios(batch: Batch, scheme: Scheme, measure: str) -> Array:
     """Log of predicted over measured for the rows of a measure, NaN elsewhere."""
     target, groups = MEASURES[measure]
-    found = scheme.served if target == "served" else getattr(scheme.found, target)
+    found = (
+        scheme.served if target == "served" else getattr(scheme.found, target)
+    )
     here = np.isin(batch.group, groups) & (batch.quality == "A")
     return np.where(here, found, np.nan)
 
@@ -55,16 +67,24 @@ def score(batch: Batch, ratio: Array) -> Score:
     """Return the error of the rows that have a ratio."""
     by_cell: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for place in np.flatnonzero(np.isfinite(ratio)):
-        by_cell[batch.samples[place].cell].append(abs(float(np.expm1(ratio[place]))))
+        by_cell[batch.samples[place].cell].append(
+            abs(float(np.expm1(ratio[place])))
+        )
     every = [error for errors in by_cell.values() for error in errors]
     middle = float(np.median([np.mean(errors) for errors in by_cell.values()]))
     return Score(middle, float(np.mean(every)), len(by_cell), len(every))
 
 
-def optimistic(batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]) -> float:
+def optimistic(
+    batch: Batch, scheme: Scheme, target: str, groups: Sequence[str]
+) -> float:
     """Share of rows predicted better than measured by more than a fifth."""
     found = getattr(scheme.found, target)
-    here = np.isin(batch.group, groups) & (batch.quality == "A") & np.isfinite(found)
+    here = (
+        np.isin(batch.group, groups)
+        & (batch.quality == "A")
+        & np.isfinite(found)
+    )
     better = found if target == "throughput" else -found
     return float(np.mean(better[here] > np.log(1 + OPTIMISTIC)))
 
@@ -86,13 +106,24 @@ def coverage(
     inside: list[bool] = []
     widths: list[float] = []
     for load in loads:
-        here = np.isin(batch.group, load) & (batch.quality == "A") & np.isfinite(ratio)
+        here = (
+            np.isin(batch.group, load)
+            & (batch.quality == "A")
+            & np.isfinite(ratio)
+        )
         for group in sorted(set(scheme.groups[here])):
-            own, others = here & (scheme.groups == group), here & (scheme.groups != group)
-            low, high, _ = spread(batch, ratio, others if others.sum() >= FEWEST else here)
+            own, others = (
+                here & (scheme.groups == group),
+                here & (scheme.groups != group),
+            )
+            low, high, _ = spread(
+                batch, ratio, others if others.sum() >= FEWEST else here
+            )
             inside += [bool(low <= -x <= high) for x in ratio[own]]
             widths += [float(np.exp(high - low))] * int(own.sum())
-    return Coverage(float(np.mean(inside)), float(np.median(widths)), len(inside))
+    return Coverage(
+        float(np.mean(inside)), float(np.median(widths)), len(inside)
+    )
 
 
 def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
@@ -101,9 +132,14 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
     Only pairs that measured more than 15 % apart, each predicted without its own accelerator.
     """
     right, count = 0, 0
-    for target, measured in (("throughput", batch.throughput), ("tpot", batch.tpot)):
+    for target, measured in (
+        ("throughput", batch.throughput),
+        ("tpot", batch.tpot),
+    ):
         ratio = getattr(scheme.found, target)
-        for one, other in _pairs(batch.samples, np.isfinite(ratio) & (batch.quality == "A")):
+        for one, other in _pairs(
+            batch.samples, np.isfinite(ratio) & (batch.quality == "A")
+        ):
             apart = float(np.log(measured[one] / measured[other]))
             if abs(apart) < np.log(1 + APART):
                 continue
@@ -115,14 +151,18 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
 def _pairs(samples: Sequence[Sample], here: Array) -> Iterator[tuple[int, int]]:
     places: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place in np.flatnonzero(here):
-        places[tuple(samples[place].row[name] for name in SETTING)].append(int(place))
+        places[tuple(samples[place].row[name] for name in SETTING)].append(
+            int(place)
+        )
     for found in places.values():
         for one, other in combinations(found, 2):
             if samples[one].row["gpu"] != samples[other].row["gpu"]:
                 yield one, other
 
 
-def worst(batch: Batch, scheme: Scheme, measure: str, most: int) -> list[tuple[float, str, int]]:
+def worst(
+    batch: Batch, scheme: Scheme, measure: str, most: int
+) -> list[tuple[float, str, int]]:
     """The cells that are predicted worst: their bias, what they are, and their rows."""
     ratio = ratios(batch, scheme, measure)
     by_cell: dict[str, list[float]] = defaultdict(list)
@@ -131,5 +171,10 @@ def worst(batch: Batch, scheme: Scheme, measure: str, most: int) -> list[tuple[f
         wide = row["tp"] or row["n_gpus"]
         name = f"{row['source_group']}, {row['model']}, {row['gpu']} x {wide}"
         by_cell[name].append(float(ratio[place]))
-    found = [(float(np.expm1(np.mean(x))), name, len(x)) for name, x in by_cell.items()]
-    return sorted(found, key=lambda cell: (-abs(np.log1p(cell[0])), cell[1]))[:most]
+    found = [
+        (float(np.expm1(np.mean(x))), name, len(x))
+        for name, x in by_cell.items()
+    ]
+    return sorted(found, key=lambda cell: (-abs(np.log1p(cell[0])), cell[1]))[
+        :most
+    ]

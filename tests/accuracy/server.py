@@ -19,7 +19,9 @@ from planner.perf.simulate import Machine
 from tests.accuracy.sample import Batch, Sample
 
 REQUESTS: Final = (1500, 8000)  # at least and at most
-TURNS: Final = 6  # times that every slot is filled: fewer would not reach a steady state
+TURNS: Final = (
+    6  # times that every slot is filled: fewer would not reach a steady state
+)
 HALVINGS: Final = 7
 WITHIN: Final = 0.25
 LONGEST: Final = 2.2  # deviations at which a dataset's longest text lies
@@ -37,8 +39,14 @@ def ratios(batch: Batch) -> Iterator[tuple[Sample, float]]:
     """Yield the rows with the rate found over the rate achieved."""
     for sample in batch.samples:
         row = sample.row
-        if sample.group == "server" and row["quality"] == "A" and row["sla_ttft_p99_ms"]:
-            limits = (float(row[f"sla_{x}_p99_ms"]) / MS for x in ("ttft", "tpot"))
+        if (
+            sample.group == "server"
+            and row["quality"] == "A"
+            and row["sla_ttft_p99_ms"]
+        ):
+            limits = (
+                float(row[f"sla_{x}_p99_ms"]) / MS for x in ("ttft", "tpot")
+            )
             achieved = sample.setup.demand.rate / sample.setup.replicas
             yield sample, largest(_alike(sample.setup), *limits) / achieved
 
@@ -46,7 +54,9 @@ def ratios(batch: Batch) -> Iterator[tuple[Sample, float]]:
 def _alike(setup: Setup) -> Setup:
     """The setup without its own rate: submissions of one kind of machine share the answer."""
     answer = float(f"{setup.demand.answer:.2g}")
-    return replace(setup, replicas=1, demand=replace(setup.demand, rate=1.0, answer=answer))
+    return replace(
+        setup, replicas=1, demand=replace(setup.demand, rate=1.0, answer=answer)
+    )
 
 
 @cache
@@ -61,7 +71,9 @@ def largest(setup: Setup, ttft: float, tpot: float) -> float:
         requests = play.arrivals(load, count, 1, 1.0, rate)
         run = play.times(one, play.deliver(one, requests, 1, "random"))
         found = play.summary([run], (("ttft", 99), ("tpot", 99))).found
-        fast = found["ttft", 99].value <= ttft and found["tpot", 99].value <= tpot
+        fast = (
+            found["ttft", 99].value <= ttft and found["tpot", 99].value <= tpot
+        )
         low, high = (rate, high) if fast else (low, rate)
     return low
 
@@ -73,24 +85,37 @@ def _machine(setup: Setup, server: shape.Server) -> Machine:
     c = server.coefficients
     one = simulate.machine(server.rates, c, slots, server.room * held, held)
     return replace(
-        one, base=tuple(x * c.server_time for x in one.base),
+        one,
+        base=tuple(x * c.server_time for x in one.base),
         growth=tuple(x * c.server_time for x in one.growth),
-    )  # fmt: skip
+    )
 
 
 def _load(setup: Setup) -> Load:
     """Lognormal lengths whose upper end is the dataset's longest text."""
     demand, most = setup.demand, _datasets()[setup.llm.model]
-    return Load(prompt=_lengths(demand.prompt, most[0]), answer=_lengths(demand.answer, most[1]))
+    return Load(
+        prompt=_lengths(demand.prompt, most[0]),
+        answer=_lengths(demand.answer, most[1]),
+    )
 
 
 def _lengths(mean: float, most: float) -> Lengths:
     sigma = max(0.0, math.log(most / mean)) / LONGEST
-    return Lengths(mean=mean, p95=mean * math.exp(Z95 * sigma - sigma * sigma / 2))
+    return Lengths(
+        mean=mean, p95=mean * math.exp(Z95 * sigma - sigma * sigma / 2)
+    )
 
 
 @cache
 def _datasets() -> dict[str, tuple[float, float]]:
-    text = files("planner.estimate").joinpath("data", "datasets.csv").read_text(encoding="utf-8")
+    text = (
+        files("planner.estimate")
+        .joinpath("data", "datasets.csv")
+        .read_text(encoding="utf-8")
+    )
     rows = csv.DictReader(text.splitlines())
-    return {r["model"]: (float(r["input_most"]), float(r["output_most"])) for r in rows}
+    return {
+        r["model"]: (float(r["input_most"]), float(r["output_most"]))
+        for r in rows
+    }

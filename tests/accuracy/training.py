@@ -19,25 +19,50 @@ from planner.perf.train.band import kinds
 from planner.perf.train.coefficient import TRAINING, keys
 from planner.perf.train.step import tokens_per_s
 from planner.perf.train.work import Work, work
-from tests.accuracy.least import Array, Problem, coefficients, current, design, save, solve, write
+from tests.accuracy.least import (
+    Array,
+    Problem,
+    coefficients,
+    current,
+    design,
+    save,
+    solve,
+    write,
+)
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "training.csv"
 CELL: Final = (
-    "model", "gpu", "precision", "tp", "pp", "ep", "n_gpus", "seq_len", "micro_batch", "act_ckpt",
+    "model",
+    "gpu",
+    "precision",
+    "tp",
+    "pp",
+    "ep",
+    "n_gpus",
+    "seq_len",
+    "micro_batch",
+    "act_ckpt",
     "task",
-)  # fmt: skip
+)
 FAMILIES: Final = ("megatron_bridge", "mlperf", "llm_foundry", "torchtitan")
 ODD: Final = "torchtune_readme"  # rows that exceed the peak of their chip: scored, not fitted
 WEIGHT: Final = {"A": 1.0, "B": 0.12, "C": 0.0}
-SHARED: Final = 0.4  # rows of a cell are worth their number to the power of 1 - this
+SHARED: Final = (
+    0.4  # rows of a cell are worth their number to the power of 1 - this
+)
 SOFT: Final = 0.06
 FEWEST: Final = 8
 WIDER: Final = 1.4  # the structure was chosen while looking at these errors: new sources err more
 # Kinds of which too few rows are measured: judged, and wide.
 JUDGED: Final = {
-    "hybrid": 0.8, "sparse": 0.8, "latent": 0.6, "consumer": 0.5, "aws": 0.5, "intel": 0.8,
+    "hybrid": 0.8,
+    "sparse": 0.8,
+    "latent": 0.6,
+    "consumer": 0.5,
+    "aws": 0.5,
+    "intel": 0.8,
     "unknown": 0.8,
-}  # fmt: skip
+}
 SOURCE: Final = "cross-validation on published training runs (tests/data/truth/training.csv)"
 AS_OF: Final = "2026-11"
 
@@ -54,7 +79,9 @@ class Run:
     def family(self) -> str:
         """The family of its source."""
         group = self.row["source_group"]
-        return next((name for name in FAMILIES if group.startswith(name)), group)
+        return next(
+            (name for name in FAMILIES if group.startswith(name)), group
+        )
 
 
 LEAVES: Final[Mapping[str, Callable[[Run], str]]] = {
@@ -80,7 +107,12 @@ def _measured(row: Mapping[str, str]) -> float:
     if row["tokens_per_s_per_gpu"]:
         return float(row["tokens_per_s_per_gpu"])
     if row["model_tflops_per_gpu"]:
-        return float(row["model_tflops_per_gpu"]) * 1e3 / 6 / float(row["params_b"])
+        return (
+            float(row["model_tflops_per_gpu"])
+            * 1e3
+            / 6
+            / float(row["params_b"])
+        )
     return float("nan")
 
 
@@ -91,13 +123,20 @@ class Batch:
         self.runs = list(runs)
         jobs = [run.read.job for run in runs]
         counted = [work(made) for made in jobs]
-        self.work = Work(**{
-            f.name: np.array([getattr(x, f.name) for x in counted], float) for f in fields(Work)
-        })  # fmt: skip
+        self.work = Work(
+            **{
+                f.name: np.array([getattr(x, f.name) for x in counted], float)
+                for f in fields(Work)
+            }
+        )
         self.speed = np.array([run.speed for run in runs])
         self.quality = np.array([run.row["quality"] for run in runs])
-        self.kinds = [kinds(run.read.job, assumed=run.read.assumed) for run in runs]
-        self._design = design(TRAINING, [keys(made) for made in jobs], [2025.5] * len(jobs))
+        self.kinds = [
+            kinds(run.read.job, assumed=run.read.assumed) for run in runs
+        ]
+        self._design = design(
+            TRAINING, [keys(made) for made in jobs], [2025.5] * len(jobs)
+        )
 
     def ratios(self, parameters: Array) -> Array:
         """Log of predicted over measured speed, NaN where none was measured."""
@@ -108,7 +147,11 @@ class Batch:
         """Rows of quality A of a kind: dense and moe exclude hybrids."""
         hybrid = np.array(["hybrid" in k for k in self.kinds])
         here = np.array([kind in k for k in self.kinds]) & (self.quality == "A")
-        return here & (hybrid if kind == "hybrid" else ~hybrid) & np.isfinite(self.speed)
+        return (
+            here
+            & (hybrid if kind == "hybrid" else ~hybrid)
+            & np.isfinite(self.speed)
+        )
 
 
 def problem(batch: Batch, train: Array) -> Problem:
@@ -119,7 +162,9 @@ def problem(batch: Batch, train: Array) -> Problem:
     each *= np.array([WEIGHT[run.row["quality"]] for run in batch.runs])
     each *= np.array([run.row["source_group"] != ODD for run in batch.runs])
     weight = np.where(train & np.isfinite(batch.speed), each, 0.0)
-    return Problem(TRAINING, weight, lambda p: np.nan_to_num(batch.ratios(p)), SOFT)
+    return Problem(
+        TRAINING, weight, lambda p: np.nan_to_num(batch.ratios(p)), SOFT
+    )
 
 
 def leave(batch: Batch, name: str, start: Array) -> tuple[Array, Array]:
@@ -138,19 +183,25 @@ def schemes(batch: Batch, start: Array) -> dict[str, tuple[Array, Array]]:
     return every | {name: leave(batch, name, start) for name in LEAVES}
 
 
-def halves(batch: Batch, found: Mapping[str, tuple[Array, Array]]) -> Iterator[dict[str, Any]]:
+def halves(
+    batch: Batch, found: Mapping[str, tuple[Array, Array]]
+) -> Iterator[dict[str, Any]]:
     """Yield the half width of each kind: 90 % quantiles of left-out errors and more, or judged."""
     left_out = [ratio for name, (ratio, _) in found.items() if name != "all"]
     plain = np.array([k <= {"dense", "moe"} for k in batch.kinds])
     for kind in ("dense", "moe", "assumed", "amd", "google"):
         here = batch.of(kind) & plain
         if kind not in ("dense", "moe"):
-            here = np.array([kind in k for k in batch.kinds]) & np.isfinite(batch.speed)
+            here = np.array([kind in k for k in batch.kinds]) & np.isfinite(
+                batch.speed
+            )
         errors = np.concatenate([np.abs(ratio[here]) for ratio in left_out])
         errors = errors[np.isfinite(errors)]
         if len(errors) >= FEWEST:
             wide = float(np.quantile(errors, 0.9))
-            yield _row("kind", kind, half=f"{WIDER * wide:.3f}", rows=int(here.sum()))
+            yield _row(
+                "kind", kind, half=f"{WIDER * wide:.3f}", rows=int(here.sum())
+            )
     for kind, wide in JUDGED.items():
         yield _row("kind", kind, half=f"{wide:.3f}", rows=1)
 
@@ -163,9 +214,10 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield what was measured, with its number of rows."""
     jobs = [run.read.job for run in batch.runs if run.row["quality"] != "C"]
     for kind, names in (
-        ("family", [x.llm.family for x in jobs]), ("GPU", [x.chip.accelerator for x in jobs]),
+        ("family", [x.llm.family for x in jobs]),
+        ("GPU", [x.chip.accelerator for x in jobs]),
         ("architecture", [x.chip.architecture for x in jobs]),
-    ):  # fmt: skip
+    ):
         for name, number in sorted(Counter(names).items()):
             yield _row("kind", kind, name=name, rows=number)
 
@@ -177,8 +229,10 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
         ("accelerators", [float(x.spread.accelerators) for x in jobs]),
         ("sequence", [float(x.sequence) for x in jobs]),
         ("parameters", [x.llm.params / 1e9 for x in jobs]),
-    ):  # fmt: skip
-        yield _row("feature", name, low=f"{min(found):.5g}", high=f"{max(found):.5g}")
+    ):
+        yield _row(
+            "feature", name, low=f"{min(found):.5g}", high=f"{max(found):.5g}"
+        )
 
 
 def refit() -> None:
@@ -191,7 +245,9 @@ def refit() -> None:
     write("train_bands.csv", list(halves(batch, found)))
     write("train_covered.csv", list(covered(batch)))
     write("train_ranges.csv", list(ranges(batch)))
-    sys.stderr.write(f"fitted {len(TRAINING.rows)} rows to {len(runs)} training runs\n")
+    sys.stderr.write(
+        f"fitted {len(TRAINING.rows)} rows to {len(runs)} training runs\n"
+    )
 
 
 def now() -> tuple[Batch, dict[str, tuple[Array, Array]], list[str]]:

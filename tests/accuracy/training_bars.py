@@ -17,10 +17,15 @@ from tests.accuracy.training import TRUTH, Batch
 
 Schemes = Mapping[str, tuple[Array, Array]]
 MOST: Final = {  # least that is promised, and the aim
-    ("dense", "all"): (6, 4), ("dense", "family"): (8, 5.5), ("dense", "model"): (8, 6),
-    ("dense", "GPU"): (8, 6), ("moe", "all"): (16, 12), ("moe", "family"): (22, 16),
-    ("moe", "model"): (22, 16), ("moe", "GPU"): (18, 14),
-}  # fmt: skip
+    ("dense", "all"): (6, 4),
+    ("dense", "family"): (8, 5.5),
+    ("dense", "model"): (8, 6),
+    ("dense", "GPU"): (8, 6),
+    ("moe", "all"): (16, 12),
+    ("moe", "family"): (22, 16),
+    ("moe", "model"): (22, 16),
+    ("moe", "GPU"): (18, 14),
+}
 MEGATRON: Final = ("megatron_sc21_table1", "korthikanti2022_tab5")
 OPTIMISTIC: Final = float(np.log(1.2))
 APART: Final = float(np.log(1.1))
@@ -33,21 +38,50 @@ def bars(batch: Batch, schemes: Schemes, refused: int) -> Iterator[Bar]:
     for (kind, name), (most, _) in MOST.items():
         ratio, _ = schemes[name]
         yield Bar(
-            f"training, {kind}; {_label(name)}, mean", _error(ratio, batch.of(kind)), None, most
+            f"training, {kind}; {_label(name)}, mean",
+            _error(ratio, batch.of(kind)),
+            None,
+            most,
         )
     here = np.array([run.row["source_group"] in MEGATRON for run in batch.runs])
-    yield Bar("training, Megatron step times on A100", _error(schemes["all"][0], here), None, 5)
+    yield Bar(
+        "training, Megatron step times on A100",
+        _error(schemes["all"][0], here),
+        None,
+        5,
+    )
     for kind in ("dense", "moe"):
         here = batch.of(kind)
-        shares = [100 * float(np.mean(r[here] > OPTIMISTIC)) for r, _ in schemes.values()]
-        yield Bar(f"training optimistic by > 20 %, {kind}, worst scheme", max(shares), None, 10)
+        shares = [
+            100 * float(np.mean(r[here] > OPTIMISTIC))
+            for r, _ in schemes.values()
+        ]
+        yield Bar(
+            f"training optimistic by > 20 %, {kind}, worst scheme",
+            max(shares),
+            None,
+            10,
+        )
     for kind in ("dense", "moe"):
         inside, half = coverage(batch, schemes, kind)
-        yield Bar(f"90 % bands of training, {kind}: rows inside, left out", 100 * inside, 85, 95)
+        yield Bar(
+            f"90 % bands of training, {kind}: rows inside, left out",
+            100 * inside,
+            85,
+            95,
+        )
         if kind == "dense":
-            yield Bar("90 % bands of training, dense: half width", 100 * half, None, 22)
+            yield Bar(
+                "90 % bands of training, dense: half width",
+                100 * half,
+                None,
+                22,
+            )
     yield Bar(
-        "order of GPUs in training, GPU left out", 100 * order(batch, schemes["GPU"][0]), 95, None
+        "order of GPUs in training, GPU left out",
+        100 * order(batch, schemes["GPU"][0]),
+        95,
+        None,
     )
     total = len(batch.runs) + refused
     yield Bar("training rows answered", 100 * len(batch.runs) / total, 97, None)
@@ -73,7 +107,11 @@ def coverage(batch: Batch, schemes: Schemes, kind: str) -> tuple[float, float]:
             continue
         for group in sorted(set(groups[here])):
             own, others = here & (groups == group), here & (groups != group)
-            half = float(np.quantile(np.abs(ratio[others if others.sum() > 8 else here]), 0.9))
+            half = float(
+                np.quantile(
+                    np.abs(ratio[others if others.sum() > 8 else here]), 0.9
+                )
+            )
             inside += [bool(x) for x in np.abs(ratio[own]) <= half]
             halves += [half] * int(own.sum())
     return float(np.mean(inside)), float(np.median(halves))
@@ -83,7 +121,9 @@ def order(batch: Batch, ratio: Array) -> float:
     """Share of pairs of accelerators for the same work that are put in the measured order."""
     right, count = 0, 0
     same = ("source_group", "model", "task", "seq_len")
-    places = [i for i in np.flatnonzero(batch.quality == "A") if np.isfinite(ratio[i])]
+    places = [
+        i for i in np.flatnonzero(batch.quality == "A") if np.isfinite(ratio[i])
+    ]
     for one, other in combinations(places, 2):
         a, b = batch.runs[one].row, batch.runs[other].row
         if a["gpu"] == b["gpu"] or any(a[name] != b[name] for name in same):
@@ -110,7 +150,9 @@ def memory() -> Iterator[Bar]:
         except RefusedError:
             continue
         if row["peak_mem_gib"] and scored:
-            peaks.append(found["peak_mem_gib"].value / float(row["peak_mem_gib"]) - 1)
+            peaks.append(
+                found["peak_mem_gib"].value / float(row["peak_mem_gib"]) - 1
+            )
         if row["state_gib_per_gpu"]:
             state = found["state_gib_per_gpu"].value
             states.append(abs(state / float(row["state_gib_per_gpu"]) - 1))
@@ -121,47 +163,75 @@ def memory() -> Iterator[Bar]:
         8,
     )
     yield Bar(
-        "peak memory too low by > 10 %", 100 * float(np.mean(np.array(peaks) < LOW)), None, 10
+        "peak memory too low by > 10 %",
+        100 * float(np.mean(np.array(peaks) < LOW)),
+        None,
+        10,
     )
     yield Bar(
-        f"states of training, {len(states)} rows, mean", 100 * float(np.mean(states)), None, 1
+        f"states of training, {len(states)} rows, mean",
+        100 * float(np.mean(states)),
+        None,
+        1,
     )
-    yield Bar("memory rows of training answered, quality A", 100 * len(peaks) / asked, 97, None)
+    yield Bar(
+        "memory rows of training answered, quality A",
+        100 * len(peaks) / asked,
+        97,
+        None,
+    )
 
 
 def page(batch: Batch, schemes: Schemes) -> str:
     """Return the part of the page: errors by kind and scheme, and by source and accelerator."""
-    lines = [TEXT, "| kind | all data | family out | model out | GPU out | rows |",
-             "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
+    lines = [
+        TEXT,
+        "| kind | all data | family out | model out | GPU out | rows |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for kind in ("dense", "moe", "hybrid"):
         here = batch.of(kind)
         cells = []
         for name in ("all", "family", "model", "GPU"):
             errors = np.abs(np.expm1(schemes[name][0][here]))
             aim = f" [{MOST[kind, name][1]:g}]" if (kind, name) in MOST else ""
-            cells.append(f"{100 * np.mean(errors):.1f} ({100 * np.median(errors):.1f}){aim}")
+            cells.append(
+                f"{100 * np.mean(errors):.1f} ({100 * np.median(errors):.1f}){aim}"
+            )
         lines.append(f"| {kind} | {' | '.join(cells)} | {int(here.sum())} |")
-    lines += ["", "By accelerator, itself left out (quality A):", "",
-              "| accelerator | mean error | bias | rows |", "|---|--:|--:|--:|"]  # fmt: skip
+    lines += [
+        "",
+        "By accelerator, itself left out (quality A):",
+        "",
+        "| accelerator | mean error | bias | rows |",
+        "|---|--:|--:|--:|",
+    ]
     ratio = schemes["GPU"][0]
     names = np.array([run.row["gpu"] for run in batch.runs])
     for name in sorted(set(names[batch.quality == "A"])):
-        own = ratio[(names == name) & (batch.quality == "A") & np.isfinite(ratio)]
-        error, bias = 100 * np.mean(np.abs(np.expm1(own))), 100 * np.expm1(np.mean(own))
+        own = ratio[
+            (names == name) & (batch.quality == "A") & np.isfinite(ratio)
+        ]
+        error, bias = (
+            100 * np.mean(np.abs(np.expm1(own))),
+            100 * np.expm1(np.mean(own)),
+        )
         lines.append(f"| {name} | {error:.1f} % | {bias:+.1f} % | {len(own)} |")
     return "\n".join(lines) + "\n"
 
 
 TEXT: Final = """## Training
 
-Tokens a second of one accelerator, on rows of quality A: mean over rows (median), in percent; in brackets the aim. Left
-out are a family of sources (all of Megatron-Bridge is one, and holds every mixture of experts but one), a model, or an
-accelerator. The structure, and some priors of mixtures of experts, were chosen while looking at such figures: rows
-of a new source will err more, and the bands that are shown are 1.4 times those of these errors. Hybrids and consumer
-cards have too few rows; their bands are judged, and wide.
+Tokens a second of one accelerator, on rows of quality A: mean over rows (median), in percent; in
+brackets the aim. Left out are a family of sources (all of Megatron-Bridge is one, and holds every
+mixture of experts but one), a model, or an accelerator. The structure, and some priors of mixtures
+of experts, were chosen while looking at such figures: rows of a new source will err more, and the
+bands that are shown are 1.4 times those of these errors. Hybrids and consumer cards have too few
+rows; their bands are judged, and wide.
 
-One bar is missed: mixtures of experts that are predicted too fast. Five rows are off by about 60 % or more in every scheme:
-gpt-oss in releases 25.11 and 26.06.01 (its publisher calls the latter a regression), and Qwen3 30B on H100 in 25.11 and
-26.02. They ran half to two thirds as fast as the same in the releases beside them, and nothing in a row says so.
-Predicting every mixture 10 % slower would meet the bar, and double the error of the usual row.
+One bar is missed: mixtures of experts that are predicted too fast. Five rows are off by about 60 %
+or more in every scheme: gpt-oss in releases 25.11 and 26.06.01 (its publisher calls the latter a
+regression), and Qwen3 30B on H100 in 25.11 and 26.02. They ran half to two thirds as fast as the
+same in the releases beside them, and nothing in a row says so. Predicting every mixture 10 %
+slower would meet the bar, and double the error of the usual row.
 """

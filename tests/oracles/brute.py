@@ -53,15 +53,32 @@ def _fewest(need: Need, offer: Offer) -> int | None:
             continue
         for tp in range(1, node.count + 1):
             for pp in (1, 2, 4, 8):
-                if node.count % tp or tp * pp > node.count or not valid(need.llm, tp):
+                if (
+                    node.count % tp
+                    or tp * pp > node.count
+                    or not valid(need.llm, tp)
+                ):
                     continue
-                for ep in {1, tp} if need.llm.experts and need.llm.experts % tp == 0 else {1}:
+                for ep in (
+                    {1, tp}
+                    if need.llm.experts and need.llm.experts % tp == 0
+                    else {1}
+                ):
                     layout = Layout(
-                        precision=precision, kv_precision=need.kv_precision, tp=tp, pp=pp, ep=ep
+                        precision=precision,
+                        kv_precision=need.kv_precision,
+                        tp=tp,
+                        pp=pp,
+                        ep=ep,
                     )
                     found = _least(
                         found,
-                        _nodes(need, Replica(need.llm, layout, node, need.load, need.trust)),
+                        _nodes(
+                            need,
+                            Replica(
+                                need.llm, layout, node, need.load, need.trust
+                            ),
+                        ),
                     )
     return found
 
@@ -77,7 +94,8 @@ def _nodes(need: Need, replica: Replica) -> int | None:
     for nodes in range(1, MOST_NODES):
         service = replica.at(need.load.rate / (nodes * copies), nodes * copies)
         if service is not None and all(
-            service.assured(x.metric, x.percentile) <= float(x.seconds) * 1.000001
+            service.assured(x.metric, x.percentile)
+            <= float(x.seconds) * 1.000001
             for x in need.limits
         ):
             return nodes

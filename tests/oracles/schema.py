@@ -15,7 +15,12 @@ import jsonschema
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 ANYTHING: dict[str, Any] = {}
-PLAIN = {"string": "string", "boolean": "boolean", "integer": "integer", "number": "number"}
+PLAIN = {
+    "string": "string",
+    "boolean": "boolean",
+    "integer": "integer",
+    "number": "number",
+}
 
 
 @cache
@@ -31,19 +36,29 @@ def errors(kind: str, inputs: dict[str, Any]) -> list[str]:
     resource = schema["resources"].get(kind)
     if resource is None:
         return [f"no such type: {kind}"]
-    definitions = {_key(name): _type(shape) for name, shape in schema["types"].items()}
+    definitions = {
+        _key(name): _type(shape) for name, shape in schema["types"].items()
+    }
     whole = {
         **_object(resource["inputProperties"], resource["requiredInputs"]),
         "$defs": definitions,
     }
     checker = jsonschema.Draft202012Validator(whole)
-    return [f"{e.json_path}: {e.message}" for e in checker.iter_errors(_filled(inputs))]
+    return [
+        f"{e.json_path}: {e.message}"
+        for e in checker.iter_errors(_filled(inputs))
+    ]
 
 
 def outputs(kind: str) -> set[str]:
     """Names that may be referred to: inputs are outputs too."""
     resource = package(kind.split(":", maxsplit=1)[0])["resources"][kind]
-    return {"id", "name", *resource["inputProperties"], *(resource.get("outputOnly") or ())}
+    return {
+        "id",
+        "name",
+        *resource["inputProperties"],
+        *(resource.get("outputOnly") or ()),
+    }
 
 
 def _filled(value: Any) -> Any:
@@ -78,7 +93,9 @@ def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 def _value(spec: dict[str, Any]) -> dict[str, Any]:
     if "ref" in spec:
-        found: dict[str, Any] = {"$ref": f"#/$defs/{_key(spec['ref']).replace('~', '~0')}"}
+        found: dict[str, Any] = {
+            "$ref": f"#/$defs/{_key(spec['ref']).replace('~', '~0')}"
+        }
     elif "oneOf" in spec:
         found = {"anyOf": [_value(s) for s in spec["oneOf"]]}
     elif spec.get("type") == "array":
@@ -86,7 +103,9 @@ def _value(spec: dict[str, Any]) -> dict[str, Any]:
     elif spec.get("type") == "object":
         found = {
             "type": "object",
-            "additionalProperties": _value(spec.get("additionalProperties", {})),
+            "additionalProperties": _value(
+                spec.get("additionalProperties", {})
+            ),
         }
     elif spec.get("type") in PLAIN:
         found = {"type": spec["type"]}

@@ -22,12 +22,14 @@ from planner.perf.serve import Replica, Trust
 from tests.planner.test_estimate import row
 from tests.planner.test_perf import load, node
 
-FILES = sorted((Path(__file__).parents[1] / "data" / "benchmarks").glob("*.json"))
+FILES = sorted(
+    (Path(__file__).parents[1] / "data" / "benchmarks").glob("*.json")
+)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_format_is_read_alike(path: Path) -> None:
-    """The files tell of the same two loads: 8 and 32 users of 1,024 and 256 tokens, or of others."""
+    """The files hold the same two loads: 8 and 32 users of 1,024 and 256 tokens."""
     points = read(path.read_text(), str(path))
     assert points
     for point in points:
@@ -41,10 +43,21 @@ def test_every_format_is_read_alike(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nonsense", "{}", '{"a": 1}', "[1, 2]", "a,b\n1,2\n", '{"model_id": "x"}'],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "nonsense",
+        "{}",
+        '{"a": 1}',
+        "[1, 2]",
+        "a,b\n1,2\n",
+        '{"model_id": "x"}',
+    ],
+)
 def test_another_format_names_what_was_tried(text: str) -> None:
-    with pytest.raises(UsageError, match="no benchmark that can be read") as caught:
+    with pytest.raises(
+        UsageError, match="no benchmark that can be read"
+    ) as caught:
         read(text, "bench.json")
     assert "vLLM" in caught.value.problems[0].next_step
 
@@ -56,8 +69,15 @@ def test_a_truncated_file_is_refused(path: Path) -> None:
         read(text[: len(text) - len(text) // 3], str(path))
 
 
-@pytest.mark.parametrize(("key", "value"), [("mean_tpot_ms", 0), ("mean_ttft_ms", float("nan")),
-                                            ("completed", 0), ("total_output_tokens", -5)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mean_tpot_ms", 0),
+        ("mean_ttft_ms", float("nan")),
+        ("completed", 0),
+        ("total_output_tokens", -5),
+    ],
+)
 def test_numbers_that_nothing_has_are_refused(key: str, value: float) -> None:
     path = next(p for p in FILES if p.stem == "vllm_bench_serve")
     document = json.loads(path.read_text()) | {key: value}
@@ -71,20 +91,34 @@ def points(
     """Points that differ from the predictions by a factor and by a slope over the batch."""
     found = []
     for n in users:
-        numbers = answer(setup(row(concurrency=str(n), len_kind="uniform in [0.8,1.0]"))).numbers
+        numbers = answer(
+            setup(row(concurrency=str(n), len_kind="uniform in [0.8,1.0]"))
+        ).numbers
         off = bias * (n / 16) ** slope
-        found.append(Point(
-            place=f"bench.json:{n}", model="llama-3.1-8b", prompt=900, answer=180, users=n,
-            ttft=numbers["ttft_ms_mean"].value / 1000, tpot=numbers["tpot_ms_mean"].value / 1000 * off,
-            gpu="h100-sxm", tp=1, precision="fp8", framework="vllm",
-        ))  # fmt: skip
+        found.append(
+            Point(
+                place=f"bench.json:{n}",
+                model="llama-3.1-8b",
+                prompt=900,
+                answer=180,
+                users=n,
+                ttft=numbers["ttft_ms_mean"].value / 1000,
+                tpot=numbers["tpot_ms_mean"].value / 1000 * off,
+                gpu="h100-sxm",
+                tp=1,
+                precision="fp8",
+                framework="vllm",
+            )
+        )
     return found
 
 
 @pytest.mark.parametrize("bias", [0.7, 0.9, 1.0, 1.2, 1.5])
 def test_a_bias_is_learned(bias: float) -> None:
     found = learn.calibrate(points(bias), {})
-    assert found.correction.factor("tpot", 16, 990) == pytest.approx(bias, rel=0.08)
+    assert found.correction.factor("tpot", 16, 990) == pytest.approx(
+        bias, rel=0.08
+    )
     for compared in found.compared:
         after = abs(compared.after["tpot"] / compared.measured["tpot"] - 1)
         before = abs(compared.before["tpot"] / compared.measured["tpot"] - 1)
@@ -92,7 +126,9 @@ def test_a_bias_is_learned(bias: float) -> None:
 
 
 def test_a_slope_over_the_batch_is_learned_from_a_sweep() -> None:
-    found = learn.calibrate(points(1.1, 0.08, (1, 2, 4, 8, 16, 32, 64, 128)), {}).correction
+    found = learn.calibrate(
+        points(1.1, 0.08, (1, 2, 4, 8, 16, 32, 64, 128)), {}
+    ).correction
     rise = found.factor("tpot", 128, 990) / found.factor("tpot", 1, 990)
     assert rise == pytest.approx(128**0.08, rel=0.1)
 
@@ -101,8 +137,21 @@ def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
     at = features(16, 1000)
     doubts = [learned("tpot", [(at, 0.1)] * n).spread(at) for n in range(12)]
     assert doubts == sorted(doubts, reverse=True)
-    assert doubts[0] == pytest.approx(math.hypot(constant("point_noise", "tpot"), math.sqrt(
-        sum((s * x) ** 2 for s, x in zip((constant(f"prior_{n}", "tpot") for n in FEATURES), at, strict=True)))))  # fmt: skip
+    assert doubts[0] == pytest.approx(
+        math.hypot(
+            constant("point_noise", "tpot"),
+            math.sqrt(
+                sum(
+                    (s * x) ** 2
+                    for s, x in zip(
+                        (constant(f"prior_{n}", "tpot") for n in FEATURES),
+                        at,
+                        strict=True,
+                    )
+                )
+            ),
+        )
+    )
     assert doubts[-1] > constant("point_noise", "tpot")
     assert prior("tpot").mean(at) == 0
 
@@ -116,7 +165,14 @@ def test_the_order_of_points_does_not_matter() -> None:
 def test_an_outlier_and_a_stranger_are_named() -> None:
     found = points(1.0, 0.0, (1, 2, 4, 8, 16, 32))
     found[2] = replace(found[2], tpot=found[2].tpot * 4)
-    found.append(replace(found[0], gpu="a100-80gb-sxm", precision="bf16", place="other.json:1"))
+    found.append(
+        replace(
+            found[0],
+            gpu="a100-80gb-sxm",
+            precision="bf16",
+            place="other.json:1",
+        )
+    )
     warnings = " ".join(learn.calibrate(found, {}).warnings)
     assert "bench.json:4 is far" in warnings
     assert "other.json:1 is of llama-3.1-8b on a100-80gb-sxm" in warnings
@@ -125,7 +181,9 @@ def test_an_outlier_and_a_stranger_are_named() -> None:
 def test_what_a_file_leaves_out_must_be_given() -> None:
     with pytest.raises(UsageError, match="does not say its gpu"):
         learn.calibrate([replace(points(1.0)[0], gpu="")], {})
-    found = learn.calibrate([replace(p, gpu="") for p in points(1.0)], {"gpu": "h100-sxm"})
+    found = learn.calibrate(
+        [replace(p, gpu="") for p in points(1.0)], {"gpu": "h100-sxm"}
+    )
     assert found.correction.accelerator == "h100-sxm"
 
 
@@ -133,14 +191,18 @@ def test_a_calibration_survives_its_file() -> None:
     found = learn.calibrate(points(1.3), {}).correction
     text = learn.dump(found, {"bench.json": "0" * 64})
     again = learn.parse(text.encode(), "mine.json")
-    assert again.factor("tpot", 7, 700) == pytest.approx(found.factor("tpot", 7, 700))
+    assert again.factor("tpot", 7, 700) == pytest.approx(
+        found.factor("tpot", 7, 700)
+    )
     assert len(again.sha256) == 64
     with pytest.raises(UsageError, match="no calibration"):
         learn.parse(b"{}", "mine.json")
 
 
 def test_a_plan_s_replica_follows_its_calibration() -> None:
-    taught = learn.calibrate(points(1.4, 0.0, (1, 4, 8, 16, 32, 64)), {}).correction
+    taught = learn.calibrate(
+        points(1.4, 0.0, (1, 4, 8, 16, 32, 64)), {}
+    ).correction
     layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
     model, host = find("llama-3.1-8b"), node("h100-sxm")
     plain = Replica(model, layout, host, load())
@@ -151,12 +213,22 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
         own.band("tpot").high / own.band("tpot").low
         < plain.band("tpot").high / plain.band("tpot").low
     )
-    elsewhere = Replica(model, layout, node("h200-sxm"), load(), Trust(0.5, taught))
+    elsewhere = Replica(
+        model, layout, node("h200-sxm"), load(), Trust(0.5, taught)
+    )
     assert elsewhere.learned is None
 
 
-@pytest.mark.parametrize("text", ['{"input_config": {}}', '{"benchmarks": [3]}', '{"benchmarks": {}}',
-                                  "[" * 50_000, '{"test_results": [], "best_configurations": []}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"input_config": {}}',
+        '{"benchmarks": [3]}',
+        '{"benchmarks": {}}',
+        "[" * 50_000,
+        '{"test_results": [], "best_configurations": []}',
+    ],
+)
 def test_an_odd_document_is_a_typed_error(text: str) -> None:
     with pytest.raises(UsageError):
         read(text, "bench.json")
@@ -164,11 +236,19 @@ def test_an_odd_document_is_a_typed_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"weights": [-50, 0, 0]}, {"weights": [0, 0]}, {"weights": ["a", 0, 0]}, {"noise": 0},
-     {"covariance": [[1, 0], [0, 1]]}, {"covariance": [[-1, 0, 0], [0, 1, 0], [0, 0, 1]]}],
-)  # fmt: skip
+    [
+        {"weights": [-50, 0, 0]},
+        {"weights": [0, 0]},
+        {"weights": ["a", 0, 0]},
+        {"noise": 0},
+        {"covariance": [[1, 0], [0, 1]]},
+        {"covariance": [[-1, 0, 0], [0, 1, 0], [0, 0, 1]]},
+    ],
+)
 def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
-    told = json.loads(learn.dump(learn.calibrate(points(1.2), {}).correction, {}))
+    told = json.loads(
+        learn.dump(learn.calibrate(points(1.2), {}).correction, {})
+    )
     told["beliefs"]["tpot"] |= change
     with pytest.raises(UsageError, match="no calibration"):
         learn.parse(json.dumps(told).encode(), "mine.json")
@@ -176,8 +256,11 @@ def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
 
 def test_a_point_of_something_else_teaches_nothing() -> None:
     found = learn.calibrate(
-        [*points(1.0), replace(points(1.0)[0], tpot=3.0, place="odd.json:1")], {}
+        [*points(1.0), replace(points(1.0)[0], tpot=3.0, place="odd.json:1")],
+        {},
     )
     assert "odd.json:1 is more than" in " ".join(found.warnings)
     assert found.correction.points == 4
-    assert found.correction.factor("tpot", 16, 990) == pytest.approx(1.0, abs=0.05)
+    assert found.correction.factor("tpot", 16, 990) == pytest.approx(
+        1.0, abs=0.05
+    )

@@ -19,10 +19,17 @@ from tests.conftest import chat, solve, spec_of
 
 def use(provider: str, **more: object) -> Usage:
     words: dict[str, object] = {
-        "provider": provider, "nodes": 1, "node_hours": Decimal(730), "on_hours": Decimal(730),
-        "cache_gb": Decimal(0), "weights_gb": Decimal(16), "sent_gb": Decimal(0),
-        "received_gb": Decimal(0), "served": True, **more,
-    }  # fmt: skip
+        "provider": provider,
+        "nodes": 1,
+        "node_hours": Decimal(730),
+        "on_hours": Decimal(730),
+        "cache_gb": Decimal(0),
+        "weights_gb": Decimal(16),
+        "sent_gb": Decimal(0),
+        "received_gb": Decimal(0),
+        "served": True,
+        **more,
+    }
     return Usage(**words)  # type: ignore[arg-type]
 
 
@@ -32,10 +39,17 @@ def test_a_month_is_730_hours() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "hours"),
-    [("weekdays 07:00-20:00 Europe/Berlin", 65), ("daily 00:00-24:00", 168),
-     ("weekends 22:00-02:00", 8), ("mon-wed,fri 09:30-10:00", 2), ("fri-mon 00:00-24:00", 96)],
-)  # fmt: skip
-def test_schedules_run_the_hours_that_they_say(schedule: str, hours: int) -> None:
+    [
+        ("weekdays 07:00-20:00 Europe/Berlin", 65),
+        ("daily 00:00-24:00", 168),
+        ("weekends 22:00-02:00", 8),
+        ("mon-wed,fri 09:30-10:00", 2),
+        ("fri-mon 00:00-24:00", 96),
+    ],
+)
+def test_schedules_run_the_hours_that_they_say(
+    schedule: str, hours: int
+) -> None:
     assert sum(running(schedule)) == hours
 
 
@@ -46,11 +60,15 @@ def test_times_that_do_not_exist_are_refused(bad: str) -> None:
 
 
 @given(st.integers(1, 50), st.sampled_from([1, 2, 4]))
-def test_nodes_follow_the_load_and_never_fall_below_one_unit(groups: int, unit: int) -> None:
+def test_nodes_follow_the_load_and_never_fall_below_one_unit(
+    groups: int, unit: int
+) -> None:
     shape = week("diurnal", None)
     nodes = shape.nodes(groups, unit)
     spared = shape.nodes(groups, unit, 2)
-    assert [s - n for s, n in zip(spared, nodes, strict=True)] == [2 * unit] * len(nodes)
+    assert [s - n for s, n in zip(spared, nodes, strict=True)] == [
+        2 * unit
+    ] * len(nodes)
     assert max(nodes) == groups * unit
     assert min(nodes) >= unit
     for count, share in zip(nodes, shape.load, strict=True):
@@ -60,7 +78,9 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(groups: int, unit: 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
     lines = services(use("aws", sent_gb=Decimal(20_000)), catalog.book)
     found = sum(x.usd_month for x in lines if x.kind == "egress")
-    by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal("0.085")
+    by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
+        "0.085"
+    )
     assert found == by_hand.quantize(Decimal("0.01"))
 
 
@@ -84,7 +104,9 @@ def test_every_line_has_unit_quantity_source_and_age(catalog) -> None:
 
 
 def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
-    text = chat(extra='buy: {commit: [1y]}\nshutdown: {schedule: "weekdays 08:00-10:00"}')
+    text = chat(
+        extra='buy: {commit: [1y]}\nshutdown: {schedule: "weekdays 08:00-10:00"}'
+    )
     solution = solve(catalog, text)
     assert solution.bill is not None
     machines = solution.bill.lines[0]
@@ -99,9 +121,12 @@ def test_specs_without_a_schedule_run_all_week() -> None:
 def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
     """DGX H100: 10.2 kW at most for 8 boards of 700 W; here at 85 % of it, with the PUE of AWS."""
     one = Machine(
-        provider="aws", region="us-east-1", chip=accelerators()["h100-sxm"], boards=8.0,
+        provider="aws",
+        region="us-east-1",
+        chip=accelerators()["h100-sxm"],
+        boards=8.0,
         role="train",
-    )  # fmt: skip
+    )
     found = energy(one, 2, Decimal(200))
     assert found is not None
     assert found.kw == pytest.approx(2 * 10.2 * 0.85 * 1.15, rel=0.01)
@@ -111,4 +136,7 @@ def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
     idle = energy(replace(one, role="workspace"), 2, Decimal(200))
     assert idle is not None
     assert idle.kwh < found.kwh
-    assert energy(replace(one, chip=accelerators()["tpu-v5e"]), 2, Decimal(200)) is None
+    assert (
+        energy(replace(one, chip=accelerators()["tpu-v5e"]), 2, Decimal(200))
+        is None
+    )

@@ -25,15 +25,31 @@ from planner.perf.serve import Replica
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
-    "req_throughput_rps", "output_tok_s", "output_tok_s_per_gpu", "total_tok_s", "ttft_ms_mean",
-    "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_mean", "tpot_ms_p50", "tpot_ms_p99", "e2e_ms_mean",
+    "req_throughput_rps",
+    "output_tok_s",
+    "output_tok_s_per_gpu",
+    "total_tok_s",
+    "ttft_ms_mean",
+    "ttft_ms_p50",
+    "ttft_ms_p99",
+    "tpot_ms_mean",
+    "tpot_ms_p50",
+    "tpot_ms_p99",
+    "e2e_ms_mean",
     "derived_output_tok_s_per_gpu",
-)  # fmt: skip
+)
 HELD = (
-    "weights_gib_per_gpu", "non_torch_gib", "activation_peak_gib", "kv_cache_gib_per_gpu",
-    "kv_tokens", "max_concurrency", "state_gib_per_gpu", "activation_gib_per_gpu",
-    "peak_mem_gib", "checkpoint_gib",
-)  # fmt: skip
+    "weights_gib_per_gpu",
+    "non_torch_gib",
+    "activation_peak_gib",
+    "kv_cache_gib_per_gpu",
+    "kv_tokens",
+    "max_concurrency",
+    "state_gib_per_gpu",
+    "activation_gib_per_gpu",
+    "peak_mem_gib",
+    "checkpoint_gib",
+)
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -49,24 +65,48 @@ def written(found: list[dict[str, str]]) -> str:
 
 
 def predicted(found: list[dict[str, str]]) -> list[dict[str, str]]:
-    return list(csv.DictReader(table.predict(written(found), "rows.csv").splitlines()))
+    return list(
+        csv.DictReader(table.predict(written(found), "rows.csv").splitlines())
+    )
 
 
 def row(**changes: str) -> dict[str, str]:
     base = {
-        "row_id": "one", "model": "llama-3.1-8b", "gpu": "H100-SXM-80GB", "n_gpus": "1",
-        "tp": "1", "weight_precision": "fp8", "framework": "vLLM", "load_kind": "concurrency",
-        "concurrency": "16", "disagg_layout": "", "pp": "", "replicas": "1", "input_len": "1000", "output_len": "200", "request_rate_rps": "",
+        "row_id": "one",
+        "model": "llama-3.1-8b",
+        "gpu": "H100-SXM-80GB",
+        "n_gpus": "1",
+        "tp": "1",
+        "weight_precision": "fp8",
+        "framework": "vLLM",
+        "load_kind": "concurrency",
+        "concurrency": "16",
+        "disagg_layout": "",
+        "pp": "",
+        "replicas": "1",
+        "input_len": "1000",
+        "output_len": "200",
+        "request_rate_rps": "",
         "spec_decode": "",
-    }  # fmt: skip
+    }
     return base | changes
 
 
-@pytest.mark.parametrize(("name", "blank"), [("inference.csv", MEASURED), ("memory.csv", HELD)])
-def test_measured_columns_are_never_read(name: str, blank: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("name", "blank"), [("inference.csv", MEASURED), ("memory.csv", HELD)]
+)
+def test_measured_columns_are_never_read(
+    name: str, blank: tuple[str, ...]
+) -> None:
     found = rows(name)
-    blanked = [{key: "" if key in blank else cell for key, cell in r.items()} for r in found]
-    without = [{key: cell for key, cell in r.items() if key not in blank} for r in found]
+    blanked = [
+        {key: "" if key in blank else cell for key, cell in r.items()}
+        for r in found
+    ]
+    without = [
+        {key: cell for key, cell in r.items() if key not in blank}
+        for r in found
+    ]
     expected = table.predict(written(found), "rows.csv")
     assert table.predict(written(blanked), "rows.csv") == expected
     assert table.predict(written(without), "rows.csv") == expected
@@ -76,10 +116,17 @@ def test_every_row_of_full_quality_is_answered_in_order() -> None:
     found = rows("inference.csv")
     answers = predicted(found)
     assert [a["row_id"] for a in answers] == [r["row_id"] for r in found]
-    refused = [a["reason"] for a, r in zip(answers, found, strict=True)
-               if r["quality"] == "A" and a["status"] != "ok"]  # fmt: skip
+    refused = [
+        a["reason"]
+        for a, r in zip(answers, found, strict=True)
+        if r["quality"] == "A" and a["status"] != "ok"
+    ]
     assert refused == []
-    other = [a["status"] for a, r in zip(answers, found, strict=True) if r["quality"] == "B"]
+    other = [
+        a["status"]
+        for a, r in zip(answers, found, strict=True)
+        if r["quality"] == "B"
+    ]
     assert other.count("ok") / len(other) > 0.97
 
 
@@ -90,24 +137,36 @@ def test_a_band_holds_its_value_and_a_basis_is_named() -> None:
             continue
         assert found["basis"] in ("measured", "calibrated", "physics", "spec")
         for name in (n for n in found if n + "_low" in found and found[n]):
-            low, value, high = (float(found[name + x]) for x in ("_low", "", "_high"))
+            low, value, high = (
+                float(found[name + x]) for x in ("_low", "", "_high")
+            )
             assert 0 <= low <= high
             assert value > 0
 
 
 def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
     for given, name in (
-        ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"),
-        ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("AMD Instinct MI300X", "mi300x"),
-        ("Google TPU v5p", "tpu-v5p"), ("TPUv5e", "tpu-v5e"), ("Tesla T4", "t4"),
-        ("V100-SXM2-32GB", "v100-32gb"), ("Intel Gaudi 3", "gaudi3"), ("Trn1", "trainium1"),
-    ):  # fmt: skip
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("Google TPU v5p", "tpu-v5p"),
+        ("TPUv5e", "tpu-v5e"),
+        ("Tesla T4", "t4"),
+        ("V100-SXM2-32GB", "v100-32gb"),
+        ("Intel Gaudi 3", "gaudi3"),
+        ("Trn1", "trainium1"),
+    ):
         assert gpu(given).accelerator == name
     for given, name in (
-        ("Llama 3.1 405B", "llama-3.1-405b"), ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"),
-        ("Mixtral 8x22B", "mixtral-8x22b"), ("Qwen3 235B A22B", "qwen3-235b-a22b"),
-        ("LLaMA-2 70B", "llama-2-70b"), ("GPT-3 175B", "gpt3-175b"), ("Llama3-8B", "llama-3-8b"),
-    ):  # fmt: skip
+        ("Llama 3.1 405B", "llama-3.1-405b"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"),
+        ("Mixtral 8x22B", "mixtral-8x22b"),
+        ("Qwen3 235B A22B", "qwen3-235b-a22b"),
+        ("LLaMA-2 70B", "llama-2-70b"),
+        ("GPT-3 175B", "gpt3-175b"),
+        ("Llama3-8B", "llama-3-8b"),
+    ):
         assert model(given).model == name
 
 
@@ -144,9 +203,15 @@ def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
         ("spec_decode", "MTP-3, acceptance 130 %", "not between 0 and 1"),
     ],
 )
-def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says: str) -> None:
+def test_a_wrong_cell_refuses_its_row_and_no_other(
+    column: str, cell: str, says: str
+) -> None:
     first, wrong, last = predicted([row(), row(**{column: cell}), row()])
-    assert (wrong["status"], first["status"], last["status"]) == ("refused", "ok", "ok")
+    assert (wrong["status"], first["status"], last["status"]) == (
+        "refused",
+        "ok",
+        "ok",
+    )
     assert says in wrong["reason"]
     assert first == last
 
@@ -170,7 +235,9 @@ def test_a_loop_and_its_rate_agree() -> None:
     closed = answer(setup(row(concurrency="32"))).numbers
     rate = str(closed["req_throughput_rps"].value)
     opened = answer(setup(row(load_kind="rate", request_rate_rps=rate))).numbers
-    assert opened["tpot_ms_mean"].value == pytest.approx(closed["tpot_ms_mean"].value, rel=0.1)
+    assert opened["tpot_ms_mean"].value == pytest.approx(
+        closed["tpot_ms_mean"].value, rel=0.1
+    )
 
 
 def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
@@ -181,12 +248,18 @@ def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
 
     known, seen = width()
     family, new = width(model="gemma-2-9b", weight_precision="bf16")
-    vendor, alien = width(gpu="TPU-v6e", n_gpus="4", tp="4", weight_precision="bf16")
+    vendor, alien = width(
+        gpu="TPU-v6e", n_gpus="4", tp="4", weight_precision="bf16"
+    )
     assert known < family < vendor
     assert (seen, new, alien) == ("calibrated", "physics", "spec")
 
 
-COMPLETE = [n for n, a in sorted(accelerators().items()) if a.bandwidth_gb_s and a.bf16_tflops]
+COMPLETE = [
+    n
+    for n, a in sorted(accelerators().items())
+    if a.bandwidth_gb_s and a.bf16_tflops
+]
 
 
 @pytest.mark.parametrize("chip", COMPLETE)
@@ -206,20 +279,28 @@ def test_the_pool_matches_published_start_up_logs() -> None:
             model, wide = find(r["model"]), int(r["tp"])
         except Exception:  # noqa: BLE001 - a model that is not in our table
             continue
-        if not (r["kv_gib"] and r["gpu_total_gib"] and r["max_num_seqs"]) or "odd" in r["note"]:
+        if (
+            not (r["kv_gib"] and r["gpu_total_gib"] and r["max_num_seqs"])
+            or "odd" in r["note"]
+        ):
             continue
         card = startup.Card(
-            total_gib=float(r["gpu_total_gib"]), year=when(r["date"]),
+            total_gib=float(r["gpu_total_gib"]),
+            year=when(r["date"]),
             share=float(r["gpu_memory_utilization"] or 0.9),
-        )  # fmt: skip
+        )
         step = startup.Steps(
-            tokens=int(r["max_num_batched_tokens"] or 8192), sequences=int(r["max_num_seqs"])
+            tokens=int(r["max_num_batched_tokens"] or 8192),
+            sequences=int(r["max_num_seqs"]),
         )
         layout = Layout(
-            precision=r["precision"] if r["precision"] in ("bf16", "fp8", "mxfp4") else "bf16",
-            kv_precision="fp8" if r["kv_precision"] == "fp8" else "bf16", tp=wide,
+            precision=r["precision"]
+            if r["precision"] in ("bf16", "fp8", "mxfp4")
+            else "bf16",
+            kv_precision="fp8" if r["kv_precision"] == "fp8" else "bf16",
+            tp=wide,
             pp=int(r["pp"] or 1),
-        )  # fmt: skip
+        )
         found = startup.startup(model, layout, card, step)
         if found.kv_gib > 10:
             errors.append(abs(found.kv_gib / float(r["kv_gib"]) - 1))
@@ -234,13 +315,18 @@ def when(date: str) -> float:
 
 @pytest.mark.parametrize(
     ("name", "pool_gib", "year", "kv", "printed"),
-    [("gemma-3-27b", 109.86, 2026.0, "bf16", 205_696), ("llama-3.1-8b", 58.11, 2026.3, "bf16", 476_016),
-     ("deepseek-r1", 41.60, 2026.3, "bf16", 635_648)],
-)  # fmt: skip
+    [
+        ("gemma-3-27b", 109.86, 2026.0, "bf16", 205_696),
+        ("llama-3.1-8b", 58.11, 2026.3, "bf16", 476_016),
+        ("deepseek-r1", 41.60, 2026.3, "bf16", 635_648),
+    ],
+)
 def test_the_tokens_of_a_pool_are_those_that_vllm_prints(
     name: str, pool_gib: float, year: float, kv: str, printed: int
 ) -> None:
-    layout = Layout(precision="bf16", kv_precision=kv, tp=8 if name == "deepseek-r1" else 1)
+    layout = Layout(
+        precision="bf16", kv_precision=kv, tp=8 if name == "deepseek-r1" else 1
+    )
     found = startup.tokens(find(name), layout, pool_gib * memory.GIB, year)
     assert found == pytest.approx(printed, rel=0.001)
 
@@ -252,17 +338,30 @@ def test_a_rate_beyond_reach_is_refused_with_the_most_that_is() -> None:
 
 
 def test_accelerators_beyond_their_link_talk_over_the_network() -> None:
-    within = answer(setup(row(tp="8", n_gpus="8", model="llama-3.1-70b"))).numbers
-    beyond = answer(setup(row(tp="16", n_gpus="16", model="llama-3.1-70b"))).numbers
-    rack = answer(setup(row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200"))).numbers
+    within = answer(
+        setup(row(tp="8", n_gpus="8", model="llama-3.1-70b"))
+    ).numbers
+    beyond = answer(
+        setup(row(tp="16", n_gpus="16", model="llama-3.1-70b"))
+    ).numbers
+    rack = answer(
+        setup(row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200"))
+    ).numbers
     assert beyond["ttft_ms_mean"].value > within["ttft_ms_mean"].value
     assert rack["tpot_ms_mean"].value < beyond["tpot_ms_mean"].value
 
 
 @pytest.mark.parametrize("share", ["90", "-1", "many"])
 def test_a_share_of_memory_that_cannot_be_is_refused(share: str) -> None:
-    asked = {"row_id": "m", "kind": "inference_vllm_startup", "model": "llama-3.1-8b", "gpu": "H100-80GB",
-             "max_model_len": "8192", "gpu_memory_utilization": share, "tp": "1"}  # fmt: skip
+    asked = {
+        "row_id": "m",
+        "kind": "inference_vllm_startup",
+        "model": "llama-3.1-8b",
+        "gpu": "H100-80GB",
+        "max_model_len": "8192",
+        "gpu_memory_utilization": share,
+        "tp": "1",
+    }
     assert predicted([asked])[0]["status"] == "refused"
 
 
@@ -284,9 +383,14 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
 
 @pytest.mark.parametrize(
     ("told", "gained", "passes"),
-    [("MTP-1", 1.85, 1), ("mtp-3, acceptance 50 %", 1.875, 3), ("ngram-2 acceptance=.5", 1.75, 0),
-     ("eagle3-4, acceptance 1.0", 5, 4), ("eagle3-4", 1, 0)],
-)  # fmt: skip
+    [
+        ("MTP-1", 1.85, 1),
+        ("mtp-3, acceptance 50 %", 1.875, 3),
+        ("ngram-2 acceptance=.5", 1.75, 0),
+        ("eagle3-4, acceptance 1.0", 5, 4),
+        ("eagle3-4", 1, 0),
+    ],
+)
 def test_the_gain_of_a_draft_is_the_sum_of_its_accepted_prefixes(
     told: str, gained: float, passes: int
 ) -> None:
@@ -301,24 +405,40 @@ def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
     """At batch 1 weights are read for several tokens at once; at 512 products are what counts."""
 
     def pace(users: int, draft: str) -> float:
-        cells = {"concurrency": str(users), "gpu": "H200-SXM-141GB", "spec_decode": draft}
+        cells = {
+            "concurrency": str(users),
+            "gpu": "H200-SXM-141GB",
+            "spec_decode": draft,
+        }
         return answer(setup(row(**cells))).numbers["tpot_ms_mean"].value
 
     certain, hopeless = "mtp-3, acceptance 1", "mtp-3, acceptance 0"
     assert 1.7 < pace(1, "none") / pace(1, "mtp-3, acceptance 0.8") < 3
     assert pace(1, "none") / pace(1, certain) < 4
     assert pace(1, hopeless) > pace(1, "none")
-    gain = [pace(n, "none") / pace(n, "mtp-3, acceptance 0.6") for n in (1, 16, 128, 512)]
+    gain = [
+        pace(n, "none") / pace(n, "mtp-3, acceptance 0.6")
+        for n in (1, 16, 128, 512)
+    ]
     assert gain == sorted(gain, reverse=True)
 
 
 def test_split_pools_at_saturation_are_as_fast_as_the_slower_one() -> None:
     def flow(workers: int, answer_len: str) -> float:
-        layout = f"prefill {workers} workers x 1 GPU (tp1 adp1 ep1); decode 2 workers x 1 GPU (tp1 adp1 ep1)"
-        cells = {"load_kind": "offline_max", "disagg_layout": layout, "output_len": answer_len}
+        layout = (
+            f"prefill {workers} workers x 1 GPU (tp1 adp1 ep1); "
+            "decode 2 workers x 1 GPU (tp1 adp1 ep1)"
+        )
+        cells = {
+            "load_kind": "offline_max",
+            "disagg_layout": layout,
+            "output_len": answer_len,
+        }
         return answer(setup(row(**cells))).numbers["output_tok_s"].value
 
-    assert flow(2, "10") == pytest.approx(2 * flow(1, "10"), rel=0.01)  # prompts are the limit
+    assert flow(2, "10") == pytest.approx(
+        2 * flow(1, "10"), rel=0.01
+    )  # prompts are the limit
     assert flow(64, "800") == pytest.approx(flow(32, "800"))  # answers are
 
 
@@ -330,19 +450,31 @@ def test_a_slice_has_its_share_of_compute_memory_and_bandwidth() -> None:
     cells = {"weight_precision": "bf16", "concurrency": "1"}
     slow = answer(setup(row(gpu="a100-80gb-sxm 3g.40gb", **cells)))
     fast = answer(setup(row(gpu="a100-80gb-sxm", **cells)))
-    ratio = slow.numbers["tpot_ms_mean"].value / fast.numbers["tpot_ms_mean"].value
+    ratio = (
+        slow.numbers["tpot_ms_mean"].value / fast.numbers["tpot_ms_mean"].value
+    )
     assert 1.5 < ratio < 2.05  # launches take as long
     assert slow.basis == "physics"
-    width = [x.numbers["tpot_ms_mean"].high / x.numbers["tpot_ms_mean"].low for x in (slow, fast)]
+    width = [
+        x.numbers["tpot_ms_mean"].high / x.numbers["tpot_ms_mean"].low
+        for x in (slow, fast)
+    ]
     assert width[0] > width[1]
 
 
 @pytest.mark.parametrize(
     ("spelled", "name"),
-    [("H100 PCIe", "h100-pcie"), ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"), ("H200 NVL", "h200-nvl"),
-     ("L40S 48GB", "l40s"), ("A100 40GB", "a100-40gb-sxm")],
-)  # fmt: skip
-def test_accelerators_are_understood_with_spaces(spelled: str, name: str) -> None:
+    [
+        ("H100 PCIe", "h100-pcie"),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"),
+        ("H200 NVL", "h200-nvl"),
+        ("L40S 48GB", "l40s"),
+        ("A100 40GB", "a100-40gb-sxm"),
+    ],
+)
+def test_accelerators_are_understood_with_spaces(
+    spelled: str, name: str
+) -> None:
     assert gpu(spelled).accelerator == name
 
 
@@ -351,38 +483,67 @@ def test_a_plan_and_a_table_find_the_same_room_and_pace() -> None:
     made = setup(row(len_kind="dataset mean", concurrency="1"))
     server = made.server()
     wanted = Load(
-        prompt=Lengths(mean=1000, p95=1000), answer=Lengths(mean=200, p95=200), concurrency=1
+        prompt=Lengths(mean=1000, p95=1000),
+        answer=Lengths(mean=200, p95=200),
+        concurrency=1,
     )
     one = Replica(made.llm, made.layout, made.node, wanted)
-    assert one.max_batch == pytest.approx(server.room, rel=0.02)  # plans count whole pages
-    assert decode(one.rates, 8, 0.0) == pytest.approx(decode(server.rates, 8, 0.0))
+    assert one.max_batch == pytest.approx(
+        server.room, rel=0.02
+    )  # plans count whole pages
+    assert decode(one.rates, 8, 0.0) == pytest.approx(
+        decode(server.rates, 8, 0.0)
+    )
 
 
 def test_late_first_tokens_grow_with_the_load() -> None:
-    """How far the 99th percentile lies above the mean, at a tenth and at nine tenths of capacity."""
+    """The 99th percentile over the mean, at a tenth and at nine tenths of capacity."""
 
     def far(rate: float) -> float:
-        found = answer(setup(row(load_kind="rate", request_rate_rps=str(rate)))).numbers
+        found = answer(
+            setup(row(load_kind="rate", request_rate_rps=str(rate)))
+        ).numbers
         return found["ttft_ms_p99"].value / found["ttft_ms_mean"].value
 
-    most = answer(setup(row(load_kind="offline_max"))).numbers["req_throughput_rps"].value
+    most = (
+        answer(setup(row(load_kind="offline_max")))
+        .numbers["req_throughput_rps"]
+        .value
+    )
     assert 1 < far(0.1 * most) < far(0.9 * most)
 
 
 @pytest.mark.parametrize(
     ("freedom", "share", "printed"),
-    [(10, 0.95, 18.307), (10, 0.99, 23.209), (4, 0.99, 13.277), (2, 0.99, 9.210), (30, 0.9, 40.256)],
-)  # fmt: skip
+    [
+        (10, 0.95, 18.307),
+        (10, 0.99, 23.209),
+        (4, 0.99, 13.277),
+        (2, 0.99, 9.210),
+        (30, 0.9, 40.256),
+    ],
+)
 def test_gamma_quantiles_match_the_printed_table_of_chi_square(
     freedom: int, share: float, printed: float
 ) -> None:
-    assert tail.gamma(freedom, 2 * freedom, share) == pytest.approx(printed, rel=0.01)
+    assert tail.gamma(freedom, 2 * freedom, share) == pytest.approx(
+        printed, rel=0.01
+    )
 
 
 def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
-    """MLPerf Server rows: time per token near saturation is ill-conditioned, and the band knows."""
-    found = [r for r in rows("inference.csv") if r["quality"] == "A" and r["scenario"] == "Server"]
-    for column in ("tpot_ms_mean", "ttft_ms_p99", "tpot_ms_p99", "output_tok_s"):
+    """MLPerf Server rows: near saturation a time per token is ill-conditioned."""
+    found = [
+        r
+        for r in rows("inference.csv")
+        if r["quality"] == "A" and r["scenario"] == "Server"
+    ]
+    for column in (
+        "tpot_ms_mean",
+        "ttft_ms_p99",
+        "tpot_ms_p99",
+        "output_tok_s",
+    ):
         inside = []
         for r in found:
             number = answer(setup(r)).numbers[column]
@@ -390,7 +551,9 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
         assert sum(inside) >= 0.85 * len(inside)
 
 
-def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_refuse() -> None:
+def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_refuse() -> (
+    None
+):
     widths = []
     for length in (2000, 32_768, 65_536, 131_072):
         cells = {

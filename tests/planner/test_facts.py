@@ -24,13 +24,21 @@ def test_a_bad_cell_is_named_by_file_line_and_column() -> None:
 @pytest.mark.parametrize("bad", ["nan", "-1", "0", "inf", "", "1e12", "x"])
 def test_prices_must_be_positive_and_finite(bad: str) -> None:
     with pytest.raises(CatalogError):
-        list(table.rows("p\n" + (bad or '""') + "\n", "t.csv", {"p": table.price}))
+        list(
+            table.rows(
+                "p\n" + (bad or '""') + "\n", "t.csv", {"p": table.price}
+            )
+        )
 
 
 @pytest.mark.parametrize("header", ["a,b,c", "a", "b,a,a"])
 def test_unknown_or_missing_columns_are_refused(header: str) -> None:
     with pytest.raises(CatalogError, match="columns differ"):
-        list(table.rows(header + "\n", "t.csv", {"a": table.text, "b": table.text}))
+        list(
+            table.rows(
+                header + "\n", "t.csv", {"a": table.text, "b": table.text}
+            )
+        )
 
 
 def test_data_sheets_agree_with_what_the_vendors_publish() -> None:
@@ -47,13 +55,19 @@ def test_data_sheets_agree_with_what_the_vendors_publish() -> None:
 def test_mig_slices_never_exceed_their_gpu() -> None:
     known = accelerators()
     for profile in mig_profiles():
-        whole = known[profile.accelerator].memory_gib * 1.08  # marketed GB against usable GiB
+        whole = (
+            known[profile.accelerator].memory_gib * 1.08
+        )  # marketed GB against usable GiB
         assert profile.memory_gb * profile.max_instances <= whole * 1.15
 
 
 @pytest.mark.parametrize(
     ("name", "billions", "active"),
-    [("llama-3.1-8b", 8.03, 8.03), ("deepseek-r1", 671.03, 37.55), ("mixtral-8x7b", 46.7, 12.88)],
+    [
+        ("llama-3.1-8b", 8.03, 8.03),
+        ("deepseek-r1", 671.03, 37.55),
+        ("mixtral-8x7b", 46.7, 12.88),
+    ],
 )
 def test_parts_of_a_model_add_up_to_its_published_size(
     name: str, billions: float, active: float
@@ -73,14 +87,18 @@ def test_models_are_found_by_hugging_face_name_and_offer_a_near_miss() -> None:
     assert "llama-3.1" in caught.value.problems[0].next_step
 
 
-def test_known_models_that_cannot_be_sized_are_refused_with_the_reason() -> None:
+def test_known_models_that_cannot_be_sized_are_refused_with_the_reason() -> (
+    None
+):
     assert unmodelled()
     for name in unmodelled():
         with pytest.raises(MissingError, match="cannot be sized yet"):
             find(name)
 
 
-def test_a_size_alone_gives_a_model_near_the_published_shape_of_that_size() -> None:
+def test_a_size_alone_gives_a_model_near_the_published_shape_of_that_size() -> (
+    None
+):
     for name in ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"):
         real, guess = find(name), dense_of(int(find(name).params))
         assert guess.layers == pytest.approx(real.layers, rel=0.25)
@@ -90,63 +108,128 @@ def test_a_size_alone_gives_a_model_near_the_published_shape_of_that_size() -> N
 
 CONFIGS = {
     "llama-3.1-8b": {
-        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "vocab_size": 128256, "max_position_embeddings": 131072, "tie_word_embeddings": False,
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+        "tie_word_embeddings": False,
     },
     "qwen2.5-7b": {
-        "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944,
-        "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
-        "vocab_size": 152064, "use_sliding_window": False, "sliding_window": 131072,
+        "model_type": "qwen2",
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_attention_heads": 28,
+        "num_hidden_layers": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+        "use_sliding_window": False,
+        "sliding_window": 131072,
         "tie_word_embeddings": False,
     },
     "qwen3-30b-a3b": {
-        "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
-        "moe_intermediate_size": 768, "num_attention_heads": 32, "num_hidden_layers": 48,
-        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
-        "vocab_size": 151936, "tie_word_embeddings": False,
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "vocab_size": 151936,
+        "tie_word_embeddings": False,
     },
     "mistral-7b-v0.3": {
-        "model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336,
-        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "vocab_size": 32768, "sliding_window": None, "tie_word_embeddings": False,
+        "model_type": "mistral",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 32768,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
     },
     "mixtral-8x7b": {
-        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
-        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
+        "model_type": "mixtral",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "vocab_size": 32000,
         "tie_word_embeddings": False,
     },
     "deepseek-r1": {
-        "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
-        "moe_intermediate_size": 2048, "num_attention_heads": 128, "num_hidden_layers": 61,
-        "num_key_value_heads": 128, "n_routed_experts": 256, "num_experts_per_tok": 8,
-        "n_shared_experts": 1, "first_k_dense_replace": 3, "kv_lora_rank": 512,
-        "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
-        "vocab_size": 129280, "tie_word_embeddings": False,
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "num_attention_heads": 128,
+        "num_hidden_layers": 61,
+        "num_key_value_heads": 128,
+        "n_routed_experts": 256,
+        "num_experts_per_tok": 8,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 3,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "vocab_size": 129280,
+        "tie_word_embeddings": False,
         "quantization_config": {"quant_method": "fp8"},
     },
     "gemma-3-27b": {
-        "model_type": "gemma3", "text_config": {
-            "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32,
-            "num_hidden_layers": 62, "num_key_value_heads": 16, "head_dim": 128,
-            "vocab_size": 262144, "sliding_window": 1024, "sliding_window_pattern": 6,
+        "model_type": "gemma3",
+        "text_config": {
+            "hidden_size": 5376,
+            "intermediate_size": 21504,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 62,
+            "num_key_value_heads": 16,
+            "head_dim": 128,
+            "vocab_size": 262144,
+            "sliding_window": 1024,
+            "sliding_window_pattern": 6,
         },
     },
     "gpt-oss-20b": {
-        "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
-        "num_attention_heads": 64, "num_hidden_layers": 24, "num_key_value_heads": 8,
-        "head_dim": 64, "num_local_experts": 32, "experts_per_token": 4, "vocab_size": 201088,
-        "sliding_window": 128, "tie_word_embeddings": False,
+        "model_type": "gpt_oss",
+        "hidden_size": 2880,
+        "intermediate_size": 2880,
+        "num_attention_heads": 64,
+        "num_hidden_layers": 24,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "num_local_experts": 32,
+        "experts_per_token": 4,
+        "vocab_size": 201088,
+        "sliding_window": 128,
+        "tie_word_embeddings": False,
         "layer_types": ["sliding_attention", "full_attention"] * 12,
         "quantization_config": {"quant_method": "mxfp4"},
     },
     "phi-4": {
-        "model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920,
-        "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10,
-        "vocab_size": 100352, "sliding_window": None, "tie_word_embeddings": False,
+        "model_type": "phi3",
+        "hidden_size": 5120,
+        "intermediate_size": 17920,
+        "num_attention_heads": 40,
+        "num_hidden_layers": 40,
+        "num_key_value_heads": 10,
+        "vocab_size": 100352,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -156,9 +239,19 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
     assert found.params == pytest.approx(known.params, rel=0.03)
     # Some publishers leave the input embedding out of the active parameters.
     counts = (found.active, found.active - found.vocab * found.hidden)
-    assert any(count == pytest.approx(known.active, rel=0.06) for count in counts)
-    for key in ("layers", "hidden", "kv_heads", "head_dim", "experts", "kv_lora_rank",
-                "window_layers", "precision"):  # fmt: skip
+    assert any(
+        count == pytest.approx(known.active, rel=0.06) for count in counts
+    )
+    for key in (
+        "layers",
+        "hidden",
+        "kv_heads",
+        "head_dim",
+        "experts",
+        "kv_lora_rank",
+        "window_layers",
+        "precision",
+    ):
         if key == "kv_heads" and known.kv_lora_rank:
             continue
         assert getattr(found, key) == getattr(known, key), key
@@ -166,11 +259,18 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"[]", b"{}", b'{"model_type": "mamba"}', b'{"model_type": "llama"}', b"{" * 5000,
-     b'{"model_type": "llama", "hidden_size": -1}',
-     b'{"model_type":"llama","hidden_size":0,"num_attention_heads":0,"num_hidden_layers":0,'
-     b'"vocab_size":1,"intermediate_size":1}'],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"model_type": "mamba"}',
+        b'{"model_type": "llama"}',
+        b"{" * 5000,
+        b'{"model_type": "llama", "hidden_size": -1}',
+        b'{"model_type":"llama","hidden_size":0,"num_attention_heads":0,"num_hidden_layers":0,'
+        b'"vocab_size":1,"intermediate_size":1}',
+    ],
+)
 def test_a_broken_config_is_a_typed_error(raw: bytes) -> None:
     with pytest.raises(SpecError):
         huggingface.read(raw, "config.json")
@@ -179,19 +279,36 @@ def test_a_broken_config_is_a_typed_error(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"text_config": [1]}, {"hidden_size": 3}, {"num_key_value_heads": 0},
-        {"num_key_value_heads": 10**6}, {"vocab_size": 0}, {"intermediate_size": 0},
-        {"max_position_embeddings": 0}, {"num_local_experts": 8},
+        {"text_config": [1]},
+        {"hidden_size": 3},
+        {"num_key_value_heads": 0},
+        {"num_key_value_heads": 10**6},
+        {"vocab_size": 0},
+        {"intermediate_size": 0},
+        {"max_position_embeddings": 0},
+        {"num_local_experts": 8},
         {"num_local_experts": 8, "num_experts_per_tok": 9},
     ],
     ids=str,
-)  # fmt: skip
-def test_a_config_of_a_shape_that_no_model_has_is_refused(wrong: dict[str, object]) -> None:
+)
+def test_a_config_of_a_shape_that_no_model_has_is_refused(
+    wrong: dict[str, object],
+) -> None:
     config = {
-        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "num_hidden_layers": 32, "intermediate_size": 14_336,
-        "vocab_size": 128_256, "max_position_embeddings": 131_072,
-    }  # fmt: skip
-    assert huggingface.read(json.dumps(config).encode(), "config.json").params > 8e9
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 32,
+        "intermediate_size": 14_336,
+        "vocab_size": 128_256,
+        "max_position_embeddings": 131_072,
+    }
+    assert (
+        huggingface.read(json.dumps(config).encode(), "config.json").params
+        > 8e9
+    )
     with pytest.raises(SpecError):
-        huggingface.read(json.dumps({**config, **wrong}).encode(), "config.json")
+        huggingface.read(
+            json.dumps({**config, **wrong}).encode(), "config.json"
+        )

@@ -29,21 +29,30 @@ SCALEUP = {"h100-sxm": "nvswitch", "h200-sxm": "nvswitch"}
 def node(name: str, count: int = 8) -> Node:
     chip = accelerators()[name]
     return Node(
-        accelerator=chip, count=count, memory_gib=chip.memory_gib, fraction=1.0,
-        scaleup=SCALEUP.get(name, "pcie"), network_gb_s=400.0,
-    )  # fmt: skip
+        accelerator=chip,
+        count=count,
+        memory_gib=chip.memory_gib,
+        fraction=1.0,
+        scaleup=SCALEUP.get(name, "pcie"),
+        network_gb_s=400.0,
+    )
 
 
 def load(prompt: float = 1000, answer: float = 200, rate: float = 1.0) -> Load:
     return Load(
-        prompt=Lengths(mean=prompt, p95=prompt * 3), answer=Lengths(mean=answer, p95=answer * 3),
+        prompt=Lengths(mean=prompt, p95=prompt * 3),
+        answer=Lengths(mean=answer, p95=answer * 3),
         rate=rate,
-    )  # fmt: skip
+    )
 
 
-@pytest.mark.parametrize("row", rows("vllm_startup.csv"), ids=lambda r: r["row_id"])
+@pytest.mark.parametrize(
+    "row", rows("vllm_startup.csv"), ids=lambda r: r["row_id"]
+)
 def test_weights_match_vllm_startup_logs(row: dict[str, str]) -> None:
-    layout = Layout(precision=row["precision"], kv_precision="bf16", tp=int(row["tp"]))
+    layout = Layout(
+        precision=row["precision"], kv_precision="bf16", tp=int(row["tp"])
+    )
     found = memory.weights(find(row["model"]), layout) / memory.GIB
     assert found == pytest.approx(float(row["weights_gib_per_gpu"]), rel=0.005)
 
@@ -59,10 +68,17 @@ def test_kv_tokens_match_a_vllm_startup_log() -> None:
 
 @pytest.mark.parametrize(
     ("name", "published"),
-    [("llama-3.1-8b", 131_072), ("llama-3.1-70b", 327_680), ("qwen2.5-32b", 262_144),
-     ("gemma-2-27b", 376_832), ("deepseek-r1", 70_272)],
-)  # fmt: skip
-def test_kv_bytes_of_a_token_match_the_published_architecture(name: str, published: int) -> None:
+    [
+        ("llama-3.1-8b", 131_072),
+        ("llama-3.1-70b", 327_680),
+        ("qwen2.5-32b", 262_144),
+        ("gemma-2-27b", 376_832),
+        ("deepseek-r1", 70_272),
+    ],
+)
+def test_kv_bytes_of_a_token_match_the_published_architecture(
+    name: str, published: int
+) -> None:
     layout = Layout(precision="bf16", kv_precision="bf16", tp=1)
     model = find(name)
     assert memory.kv_per_token(model, layout) * model.layers == published
@@ -73,13 +89,18 @@ def test_sliding_layers_keep_no_more_than_their_window() -> None:
     layout = Layout(precision="bf16", kv_precision="bf16", tp=1)
     each = memory.kv_per_token(model, layout)
     full = model.layers - model.window_layers
-    assert memory.kv(model, layout, 32_768) == each * (full * 32_768 + model.window_layers * 1024)
+    assert memory.kv(model, layout, 32_768) == each * (
+        full * 32_768 + model.window_layers * 1024
+    )
 
 
 def test_latent_attention_is_not_divided_by_tensor_parallelism() -> None:
     model = find("deepseek-r1")
     one, eight = (
-        memory.kv(model, Layout(precision="fp8", kv_precision="bf16", tp=t), 4096) for t in (1, 8)
+        memory.kv(
+            model, Layout(precision="fp8", kv_precision="bf16", tp=t), 4096
+        )
+        for t in (1, 8)
     )
     assert one == eight
 
@@ -89,13 +110,17 @@ def test_weights_of_all_accelerators_add_up_to_the_model(name: str) -> None:
     model = find(name)
     for tp in (1, 2, 4, 8):
         layout = Layout(precision="bf16", kv_precision="bf16", tp=tp)
-        assert memory.weights(model, layout) * tp == pytest.approx(2 * model.params, rel=0.001)
+        assert memory.weights(model, layout) * tp == pytest.approx(
+            2 * model.params, rel=0.001
+        )
 
 
 def test_quantization_scales_are_counted() -> None:
     model = find("llama-3.1-70b")
     plain = model.dense * 0.5 + model.embedding * 2
-    with_scales = memory.weights(model, Layout(precision="int4", kv_precision="bf16", tp=1))
+    with_scales = memory.weights(
+        model, Layout(precision="int4", kv_precision="bf16", tp=1)
+    )
     assert 1.02 < with_scales / plain < 1.05
 
 
@@ -111,14 +136,24 @@ def test_tpot_is_near_published_closed_loop_measurements() -> None:
     errors = []
     for row in rows("inferencex_closed_loop.csv"):
         # Lengths of this source are uniform in 0.8 to 1.0 of the nominal ones.
-        prompt, answer = (float(row[key]) * 0.9 for key in ("input_len", "output_len"))
+        prompt, answer = (
+            float(row[key]) * 0.9 for key in ("input_len", "output_len")
+        )
         lengths = (Lengths(mean=x, p95=x * 1.1) for x in (prompt, answer))
         traffic = Load(prompt=next(lengths), answer=next(lengths))
-        precision = "mxfp4" if row["model"].startswith("gpt-oss") else row["precision"]
-        layout = Layout(precision=precision, kv_precision="bf16", tp=int(row["tp"]))
-        replica = Replica(find(row["model"]), layout, node(row["accelerator"]), traffic)
+        precision = (
+            "mxfp4" if row["model"].startswith("gpt-oss") else row["precision"]
+        )
+        layout = Layout(
+            precision=precision, kv_precision="bf16", tp=int(row["tp"])
+        )
+        replica = Replica(
+            find(row["model"]), layout, node(row["accelerator"]), traffic
+        )
         in_flight = min(replica.max_batch, int(row["concurrency"]))
-        errors.append(abs(replica.tpot(in_flight) * 1000 / float(row["tpot_ms"]) - 1))
+        errors.append(
+            abs(replica.tpot(in_flight) * 1000 / float(row["tpot_ms"]) - 1)
+        )
     assert len(errors) == 152
     assert statistics.median(errors) < 0.12
     assert sorted(errors)[int(0.9 * len(errors))] < 0.25
@@ -126,7 +161,9 @@ def test_tpot_is_near_published_closed_loop_measurements() -> None:
 
 def replica(rate: float = 1.0, **words: float) -> Replica:
     layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
-    return Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), load(rate=rate, **words))
+    return Replica(
+        find("llama-3.1-8b"), layout, node("h100-sxm"), load(rate=rate, **words)
+    )
 
 
 def test_a_busier_replica_is_never_quicker() -> None:
@@ -157,7 +194,9 @@ def test_little_s_law_holds_in_the_birth_death_model() -> None:
     subject = replica()
     service = subject.at(subject.completion(subject.max_batch) * 0.5)
     assert service is not None
-    served = sum(p * subject.completion(n) for n, p in enumerate(service.states) if n)
+    served = sum(
+        p * subject.completion(n) for n, p in enumerate(service.states) if n
+    )
     assert served == pytest.approx(service.rate, rel=0.01)
 
 
@@ -180,10 +219,14 @@ def test_bursts_and_long_tails_make_waits_longer() -> None:
     calm = replica(prompt=4000).at(4.0)
     layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
     burst = Load(
-        prompt=Lengths(mean=4000, p95=12_000), answer=Lengths(mean=200, p95=600), rate=4,
+        prompt=Lengths(mean=4000, p95=12_000),
+        answer=Lengths(mean=200, p95=600),
+        rate=4,
         variation=9.0,
-    )  # fmt: skip
-    wild = Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), burst).at(4.0)
+    )
+    wild = Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), burst).at(
+        4.0
+    )
     assert calm is not None
     assert wild is not None
     assert wild.ttft(95) > calm.ttft(95)
@@ -207,14 +250,23 @@ def test_the_99th_percentile_sees_the_long_answers() -> None:
 
 def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
     for name in ("flops", "kv_bandwidth", "layer_overhead"):
-        applied = [r.value for r in coefficient.SERVING.rows
-                   if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")]  # fmt: skip
-        found = coefficient.SERVING.at(frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE)
+        applied = [
+            r.value
+            for r in coefficient.SERVING.rows
+            if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")
+        ]
+        found = coefficient.SERVING.at(
+            frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE
+        )
         assert getattr(found, name) == pytest.approx(math.prod(applied))
 
 
 def test_trends_are_not_carried_beyond_the_measurements() -> None:
     first, last = book.YEARS
     keys = frozenset({"vllm"})
-    assert coefficient.SERVING.at(keys, last) == coefficient.SERVING.at(keys, last + 10)
-    assert coefficient.SERVING.at(keys, first) == coefficient.SERVING.at(keys, 1990)
+    assert coefficient.SERVING.at(keys, last) == coefficient.SERVING.at(
+        keys, last + 10
+    )
+    assert coefficient.SERVING.at(keys, first) == coefficient.SERVING.at(
+        keys, 1990
+    )

@@ -1,4 +1,4 @@
-"""The plan document: the contract's shape, the same bytes every time, and nothing that was edited."""
+"""The plan document: the contract's shape, the same bytes every time, no edits."""
 
 from __future__ import annotations
 
@@ -21,17 +21,44 @@ from tests.conftest import BLUEPRINTS, chat
 from tests.stacks.test_simulated import plan_of
 
 CONTRACT = {
-    "schema", "tool_version", "catalog", "spec", "workload", "solution", "alternatives", "cost",
-    "graph", "shutdown", "warnings", "digest",
-}  # fmt: skip
+    "schema",
+    "tool_version",
+    "catalog",
+    "spec",
+    "workload",
+    "solution",
+    "alternatives",
+    "cost",
+    "graph",
+    "shutdown",
+    "warnings",
+    "digest",
+}
 POOL = {
-    "provider", "region", "zones", "instance_type", "accelerator", "accelerators_per_node", "nodes",
-    "purchase", "role", "replicas", "layout", "usd_per_hour",
-}  # fmt: skip
+    "provider",
+    "region",
+    "zones",
+    "instance_type",
+    "accelerator",
+    "accelerators_per_node",
+    "nodes",
+    "purchase",
+    "role",
+    "replicas",
+    "layout",
+    "usd_per_hour",
+}
 LINE = {
-    "name", "kind", "unit", "quantity", "unit_price", "usd_month", "price_source", "price_as_of",
+    "name",
+    "kind",
+    "unit",
+    "quantity",
+    "unit_price",
+    "usd_month",
+    "price_source",
+    "price_as_of",
     "price_found",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
@@ -39,7 +66,9 @@ def test_plans_have_the_shape_of_the_contract(catalog, path) -> None:
     plan = plan_of(catalog, path.read_text())
     assert set(plan) >= CONTRACT
     assert plan["solution"]["status"] == "optimal"
-    assert {"gap", "solve_ms", "pools", "predicted", "binding"} <= set(plan["solution"])
+    assert {"gap", "solve_ms", "pools", "predicted", "binding"} <= set(
+        plan["solution"]
+    )
     for pool in plan["solution"]["pools"]:
         assert set(pool) >= POOL
         assert pool["zones"] == sorted(pool["zones"])
@@ -48,9 +77,19 @@ def test_plans_have_the_shape_of_the_contract(catalog, path) -> None:
     for found in plan["solution"]["predicted"].values():
         assert set(found) == {"value", "low", "high", "basis"}
     for resource in plan["graph"]["resources"]:
-        assert set(resource) == {"type", "name", "inputs", "depends_on", "options"}
+        assert set(resource) == {
+            "type",
+            "name",
+            "inputs",
+            "depends_on",
+            "options",
+        }
     assert set(plan["shutdown"]) == {"idle", "ttl", "schedule", "backstop"}
-    known = [Decimal(x["usd_month"]) for x in plan["cost"]["lines"] if x["price_found"]]
+    known = [
+        Decimal(x["usd_month"])
+        for x in plan["cost"]["lines"]
+        if x["price_found"]
+    ]
     assert sum(known) == Decimal(plan["cost"]["usd_month"])
 
 
@@ -106,14 +145,18 @@ SAMPLE = _sample()
 def test_stale_plans_are_told_by_what_changed(catalog) -> None:
     plan = plan_of(catalog, chat())
     fine = {
-        "spec_sha256": plan["spec"]["sha256"], "catalog_sha256": plan["catalog"]["sha256"],
+        "spec_sha256": plan["spec"]["sha256"],
+        "catalog_sha256": plan["catalog"]["sha256"],
         "state": {"sha256": None},
-    }  # fmt: skip
+    }
     check(plan, **fine)
     check(plan, **{**fine, "spec_sha256": None})
     check(plan, **{**fine, "state": {"sha256": "x", "plan": plan["digest"]}})
-    for change in ({"spec_sha256": "x"}, {"catalog_sha256": "x"},
-                   {"state": {"sha256": "x", "plan": "other"}}):  # fmt: skip
+    for change in (
+        {"spec_sha256": "x"},
+        {"catalog_sha256": "x"},
+        {"state": {"sha256": "x", "plan": "other"}},
+    ):
         with pytest.raises(StaleError) as caught:
             check(plan, **{**fine, **change})
         assert caught.value.exit_code == 11
@@ -127,7 +170,10 @@ def test_a_plan_differs_from_itself_in_nothing(catalog) -> None:
 
 
 def test_the_changes_of_a_diff_add_up_to_its_total(catalog) -> None:
-    before, after = plan_of(catalog, chat()), plan_of(catalog, chat(traffic="peak_rps: 20"))
+    before, after = (
+        plan_of(catalog, chat()),
+        plan_of(catalog, chat(traffic="peak_rps: 20")),
+    )
     found = diff(before, after)
     assert sum(c.delta for c in found.changes) == found.delta
     assert found.usd_after - found.usd_before == found.delta
@@ -161,7 +207,9 @@ def test_the_default_text_is_short(catalog) -> None:
 
 def test_markdown_takes_the_meaning_from_what_users_write() -> None:
     evil = "<script>|`x`|*b*\n::set-output name=a::b @everyone [l](u)"
-    shown = markdown.render((Heading(evil), Paragraph(evil), Table((evil,), ((evil,),))))
+    shown = markdown.render(
+        (Heading(evil), Paragraph(evil), Table((evil,), ((evil,),)))
+    )
     assert "<script" not in shown
     assert not any(line.startswith("::") for line in shown.splitlines())
     assert "[l](u)" not in shown

@@ -1,4 +1,4 @@
-"""Training runs and clusters: fabrics, checkpoints, failures, layouts, and the cheapest cluster."""
+"""Training runs: fabrics, checkpoints, failures, layouts, and the cheapest cluster."""
 
 from __future__ import annotations
 
@@ -82,10 +82,17 @@ def searched(made: str, catalog=CATALOG):
     return TrainSearch(need, catalog.book), market.best()
 
 
-@pytest.mark.parametrize("row", list(csv.DictReader((TRUTH / "busbw.csv").read_text().splitlines())),
-                         ids=lambda r: f"{r['types']} x {r['nodes']}")  # fmt: skip
-def test_collectives_reach_what_nccl_tests_measured(row: dict[str, str]) -> None:
-    found = reached(row["fabric"], float(row["nominal_gb_s"]), int(row["nodes"]))
+@pytest.mark.parametrize(
+    "row",
+    list(csv.DictReader((TRUTH / "busbw.csv").read_text().splitlines())),
+    ids=lambda r: f"{r['types']} x {r['nodes']}",
+)
+def test_collectives_reach_what_nccl_tests_measured(
+    row: dict[str, str],
+) -> None:
+    found = reached(
+        row["fabric"], float(row["nominal_gb_s"]), int(row["nodes"])
+    )
     assert found == pytest.approx(float(row["bus_gb_s"]), rel=0.2)
 
 
@@ -93,22 +100,33 @@ def test_a_fabric_never_gets_better_with_machines() -> None:
     for fabric in ("efa", "infiniband", "roce", "tcpxo", "tcpx", "none"):
         speeds = [reached(fabric, 400.0, n) for n in (2, 4, 16, 256, 4096)]
         assert speeds == sorted(speeds, reverse=True)
-        assert reached("none", 400.0, 4) < reached(fabric, 400.0, 4) or fabric == "none"
+        assert (
+            reached("none", 400.0, 4) < reached(fabric, 400.0, 4)
+            or fabric == "none"
+        )
 
 
 def hazard(mtbf: float, restart: float = 600.0) -> Hazard:
-    return Hazard(failures=1 / mtbf, reclaims=0.0, restart=restart, wait=0.0, notice=0.0)
+    return Hazard(
+        failures=1 / mtbf, reclaims=0.0, restart=restart, wait=0.0, notice=0.0
+    )
 
 
-@pytest.mark.parametrize(("save", "mtbf"), [(5.0, 3600.0), (60.0, 6 * 3600.0), (300.0, 7 * DAY)])
-def test_the_best_interval_is_that_of_young_and_daly(save: float, mtbf: float) -> None:
+@pytest.mark.parametrize(
+    ("save", "mtbf"), [(5.0, 3600.0), (60.0, 6 * 3600.0), (300.0, 7 * DAY)]
+)
+def test_the_best_interval_is_that_of_young_and_daly(
+    save: float, mtbf: float
+) -> None:
     """Where saving is short against failures, the optimum is sqrt(2 * save * mtbf) - save."""
     risk = hazard(mtbf)
     found = run.interval(save, risk)
     assert found == pytest.approx(run.young(save, mtbf), rel=0.12)
     assert found == pytest.approx(run.daly(save, mtbf, 0.0), rel=0.05)
     for other in (found / 2, found * 2):
-        assert run.effective(other, save, risk) < run.effective(found, save, risk)
+        assert run.effective(other, save, risk) < run.effective(
+            found, save, risk
+        )
 
 
 def test_the_effective_share_is_what_simulated_runs_reach() -> None:
@@ -116,42 +134,68 @@ def test_the_effective_share_is_what_simulated_runs_reach() -> None:
         risk = hazard(mtbf)
         every = run.interval(save, risk)
         draw = random.Random(7)
-        needed = [trial.play(40 * DAY, save, every, risk, draw).ended for _ in range(60)]
+        needed = [
+            trial.play(40 * DAY, save, every, risk, draw).ended
+            for _ in range(60)
+        ]
         mean = sum(needed) / len(needed)
-        assert 40 * DAY / mean == pytest.approx(run.effective(every, save, risk), rel=0.01)
+        assert 40 * DAY / mean == pytest.approx(
+            run.effective(every, save, risk), rel=0.01
+        )
 
 
 def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
     """419 unplanned stops in 54 days on 16,384 accelerators, and more than 90 % effective time."""
     rate = 419 / 54 / DAY
-    risk = Hazard(failures=rate, reclaims=0.0, restart=600.0, wait=0.0, notice=0.0)
+    risk = Hazard(
+        failures=rate, reclaims=0.0, restart=600.0, wait=0.0, notice=0.0
+    )
     found = trial.trials(54 * DAY * 0.9, 30.0, run.interval(30.0, risk), risk)
     assert found.stops == pytest.approx(419, rel=0.1)
     assert 54 * DAY * 0.9 / found.end(0.5) > 0.88
     ours = run.hazard(2048, "aws", "p5")
-    assert 1 < ours.failures / rate < 2.5  # RSC-1's rate, which is the larger of those published
+    assert (
+        1 < ours.failures / rate < 2.5
+    )  # RSC-1's rate, which is the larger of those published
 
 
 def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
     """Of 400 other seeds, with reclaims and failures: the share in and out, as far as drawn."""
     risk = Hazard(
-        failures=1 / (8 * 3600), reclaims=1 / (5 * 3600), restart=600.0, wait=9000.0, notice=120.0
+        failures=1 / (8 * 3600),
+        reclaims=1 / (5 * 3600),
+        restart=600.0,
+        wait=9000.0,
+        notice=120.0,
     )
     work_, save = 6 * DAY, 20.0
     every = run.interval(save, risk)
     told = trial.trials(work_, save, every, risk)
     runs = [
-        trial.play(work_, save, every, risk, random.Random(1000 + seed)) for seed in range(400)
+        trial.play(work_, save, every, risk, random.Random(1000 + seed))
+        for seed in range(400)
     ]
-    assert statistics.mean(x.ended <= told.end(0.9) for x in runs) == pytest.approx(0.9, abs=0.04)
-    assert statistics.mean(x.paid <= told.cost(0.9) for x in runs) == pytest.approx(0.9, abs=0.04)
-    assert told.end(0.5) == pytest.approx(run.late(work_, every, save, risk, 0.5), rel=0.06)
-    assert told.end(0.9) == pytest.approx(run.late(work_, every, save, risk, 0.9), rel=0.06)
+    assert statistics.mean(
+        x.ended <= told.end(0.9) for x in runs
+    ) == pytest.approx(0.9, abs=0.04)
+    assert statistics.mean(
+        x.paid <= told.cost(0.9) for x in runs
+    ) == pytest.approx(0.9, abs=0.04)
+    assert told.end(0.5) == pytest.approx(
+        run.late(work_, every, save, risk, 0.5), rel=0.06
+    )
+    assert told.end(0.9) == pytest.approx(
+        run.late(work_, every, save, risk, 0.9), rel=0.06
+    )
     assert trial.trials(work_, save, every, risk) == told
 
 
-@pytest.mark.parametrize("name", ["research-spot", "pretrain-405b", "pretrain-moe"])
-def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["research-spot", "pretrain-405b", "pretrain-moe"]
+)
+def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
+    name: str,
+) -> None:
     """Failures, reclaims and the speed itself are drawn; checkpoints are written as planned."""
     made = next(x for x in BLUEPRINTS if x.stem == name).read_text()
     solution = solve(CATALOG, made)
@@ -159,25 +203,39 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(name: str) -> No
     search, _ = searched(made)
     plain = search.cluster(solution.pools[0].offer, solution.pools[0].least)
     assert plain is not None
-    cluster = replace(plain, store=solution.run.storage.files, spares=solution.run.spares)
+    cluster = replace(
+        plain, store=solution.run.storage.files, spares=solution.run.spares
+    )
     wide = half(cluster.laid.job) / NormalDist().inv_cdf(0.95)
     ended = paid = 0
     for seed in range(100):
         draw = random.Random(5000 + seed)
         factor = math.exp(wide * draw.gauss()) / cluster.margin
         steps = max(cluster.read, cluster.steps * factor)
-        found = trial.play(steps, cluster.save, cluster.interval, cluster.risk, draw)
+        found = trial.play(
+            steps, cluster.save, cluster.interval, cluster.risk, draw
+        )
         hours = (cluster.start + found.ended) / 3600
-        bill = cluster.billed(CATALOG.book, cluster.start + found.paid, hours * 3600)
+        bill = cluster.billed(
+            CATALOG.book, cluster.start + found.paid, hours * 3600
+        )
         ended += hours <= solution.run.hours[1]
         paid += bill.usd_month <= solution.run.usd[1]
     assert min(ended, paid) >= 90
 
 
 def test_a_notice_that_is_long_enough_loses_nothing() -> None:
-    told = Hazard(failures=0.0, reclaims=1 / (4 * 3600), restart=600.0, wait=0.0, notice=120.0)
+    told = Hazard(
+        failures=0.0,
+        reclaims=1 / (4 * 3600),
+        restart=600.0,
+        wait=0.0,
+        notice=120.0,
+    )
     sudden = replace(told, notice=0.0)
-    with_, without = (trial.trials(3 * DAY, 20.0, 1800.0, x).end(0.5) for x in (told, sudden))
+    with_, without = (
+        trial.trials(3 * DAY, 20.0, 1800.0, x).end(0.5) for x in (told, sudden)
+    )
     assert with_ < without
 
 
@@ -186,10 +244,14 @@ def test_failures_without_a_spare_are_erlangs_loss(spares: int) -> None:
     """B = (a^s / s!) / sum of a^k / k! over k to s (Erlang, 1917)."""
     for offered in (0.01, 0.3, 2.0):
         terms = [offered**k / math.factorial(k) for k in range(spares + 1)]
-        assert run.unspared(spares, offered) == pytest.approx(terms[-1] / sum(terms))
+        assert run.unspared(spares, offered) == pytest.approx(
+            terms[-1] / sum(terms)
+        )
 
 
-def test_spares_pay_where_failures_come_by_the_hour_and_not_where_by_the_month() -> None:
+def test_spares_pay_where_failures_come_by_the_hour_and_not_where_by_the_month() -> (
+    None
+):
     search, offers = searched(text(TOKENS="200B", DEADLINE="300d"))
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
     found = {n: search.cluster(offer, n) for n in (4, 512)}
@@ -198,21 +260,36 @@ def test_spares_pay_where_failures_come_by_the_hour_and_not_where_by_the_month()
     assert large.spares > 0
     assert large.price < replace(large, spares=0).price
     assert large.price <= replace(large, spares=large.spares + 1).price
-    assert large.bill(search.book).lines[0].name.startswith(f"{512 + large.spares} x ")
+    assert (
+        large.bill(search.book)
+        .lines[0]
+        .name.startswith(f"{512 + large.spares} x ")
+    )
 
 
-def test_a_part_that_goes_on_meanwhile_shortens_runs_as_the_formula_says() -> None:
+def test_a_part_that_goes_on_meanwhile_shortens_runs_as_the_formula_says() -> (
+    None
+):
     alone = Hazard(
-        failures=1 / (20 * 3600), reclaims=1 / (6 * 3600), restart=600.0, wait=7200.0, notice=0.0
+        failures=1 / (20 * 3600),
+        reclaims=1 / (6 * 3600),
+        restart=600.0,
+        wait=7200.0,
+        notice=0.0,
     )
     every = run.interval(20.0, alone)
     means = {}
     for share in (0.0, 0.3, 0.6):
         risk = replace(alone, meanwhile=share)
         draw = random.Random(5)
-        ends = [trial.play(20 * DAY, 20.0, every, risk, draw).ended for _ in range(300)]
+        ends = [
+            trial.play(20 * DAY, 20.0, every, risk, draw).ended
+            for _ in range(300)
+        ]
         means[share] = sum(ends) / len(ends)
-        assert 20 * DAY / means[share] == pytest.approx(run.effective(every, 20.0, risk), rel=0.02)
+        assert 20 * DAY / means[share] == pytest.approx(
+            run.effective(every, 20.0, risk), rel=0.02
+        )
     assert means[0.6] < means[0.3] < means[0.0]
 
 
@@ -231,35 +308,61 @@ def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
 
 def test_ways_to_buy_are_compared_in_one_table() -> None:
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    solution = solve(catalog, text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
+    solution = solve(
+        catalog, text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
+    )
     assert solution.run is not None
     found = {w.name.split(" of ")[0]: w for w in solution.run.ways}
     wanted = (
-        "on_demand", "spot", "half spot", "capacity block", "not placed together",
+        "on_demand",
+        "spot",
+        "half spot",
+        "capacity block",
+        "not placed together",
         "without its fabric",
-    )  # fmt: skip
+    )
     assert set(wanted) <= set(found)
     usd = {name: found[name].usd for name in wanted}
     assert all(usd.values())
-    assert usd["spot"] < usd["half spot"] < usd["on_demand"] < usd["without its fabric"]
+    assert (
+        usd["spot"]
+        < usd["half spot"]
+        < usd["on_demand"]
+        < usd["without its fabric"]
+    )
     assert "2024" in found["capacity block"].remark
     hours = {name: found[name].hours or 0.0 for name in wanted}
     assert hours["on_demand"] <= hours["half spot"] <= hours["spot"]
 
 
-def job(model: str, accelerators_: int, batch: int, chip: str = "h100-sxm") -> Job:
+def job(
+    model: str, accelerators_: int, batch: int, chip: str = "h100-sxm"
+) -> Job:
     return Job(
-        llm=find(model), chip=accelerators()[chip], spread=Spread(), software=Software(),
-        sequence=4096, batch=float(batch), network=50e9,
-    )  # fmt: skip
+        llm=find(model),
+        chip=accelerators()[chip],
+        spread=Spread(),
+        software=Software(),
+        sequence=4096,
+        batch=float(batch),
+        network=50e9,
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "count", "batch"),
-    [("llama-3.1-8b", 16, 256), ("llama-3.1-70b", 64, 256), ("qwen3-30b-a3b", 32, 512),
-     ("llama-3.2-1b", 8, 96), ("llama-3.1-405b", 256, 512), ("llama-3.1-8b pairs", 16, 256)],
-)  # fmt: skip
-def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: int) -> None:
+    [
+        ("llama-3.1-8b", 16, 256),
+        ("llama-3.1-70b", 64, 256),
+        ("qwen3-30b-a3b", 32, 512),
+        ("llama-3.2-1b", 8, 96),
+        ("llama-3.1-405b", 256, 512),
+        ("llama-3.1-8b pairs", 16, 256),
+    ],
+)
+def test_the_best_layout_is_that_of_brute_force(
+    model: str, count: int, batch: int
+) -> None:
     asked = job(model.removesuffix(" pairs"), count, batch)
     if model.endswith("pairs"):
         asked = replace(asked, reference="copy")
@@ -274,7 +377,10 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
         seconds = step(work(one), TRAINING.at(keys(one))).total
         assert least.of(asked, spread, least.toll(one)) <= seconds
         assert least.cut(asked, plain, least.toll(one)) <= seconds
-        if peak_gib(one) <= constant("train_memory_share") * asked.chip.memory_gib:
+        if (
+            peak_gib(one)
+            <= constant("train_memory_share") * asked.chip.memory_gib
+        ):
             times[spread] = seconds
     found = Layouts(asked, count, 8).best()
     assert bool(found) == bool(times)
@@ -285,28 +391,43 @@ def test_the_best_layout_is_that_of_brute_force(model: str, count: int, batch: i
 
 def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
     draw = random.Random(5)
-    chips = [c for c in accelerators().values() if c.bandwidth_gb_s and c.bf16_tflops]
+    chips = [
+        c for c in accelerators().values() if c.bandwidth_gb_s and c.bf16_tflops
+    ]
     for _ in range(30):
         chip, frozen = draw.choice(chips), draw.choice((0.0, 0.0, 2.0))
         alone = replace(chip, link="none", link_domain=1)
         asked = Job(
-            llm=find(draw.choice(sorted(models()))), chip=draw.choice((chip, alone)),
-            spread=Spread(), software=Software(precision=draw.choice(("bf16", "fp8", "nvfp4"))),
-            sequence=draw.choice((2048, 65_536)), batch=draw.choice((48.0, 256.0)),
-            network=draw.choice((1e8, 12.5e9, 400e9)), frozen=frozen, rank=16 if frozen else 0,
+            llm=find(draw.choice(sorted(models()))),
+            chip=draw.choice((chip, alone)),
+            spread=Spread(),
+            software=Software(precision=draw.choice(("bf16", "fp8", "nvfp4"))),
+            sequence=draw.choice((2048, 65_536)),
+            batch=draw.choice((48.0, 256.0)),
+            network=draw.choice((1e8, 12.5e9, 400e9)),
+            frozen=frozen,
+            rank=16 if frozen else 0,
             reference=draw.choice(("none", "copy", "base")),
-        )  # fmt: skip
+        )
         every = list(spreads(asked, draw.choice((8, 64, 256)), 8))
         blind = floor(replace(asked, network=1.0))
         least = blind.over(asked.network)
         for plain in draw.sample(every, min(20, len(every))):
-            one = asked.laid(replace(plain, recompute=draw.choice(("none", "layer", "full"))))
+            one = asked.laid(
+                replace(plain, recompute=draw.choice(("none", "layer", "full")))
+            )
             seconds = step(work(one), TRAINING.at(keys(one))).total * (1 + 1e-9)
-            assert blind.cut(asked, plain) <= least.cut(asked, plain, least.toll(one)) <= seconds
+            assert (
+                blind.cut(asked, plain)
+                <= least.cut(asked, plain, least.toll(one))
+                <= seconds
+            )
             assert least.of(asked, one.spread, least.toll(one)) <= seconds
 
 
-def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slower() -> None:
+def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slower() -> (
+    None
+):
     """arXiv:2407.21783, table 4: 400 TFLOP/s each on 16,384 H100, sequence 8,192, 16M tokens.
 
     Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
@@ -322,7 +443,11 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
 def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
     types = ("p5.48xlarge", "p4d.24xlarge", "g6e.12xlarge", "a3-highgpu-8g")
     catalog = only(CATALOG, lambda o: o.instance.instance_type in types)
-    for model, deadline in (("llama-3.1-8b", "2d"), ("llama-3.1-8b", "7d"), ("gpt-oss-20b", "4d")):
+    for model, deadline in (
+        ("llama-3.1-8b", "2d"),
+        ("llama-3.1-8b", "7d"),
+        ("gpt-oss-20b", "4d"),
+    ):
         search, offers = searched(text(MODEL=model, DEADLINE=deadline), catalog)
         found = search.solve(offers, 1).found[0]
         every = []
@@ -336,7 +461,10 @@ def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
 
 def test_adapters_of_a_small_model_are_not_offered_eight_accelerators() -> None:
     for model in ("llama-2-7b", "llama-3.1-8b", "mistral-7b"):
-        solution = solve(CATALOG, text(MODEL=model, METHOD="lora", TOKENS="20M", DEADLINE="2d"))
+        solution = solve(
+            CATALOG,
+            text(MODEL=model, METHOD="lora", TOKENS="20M", DEADLINE="2d"),
+        )
         pool = solution.pools[0]
         assert pool.nodes * pool.offer.instance.accelerators == 1
 
@@ -344,7 +472,9 @@ def test_adapters_of_a_small_model_are_not_offered_eight_accelerators() -> None:
 def test_preferences_are_pairs_and_a_copy_takes_more_than_adapters_do() -> None:
     found = {}
     for method in ("dpo", "dpo-lora"):
-        made = text(METHOD=method, DEADLINE="2d").replace("tokens: 2B", "samples: 100k")
+        made = text(METHOD=method, DEADLINE="2d").replace(
+            "tokens: 2B", "samples: 100k"
+        )
         solution = solve(CATALOG, made)
         assert solution.run is not None
         assert solution.run.tokens == 2 * 100_000 * 4096
@@ -355,7 +485,9 @@ def test_preferences_are_pairs_and_a_copy_takes_more_than_adapters_do() -> None:
 
 
 def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
-    solution = solve(CATALOG, text(MODEL="llama-3.1-70b", TOKENS="100T", DEADLINE="1d"))
+    solution = solve(
+        CATALOG, text(MODEL="llama-3.1-70b", TOKENS="100T", DEADLINE="1d")
+    )
     assert solution.status == "infeasible"
     nearest = solution.binding[0]
     assert nearest.constraint == "train.deadline"
@@ -364,7 +496,9 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert nearest.relax_to.endswith("d")
     relaxed = text(MODEL="llama-3.1-70b", TOKENS="2T", DEADLINE="1d")
     told = solve(CATALOG, relaxed).binding[0].relax_to
-    assert solve(CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")).pools
+    assert solve(
+        CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")
+    ).pools
 
 
 def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
@@ -372,16 +506,26 @@ def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
     search, offers = searched(made)
     cheapest = search.solve(offers, 1).found[0]
     assert cheapest.monthly < cheapest.bill.usd_month
-    capped = made.replace("never}", f"never, budget: {0.6 * float(cheapest.monthly):.0f}/month}}")
+    capped = made.replace(
+        "never}", f"never, budget: {0.6 * float(cheapest.monthly):.0f}/month}}"
+    )
     solution = solve(CATALOG, capped)
     search, offers = searched(capped)
     chosen = search.solve(offers, 1).found[0]
     assert solution.bill is not None
-    assert solution.bill.usd_month == chosen.bill.usd_month >= cheapest.bill.usd_month
+    assert (
+        solution.bill.usd_month
+        == chosen.bill.usd_month
+        >= cheapest.bill.usd_month
+    )
     assert chosen.monthly <= cheapest.monthly * 6 / 10 + 1
-    (nearest,) = solve(CATALOG, made.replace("never}", "never, budget: 100/month}")).binding
+    (nearest,) = solve(
+        CATALOG, made.replace("never}", "never, budget: 100/month}")
+    ).binding
     assert nearest.constraint == "buy.budget"
-    assert solve(CATALOG, made.replace("never}", f"never, budget: {nearest.relax_to}}}")).pools
+    assert solve(
+        CATALOG, made.replace("never}", f"never, budget: {nearest.relax_to}}}")
+    ).pools
 
 
 def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
@@ -389,20 +533,37 @@ def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
     odd = made.replace("global_batch: 256", "global_batch: 7")
     told = {b.constraint: b.relax_to for b in solve(CATALOG, odd).binding}
     assert set(told) == {"train.deadline", "train.global_batch"}
-    even = made.replace("global_batch: 256", f"global_batch: {told['train.global_batch']}")
+    even = made.replace(
+        "global_batch: 256", f"global_batch: {told['train.global_batch']}"
+    )
     assert solve(CATALOG, even).pools
-    pairs = text(METHOD="dpo").replace("tokens: 2B", "samples: 20k").replace("256", "1")
-    assert [b.constraint for b in solve(CATALOG, pairs).binding] == ["train.global_batch"]
+    pairs = (
+        text(METHOD="dpo")
+        .replace("tokens: 2B", "samples: 20k")
+        .replace("256", "1")
+    )
+    assert [b.constraint for b in solve(CATALOG, pairs).binding] == [
+        "train.global_batch"
+    ]
 
 
-def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> None:
-    made = text(TOKENS="2M", DEADLINE="300d").replace("sequence: 4k", "sequence: 16M")
-    made = made.replace("256", "2") + "where: {accelerators: {allow: [l4, l40s]}}\n"
+def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> (
+    None
+):
+    made = text(TOKENS="2M", DEADLINE="300d").replace(
+        "sequence: 4k", "sequence: 16M"
+    )
+    made = (
+        made.replace("256", "2")
+        + "where: {accelerators: {allow: [l4, l40s]}}\n"
+    )
     (nearest,) = solve(CATALOG, made).binding
     assert nearest.constraint == "train.sequence"
     shorter = made.replace("sequence: 16M", f"sequence: {nearest.relax_to}")
     assert solve(CATALOG, shorter).pools
-    longer = made.replace("sequence: 16M", f"sequence: {2 * int(nearest.relax_to)}")
+    longer = made.replace(
+        "sequence: 16M", f"sequence: {2 * int(nearest.relax_to)}"
+    )
     assert not solve(CATALOG, longer).pools
 
 
@@ -425,7 +586,9 @@ def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
         search, offers = searched(made, catalog)
         search.fast = True
         clusters = (search.cluster(o, n) for o in offers for n in SIZES)
-        kept = (x.spared() for c in clusters if c is not None for x in c.stored())
+        kept = (
+            x.spared() for c in clusters if c is not None for x in c.stored()
+        )
         every = [Found(c, c.bill(search.book)) for c in kept]
         fit = [f for f in every if f.bill.usd_month <= int(budget)]
         solution = solve(catalog, made)
@@ -445,7 +608,9 @@ def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
 def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
     told = {}
     for tokens in ("20B", "2T"):
-        solution = solve(CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d"))
+        solution = solve(
+            CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d")
+        )
         pool = solution.pools[0]
         most = block.most(pool.offer.provider)
         told[tokens] = "size" in {w.code for w in solution.warnings}
@@ -454,18 +619,24 @@ def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
 
 
 def test_a_run_costs_more_without_its_fabric() -> None:
-    search, offers = searched(text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
+    search, offers = searched(
+        text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
+    )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
     cluster = search.cluster(offer, 8)
     assert isinstance(cluster, Cluster)
     plain = cluster.without()
     assert plain is not None
     assert plain.expected > 1.02 * cluster.expected
-    assert plain.bill(search.book).usd_month > cluster.bill(search.book).usd_month
+    assert (
+        plain.bill(search.book).usd_month > cluster.bill(search.book).usd_month
+    )
 
 
 def test_machines_that_are_not_placed_together_come_between() -> None:
-    search, offers = searched(text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d"))
+    search, offers = searched(
+        text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
+    )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
     cluster = search.cluster(offer, 32)
     assert cluster is not None
@@ -475,17 +646,23 @@ def test_machines_that_are_not_placed_together_come_between() -> None:
     assert cluster.expected < apart.expected < plain.expected
 
 
-def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -> None:
+def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -> (
+    None
+):
     """60 TB out of Google Cloud at its three tiers, by hand."""
     book = CATALOG.book
-    made = text(MODEL="llama-3.2-1b", TOKENS="3B", SPOT="auto").replace("s3://", "gs://")
+    made = text(MODEL="llama-3.2-1b", TOKENS="3B", SPOT="auto").replace(
+        "s3://", "gs://"
+    )
     made = made.replace('/tokens"', '/tokens", size: 60TB')
     search, offers = searched(made)
     usd = 1024 * 0.12 + (10_240 - 1024) * 0.11 + (60_000 - 10_240) * 0.08
     for offer in offers:
         expected = 0 if offer.provider == "gcp" else usd
         assert float(search.moved(offer)) == pytest.approx(expected, abs=0.02)
-    aws = search.cluster(next(o for o in offers if o.instance.instance_type == "p5.48xlarge"), 1)
+    aws = search.cluster(
+        next(o for o in offers if o.instance.instance_type == "p5.48xlarge"), 1
+    )
     assert aws is not None
     assert float(aws.bill(book).usd_month) > usd
     assert solve(CATALOG, made).pools[0].offer.provider == "gcp"
@@ -502,14 +679,20 @@ def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
 
 def test_published_reclaim_rates_are_a_range() -> None:
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    solution = solve(catalog, text(MODEL="llama-3.1-70b", TOKENS="200B", DEADLINE="60d"))
+    solution = solve(
+        catalog, text(MODEL="llama-3.1-70b", TOKENS="200B", DEADLINE="60d")
+    )
     assert solution.run is not None
     spot = next(w for w in solution.run.ways if w.name == "spot")
-    least, most = (float(x) for x in spot.remark.split(" days")[0].split(" to "))
+    least, most = (
+        float(x) for x in spot.remark.split(" days")[0].split(" to ")
+    )
     assert least < (spot.hours or 0) / 24 < most
 
 
-def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> None:
+def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
+    None
+):
     made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
     search, _ = searched(made)
     solution = solve(CATALOG, made)
@@ -517,20 +700,33 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> Non
     assert solution.bill is not None
     pool, best = solution.pools[0], solution.run.layouts[0]
     s = best.job.spread
-    named = {"tp": s.tp, "pp": s.pp, "dp": s.dp, "micro": int(s.micro), "recompute": s.recompute}
+    named = {
+        "tp": s.tp,
+        "pp": s.pp,
+        "dp": s.dp,
+        "micro": int(s.micro),
+        "recompute": s.recompute,
+    }
     for given in ({}, {k: str(v) for k, v in named.items()}):
-        found = exactly(search.need, pool.offer, pool.least, given, CATALOG.book)
+        found = exactly(
+            search.need, pool.offer, pool.least, given, CATALOG.book
+        )
         assert found.layouts[0].job.spread == s
         assert found.layouts[0].step.total == pytest.approx(best.step.total)
         assert found.usd == solution.bill.usd_month
-    wider = exactly(search.need, pool.offer, pool.least, {"tp": "8"}, CATALOG.book)
+    wider = exactly(
+        search.need, pool.offer, pool.least, {"tp": "8"}, CATALOG.book
+    )
     assert {x.job.spread.tp for x in wider.layouts} == {8}
     assert wider.layouts[0].step.total >= best.step.total
-    old = next(o for o in CATALOG.offers if o.instance.instance_type == "p4d.24xlarge")
+    old = next(
+        o for o in CATALOG.offers if o.instance.instance_type == "p4d.24xlarge"
+    )
     refused: list[tuple[dict[str, str], str]] = [
-        ({"tp": "3"}, "has tp 3"), ({"precision": "fp8"}, "does not run fp8"),
+        ({"tp": "3"}, "has tp 3"),
+        ({"precision": "fp8"}, "does not run fp8"),
         ({"tp": "1", "pp": "1", "sharding": "zero1"}, "fits in"),
-    ]  # fmt: skip
+    ]
     for given, says in refused:
         with pytest.raises(InfeasibleError, match=says):
             exactly(search.need, old, 4, given, CATALOG.book)
@@ -550,7 +746,11 @@ def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
 
 def test_spot_costs_lost_work_and_waiting() -> None:
     search, offers = searched(text(SPOT="auto", DEADLINE="60d"))
-    kinds = {o.purchase: o for o in offers if o.instance.instance_type == "p5.48xlarge"}
+    kinds = {
+        o.purchase: o
+        for o in offers
+        if o.instance.instance_type == "p5.48xlarge"
+    }
     spot, fixed = (search.cluster(kinds[p], 2) for p in ("spot", "on_demand"))
     assert spot is not None
     assert fixed is not None
@@ -567,7 +767,9 @@ def test_tokens_that_are_not_stated_are_compute_optimal_and_said() -> None:
     assert any("not stated" in note for note in need.notes)
 
 
-TRAINING_BLUEPRINTS = [p for p in BLUEPRINTS if b"kind: Training" in p.read_bytes()]
+TRAINING_BLUEPRINTS = [
+    p for p in BLUEPRINTS if b"kind: Training" in p.read_bytes()
+]
 
 
 @pytest.mark.parametrize("path", TRAINING_BLUEPRINTS, ids=lambda p: p.stem)
@@ -582,12 +784,18 @@ def test_every_training_blueprint_has_a_cluster_in_time(path: Path) -> None:
     assert found.hours[1] * 3600 <= float(spec.train.deadline)
     assert 0 < solution.predicted["mfu"].value < 0.8
     assert 0 < solution.predicted["goodput"].value <= 1
-    assert math.isclose(found.tokens / found.batch / found.sequence, found.steps, rel_tol=0.01)
+    assert math.isclose(
+        found.tokens / found.batch / found.sequence, found.steps, rel_tol=0.01
+    )
 
 
-def test_data_that_come_slower_than_they_are_trained_are_told_with_the_fix_and_its_price() -> None:
+def test_data_that_come_slower_than_they_are_trained_are_told_with_the_fix_and_its_price() -> (
+    None
+):
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    made = text(TOKENS="2B", DEADLINE="60d").replace("tokens: 2B", "tokens: 2B, size: 20PB")
+    made = text(TOKENS="2B", DEADLINE="60d").replace(
+        "tokens: 2B", "tokens: 2B, size: 20PB"
+    )
     solution = solve(catalog, made)
     told = next(w.message for w in solution.warnings if w.code == "data")
     assert "accelerators wait" in told
@@ -599,13 +807,20 @@ def test_data_that_come_slower_than_they_are_trained_are_told_with_the_fix_and_i
     assert fed.bill.usd_month < solution.bill.usd_month
 
 
-def test_a_checkpoint_that_host_memory_cannot_hold_stops_the_job_for_longer() -> None:
-    search, offers = searched(text(MODEL="llama-3.1-70b", METHOD="finetune", DEADLINE="60d"))
+def test_a_checkpoint_that_host_memory_cannot_hold_stops_the_job_for_longer() -> (
+    None
+):
+    search, offers = searched(
+        text(MODEL="llama-3.1-70b", METHOD="finetune", DEADLINE="60d")
+    )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
     cluster = search.cluster(offer, 4)
     assert cluster is not None
     assert cluster.staged
-    small = replace(cluster, offer=replace(offer, instance=replace(offer.instance, ram_gib=64.0)))
+    small = replace(
+        cluster,
+        offer=replace(offer, instance=replace(offer.instance, ram_gib=64.0)),
+    )
     assert not small.staged
     assert small.save == pytest.approx(small.written)
     assert small.save > 10 * cluster.save

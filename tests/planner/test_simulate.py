@@ -1,4 +1,4 @@
-"""The simulation of single requests, against queueing theory and a clock that counts every token."""
+"""The simulation of requests, against queueing theory and a clock that counts every token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from planner.perf.service import Wait
 from planner.perf.simulate import Lane, Machine, Request
 from tests.planner.test_perf import node
 
-LOAD = Load(prompt=Lengths(mean=1000, p95=3000), answer=Lengths(mean=150, p95=500))
+LOAD = Load(
+    prompt=Lengths(mean=1000, p95=3000), answer=Lengths(mean=150, p95=500)
+)
 
 
 def replica() -> Replica:
@@ -34,9 +36,15 @@ def machine(slots: int, pool: float = math.inf, slowed: float = 1.0) -> Machine:
     growth = (0.0, *(1e-6 for _ in range(slots)))
     c = replace(one.coefficients, interference=1 - slowed)
     return replace(
-        one, base=base, growth=growth, coefficients=c, pool=pool, reserved=0.5, slots=slots,
+        one,
+        base=base,
+        growth=growth,
+        coefficients=c,
+        pool=pool,
+        reserved=0.5,
+        slots=slots,
         slowed=max(simulate.CRAWL, slowed),
-    )  # fmt: skip
+    )
 
 
 def counted(one: Machine, requests: list[Request]) -> dict[int, float]:
@@ -71,7 +79,9 @@ def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
     requests = play.arrivals(LOAD, 60, 7, 1.0, 3.0)
     expected = counted(one, requests)
     play.deliver(one, requests, 1, "round-robin")
-    spent = [(r.end - r.due) / (expected[i] - r.due) for i, r in enumerate(requests)]
+    spent = [
+        (r.end - r.due) / (expected[i] - r.due) for i, r in enumerate(requests)
+    ]
     assert statistics.mean(spent) == pytest.approx(1.0, abs=0.01)
     assert min(spent) > 0.9
     assert max(spent) < 1.1
@@ -83,7 +93,13 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     base = (0.0, *(1e-9 for _ in range(512)))
     c = replace(one.coefficients, interference=0.0)
     instant = replace(
-        one, base=base, growth=(0.0,) * 513, coefficients=c, pool=math.inf, slots=512, slowed=1.0
+        one,
+        base=base,
+        growth=(0.0,) * 513,
+        coefficients=c,
+        pool=math.inf,
+        slots=512,
+        slowed=1.0,
     )
     rates, load = one.rates, LOAD
     rate = 0.6 / prompt(rates, load.prompt.mean)
@@ -99,7 +115,9 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
 
 
 @pytest.mark.parametrize("router", ["random", "round-robin", "least-loaded"])
-def test_every_request_is_answered_once_and_in_order_of_time(router: simulate.Router) -> None:
+def test_every_request_is_answered_once_and_in_order_of_time(
+    router: simulate.Router,
+) -> None:
     one = machine(slots=8, slowed=0.1)
     requests = play.arrivals(LOAD, 400, 3, 2.0, 9.0)
     assert all(a.due <= b.due for a, b in pairwise(requests))
@@ -117,7 +135,9 @@ def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
     assert len(lane.done) == len(requests)
     assert lane.kept == pytest.approx(0, abs=1e-6)
     free = machine(slots=32)
-    again = play.deliver(free, play.arrivals(LOAD, 300, 5, 1.0, 6.0), 1, "random")
+    again = play.deliver(
+        free, play.arrivals(LOAD, 300, 5, 1.0, 6.0), 1, "random"
+    )
     assert statistics.fmean(r.end - r.due for r in requests) > statistics.fmean(
         r.end - r.due for r in again
     )
@@ -174,18 +194,28 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     for seed in (1, 2, 3):
         requests = play.arrivals(subject.load, 2500, seed, 1.0, rate)
         runs.append(play.times(one, play.deliver(one, requests, 1, "random")))
-    asked = (("e2e", 95), ("ttft", 95), ("tpot", 50), ("tpot", 99), ("ttft", 99), ("e2e", 99))
+    asked = (
+        ("e2e", 95),
+        ("ttft", 95),
+        ("tpot", 50),
+        ("tpot", 99),
+        ("ttft", 99),
+        ("e2e", 99),
+    )
     found = play.summary(runs, asked).found
     for metric, percentile in asked:
         expected = service.quantile(metric, percentile)
-        assert found[metric, percentile].value == pytest.approx(expected, rel=0.3)
+        assert found[metric, percentile].value == pytest.approx(
+            expected, rel=0.3
+        )
 
 
 def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
     """Squared variation of the gaps that one of 4 replicas sees, of bursts of 4 and of Poisson."""
     for variation in (1.0, 4.0):
         whole = [
-            (r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)
+            (r.due, r.prompt, r.answer)
+            for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)
         ]
         for routing in ("random", "round-robin"):
             load = replace(LOAD, variation=variation, routing=routing)  # type: ignore[arg-type]
@@ -196,7 +226,10 @@ def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
 
 
 def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
-    whole = [(r.due + 50, r.prompt, r.answer) for r in play.arrivals(LOAD, 500, 5, 1.0, 9.0)]
+    whole = [
+        (r.due + 50, r.prompt, r.answer)
+        for r in play.arrivals(LOAD, 500, 5, 1.0, 9.0)
+    ]
     load = replace(LOAD, routing="round-robin", prefix_hit=0.5)
     parts = [play.recorded(whole, load, 3, 1, seed) for seed in range(3)]
     assert sorted(r.due for part in parts for r in part) == pytest.approx(
@@ -207,7 +240,10 @@ def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
 
 
 def test_the_busiest_stretch_is_the_shortest_of_its_length() -> None:
-    whole = [(r.due, r.prompt, r.answer) for r in play.arrivals(LOAD, 300, 8, 6.0, 2.0)]
+    whole = [
+        (r.due, r.prompt, r.answer)
+        for r in play.arrivals(LOAD, 300, 8, 6.0, 2.0)
+    ]
     found = play.busiest(whole, 40)
     spans = [whole[i + 39][0] - whole[i][0] for i in range(len(whole) - 39)]
     assert len(found) == 40
@@ -218,6 +254,8 @@ def test_the_busiest_stretch_is_the_shortest_of_its_length() -> None:
 def test_a_wait_of_two_phases_has_the_moments_that_were_asked_for() -> None:
     for variation in (1.0, 2.5, 9.0):
         phases = Wait(0.5, 3.0, variation).phases()
-        assert sum(chance * mean for chance, mean in phases) == pytest.approx(3.0)
+        assert sum(chance * mean for chance, mean in phases) == pytest.approx(
+            3.0
+        )
         square = sum(chance * 2 * mean * mean for chance, mean in phases)
         assert square / 9 - 1 == pytest.approx(variation)

@@ -19,24 +19,39 @@ from stacks.site import unsupported
 from tests.conftest import chat, only, solve, spec_of
 from tests.oracles import brute
 
-MODELS = ("llama-3.1-8b", "qwen2.5-32b", "gpt-oss-20b", "mixtral-8x7b", "gemma-3-12b")
+MODELS = (
+    "llama-3.1-8b",
+    "qwen2.5-32b",
+    "gpt-oss-20b",
+    "mixtral-8x7b",
+    "gemma-3-12b",
+)
 
 
 def random_case(catalog, seed: int):
     """A small catalog and a spec, drawn from a seed that the test's name shows."""
     draw = random.Random(seed)
-    usable = [o for kind in catalog.kinds for o in kind if unsupported(o.instance) is None
-              and o.instance.chip.bandwidth_gb_s and o.instance.accelerators <= 4]  # fmt: skip
+    usable = [
+        o
+        for kind in catalog.kinds
+        for o in kind
+        if unsupported(o.instance) is None
+        and o.instance.chip.bandwidth_gb_s
+        and o.instance.accelerators <= 4
+    ]
     offers = tuple(draw.sample(usable, 7))
     limits = [f"tpot_p95: {draw.choice([30, 60, 120])}ms"]
-    limits += [f"ttft_p{draw.choice([50, 90, 95])}: {draw.choice([600, 1500, 4000])}ms"]
+    limits += [
+        f"ttft_p{draw.choice([50, 90, 95])}: {draw.choice([600, 1500, 4000])}ms"
+    ]
     limits += ["e2e_p90: 20s"] if draw.random() < 0.3 else []
     text = chat(
-        model=draw.choice(MODELS), sla=", ".join(limits),
+        model=draw.choice(MODELS),
+        sla=", ".join(limits),
         precision=draw.choice(["auto", "[bf16, int4]", "mxfp4"]),
         traffic=f"peak_rps: {draw.choice(['0.2', '1', '3'])}\n  burstiness: {draw.choice([1, 2])}",
         extra="buy: {commit: [none, 1y, 3y]}",
-    )  # fmt: skip
+    )
     return dataclasses.replace(catalog, offers=offers), text
 
 
@@ -50,8 +65,10 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
     empty = dataclasses.replace(small.book, prices={})
     found = [
-        f for f in Search(empty).solve(wanted, offers, keep=1).found if f.fit.span == 1
-    ]  # fmt: skip
+        f
+        for f in Search(empty).solve(wanted, offers, keep=1).found
+        if f.fit.span == 1
+    ]
     cost = found[0].bill.lines[0].usd_month if found else None
     if truth is None or cost is None:
         assert truth is None
@@ -67,18 +84,26 @@ def cost_of(catalog, text: str) -> Decimal:
 
 
 def test_more_traffic_never_costs_less(catalog) -> None:
-    costs = [cost_of(catalog, chat(traffic=f"peak_rps: {r}")) for r in (1, 2, 4, 8, 16, 32)]
+    costs = [
+        cost_of(catalog, chat(traffic=f"peak_rps: {r}"))
+        for r in (1, 2, 4, 8, 16, 32)
+    ]
     assert costs == sorted(costs)
 
 
 def test_a_looser_sla_never_costs_more(catalog) -> None:
     limits = ("500ms", "800ms", "1500ms", "5s", "20s")
-    costs = [cost_of(catalog, chat(sla=f"ttft_p95: {x}", traffic="peak_rps: 6")) for x in limits]
+    costs = [
+        cost_of(catalog, chat(sla=f"ttft_p95: {x}", traffic="peak_rps: 6"))
+        for x in limits
+    ]
     assert costs == sorted(costs, reverse=True)
 
 
 def test_more_choice_never_costs_more(catalog) -> None:
-    narrow = cost_of(catalog, chat(extra="where: {clouds: [aws], regions: [eu-west-1]}"))
+    narrow = cost_of(
+        catalog, chat(extra="where: {clouds: [aws], regions: [eu-west-1]}")
+    )
     wider = cost_of(catalog, chat(extra="where: {clouds: [aws]}"))
     widest = cost_of(catalog, chat())
     assert narrow >= wider >= widest
@@ -88,9 +113,9 @@ def test_permuting_the_catalog_changes_nothing(catalog) -> None:
     text = chat(traffic="peak_rps: 5", extra="buy: {commit: [none, 1y]}")
     shuffled = list(catalog.offers)
     random.Random(7).shuffle(shuffled)
-    assert solve(dataclasses.replace(catalog, offers=tuple(shuffled)), text) == solve(
-        catalog, text
-    )
+    assert solve(
+        dataclasses.replace(catalog, offers=tuple(shuffled)), text
+    ) == solve(catalog, text)
 
 
 def test_duplicated_offers_change_nothing(catalog) -> None:
@@ -105,11 +130,15 @@ def test_the_total_is_the_sum_of_its_lines(catalog) -> None:
         assert bill is not None
         known = [x.usd_month for x in bill.lines if x.usd_month is not None]
         assert bill.usd_month == sum(known)
-        assert set(bill.unknown) == {x.name for x in bill.lines if x.usd_month is None}
+        assert set(bill.unknown) == {
+            x.name for x in bill.lines if x.usd_month is None
+        }
 
 
 def test_every_limit_is_met_by_what_is_predicted(catalog) -> None:
-    solution = solve(catalog, chat(sla="ttft_p95: 900ms, tpot_p90: 30ms, e2e_p95: 20s"))
+    solution = solve(
+        catalog, chat(sla="ttft_p95: 900ms, tpot_p90: 30ms, e2e_p95: 20s")
+    )
     assert solution.predicted["ttft_p95_ms"].value <= 900
     assert solution.predicted["tpot_p90_ms"].value <= 30
     assert solution.predicted["e2e_p95_ms"].value <= 20_000
@@ -125,16 +154,28 @@ def test_spot_is_for_batch_unless_it_is_asked_for(catalog) -> None:
 
 
 def test_cheaper_fleets_that_were_not_chosen_say_why(catalog) -> None:
-    solution = solve(catalog, chat(model="llama-3.1-70b", traffic="peak_rps: 3"))
+    solution = solve(
+        catalog, chat(model="llama-3.1-70b", traffic="peak_rps: 3")
+    )
     assert solution.bill is not None
-    cheaper = [a for a in solution.alternatives if a.usd_month < solution.bill.usd_month]
+    cheaper = [
+        a
+        for a in solution.alternatives
+        if a.usd_month < solution.bill.usd_month
+    ]
     assert cheaper
     assert all(a.rejected_by and a.rejected_by != "price" for a in cheaper)
-    dearer = [a for a in solution.alternatives if a.usd_month > solution.bill.usd_month]
+    dearer = [
+        a
+        for a in solution.alternatives
+        if a.usd_month > solution.bill.usd_month
+    ]
     assert all(a.rejected_by == "price" for a in dearer)
 
 
-def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(catalog) -> None:
+def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
+    catalog,
+) -> None:
     text = chat(model="llama-3.1-8b", sla="e2e_p95: 6s", traffic="peak_rps: 4")
     solution = solve(catalog, text)
     assert solution.bill is not None
@@ -143,7 +184,9 @@ def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(catalog) -> No
     assert solution.bill.usd_month - free == binding.saves_usd_month
 
 
-def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(catalog) -> None:
+def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
+    catalog,
+) -> None:
     text = chat(model="llama-3.1-70b", sla="ttft_p95: 20ms")
     solution = solve(catalog, text)
     assert solution.status == "infeasible"
@@ -154,17 +197,29 @@ def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(catalog) 
 
 def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
     cost = cost_of(catalog, chat(traffic="peak_rps: 6"))
-    below = solve(catalog, chat(traffic="peak_rps: 6", extra="buy: {budget: 10/month}"))
+    below = solve(
+        catalog, chat(traffic="peak_rps: 6", extra="buy: {budget: 10/month}")
+    )
     assert below.status == "infeasible"
-    assert any(b.constraint == "buy.budget" and b.usd_month == cost for b in below.binding)
-    enough = chat(traffic="peak_rps: 6", extra=f"buy: {{budget: {cost + 1}/month}}")
+    assert any(
+        b.constraint == "buy.budget" and b.usd_month == cost
+        for b in below.binding
+    )
+    enough = chat(
+        traffic="peak_rps: 6", extra=f"buy: {{budget: {cost + 1}/month}}"
+    )
     assert cost_of(catalog, enough) == cost
 
 
-def test_availability_adds_machines_and_survives_the_loss_of_one(catalog) -> None:
+def test_availability_adds_machines_and_survives_the_loss_of_one(
+    catalog,
+) -> None:
     text = chat(sla="ttft_p95: 2s", traffic="peak_rps: 3")
     plain = solve(catalog, text)
-    safe = solve(catalog, text.replace("ttft_p95: 2s", "ttft_p95: 2s, availability: 99.9%"))
+    safe = solve(
+        catalog,
+        text.replace("ttft_p95: 2s", "ttft_p95: 2s, availability: 99.9%"),
+    )
     assert plain.bill is not None
     assert safe.bill is not None
     assert safe.bill.usd_month > plain.bill.usd_month
@@ -179,11 +234,24 @@ def test_spares_reach_the_availability_by_the_binomial_law() -> None:
 
 
 def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
-    small = only(catalog, lambda o: o.instance.instance_type in ("p4de.24xlarge", "p5.48xlarge"))
-    fp8 = solve(small, chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms"))
+    small = only(
+        catalog,
+        lambda o: o.instance.instance_type in ("p4de.24xlarge", "p5.48xlarge"),
+    )
+    fp8 = solve(
+        small,
+        chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms"),
+    )
     assert fp8.pools[0].span == 1
-    bf16 = solve(small, chat(model="llama-3.1-405b", precision="bf16", sla="tpot_p95: 300ms",
-                             traffic="peak_rps: 0.05"))  # fmt: skip
+    bf16 = solve(
+        small,
+        chat(
+            model="llama-3.1-405b",
+            precision="bf16",
+            sla="tpot_p95: 300ms",
+            traffic="peak_rps: 0.05",
+        ),
+    )
     assert bf16.pools[0].span == 2
     assert bf16.pools[0].layout.pp == 2
 
@@ -198,7 +266,9 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
         why_not(spec, solver, "no-such-machine")
 
 
-def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(catalog) -> None:
+def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
+    catalog,
+) -> None:
     solver = Solver(catalog=catalog, built=unsupported, read=lambda _: b"")
     asked = what_if(spec_of(chat(traffic="peak_rps: 4")), solver, 2.0)
     assert asked.usd_month == cost_of(catalog, chat(traffic="peak_rps: 8"))
@@ -207,7 +277,10 @@ def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(catalog) 
 def test_a_schedule_and_a_profile_make_it_cheaper(catalog) -> None:
     always = cost_of(catalog, chat())
     office = cost_of(
-        catalog, chat(extra='shutdown: {schedule: "weekdays 08:00-18:00 Europe/Berlin"}')
+        catalog,
+        chat(
+            extra='shutdown: {schedule: "weekdays 08:00-18:00 Europe/Berlin"}'
+        ),
     )
     assert office < always * Decimal("0.5")
 
@@ -240,15 +313,19 @@ users: 2
 """
     costs = []
     for use in ("inference", "lora", "finetune"):
-        solution = solve(catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use))
+        solution = solve(
+            catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use)
+        )
         assert solution.predicted["memory_fraction"].value <= 1
         costs.append(solution.bill.usd_month)
     assert costs == sorted(costs)
 
 
 def test_a_workspace_sleeps_unless_it_is_told_not_to() -> None:
-    spec = spec_of("apiVersion: tonnage/v1\nkind: Workspace\nname: ws\n"
-                   "accelerator: {memory: 24GiB}\n")  # fmt: skip
+    spec = spec_of(
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: ws\n"
+        "accelerator: {memory: 24GiB}\n"
+    )
     assert spec.shutdown.idle == 3600
 
 
@@ -258,7 +335,9 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     for _ in range(2000):
         at += draw.expovariate(5.0)
         lines.append(f"{at},{draw.randint(100, 900)},{draw.randint(10, 300)}")
-    text = chat(traffic="trace: t.csv").replace("  input_tokens: {mean: 900, p95: 3000}\n", "")
+    text = chat(traffic="trace: t.csv").replace(
+        "  input_tokens: {mean: 900, p95: 3000}\n", ""
+    )
     spec = spec_of(text.replace("  output_tokens: {mean: 200, p95: 600}\n", ""))
     wanted = need(spec, lambda _: "\n".join(lines).encode())
     assert wanted.load.rate == pytest.approx(5.6, rel=0.15)
@@ -268,22 +347,31 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     assert need(spec, lambda _: marked).load == wanted.load
     for row in (b"x,1,2", b"nan,1,2", b"1,inf,2", b"1,2,-3", b"1,2"):
         with pytest.raises(SpecError, match="numbers"):
-            need(spec, lambda _, row=row: b"timestamp,input_tokens,output_tokens\n" + row)
+            need(
+                spec,
+                lambda _, row=row: (
+                    b"timestamp,input_tokens,output_tokens\n" + row
+                ),
+            )
     with pytest.raises(SpecError, match="0 requests"):
         need(spec, lambda _: b"")
 
 
 def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
     for count in (8, 64, 512):
-        solution = solve(catalog, chat(traffic=f"concurrency: {count}", sla="tpot_p95: 80ms"))
+        solution = solve(
+            catalog, chat(traffic=f"concurrency: {count}", sla="tpot_p95: 80ms")
+        )
         pool = solution.pools[0]
         assert pool.replicas * pool.max_batch >= count
         assert solution.predicted["tpot_p95_ms"].value <= 80
 
 
 def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
-    text = chat(sla="ttft_p95: 2s, availability: 99.9%",
-                traffic="peak_rps: 8\n  profile: business-hours")  # fmt: skip
+    text = chat(
+        sla="ttft_p95: 2s, availability: 99.9%",
+        traffic="peak_rps: 8\n  profile: business-hours",
+    )
     pool = solve(catalog, text).pools[0]
     assert pool.spare >= 1
     assert pool.least >= 1 + pool.spare
@@ -304,7 +392,9 @@ def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
     assert {o.key for o in turned.offers} == {o.key for o in load().offers}
 
 
-def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(catalog) -> None:
+def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(
+    catalog,
+) -> None:
     from stacks.site import site
 
     text = """
@@ -318,8 +408,9 @@ deadline: 6h
     spec, solution = spec_of(text), solve(catalog, text)
     found = site(spec, solution, "batch").changes
     assert [(c.days, c.minute, c.nodes) for c in found] == [
-        (tuple(range(7)), 0, solution.pools[0].nodes), (tuple(range(7)), 360, 0),
-    ]  # fmt: skip
+        (tuple(range(7)), 0, solution.pools[0].nodes),
+        (tuple(range(7)), 360, 0),
+    ]
     assert spec.shutdown.idle == 3600
     once = solve(catalog, text.replace("requests_per_day", "total_requests"))
     assert site(spec, once, "batch").changes == ()

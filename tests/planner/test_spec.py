@@ -31,7 +31,10 @@ HAZARDS = {
     "merge bomb": (MERGE_BOMB, "alias"),
     "merge key": ("a: {<<: {b: c}}", "merge-key"),
     "deep nesting": ("[" * 50_000, "too-deep"),
-    "100,000 keys": ("".join(f"k{i}: v{i}\n" for i in range(100_000)), "too-large"),
+    "100,000 keys": (
+        "".join(f"k{i}: v{i}\n" for i in range(100_000)),
+        "too-large",
+    ),
     "many nodes": ("[" + ",".join(["a"] * 2_500) + "]", "too-many"),
     "duplicate key": ("name: a\nname: b\n", "duplicate-key"),
     "tag": ("a: !!python/object/apply:os.system [ls]", "tag"),
@@ -62,11 +65,17 @@ def test_hazards_cost_less_than_fifty_milliseconds() -> None:
         with pytest.raises(SpecError):
             parse(raw, "bad.yaml")
         slowest = max(slowest, time.process_time() - start)
-    assert slowest < 0.5, "ten times the promise, so that a busy machine does not fail the test"
+    assert slowest < 0.5, (
+        "ten times the promise, so that a busy machine does not fail the test"
+    )
 
 
-@pytest.mark.parametrize("word", ["no", "on", "1:30", "1e3", ".nan", ".inf", "0x1F"])
-def test_words_that_yaml_would_convert_are_text_and_no_numbers(word: str) -> None:
+@pytest.mark.parametrize(
+    "word", ["no", "on", "1:30", "1e3", ".nan", ".inf", "0x1F"]
+)
+def test_words_that_yaml_would_convert_are_text_and_no_numbers(
+    word: str,
+) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(chat(traffic=f"peak_rps: {word}"))
     problem = caught.value.problems[0]
@@ -82,8 +91,14 @@ def test_numbers_of_five_thousand_digits_are_refused() -> None:
         spec_of(chat(traffic="peak_rps: " + "9" * 4000))
 
 
-def test_all_problems_of_a_file_are_reported_at_once_with_their_places() -> None:
-    text = chat(sla="tftt_p95: 800ms, tpot_p95: 40", traffic="peak_rps: -1", extra="shutdwn: {}")
+def test_all_problems_of_a_file_are_reported_at_once_with_their_places() -> (
+    None
+):
+    text = chat(
+        sla="tftt_p95: 800ms, tpot_p95: 40",
+        traffic="peak_rps: -1",
+        extra="shutdwn: {}",
+    )
     with pytest.raises(SpecError) as caught:
         spec_of(text)
     found = [(str(p.place), p.code) for p in caught.value.problems]
@@ -106,16 +121,29 @@ train: {method: METHOD, sequence: 4k, global_batch: BATCH}
 """
 
 
-def training(data: str = "tokens: 1B", method: str = "pretrain", batch: str = "512") -> bytes:
-    text = TRAINING.replace("DATA", data).replace("METHOD", method).replace("BATCH", batch)
+def training(
+    data: str = "tokens: 1B", method: str = "pretrain", batch: str = "512"
+) -> bytes:
+    text = (
+        TRAINING.replace("DATA", data)
+        .replace("METHOD", method)
+        .replace("BATCH", batch)
+    )
     return text.replace("{, ", "{").encode()
 
 
 @pytest.mark.parametrize(
     ("batch", "sequences"),
-    [("512", 512), ("512 sequences", 512), ("4M tokens", 1024), ("1M tokens", 256), ("16M tokens", 4096),
-     ("100k tokens", 24), ("4096 tokens", 1)],
-)  # fmt: skip
+    [
+        ("512", 512),
+        ("512 sequences", 512),
+        ("4M tokens", 1024),
+        ("1M tokens", 256),
+        ("16M tokens", 4096),
+        ("100k tokens", 24),
+        ("4096 tokens", 1),
+    ],
+)
 def test_a_batch_of_tokens_is_the_even_number_of_sequences_that_is_meant(
     batch: str, sequences: int
 ) -> None:
@@ -126,9 +154,13 @@ def test_a_batch_of_tokens_is_the_even_number_of_sequences_that_is_meant(
 
 @pytest.mark.parametrize(
     ("data", "method", "says"),
-    [("tokens: 1B, samples: 4", "pretrain", "exclude each other"), ("", "lora", "needs tokens or samples"),
-     ("tokens: -1", "pretrain", "tokens"), ("tokens: 1B", "pretend", "did you mean|use one of")],
-)  # fmt: skip
+    [
+        ("tokens: 1B, samples: 4", "pretrain", "exclude each other"),
+        ("", "lora", "needs tokens or samples"),
+        ("tokens: -1", "pretrain", "tokens"),
+        ("tokens: 1B", "pretend", "did you mean|use one of"),
+    ],
+)
 def test_a_training_spec_that_contradicts_itself_is_refused(
     data: str, method: str, says: str
 ) -> None:
@@ -149,7 +181,13 @@ def test_a_dataset_without_a_location_is_one_error_with_the_next_step() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("800ms", "0.8"), ("30m", "1800"), ("14d", "1209600"), ("1.5h", "5400"), ("2 s", "2")],
+    [
+        ("800ms", "0.8"),
+        ("30m", "1800"),
+        ("14d", "1209600"),
+        ("1.5h", "5400"),
+        ("2 s", "2"),
+    ],
 )
 def test_time_spans_are_read_as_written(text: str, seconds: str) -> None:
     assert unit.seconds(text) == unit.number(seconds)
@@ -167,9 +205,18 @@ def test_units_are_those_that_people_mean() -> None:
 
 
 @given(st.text(max_size=40))
-def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(text: str) -> None:
-    for read in (unit.number, unit.count, unit.context, unit.seconds, unit.size, unit.percent,
-                 unit.spending):  # fmt: skip
+def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
+    text: str,
+) -> None:
+    for read in (
+        unit.number,
+        unit.count,
+        unit.context,
+        unit.seconds,
+        unit.size,
+        unit.percent,
+        unit.spending,
+    ):
         try:
             assert read(text) >= 0
         except ValueError as error:
@@ -218,9 +265,15 @@ def test_the_schema_beside_the_blueprints_is_the_one_that_is_printed() -> None:
 
 @pytest.mark.parametrize(
     "schedule",
-    ["weekdays 25:00-26:00", "daily 08:75-10:00", "daily 08:00-10:00 Mars/Olympus", "sometimes 08:00-10:00",
-     "daily 8-10", "daily 08:00-10:00 ../../etc/passwd"],
-)  # fmt: skip
+    [
+        "weekdays 25:00-26:00",
+        "daily 08:75-10:00",
+        "daily 08:00-10:00 Mars/Olympus",
+        "sometimes 08:00-10:00",
+        "daily 8-10",
+        "daily 08:00-10:00 ../../etc/passwd",
+    ],
+)
 def test_schedules_that_cannot_be_are_refused_in_place(schedule: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(chat(extra=f'shutdown: {{schedule: "{schedule}"}}'))

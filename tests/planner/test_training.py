@@ -25,19 +25,34 @@ from planner.perf.train.work import work
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
-    "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu_pct", "hfu_pct", "step_time_s",
-    "time_to_train_min", "gpu_hours", "tokens_trained_b", "peak_mem_gib",
-)  # fmt: skip
+    "tokens_per_s_per_gpu",
+    "model_tflops_per_gpu",
+    "mfu_pct",
+    "hfu_pct",
+    "step_time_s",
+    "time_to_train_min",
+    "gpu_hours",
+    "tokens_trained_b",
+    "peak_mem_gib",
+)
 
 
 def made(
-    model: str = "llama-3-8b", chip: str = "h100-sxm", batch: float = 512, **layout: object
+    model: str = "llama-3-8b",
+    chip: str = "h100-sxm",
+    batch: float = 512,
+    **layout: object,
 ) -> Job:
     spread = Spread(**({"dp": 8} | layout))  # type: ignore[arg-type]
     return Job(
-        llm=find(model), chip=accelerators()[chip], spread=spread, software=Software(),
-        sequence=8192, batch=batch, network=50e9,
-    )  # fmt: skip
+        llm=find(model),
+        chip=accelerators()[chip],
+        spread=spread,
+        software=Software(),
+        sequence=8192,
+        batch=batch,
+        network=50e9,
+    )
 
 
 def seconds(job: Job) -> float:
@@ -45,7 +60,9 @@ def seconds(job: Job) -> float:
 
 
 def rows() -> list[dict[str, str]]:
-    return list(csv.DictReader((TRUTH / "training.csv").read_text().splitlines()))
+    return list(
+        csv.DictReader((TRUTH / "training.csv").read_text().splitlines())
+    )
 
 
 def predicted(found: list[dict[str, str]]) -> str:
@@ -56,7 +73,9 @@ def predicted(found: list[dict[str, str]]) -> str:
     return table.predict(out.getvalue(), "rows.csv")
 
 
-def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() -> None:
+def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() -> (
+    None
+):
     """DPO (arXiv:2305.18290): the policy's three passes, and one of the frozen reference."""
     alone = made(batch=512, dp=8)
     rated, base = (replace(alone, reference=x) for x in ("copy", "base"))
@@ -81,72 +100,124 @@ def test_measured_columns_are_never_read() -> None:
     found = rows()
     expected = predicted(found)
     assert (
-        predicted([{k: "" if k in MEASURED else c for k, c in r.items()} for r in found])
+        predicted(
+            [
+                {k: "" if k in MEASURED else c for k, c in r.items()}
+                for r in found
+            ]
+        )
         == expected
     )
     assert (
-        predicted([{k: c for k, c in r.items() if k not in MEASURED} for r in found]) == expected
+        predicted(
+            [{k: c for k, c in r.items() if k not in MEASURED} for r in found]
+        )
+        == expected
     )
 
 
 @pytest.mark.parametrize(
     ("column", "cell", "says"),
-    [("model", "lama-2-70b", "did you mean"), ("gpu", "H100-SXN-80GB", "did you mean"),
-     ("seq_len", "-4", "not between"), ("micro_batch", "0", "not between"), ("pp", "3", "not a multiple"),
-     ("seq_len", "many", "not a number")],
-)  # fmt: skip
-def test_a_wrong_cell_refuses_its_row_and_no_other(column: str, cell: str, says: str) -> None:
+    [
+        ("model", "lama-2-70b", "did you mean"),
+        ("gpu", "H100-SXN-80GB", "did you mean"),
+        ("seq_len", "-4", "not between"),
+        ("micro_batch", "0", "not between"),
+        ("pp", "3", "not a multiple"),
+        ("seq_len", "many", "not a number"),
+    ],
+)
+def test_a_wrong_cell_refuses_its_row_and_no_other(
+    column: str, cell: str, says: str
+) -> None:
     good = rows()[0]
-    lines = list(csv.DictReader(predicted([good, good | {column: cell}, good]).splitlines()))
+    lines = list(
+        csv.DictReader(
+            predicted([good, good | {column: cell}, good]).splitlines()
+        )
+    )
     assert [x["status"] for x in lines] == ["ok", "refused", "ok"]
     assert says in lines[1]["reason"]
     assert lines[0] == lines[2]
 
 
 @pytest.mark.parametrize(
-    ("accelerators", "micros", "tflops"), [(8192, 32, 430.0), (16_384, 16, 400.0)]
+    ("accelerators", "micros", "tflops"),
+    [(8192, 32, 430.0), (16_384, 16, 400.0)],
 )
-def test_llama_3_405b_trains_as_published(accelerators: int, micros: int, tflops: float) -> None:
+def test_llama_3_405b_trains_as_published(
+    accelerators: int, micros: int, tflops: float
+) -> None:
     """arXiv:2407.21783, table 4: TP8, PP16, sequences of 8,192, 16M tokens a step, in bf16.
 
     Chunks are not stated: a pipeline with so few micro-batches is interleaved more finely.
     """
     blank = dict.fromkeys(rows()[0], "")
     dp = accelerators // 128
-    read = training.job(blank | {
-        "model": "llama-3.1-405b", "gpu": "H100-SXM-80GB", "n_gpus": str(accelerators), "tp": "8",
-        "pp": "16", "cp": "1", "dp": str(dp), "seq_len": "8192", "micro_batch": "1",
-        "global_batch": str(dp * micros), "precision": "BF16", "framework": "Megatron-LM",
-        "source_date": "2024-07",
-    })  # fmt: skip
+    read = training.job(
+        blank
+        | {
+            "model": "llama-3.1-405b",
+            "gpu": "H100-SXM-80GB",
+            "n_gpus": str(accelerators),
+            "tp": "8",
+            "pp": "16",
+            "cp": "1",
+            "dp": str(dp),
+            "seq_len": "8192",
+            "micro_batch": "1",
+            "global_batch": str(dp * micros),
+            "precision": "BF16",
+            "framework": "Megatron-LM",
+            "source_date": "2024-07",
+        }
+    )
     llm = read.job.llm
     flop = 6 * llm.params + 6 * llm.layers * llm.hidden * 8192
-    reached = tokens_per_s(work(read.job), TRAINING.at(keys(read.job))) * flop / 1e12
+    reached = (
+        tokens_per_s(work(read.job), TRAINING.at(keys(read.job))) * flop / 1e12
+    )
     assert reached == pytest.approx(tflops, rel=0.05)
 
 
 @pytest.mark.parametrize(
     ("framework", "date", "used"),
-    [("DeepSpeed", "2024-05", "eager"), ("HF Trainer", "2025-01", "eager"),
-     ("Axolotl", "2025-06", "eager"), ("MosaicML Composer", "2024-01", "foundry"),
-     ("Megatron-DeepSpeed", "2022-01", "megatron21"), ("Megatron-DeepSpeed", "2024-01", "te"),
-     ("torchtitan", "2024-12", "eager"), ("NVIDIA NeMo 25.04", "2025-04", "te")],
-)  # fmt: skip
-def test_frameworks_run_the_kernels_that_they_bring(framework: str, date: str, used: str) -> None:
-    told = rows()[0] | {"framework": framework, "source_date": date, "notes": ""}
+    [
+        ("DeepSpeed", "2024-05", "eager"),
+        ("HF Trainer", "2025-01", "eager"),
+        ("Axolotl", "2025-06", "eager"),
+        ("MosaicML Composer", "2024-01", "foundry"),
+        ("Megatron-DeepSpeed", "2022-01", "megatron21"),
+        ("Megatron-DeepSpeed", "2024-01", "te"),
+        ("torchtitan", "2024-12", "eager"),
+        ("NVIDIA NeMo 25.04", "2025-04", "te"),
+    ],
+)
+def test_frameworks_run_the_kernels_that_they_bring(
+    framework: str, date: str, used: str
+) -> None:
+    told = rows()[0] | {
+        "framework": framework,
+        "source_date": date,
+        "notes": "",
+    }
     assert kernels(told) == used
 
 
 def test_states_are_those_of_zero() -> None:
     """Rajbhandari et al., table 1: 7.5B on 64 accelerators, 120 / 31.4 / 16.6 / 1.88 GB."""
-    model = replace(find("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True)
+    model = replace(
+        find("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True
+    )
     for sharding, gigabytes in (
         ("none", 120.0),
         ("zero1", 31.4),
         ("zero2", 16.6),
         ("zero3", 1.88),
     ):
-        job = replace(made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit")
+        job = replace(
+            made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit"
+        )
         assert states(job).total / 1e9 == pytest.approx(gigabytes, rel=0.005)
 
 
@@ -166,7 +237,9 @@ def test_activations_of_a_gpt_are_34_and_5as_over_h(name: str) -> None:
     scores = 5 * llm.heads * 2048 / llm.hidden
     assert kept(job, "none") / llm.hidden == pytest.approx(34 + scores)
     cut = replace(job, spread=replace(job.spread, tp=8))
-    assert kept(cut, "none") / llm.hidden == pytest.approx(10 + 24 / 8 + scores / 8)
+    assert kept(cut, "none") / llm.hidden == pytest.approx(
+        10 + 24 / 8 + scores / 8
+    )
     both = replace(cut, software=replace(old, sequence_parallel=True))
     assert kept(both, "none") / llm.hidden == pytest.approx((34 + scores) / 8)
     assert kept(both, "attention") / llm.hidden == pytest.approx(34 / 8)
@@ -185,7 +258,11 @@ def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
     """(p - 1) / (v m) of the time of all micro-batches."""
     job = made("llama-3-70b", pp=8, vpp=vpp, dp=1, micro=1, batch=64)
     found = step(work(job), TRAINING.at(keys(job)))
-    busy = found.total / (1 + 0.006 * work(job).doublings) - found.bubble - found.once
+    busy = (
+        found.total / (1 + 0.006 * work(job).doublings)
+        - found.bubble
+        - found.once
+    )
     assert found.bubble / busy == pytest.approx(7 / vpp / 64)
 
 
@@ -209,7 +286,10 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
     told = {}
     for sharding in ("zero1", "zero2", "zero3"):
         found = sharded(made(dp=64, sharding=sharding))
-        told[sharding] = found.shard_link + found.reduce_link, found.shard_network
+        told[sharding] = (
+            found.shard_link + found.reduce_link,
+            found.shard_network,
+        )
         assert told[sharding][0] / (1 - 1 / 8) == pytest.approx(
             (6 if sharding == "zero3" else 4) * own
         )
@@ -221,9 +301,12 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
 
 @pytest.mark.parametrize(
     ("chip", "measured"),
-    [("l40s", 20.0),  # PCIe 4: NVIDIA/nccl-tests issue 178
-     ("rtx-pro-6000-bse", 28.0), ("rtx-pro-6000-bse", 35.0)],  # 5: NVIDIA/nccl issue 1639
-)  # fmt: skip
+    [
+        ("l40s", 20.0),  # PCIe 4: NVIDIA/nccl-tests issue 178
+        ("rtx-pro-6000-bse", 28.0),
+        ("rtx-pro-6000-bse", 35.0),
+    ],  # 5: NVIDIA/nccl issue 1639
+)
 def test_accelerators_without_a_link_share_the_bus_of_their_machine(
     chip: str, measured: float
 ) -> None:
@@ -251,7 +334,9 @@ def test_more_of_anything_is_never_faster_for_each() -> None:
     ]
     assert speed == sorted(speed, reverse=True)
     longer = [
-        tokens_per_s(work(replace(made(), sequence=n)), TRAINING.at(keys(made())))
+        tokens_per_s(
+            work(replace(made(), sequence=n)), TRAINING.at(keys(made()))
+        )
         for n in (2048, 8192, 65_536)
     ]
     assert longer[1] > longer[2]
@@ -260,7 +345,9 @@ def test_more_of_anything_is_never_faster_for_each() -> None:
 def test_speed_never_exceeds_what_the_chip_can() -> None:
     for chip in ("a100-80gb-sxm", "h100-sxm", "b200-sxm", "mi300x"):
         job = made(chip=chip, micro=2)
-        found = tokens_per_s(work(job), TRAINING.at(keys(job))) * 6 * job.llm.active
+        found = (
+            tokens_per_s(work(job), TRAINING.at(keys(job))) * 6 * job.llm.active
+        )
         assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator]
 
 
@@ -271,7 +358,9 @@ def test_recomputing_trades_time_for_memory() -> None:
 
 
 def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
-    job = replace(made("llama-3.1-8b", dp=1, micro=1), frozen=2.0, rank=8, sequence=2048)
+    job = replace(
+        made("llama-3.1-8b", dp=1, micro=1), frozen=2.0, rank=8, sequence=2048
+    )
     assert states(job).total / job.llm.params == pytest.approx(2.0, rel=0.05)
     quarter = replace(job, frozen=0.5)
     assert states(quarter).total < 0.5 * states(job).total

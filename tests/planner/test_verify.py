@@ -26,11 +26,19 @@ CATALOG = open_catalog(None)
 
 def specs() -> list[tuple[str, Inference]]:
     found = ((p, load(p.read_bytes(), str(p))) for p in BLUEPRINTS)
-    return [(str(p), s) for p, s in found if isinstance(s, Inference) and s.sla and s.sla.limits]
+    return [
+        (str(p), s)
+        for p, s in found
+        if isinstance(s, Inference) and s.sla and s.sla.limits
+    ]
 
 
-@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
-def test_every_blueprint_passes_its_percentiles(path: str, spec: Inference) -> None:
+@pytest.mark.parametrize(
+    ("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()]
+)
+def test_every_blueprint_passes_its_percentiles(
+    path: str, spec: Inference
+) -> None:
     solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
     checked = solver.solve(spec).verified
     assert checked is not None
@@ -40,8 +48,12 @@ def test_every_blueprint_passes_its_percentiles(path: str, spec: Inference) -> N
         assert low <= value <= float(limit.seconds) * 1000
 
 
-@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
-def test_every_blueprint_keeps_its_predicted_99th_percentiles(path: str, spec: Inference) -> None:
+@pytest.mark.parametrize(
+    ("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()]
+)
+def test_every_blueprint_keeps_its_predicted_99th_percentiles(
+    path: str, spec: Inference
+) -> None:
     """Of what its SLA limits: simulated requests are not later than the band of the prediction."""
     solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
     found = solver.solve(spec)
@@ -52,19 +64,28 @@ def test_every_blueprint_keeps_its_predicted_99th_percentiles(path: str, spec: I
         assert low <= found.predicted[f"{metric}_p99_ms"].high
 
 
-@pytest.mark.parametrize(("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()])
-def test_every_blueprint_can_promise_its_99th_percentile(path: str, spec: Inference) -> None:
+@pytest.mark.parametrize(
+    ("path", "spec"), specs(), ids=[Path(p).stem for p, _ in specs()]
+)
+def test_every_blueprint_can_promise_its_99th_percentile(
+    path: str, spec: Inference
+) -> None:
     """The same seconds at p99: a fleet is found and passes, or the spec is proved infeasible."""
     assert spec.sla is not None
     limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
     asked = replace(spec, sla=replace(spec.sla, limits=limits))
-    found = Solver(catalog=CATALOG, built=unsupported, read=beside(path)).solve(asked)
+    found = Solver(catalog=CATALOG, built=unsupported, read=beside(path)).solve(
+        asked
+    )
     if found.status == "infeasible":
         return
     assert found.verified is not None
     assert found.verified.passed
     for x in limits:
-        assert found.verified.found[f"{x.metric}_p99_ms"][0] <= float(x.seconds) * 1000
+        assert (
+            found.verified.found[f"{x.metric}_p99_ms"][0]
+            <= float(x.seconds) * 1000
+        )
 
 
 def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
@@ -72,7 +93,9 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
     lines, at = ["timestamp,input_tokens,output_tokens"], 0.0
     for _ in range(3000):
         at += draw.expovariate(4.0)
-        lines.append(f"{at:.3f},{draw.randint(200, 1500)},{draw.randint(50, 400)}")
+        lines.append(
+            f"{at:.3f},{draw.randint(200, 1500)},{draw.randint(50, 400)}"
+        )
     (tmp_path / "t.csv").write_text("\n".join(lines))
     source = next(p for p in BLUEPRINTS if p.stem == "chat-8b").read_text()
     head, rest = source.split("traffic:")
@@ -82,10 +105,15 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
         spec = load(text.encode(), "spec.yaml")
         assert isinstance(spec, Inference)
         found = Solver(
-            catalog=CATALOG, built=unsupported, read=beside(str(tmp_path / "spec.yaml"))
+            catalog=CATALOG,
+            built=unsupported,
+            read=beside(str(tmp_path / "spec.yaml")),
         ).solve(spec)
         assert found.verified is not None
-        assert (found.verified.requests_of, found.verified.routing) == ("trace", routing)
+        assert (found.verified.requests_of, found.verified.routing) == (
+            "trace",
+            routing,
+        )
         assert found.verified.passed
 
 
@@ -97,7 +125,9 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     wanted = need(spec, beside(str(path)))
     bursty = replace(wanted.load, variation=36.0, rate=3.0)
     wanted = replace(
-        wanted, load=bursty, limits=(Limit(metric="tpot", percentile=99, seconds=Decimal("0.06")),)
+        wanted,
+        load=bursty,
+        limits=(Limit(metric="tpot", percentile=99, seconds=Decimal("0.06")),),
     )
     search = Search(CATALOG.book)
     offers = Market(CATALOG.kinds, rules(spec, unsupported)).best()

@@ -22,18 +22,39 @@ from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 from tests.oracles import schema
 
 LARGE = chat(
-    model="llama-3.1-405b", precision="bf16", sla="tpot_p95: 300ms", traffic="peak_rps: 0.1",
+    model="llama-3.1-405b",
+    precision="bf16",
+    sla="tpot_p95: 300ms",
+    traffic="peak_rps: 0.1",
     extra='shutdown: {idle: 30m, ttl: 72h, schedule: "weekdays 07:30-20:00 Europe/Berlin"}',
-)  # fmt: skip
+)
 SMALL = chat(
     traffic="peak_rps: 1\n  profile: business-hours",
     extra="shutdown: {idle: 30m, ttl: 72h}\nbuy: {spot: SPOT}",
 )
-ONE_NODE = ("g6.xlarge", "g6e.12xlarge", "p5.48xlarge", "p4d.24xlarge", "g2-standard-8",
-            "a2-highgpu-1g", "a3-highgpu-8g", "a3-megagpu-8g", "g4-standard-48",
-            "Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5", "Standard_NC40ads_H100_v5")  # fmt: skip
-MANY_NODES = ("p4de.24xlarge", "p5.48xlarge", "p4d.24xlarge", "a3-highgpu-8g", "a3-megagpu-8g",
-              "Standard_ND96amsr_A100_v4", "Standard_ND96isr_H100_v5")  # fmt: skip
+ONE_NODE = (
+    "g6.xlarge",
+    "g6e.12xlarge",
+    "p5.48xlarge",
+    "p4d.24xlarge",
+    "g2-standard-8",
+    "a2-highgpu-1g",
+    "a3-highgpu-8g",
+    "a3-megagpu-8g",
+    "g4-standard-48",
+    "Standard_NC24ads_A100_v4",
+    "Standard_ND96isr_H100_v5",
+    "Standard_NC40ads_H100_v5",
+)
+MANY_NODES = (
+    "p4de.24xlarge",
+    "p5.48xlarge",
+    "p4d.24xlarge",
+    "a3-highgpu-8g",
+    "a3-megagpu-8g",
+    "Standard_ND96amsr_A100_v4",
+    "Standard_ND96isr_H100_v5",
+)
 
 
 @cache
@@ -58,7 +79,9 @@ def check(graph: Graph) -> None:
     kinds = {r.name: r.type for r in graph.resources}
     assert len(kinds) == len(graph.resources)
     for resource in graph.resources:
-        assert schema.errors(resource.type, resource.inputs) == [], resource.name
+        assert schema.errors(resource.type, resource.inputs) == [], (
+            resource.name
+        )
         assert set(resource.needs()) <= set(kinds)
     for value in (*(r.inputs for r in graph.resources), graph.outputs):
         for name, output in _references(value):
@@ -83,7 +106,9 @@ def test_single_node_fleets_are_valid(machine: str) -> None:
     check(small(machine))
 
 
-@pytest.mark.parametrize("machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"])
+@pytest.mark.parametrize(
+    "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
+)
 def test_spot_fleets_are_valid(machine: str) -> None:
     check(small(machine, "only"))
 
@@ -125,18 +150,33 @@ def test_efa_interfaces_follow_the_layout_that_aws_recommends(
     assert primary["interfaceType"] == "interface"
     assert len(fabric) == efa
     assert [i["networkCardIndex"] for i in fabric] == list(range(cards))
-    assert all(i["deviceIndex"] == (1 if i["networkCardIndex"] == 0 else 0) for i in fabric)
+    assert all(
+        i["deviceIndex"] == (1 if i["networkCardIndex"] == 0 else 0)
+        for i in fabric
+    )
     assert all(i["deleteOnTermination"] == "true" for i in found)
     assert not any("associatePublicIpAddress" in i for i in found)
 
 
-def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(catalog) -> None:
-    text = chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms",
-                traffic="peak_rps: 0.1", extra="buy: {spot: only}")  # fmt: skip
-    cat = only(catalog, lambda o: o.instance.instance_type == "p6-b300.48xlarge")
+def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(
+    catalog,
+) -> None:
+    text = chat(
+        model="llama-3.1-405b",
+        precision="fp8",
+        sla="tpot_p95: 200ms",
+        traffic="peak_rps: 0.1",
+        extra="buy: {spot: only}",
+    )
+    cat = only(
+        catalog, lambda o: o.instance.instance_type == "p6-b300.48xlarge"
+    )
     if not any(o.purchase == "spot" for o in cat.offers):
         text = text.replace("buy: {spot: only}", "")
-    found = named(build(spec_of(text), solve(cat, text, keep=0), "chat")[0], "node-template")
+    found = named(
+        build(spec_of(text), solve(cat, text, keep=0), "chat")[0],
+        "node-template",
+    )
     cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
     assert cards == list(range(1, 17))
 
@@ -158,9 +198,15 @@ def test_gpudirect_machines_have_a_network_for_each_interface(
     assert len({i["network"]["$ref"] for i in found}) == nics
 
 
-def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it(catalog) -> None:
-    text = chat(model="deepseek-r1", precision="fp8", sla="tpot_p95: 200ms",
-                extra="buy: {spot: only}")  # fmt: skip
+def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it(
+    catalog,
+) -> None:
+    text = chat(
+        model="deepseek-r1",
+        precision="fp8",
+        sla="tpot_p95: 200ms",
+        extra="buy: {spot: only}",
+    )
     cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
     graph = build(spec_of(text), solve(cat, text, keep=0), "chat")[0]
     check(graph)
@@ -187,11 +233,19 @@ def test_azure_networks_keep_clear_of_the_range_that_rdma_reserves() -> None:
         assert not reserved.overlaps(ipaddress.ip_network(prefix))
 
 
-@pytest.mark.parametrize("machine", ["Standard_NC96ads_A100_v4", "a2-highgpu-8g"])
-def test_machines_without_a_fabric_never_hold_one_replica_together(catalog, machine: str) -> None:
+@pytest.mark.parametrize(
+    "machine", ["Standard_NC96ads_A100_v4", "a2-highgpu-8g"]
+)
+def test_machines_without_a_fabric_never_hold_one_replica_together(
+    catalog, machine: str
+) -> None:
     cat = only(catalog, lambda o: o.instance.instance_type == machine)
-    text = chat(model="llama-3.1-405b", precision="bf16", sla="tpot_p95: 900ms",
-                traffic="peak_rps: 0.01")  # fmt: skip
+    text = chat(
+        model="llama-3.1-405b",
+        precision="bf16",
+        sla="tpot_p95: 900ms",
+        traffic="peak_rps: 0.01",
+    )
     assert solve(cat, text, keep=0).status == "infeasible"
 
 
@@ -200,11 +254,17 @@ def test_security_groups_of_efa_name_themselves_both_ways() -> None:
     itself = ref("nodes-group")
     for name in ("nodes-in", "nodes-out"):
         found = named(graph, name)
-        assert found["referencedSecurityGroupId"] == itself == found["securityGroupId"]
+        assert (
+            found["referencedSecurityGroupId"]
+            == itself
+            == found["securityGroupId"]
+        )
         assert found["ipProtocol"] == "-1"
 
 
-def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> None:
+def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> (
+    None
+):
     graph = built(LARGE, "p5.48xlarge")
     assert len(named(graph, "nodes")["vpcZoneIdentifiers"]) == 1
     assert named(graph, "together")["strategy"] == "cluster"
@@ -212,7 +272,9 @@ def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> N
     assert not any(r.name == "together" for r in alone.resources)
 
 
-@pytest.mark.parametrize("machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"])
+@pytest.mark.parametrize(
+    "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
+)
 def test_no_machine_has_a_public_address(machine: str) -> None:
     text = json.dumps(small(machine).document())
     assert "associatePublicIpAddress" not in text
@@ -220,7 +282,9 @@ def test_no_machine_has_a_public_address(machine: str) -> None:
     assert "publicIPAddressConfiguration" not in text
 
 
-def test_aws_policies_allow_nothing_on_everything_but_reading_and_sessions() -> None:
+def test_aws_policies_allow_nothing_on_everything_but_reading_and_sessions() -> (
+    None
+):
     graph = built(LARGE, "p5.48xlarge")
     wide = set()
     for resource in graph.resources:
@@ -238,7 +302,10 @@ def test_aws_policies_allow_nothing_on_everything_but_reading_and_sessions() -> 
 
 def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
     for machine, kinds in (
-        ("p5.48xlarge", ("scheduler/schedule:Schedule", "autoscaling/schedule:Schedule")),
+        (
+            "p5.48xlarge",
+            ("scheduler/schedule:Schedule", "autoscaling/schedule:Schedule"),
+        ),
         ("a3-megagpu-8g", ("cloudscheduler/job:Job",)),
         ("Standard_ND96isr_H100_v5", ("monitor:AutoscaleSetting",)),
     ):
@@ -251,18 +318,24 @@ def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     solution = solve(catalog, LARGE, keep=0)
     found = site(spec_of(LARGE), solution, "chat")
     assert [(c.days, c.minute, c.nodes) for c in found.changes] == [
-        ((0, 1, 2, 3, 4), 450, found.nodes), ((0, 1, 2, 3, 4), 1200, 0),
-    ]  # fmt: skip
+        ((0, 1, 2, 3, 4), 450, found.nodes),
+        ((0, 1, 2, 3, 4), 1200, 0),
+    ]
     assert found.timezone == "Europe/Berlin"
 
 
 def boot_script(graph: Graph) -> str:
     """What a node runs first; user data has room for 16 KB."""
     template = next(
-        r.inputs for r in graph.resources
-        if r.name in ("node-template", "nodes") and ("userData" in r.inputs or "metadata" in r.inputs
-                                                     or "virtualMachineProfile" in r.inputs)
-    )  # fmt: skip
+        r.inputs
+        for r in graph.resources
+        if r.name in ("node-template", "nodes")
+        and (
+            "userData" in r.inputs
+            or "metadata" in r.inputs
+            or "virtualMachineProfile" in r.inputs
+        )
+    )
     if "metadata" in template:
         return str(template["metadata"]["startup-script"])
     profile = template.get("virtualMachineProfile", {}).get("osProfile", {})
@@ -271,8 +344,12 @@ def boot_script(graph: Graph) -> str:
     return base64.b64decode(raw).decode()
 
 
-@pytest.mark.parametrize("machine", ["p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"])
-def test_the_boot_script_is_valid_shell_and_fits_user_data(machine: str, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "machine", ["p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"]
+)
+def test_the_boot_script_is_valid_shell_and_fits_user_data(
+    machine: str, tmp_path
+) -> None:
     found = boot_script(built(LARGE, machine))
     path = tmp_path / "boot.sh"
     path.write_text(found)
@@ -290,16 +367,29 @@ train: {method: pretrain, sequence: 8k, global_batch: 512, deadline: 60d}
 buy: {spot: SPOT}
 shutdown: {idle: 1h, ttl: 90d}
 """
-TRAINERS = ("p5.48xlarge", "p4d.24xlarge", "p6-b200.48xlarge", "a3-highgpu-8g", "a3-megagpu-8g",
-            "a3-ultragpu-8g", "Standard_ND96isr_H100_v5", "Standard_ND96amsr_A100_v4")  # fmt: skip
+TRAINERS = (
+    "p5.48xlarge",
+    "p4d.24xlarge",
+    "p6-b200.48xlarge",
+    "a3-highgpu-8g",
+    "a3-megagpu-8g",
+    "a3-ultragpu-8g",
+    "Standard_ND96isr_H100_v5",
+    "Standard_ND96amsr_A100_v4",
+)
 
 
 @pytest.mark.parametrize("spot", ["never", "only"])
 @pytest.mark.parametrize("machine", TRAINERS)
-def test_training_clusters_are_valid_and_start_together(machine: str, spot: str, tmp_path) -> None:
+def test_training_clusters_are_valid_and_start_together(
+    machine: str, spot: str, tmp_path
+) -> None:
     catalog = only(load(), lambda o: o.instance.instance_type == machine)
     text = TRAINED.replace("SPOT", spot)
-    if not any(o.purchase == ("spot" if spot == "only" else "on_demand") for o in catalog.offers):
+    if not any(
+        o.purchase == ("spot" if spot == "only" else "on_demand")
+        for o in catalog.offers
+    ):
         pytest.skip("not sold so")
     solution = solve(catalog, text, keep=0)
     assert solution.pools, solution.binding
@@ -313,33 +403,52 @@ def test_training_clusters_are_valid_and_start_together(machine: str, spot: str,
     subprocess.run(["bash", "-n", str(path)], check=True)
     s = chosen.layouts[0].job.spread
     assert s.accelerators == pool.nodes * pool.offer.instance.accelerators
-    assert f"--nnodes={pool.nodes} --nproc-per-node={pool.offer.instance.accelerators}" in found
-    assert f"--tensor-model-parallel-size {s.tp} --pipeline-model-parallel-size {s.pp}" in found
+    assert (
+        f"--nnodes={pool.nodes} --nproc-per-node={pool.offer.instance.accelerators}"
+        in found
+    )
+    assert (
+        f"--tensor-model-parallel-size {s.tp} --pipeline-model-parallel-size {s.pp}"
+        in found
+    )
     assert f"--train-iters {chosen.steps}" in found
-    assert ("docker stop train; " in found.split("docker run")[0]) == (spot == "only")
+    assert ("docker stop train; " in found.split("docker run")[0]) == (
+        spot == "only"
+    )
     assert "vllm serve" not in found
     assert "-e TORCH_NCCL_ASYNC_ERROR_HANDLING=1" in found
 
 
-FED = {"p5.48xlarge": "s3://bucket/tokens", "a3-megagpu-8g": "gs://bucket/tokens",
-       "Standard_ND96isr_H100_v5": "abfss://tokens@account.dfs.core.windows.net/all"}  # fmt: skip
+FED = {
+    "p5.48xlarge": "s3://bucket/tokens",
+    "a3-megagpu-8g": "gs://bucket/tokens",
+    "Standard_ND96isr_H100_v5": "abfss://tokens@account.dfs.core.windows.net/all",
+}
 
 
 @pytest.mark.parametrize("machine", FED)
 def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     machine: str, tmp_path
 ) -> None:
-    text = TRAINED.replace("SPOT", "never").replace("s3://bucket/tokens", FED[machine])
+    text = TRAINED.replace("SPOT", "never").replace(
+        "s3://bucket/tokens", FED[machine]
+    )
     text = text.replace("tokens: 20B,", "tokens: 20B, storage: parallel,")
     graph = built(text, machine)
     check(graph)
-    solution = solve(only(load(), lambda o: o.instance.instance_type == machine), text, keep=0)
+    solution = solve(
+        only(load(), lambda o: o.instance.instance_type == machine),
+        text,
+        keep=0,
+    )
     assert solution.run is not None
     files = solution.run.storage.files
     assert files is not None
     told = named(graph, "data-files")
     size = {"storageCapacity": 1, "capacityGib": 1, "storageCapacityTiB": 1024}
-    assert [int(told[k]) * unit for k, unit in size.items() if k in told] == [files.gib]
+    assert [int(told[k]) * unit for k, unit in size.items() if k in told] == [
+        files.gib
+    ]
     assert str(files.mb_s_tib) in json.dumps(told)
     nodes = next(r for r in graph.resources if r.name == "nodes")
     first = [r.name for r in order(graph.resources)]
@@ -355,17 +464,25 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     lines = solution.bill.lines if solution.bill else ()
     assert any(x.kind == "storage" and x.usd_month for x in lines)
     elsewhere = text.replace(FED[machine], "https://example.com/tokens")
-    assert "--data-path https://example.com/tokens" in boot_script(built(elsewhere, machine))
+    assert "--data-path https://example.com/tokens" in boot_script(
+        built(elsewhere, machine)
+    )
 
 
-def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(tmp_path) -> None:
+def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
+    tmp_path,
+) -> None:
     catalog = only(load(), lambda o: o.instance.instance_type == "p5.48xlarge")
     solution = solve(catalog, TRAINED.replace("SPOT", "never"), keep=0)
-    graph, _, launch = build(spec_of(TRAINED.replace("SPOT", "never")), solution, "chat")
+    graph, _, launch = build(
+        spec_of(TRAINED.replace("SPOT", "never")), solution, "chat"
+    )
     assert launch is not None
     boot = boot_script(graph)
     assert launch["world_size"] == launch["nodes"] * launch["ranks_per_node"]
-    assert launch["world_size"] == solution.run.layouts[0].job.spread.accelerators
+    assert (
+        launch["world_size"] == solution.run.layouts[0].job.spread.accelerators
+    )
     assert all(a in boot and a in launch["slurm"] for a in launch["arguments"])
     assert all(f"-e {k}={v}" in boot for k, v in launch["environment"].items())
     assert f"#SBATCH --nodes={launch['nodes']}\n" in launch["slurm"]
@@ -376,31 +493,43 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(tmp_pa
     assert build(spec_of(chat()), serving, "chat").launch is None
 
 
-@pytest.mark.parametrize("precision", ["auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize(
+    "precision", ["auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
+)
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
-def test_training_is_built_in_every_precision(precision: str, model: str) -> None:
+def test_training_is_built_in_every_precision(
+    precision: str, model: str
+) -> None:
     made = TRAINED.replace("SPOT", "never").replace("llama-3.1-70b", model)
     made = made.replace("deadline", f"precision: {precision}, deadline")
     solution = solve(load(), made, keep=0)
     graph, _, launch = build(spec_of(made), solution, "chat")
     check(graph)
     assert launch is not None
-    assert solution.run.layouts[0].job.software.precision == precision.replace("auto", "bf16")
+    assert solution.run.layouts[0].job.software.precision == precision.replace(
+        "auto", "bf16"
+    )
 
 
 def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
-    catalog = only(load(), lambda o: o.instance.instance_type == "a2-highgpu-8g")
+    catalog = only(
+        load(), lambda o: o.instance.instance_type == "a2-highgpu-8g"
+    )
     assert catalog.offers[0].instance.nvme_gb == 0
-    made = TRAINED.replace("SPOT", "never").replace("method: pretrain", "method: continued")
+    made = TRAINED.replace("SPOT", "never").replace(
+        "method: pretrain", "method: continued"
+    )
     made = made.replace("llama-3.1-70b", "llama-3.1-8b")
     solution = solve(catalog, made, keep=0)
     assert solution.run.disk > 2 * 8.03
     graph = build(spec_of(made), solution, "chat").graph
-    disks = next(r for r in graph.resources if r.type.endswith(":InstanceTemplate")).inputs[
-        "disks"
-    ]
+    disks = next(
+        r for r in graph.resources if r.type.endswith(":InstanceTemplate")
+    ).inputs["disks"]
     assert solution.run.disk in {disk["diskSizeGb"] for disk in disks}
-    (line,) = (x for x in solution.bill.lines if x.name == "model and data disks")
+    (line,) = (
+        x for x in solution.bill.lines if x.name == "model and data disks"
+    )
     machines = solution.bill.lines[0].quantity
     assert float(line.quantity) == pytest.approx(
         solution.run.disk * float(machines) / 730, rel=1e-3
@@ -409,15 +538,34 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
 
 @pytest.mark.parametrize(
     ("sharding", "shard", "flags"),
-    [("zero1", 0, set()),
-     ("zero2", 0, {"--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads"}),
-     ("zero3", 0, {"--data-parallel-sharding-strategy optim_grads_params"}),
-     ("zero3", 8, {"--num-distributed-optimizer-instances 4"})],
-)  # fmt: skip
-def test_the_sharding_is_told_in_the_words_of_megatron(sharding, shard, flags) -> None:
+    [
+        ("zero1", 0, set()),
+        (
+            "zero2",
+            0,
+            {
+                "--use-megatron-fsdp",
+                "--data-parallel-sharding-strategy optim_grads",
+            },
+        ),
+        ("zero3", 0, {"--data-parallel-sharding-strategy optim_grads_params"}),
+        ("zero3", 8, {"--num-distributed-optimizer-instances 4"}),
+    ],
+)
+def test_the_sharding_is_told_in_the_words_of_megatron(
+    sharding, shard, flags
+) -> None:
     solution = solve(load(), TRAINED.replace("SPOT", "never"), keep=0)
     first = solution.run.layouts[0]
-    spread = replace(first.job.spread, sharding=sharding, shard=shard, tp=1, pp=1, cp=1, dp=32)
+    spread = replace(
+        first.job.spread,
+        sharding=sharding,
+        shard=shard,
+        tp=1,
+        pp=1,
+        cp=1,
+        dp=32,
+    )
     laid = replace(first, job=first.job.laid(spread))
     told = arguments(replace(solution.run, layouts=(laid,)), "/data", "/models")
     assert flags <= set(told)
@@ -428,31 +576,48 @@ def test_the_sharding_is_told_in_the_words_of_megatron(sharding, shard, flags) -
 @pytest.mark.parametrize(
     ("own", "rank"), [("10.0.0.4", "0"), ("10.0.0.6", "2"), ("10.0.0.7", "-")]
 )
-def test_nodes_take_their_places_and_a_spare_stands_by(own: str, rank: str) -> None:
+def test_nodes_take_their_places_and_a_spare_stands_by(
+    own: str, rank: str
+) -> None:
     """Three of four machines train: the leader's address is the same for all of them."""
     addresses = " ".join(f"10.0.0.{n}" for n in (4, 5, 6, 7))
     meet = MEET.format(peers=f"printf '%s\\n' {addresses}", nodes=3)
     stubs = f"hostname() {{ echo {own}; }}; sleep() {{ echo -; exit; }}\n"
     done = subprocess.run(
-        ["bash", "-c", f"{stubs}{meet}echo $rank $leader"], check=True, capture_output=True,
+        ["bash", "-c", f"{stubs}{meet}echo $rank $leader"],
+        check=True,
+        capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     assert done.stdout.split() == ([rank, "10.0.0.4"] if rank != "-" else ["-"])
 
 
-def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -> None:
+def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -> (
+    None
+):
     for machine in ("p5.48xlarge", "a3-megagpu-8g", "Standard_ND96isr_H100_v5"):
         graph = built(TRAINED.replace("SPOT", "never"), machine)
         told = json.dumps([r.inputs for r in graph.resources])
-        rights = {"aws": "/checkpoints/*", "gcp": "roles/storage.objectUser",
-                  "azure-native": "ba92f5b4-2d11-453d-a403-e96b0029c9fe"}  # fmt: skip
+        rights = {
+            "aws": "/checkpoints/*",
+            "gcp": "roles/storage.objectUser",
+            "azure-native": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
+        }
         cloud = graph.resources[0].type.split(":")[0]
         assert rights[cloud] in told
-        kept = {"aws": '"days": 30', "gcp": '"age": 30',
-                "azure-native": '"daysAfterModificationGreaterThan": 30'}  # fmt: skip
+        kept = {
+            "aws": '"days": 30',
+            "gcp": '"age": 30',
+            "azure-native": '"daysAfterModificationGreaterThan": 30',
+        }
         assert kept[cloud] in told
-        assert "s3:PutObject" not in told.replace("chat-models", "") or "/checkpoints/*" in told
-        serving = json.dumps([r.inputs for r in built(LARGE, machine).resources])
+        assert (
+            "s3:PutObject" not in told.replace("chat-models", "")
+            or "/checkpoints/*" in told
+        )
+        serving = json.dumps(
+            [r.inputs for r in built(LARGE, machine).resources]
+        )
         assert rights[cloud] not in serving
 
 
@@ -460,7 +625,9 @@ def test_what_cannot_be_built_says_so_by_name(catalog) -> None:
     reasons = {unsupported(o.instance) for o in catalog.offers}
     assert None in reasons
     assert len(reasons) > 5
-    mi300x = next(o for o in catalog.offers if o.instance.accelerator == "mi300x")
+    mi300x = next(
+        o for o in catalog.offers if o.instance.accelerator == "mi300x"
+    )
     assert "ROCm" in str(unsupported(mi300x.instance))
 
 
@@ -491,7 +658,9 @@ def test_the_agent_gives_the_node_back_when_it_should(
     assert agent.decide(now, state, SETTINGS) == reason
 
 
-def test_a_probe_that_fails_counts_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_counts_as_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken() -> bool:
         raise OSError("nvidia-smi hangs")
 

@@ -17,7 +17,9 @@ from stacks.engine.pulumi import PulumiEngine
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(shutil.which("pulumi") is None, reason="no pulumi binary on PATH"),
+    pytest.mark.skipif(
+        shutil.which("pulumi") is None, reason="no pulumi binary on PATH"
+    ),
     pytest.mark.enable_socket,
 ]
 
@@ -30,7 +32,10 @@ def engine_in(folder, rules: str = "") -> PulumiEngine:
         (folder / "world.yaml").write_text(rules)
         source = str(folder / "world.yaml")
     return PulumiEngine(
-        folder / "pulumi", backend=None, world=source, environment=dict(os.environ)
+        folder / "pulumi",
+        backend=None,
+        world=source,
+        environment=dict(os.environ),
     )
 
 
@@ -39,12 +44,18 @@ def objects(engine: PulumiEngine) -> dict:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
-def test_the_real_engine_creates_keeps_changes_and_destroys(here, catalog, cloud) -> None:
+def test_the_real_engine_creates_keeps_changes_and_destroys(
+    here, catalog, cloud
+) -> None:
     engine = engine_in(here)
     plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
     assert engine.standing("chat") is None
     outcome = engine.apply(plan, quiet)
-    assert len(objects(engine)) == len(plan["graph"]["resources"]) == len(outcome.steps)
+    assert (
+        len(objects(engine))
+        == len(plan["graph"]["resources"])
+        == len(outcome.steps)
+    )
     assert set(outcome.outputs) == set(plan["graph"]["outputs"])
     assert all(v is not None for v in outcome.outputs.values())
     assert engine.apply(plan, quiet).steps == ()
@@ -60,10 +71,15 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(here, catalog, cloud
 
 def test_both_engines_put_the_same_inputs_into_the_world(here, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
-    real, ours = engine_in(here), SimulatedEngine(world.default(), here / "ours")
+    real, ours = (
+        engine_in(here),
+        SimulatedEngine(world.default(), here / "ours"),
+    )
     real.apply(plan, quiet)
     ours.apply(plan, quiet)
-    mine = {o["name"]: o for o in world.recall(ours.memory_path).objects.values()}
+    mine = {
+        o["name"]: o for o in world.recall(ours.memory_path).objects.values()
+    }
     theirs = {o["name"]: o for o in objects(real).values()}
     assert mine.keys() == theirs.keys()
     for name, found in mine.items():
@@ -87,5 +103,8 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
 
 
 def test_engines_keep_the_protocol(here) -> None:
-    found: list[Engine] = [engine_in(here), SimulatedEngine(world.default(), here)]
+    found: list[Engine] = [
+        engine_in(here),
+        SimulatedEngine(world.default(), here),
+    ]
     assert len(found) == 2

@@ -45,7 +45,9 @@ def plan_of(catalog, text: str) -> dict:
         "state_sha256": None,
     }
     return json.loads(
-        json.dumps(assemble(spec, ("spec.yaml", "0" * 64), catalog, solution, stack))
+        json.dumps(
+            assemble(spec, ("spec.yaml", "0" * 64), catalog, solution, stack)
+        )
     )
 
 
@@ -63,7 +65,9 @@ def objects(engine: SimulatedEngine) -> dict:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
-def test_apply_creates_everything_and_a_second_apply_nothing(engine, catalog, cloud) -> None:
+def test_apply_creates_everything_and_a_second_apply_nothing(
+    engine, catalog, cloud
+) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
     first = engine.apply(plan, quiet)
     assert {s.action for s in first.steps} == {"create"}
@@ -85,11 +89,15 @@ where: {clouds: [CLOUD]}
 """
 
 
-@pytest.mark.parametrize(("cloud", "scheme"), [("aws", "s3"), ("gcp", "gs"), ("azure", "abfss")])
+@pytest.mark.parametrize(
+    ("cloud", "scheme"), [("aws", "s3"), ("gcp", "gs"), ("azure", "abfss")]
+)
 def test_a_job_with_its_file_system_applies_and_leaves_nothing(
     engine, catalog, cloud, scheme
 ) -> None:
-    plan = plan_of(catalog, TRAINED.replace("CLOUD", cloud).replace("SCHEME", scheme))
+    plan = plan_of(
+        catalog, TRAINED.replace("CLOUD", cloud).replace("SCHEME", scheme)
+    )
     steps = [s.name for s in engine.apply(plan, quiet).steps]
     assert steps.index("data-files") < steps.index("nodes")
     assert engine.apply(plan, quiet).steps == ()
@@ -107,9 +115,14 @@ def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
 
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
-def test_every_blueprint_applies_shows_diffs_and_destroys(engine, catalog, path) -> None:
+def test_every_blueprint_applies_shows_diffs_and_destroys(
+    engine, catalog, path
+) -> None:
     plan = plan_of(catalog, path.read_text())
-    assert plan["workload"]["name"] in text.render(page(plan)) + plan["stack"]["name"]
+    assert (
+        plan["workload"]["name"]
+        in text.render(page(plan)) + plan["stack"]["name"]
+    )
     assert diff(plan, plan).changes == ()
     engine.apply(plan, quiet)
     standing = engine.standing(plan["stack"]["name"])
@@ -123,7 +136,11 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(engine, catalog, path)
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     text = TEXT.replace("CLOUD", cloud)
-    kinds = {o.instance.instance_type for p in solve(catalog, text).pools for o in [p.offer]}
+    kinds = {
+        o.instance.instance_type
+        for p in solve(catalog, text).pools
+        for o in [p.offer]
+    }
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     engine.apply(plan_of(same, text), quiet)
     bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 40"))
@@ -135,7 +152,9 @@ def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     assert len(objects(engine)) == len(bigger["graph"]["resources"])
 
 
-@pytest.mark.parametrize("pair", [("aws", "gcp"), ("azure", "aws"), ("gcp", "azure")])
+@pytest.mark.parametrize(
+    "pair", [("aws", "gcp"), ("azure", "aws"), ("gcp", "azure")]
+)
 def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", pair[0])), quiet)
     there = plan_of(catalog, TEXT.replace("CLOUD", pair[1]))
@@ -144,7 +163,9 @@ def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
     assert all(s.action == "same" for s in engine.preview(there))
 
 
-def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(here, catalog) -> None:
+def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
+    here, catalog
+) -> None:
     rule = "faults: [{on: create, name: nodes, code: ServiceUnavailable, after: 1}]"
     engine = SimulatedEngine(world_of(rule), here / "clouds")
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
@@ -156,7 +177,9 @@ def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(here, catalog) 
     assert engine.standing("chat").complete
 
 
-def test_replaced_names_go_before_they_come_and_take_dependents_along(engine, catalog) -> None:
+def test_replaced_names_go_before_they_come_and_take_dependents_along(
+    engine, catalog
+) -> None:
     text = TEXT.replace("CLOUD", "aws")
     engine.apply(plan_of(catalog, text), quiet)
     spot = plan_of(catalog, text + "buy: {spot: only}\n")
@@ -164,14 +187,22 @@ def test_replaced_names_go_before_they_come_and_take_dependents_along(engine, ca
     assert len(objects(engine)) == len(spot["graph"]["resources"])
 
 
-def test_order_follows_dependencies_and_independent_work_overlaps(engine, catalog) -> None:
+def test_order_follows_dependencies_and_independent_work_overlaps(
+    engine, catalog
+) -> None:
     events = []
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     engine.apply(plan, events.append)
     done, running, most = set(), 0, 0
-    needs = {r["name"]: Resource(type=r["type"], name=r["name"], inputs=r["inputs"],
-                                 depends_on=tuple(r["depends_on"])).needs()
-             for r in plan["graph"]["resources"]}  # fmt: skip
+    needs = {
+        r["name"]: Resource(
+            type=r["type"],
+            name=r["name"],
+            inputs=r["inputs"],
+            depends_on=tuple(r["depends_on"]),
+        ).needs()
+        for r in plan["graph"]["resources"]
+    }
     for event in events:
         if event.phase == "begin":
             assert set(needs[event.step.name]) <= done
@@ -188,9 +219,13 @@ def world_of(text: str) -> world.World:
     return world.read(text.encode(), "world.yaml")
 
 
-def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(here, catalog) -> None:
+def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
+    here, catalog
+) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
-    broken = world_of("faults: [{on: create, name: nodes, code: InternalError}]")
+    broken = world_of(
+        "faults: [{on: create, name: nodes, code: InternalError}]"
+    )
     engine = SimulatedEngine(broken, here / "clouds")
     with pytest.raises(ResourceError, match="InternalError"):
         engine.apply(plan, quiet)
@@ -204,7 +239,9 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(here, catalog) 
     assert objects(engine) == {}
 
 
-def test_every_single_failure_recovers_without_a_leftover(here, catalog) -> None:
+def test_every_single_failure_recovers_without_a_leftover(
+    here, catalog
+) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
     for index, resource in enumerate(plan["graph"]["resources"]):
         rule = f"faults: [{{on: create, name: {resource['name']}, code: ServiceUnavailable}}]"
@@ -217,9 +254,15 @@ def test_every_single_failure_recovers_without_a_leftover(here, catalog) -> None
         assert objects(engine) == {}
 
 
-@pytest.mark.parametrize(("rule", "code"), [("capacity", "capacity"), ("quota", "quota")])
-def test_no_capacity_or_quota_is_told_as_such(here, catalog, rule, code) -> None:
-    engine = SimulatedEngine(world_of(f"{rule}: [{{nodes: 0}}]"), here / "clouds")
+@pytest.mark.parametrize(
+    ("rule", "code"), [("capacity", "capacity"), ("quota", "quota")]
+)
+def test_no_capacity_or_quota_is_told_as_such(
+    here, catalog, rule, code
+) -> None:
+    engine = SimulatedEngine(
+        world_of(f"{rule}: [{{nodes: 0}}]"), here / "clouds"
+    )
     with pytest.raises(CapacityError) as caught:
         engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "azure")), quiet)
     assert caught.value.exit_code == 14
@@ -227,27 +270,46 @@ def test_no_capacity_or_quota_is_told_as_such(here, catalog, rule, code) -> None
 
 
 def test_capacity_is_shared_between_stacks(here, catalog) -> None:
-    engine = SimulatedEngine(world_of("capacity: [{nodes: 1}]"), here / "clouds")
+    engine = SimulatedEngine(
+        world_of("capacity: [{nodes: 1}]"), here / "clouds"
+    )
     text = TEXT.replace("CLOUD", "gcp").replace("peak_rps: 2", "peak_rps: 0.2")
     engine.apply(plan_of(catalog, text), quiet)
     with pytest.raises(CapacityError, match="1 used"):
-        engine.apply(plan_of(catalog, text.replace("name: chat", "name: other")), quiet)
+        engine.apply(
+            plan_of(catalog, text.replace("name: chat", "name: other")), quiet
+        )
 
 
 def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
-    found = next(o for o in objects(engine).values() if o["name"] == "deadline-schedule")
+    found = next(
+        o for o in objects(engine).values() if o["name"] == "deadline-schedule"
+    )
     expected = world.default().clock + timedelta(hours=72)
-    assert found["inputs"]["scheduleExpression"] == expected.strftime("at(%Y-%m-%dT%H:%M:%S)")
-    bigger = plan_of(catalog, TEXT.replace("CLOUD", "aws").replace("peak_rps: 2", "peak_rps: 9"))
+    assert found["inputs"]["scheduleExpression"] == expected.strftime(
+        "at(%Y-%m-%dT%H:%M:%S)"
+    )
+    bigger = plan_of(
+        catalog,
+        TEXT.replace("CLOUD", "aws").replace("peak_rps: 2", "peak_rps: 9"),
+    )
     engine.apply(bigger, quiet)
-    again = next(o for o in objects(engine).values() if o["name"] == "deadline-schedule")
-    assert again["inputs"]["scheduleExpression"] == found["inputs"]["scheduleExpression"]
+    again = next(
+        o for o in objects(engine).values() if o["name"] == "deadline-schedule"
+    )
+    assert (
+        again["inputs"]["scheduleExpression"]
+        == found["inputs"]["scheduleExpression"]
+    )
 
 
 def test_two_at_a_time_is_refused(engine, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
-    with states.locked(engine.path("chat"), "chat"), pytest.raises(LockedError) as caught:
+    with (
+        states.locked(engine.path("chat"), "chat"),
+        pytest.raises(LockedError) as caught,
+    ):
         engine.apply(plan, quiet)
     assert caught.value.exit_code == 12
     assert objects(engine) == {}
@@ -276,12 +338,20 @@ def test_destroying_what_does_not_exist_is_not_found(engine) -> None:
 
 def test_world_files_report_all_their_problems() -> None:
     with pytest.raises(SpecError) as caught:
-        world_of("clok: x\ncapacity: [{nodes: many}]\nfaults: [{on: explode, code: X}]")
-    assert [p.code for p in caught.value.problems] == ["unknown-key", "quantity", "choice"]
+        world_of(
+            "clok: x\ncapacity: [{nodes: many}]\nfaults: [{on: explode, code: X}]"
+        )
+    assert [p.code for p in caught.value.problems] == [
+        "unknown-key",
+        "quantity",
+        "choice",
+    ]
 
 
 def test_a_world_has_prices_of_its_own(catalog) -> None:
-    cheap = world_of('prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]')
+    cheap = world_of(
+        'prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]'
+    )
     priced = world.priced(cheap, catalog)
     assert solve(priced, chat()).pools[0].offer.provider == "azure"
     assert priced.sha256 != catalog.sha256
@@ -290,7 +360,9 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
 def test_the_cloud_refuses_what_clouds_refuse() -> None:
     memory = world.Memory()
     cloud = Cloud(world.default(), memory, "us-east-1")
-    vpc, _ = cloud.create("aws:ec2/vpc:Vpc", "vpc", {"cidrBlock": "10.0.0.0/16"})
+    vpc, _ = cloud.create(
+        "aws:ec2/vpc:Vpc", "vpc", {"cidrBlock": "10.0.0.0/16"}
+    )
     subnet, _ = cloud.create("aws:ec2/subnet:Subnet", "subnet", {"vpcId": vpc})
     with pytest.raises(CloudError, match="DependencyViolation"):
         cloud.delete(vpc)
@@ -310,19 +382,31 @@ def graph(*resources: Resource) -> Graph:
 
 
 def test_ignored_changes_are_no_changes() -> None:
-    record = {"type": "t", "inputs": {"n": 1, "s": {"c": 1, "k": 2}}, "place": ["aws", "r"]}
+    record = {
+        "type": "t",
+        "inputs": {"n": 1, "s": {"c": 1, "k": 2}},
+        "place": ["aws", "r"],
+    }
     old = {"resources": {"a": record}}
-    new = Resource(type="t", name="a", inputs={"n": 5, "s": {"c": 9, "k": 2}},
-                   options={"ignore_changes": ["n", "s.c"]})  # fmt: skip
+    new = Resource(
+        type="t",
+        name="a",
+        inputs={"n": 5, "s": {"c": 9, "k": 2}},
+        options={"ignore_changes": ["n", "s.c"]},
+    )
     assert steps(graph(new), old, lambda *_: [])[0].action == "same"
 
 
 def test_references_and_texts_are_filled() -> None:
     known = words("p", world.default().clock, "60")
     outputs = {"lb": {"pools": [{"id": "x"}]}}
-    assert fill({"a": [ref("lb", "pools[0].id")]}, known, outputs) == {"a": ["x"]}
+    assert fill({"a": [ref("lb", "pools[0].id")]}, known, outputs) == {
+        "a": ["x"]
+    }
     assert fill("at(${deadline.at})", known, {}) == "at(2026-01-01T00:01:00)"
-    assert fill({"a": ["${project} ${HOME}"]}, known, {}) == {"a": ["p ${HOME}"]}
+    assert fill({"a": ["${project} ${HOME}"]}, known, {}) == {
+        "a": ["p ${HOME}"]
+    }
     assert at({"a": {"b": 1}}, "a.b") == 1
     assert not PLACE.search("${deadline} ${N##*_}")
 

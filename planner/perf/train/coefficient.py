@@ -61,10 +61,15 @@ def keys(job: Job) -> frozenset[str]:
     chip, soft = job.chip, job.software
     found = {chip.vendor, chip.architecture, soft.kernels, soft.precision}
     marks = {
-        "torch": soft.torch, "sdpa": soft.torch and soft.kernels != "foundry",
+        "torch": soft.torch,
+        "sdpa": soft.torch and soft.kernels != "foundry",
         "torch modern": soft.torch and chip.architecture != "Ampere",
-        "overlapped": soft.overlapped, "captured": soft.captured, "dropping": soft.dropping,
-        "sinks": soft.sinks, "pipelined": job.spread.pp > 1, "hybrid": bool(job.llm.state_layers),
+        "overlapped": soft.overlapped,
+        "captured": soft.captured,
+        "dropping": soft.dropping,
+        "sinks": soft.sinks,
+        "pipelined": job.spread.pp > 1,
+        "hybrid": bool(job.llm.state_layers),
         "8 bit or less": soft.precision not in (*SIXTEEN, "fp8row"),
-    }  # fmt: skip
+    }
     return frozenset(found | {name for name, holds in marks.items() if holds})

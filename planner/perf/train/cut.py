@@ -21,7 +21,9 @@ SHARDS: Final = (1, 2, 4, 8, 16, 32)  # of a sequence over context parallelism
 SHORTEST: Final = 8192  # tokens of a sequence's shard: shorter ones are cut in no published run
 MICROS: Final = (1, 2, 4, 8)
 FINEST: Final = 16  # chunks of a stage
-ENDS: Final = 2  # embedding and head count as a layer each where stages are to be equal
+ENDS: Final = (
+    2  # embedding and head count as a layer each where stages are to be equal
+)
 
 
 def spreads(job: Job, accelerators: int, machine: int) -> Iterator[Spread]:
@@ -63,11 +65,22 @@ def _held(llm: Llm, cut: Spread, near: int) -> Iterator[Spread]:
     A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
     """
     ranks, alone = cut.tp * cut.copies, cut.pp > 1 or cut.copies == 1
-    shardings: tuple[Sharding, ...] = ("zero1",) if alone else ("zero1", "zero2", "zero3")
-    spreading = [e for e in _powers(llm.experts) if ranks % e == 0 and llm.experts % e == 0]
+    shardings: tuple[Sharding, ...] = (
+        ("zero1",) if alone else ("zero1", "zero2", "zero3")
+    )
+    spreading = [
+        e
+        for e in _powers(llm.experts)
+        if ranks % e == 0 and llm.experts % e == 0
+    ]
     for ep, sharding in itertools.product(spreading or [1], shardings):
         yield replace(cut, ep=ep, sharding=sharding)
-    if not alone and not llm.experts and 1 < near < cut.copies and cut.copies % near == 0:
+    if (
+        not alone
+        and not llm.experts
+        and 1 < near < cut.copies
+        and cut.copies % near == 0
+    ):
         yield replace(cut, sharding="zero3", shard=near)
 
 
@@ -80,7 +93,9 @@ def within(job: Job, cut: Spread) -> Iterator[Spread]:
 
 def turned(job: Job, cut: Spread) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
-    return _turned(int(job.batch // cut.dp), job.llm.layers, cut.pp, job.together)
+    return _turned(
+        int(job.batch // cut.dp), job.llm.layers, cut.pp, job.together
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +104,9 @@ def _turned(
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     chunks = _chunks(layers, pp)
     micros = (m for m in MICROS if each % m == 0 and m % together == 0)
-    return tuple((micro, chunks if each // micro % pp == 0 else (1,)) for micro in micros)
+    return tuple(
+        (micro, chunks if each // micro % pp == 0 else (1,)) for micro in micros
+    )
 
 
 def _powers(most: int) -> list[int]:
@@ -98,7 +115,9 @@ def _powers(most: int) -> list[int]:
 
 def _stages(layers: int, most: int) -> list[int]:
     even = (p for p in range(1, min(layers, most) + 1) if most % p == 0)
-    return [p for p in even if p == 1 or layers % p == 0 or (layers + ENDS) % p == 0]
+    return [
+        p for p in even if p == 1 or layers % p == 0 or (layers + ENDS) % p == 0
+    ]
 
 
 def _chunks(layers: int, pp: int) -> tuple[int, ...]:

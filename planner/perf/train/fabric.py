@@ -17,10 +17,18 @@ PLAIN: Final = "none"  # sockets over the ordinary network
 @cache
 def _fabrics() -> dict[str, tuple[float, float]]:
     columns: dict[str, Any] = {
-        "fabric": table.text, "share": table.real(0.01, 1.5), "fall": table.real(0, 0.5),
-        "latency_us": table.real(1, 10_000), "meaning": table.text, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "fabrics.csv").read_text(encoding="utf-8")
+        "fabric": table.text,
+        "share": table.real(0.01, 1.5),
+        "fall": table.real(0, 0.5),
+        "latency_us": table.real(1, 10_000),
+        "meaning": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "fabrics.csv")
+        .read_text(encoding="utf-8")
+    )
     found = table.keyed(table.rows(text, "fabrics.csv", columns), "fabric")
     return {name: (row["share"], row["fall"]) for (name,), row in found.items()}
 

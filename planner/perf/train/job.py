@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
 
 Sharding: TypeAlias = Literal["none", "zero1", "zero2", "zero3"]
-Recompute: TypeAlias = Literal["none", "attention", "ops", "layer", "full", "forced"]
+Recompute: TypeAlias = Literal[
+    "none", "attention", "ops", "layer", "full", "forced"
+]
 Reference: TypeAlias = Literal["none", "copy", "base"]
-Kernels: TypeAlias = Literal["te", "compiled", "eager", "foundry", "megatron21", "xla"]
+Kernels: TypeAlias = Literal[
+    "te", "compiled", "eager", "foundry", "megatron21", "xla"
+]
 SIXTEEN: Final = ("bf16", "fp16")  # bits of a product's operands
 TORCH: Final = ("compiled", "eager", "foundry")  # kernels of plain PyTorch
 FUSED: Final = ("te", "megatron21", "xla")
@@ -42,9 +46,17 @@ class Spread:
     def turned(self, micro: float, vpp: int, recompute: Recompute) -> Spread:
         """The same cut with other micro-batches, chunks and recomputation."""
         return Spread(
-            tp=self.tp, pp=self.pp, vpp=vpp, cp=self.cp, ep=self.ep, dp=self.dp,
-            sharding=self.sharding, shard=self.shard, micro=micro, recompute=recompute,
-        )  # fmt: skip
+            tp=self.tp,
+            pp=self.pp,
+            vpp=vpp,
+            cp=self.cp,
+            ep=self.ep,
+            dp=self.dp,
+            sharding=self.sharding,
+            shard=self.shard,
+            micro=micro,
+            recompute=recompute,
+        )
 
     @property
     def accelerators(self) -> int:
@@ -81,8 +93,12 @@ class Software:
     packed: int = 0
     gather_bytes: float = 2.0  # of a weight that FSDP gathers
     loss: Literal["fused", "eager", "chunked"] = "fused"
-    merged_outputs: bool = False  # logits of all micro-batches are kept to the end
-    allocated: bool = False  # a peak is what was allocated, not what was reserved
+    merged_outputs: bool = (
+        False  # logits of all micro-batches are kept to the end
+    )
+    allocated: bool = (
+        False  # a peak is what was allocated, not what was reserved
+    )
 
     @property
     def torch(self) -> bool:
@@ -110,7 +126,9 @@ class Job:
     frozen: float = 0.0
     rank: int = 0
     offload: bool = False
-    backward_step: bool = False  # the optimizer runs inside backward: no gradient outlives it
+    backward_step: bool = (
+        False  # the optimizer runs inside backward: no gradient outlives it
+    )
     reference: Reference = "none"
 
     @property
@@ -131,13 +149,24 @@ class Job:
     @property
     def micros(self) -> float:
         """Micro-batches of a step."""
-        return max(1.0, round(self.batch / (self.spread.dp * self.spread.micro)))
+        return max(
+            1.0, round(self.batch / (self.spread.dp * self.spread.micro))
+        )
 
     def laid(self, spread: Spread) -> Job:
         """The same job in another layout."""
         return Job(
-            llm=self.llm, chip=self.chip, spread=spread, software=self.software,
-            sequence=self.sequence, batch=self.batch, network=self.network,
-            optimizer=self.optimizer, frozen=self.frozen, rank=self.rank, offload=self.offload,
-            backward_step=self.backward_step, reference=self.reference,
-        )  # fmt: skip
+            llm=self.llm,
+            chip=self.chip,
+            spread=spread,
+            software=self.software,
+            sequence=self.sequence,
+            batch=self.batch,
+            network=self.network,
+            optimizer=self.optimizer,
+            frozen=self.frozen,
+            rank=self.rank,
+            offload=self.offload,
+            backward_step=self.backward_step,
+            reference=self.reference,
+        )

@@ -38,7 +38,13 @@ class Peak:
     @property
     def total(self) -> float:
         """Everything, without overhead and fragmentation."""
-        return self.states + self.gathered + self.activations + self.work + self.logits
+        return (
+            self.states
+            + self.gathered
+            + self.activations
+            + self.work
+            + self.logits
+        )
 
 
 def kept(job: Job, recompute: Recompute) -> float:
@@ -48,7 +54,10 @@ def kept(job: Job, recompute: Recompute) -> float:
     arXiv:2205.05198); norms and masks are not cut over tp without sequence parallelism.
     """
     llm, t, soft = job.llm, job.spread.tp, job.software
-    old, eager = soft.kernels == "megatron21", soft.kernels in ("eager", "foundry")
+    old, eager = (
+        soft.kernels == "megatron21",
+        soft.kernels in ("eager", "foundry"),
+    )
     residual = t if soft.sequence_parallel else 1
     query, kv = llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim
     width, routed = _width(llm)
@@ -57,14 +66,21 @@ def kept(job: Job, recompute: Recompute) -> float:
         return HALF * llm.hidden / residual
     if recompute == "layer":
         return (kept(job, "full") + kept(job, "none")) / 2
-    if recompute == "ops":  # inputs, attention's output and every second product are kept
+    if (
+        recompute == "ops"
+    ):  # inputs, attention's output and every second product are kept
         inputs = HALF * llm.hidden * (2 if eager else 1) / residual
         return inputs + HALF * (2 * query + kv + width) / t + routed
     outside = (10 if old else 8) * llm.hidden
     gated = llm.mlp_matrices == GATED
-    inside = HALF * (2 * query + 2 * kv) + (4 if not gated else 8 if eager else 6) * width
+    inside = (
+        HALF * (2 * query + 2 * kv)
+        + (4 if not gated else 8 if eager else 6) * width
+    )
     if recompute == "none" and old:
-        inside += 5 * llm.heads * job.sequence  # scores, their mask, what dropout left
+        inside += (
+            5 * llm.heads * job.sequence
+        )  # scores, their mask, what dropout left
     return outside / residual + inside / t + routed
 
 
@@ -91,7 +107,12 @@ def in_flight(job: Job, stage: int) -> float:
 def activations(job: Job, stage: int = 0) -> float:
     """Bytes of the activations of a stage."""
     layers = job.llm.layers / job.spread.pp * (FROZEN if job.frozen else 1.0)
-    return job.tokens * kept(job, job.spread.recompute) * layers * in_flight(job, stage)
+    return (
+        job.tokens
+        * kept(job, job.spread.recompute)
+        * layers
+        * in_flight(job, stage)
+    )
 
 
 def gathered(job: Job) -> float:
@@ -108,12 +129,22 @@ def gathered(job: Job) -> float:
         return (HALF + FULL_GRADIENT) * (dense + experts)
     root = job.llm.embedding / s.tp
     layer = (dense - root + experts) / job.llm.layers
-    reduced = FULL_GRADIENT if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd") else 0.0
+    reduced = (
+        FULL_GRADIENT
+        if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd")
+        else 0.0
+    )
     if s.sharding == "zero2":
         return 0.0 if job.frozen else layer * (HALF + reduced)
-    whole = 0.0 if job.software.allocated else HALF * root  # some wrap embedding and head apart
+    whole = (
+        0.0 if job.software.allocated else HALF * root
+    )  # some wrap embedding and head apart
     if job.frozen:
-        unpacked = HALF * job.llm.hidden * job.llm.ffn / s.tp if job.frozen < 1 else 0.0
+        unpacked = (
+            HALF * job.llm.hidden * job.llm.ffn / s.tp
+            if job.frozen < 1
+            else 0.0
+        )
         return whole + 2 * layer * job.frozen + unpacked
     return 1.5 * whole + layer * (3 * HALF + reduced)
 
@@ -130,7 +161,13 @@ def stages(job: Job) -> list[Peak]:
         logits += HALF * tokens * job.micros * job.llm.vocab / s.tp
     held, copies, last = states(job).total, gathered(job), s.pp - 1
     return [
-        Peak(held, copies, activations(job, place), work, logits if place == last else 0.0)
+        Peak(
+            held,
+            copies,
+            activations(job, place),
+            work,
+            logits if place == last else 0.0,
+        )
         for place in sorted({0, last})
     ]
 
@@ -145,4 +182,7 @@ def peak_gib(job: Job) -> float:
     total = fuller(job).total / GIB
     if job.software.allocated:
         return total
-    return constant("train_overhead") + (1 + constant("train_fragmentation")) * total
+    return (
+        constant("train_overhead")
+        + (1 + constant("train_fragmentation")) * total
+    )

@@ -25,7 +25,9 @@ DAY: Final = 86_400.0
 MONTH: Final = 730 * 3600.0
 HALVINGS: Final = 60
 LONGEST: Final = 30 * DAY
-Rates: TypeAlias = Literal["never", "monthly", "low", "high"]  # of reclaims: a column
+Rates: TypeAlias = Literal[
+    "never", "monthly", "low", "high"
+]  # of reclaims: a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +57,35 @@ class Hazard:
         """Mean seconds from a stop until work goes on."""
         rate = self.failures + self.reclaims
         taken = self.reclaims * (self.wait + self.restart)
-        return (self.failures * self.restart + taken) / rate if rate else self.restart
+        return (
+            (self.failures * self.restart + taken) / rate
+            if rate
+            else self.restart
+        )
 
 
 @cache
 def _reclaims() -> dict[tuple[str, str], table.Row]:
     number = table.real(0, 10_000)
     columns: dict[str, Any] = {
-        "provider": table.text, "family": table.free, "monthly": number, "low": number,
-        "high": number, "notice_s": number, "wait_h": number, "meaning": table.text,
+        "provider": table.text,
+        "family": table.free,
+        "monthly": number,
+        "low": number,
+        "high": number,
+        "notice_s": number,
+        "wait_h": number,
+        "meaning": table.text,
         **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "reclaims.csv").read_text(encoding="utf-8")
-    rows = table.keyed(table.rows(text, "reclaims.csv", columns), "provider", "family")
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "reclaims.csv")
+        .read_text(encoding="utf-8")
+    )
+    rows = table.keyed(
+        table.rows(text, "reclaims.csv", columns), "provider", "family"
+    )
     return {(provider, family): row for (provider, family), row in rows.items()}
 
 
@@ -83,7 +101,11 @@ def unspared(spares: int, load: float) -> float:
 
 
 def hazard(
-    machines: int, provider: str, family: str, rates: Rates = "never", spares: int = 0
+    machines: int,
+    provider: str,
+    family: str,
+    rates: Rates = "never",
+    spares: int = 0,
 ) -> Hazard:
     """Return what stops a run on so many machines of a cloud, with published rates of reclaims.
 
@@ -95,14 +117,23 @@ def hazard(
     restart = constant("train_restart")
     restart += constant("boot") * unspared(spares, failures * constant("boot"))
     if rates == "never":
-        return Hazard(failures=failures, reclaims=0.0, restart=restart, wait=0.0, notice=0.0)
+        return Hazard(
+            failures=failures,
+            reclaims=0.0,
+            restart=restart,
+            wait=0.0,
+            notice=0.0,
+        )
     row = _reclaims().get((provider, family)) or _reclaims()[provider, ""]
     each = -math.log(1 - min(0.99, row[rates])) / MONTH
     alone = 1 - constant("reclaim_together")
     return Hazard(
-        failures=failures, reclaims=each * (1 + alone * (machines - 1)),
-        restart=restart, wait=row["wait_h"] * 3600, notice=row["notice_s"],
-    )  # fmt: skip
+        failures=failures,
+        reclaims=each * (1 + alone * (machines - 1)),
+        restart=restart,
+        wait=row["wait_h"] * 3600,
+        notice=row["notice_s"],
+    )
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -129,13 +160,19 @@ def effective(interval: float, save: float, risk: Hazard) -> float:
     return min(1.0, (interval + meanwhile) / (stops * (risk.mtbf + risk.pause)))
 
 
-def late(work: float, every: float, save: float, risk: Hazard, share: float) -> float:
+def late(
+    work: float, every: float, save: float, risk: Hazard, share: float
+) -> float:
     """Seconds within which a share of the runs ends: the mean, and a normal quantile of its sum.
 
     Each of the stops loses a uniform part of a segment and a pause; their number is Poisson, so
     the variance is the mean number of stops times the mean square of a loss.
     """
-    mean = work / effective(every, save, risk) if effective(every, save, risk) else math.inf
+    mean = (
+        work / effective(every, save, risk)
+        if effective(every, save, risk)
+        else math.inf
+    )
     rate = risk.failures + risk.reclaims
     if not rate or mean == math.inf:
         return mean
@@ -157,7 +194,10 @@ def daly(save: float, mtbf: float, restart: float) -> float:
 
 def interval(save: float, risk: Hazard) -> float:
     """The interval of the largest effective share, by golden section; longest without stops."""
-    low, high = save / 10 + 1.0, min(LONGEST, max(10 * young(save, risk.mtbf), 60.0))
+    low, high = (
+        save / 10 + 1.0,
+        min(LONGEST, max(10 * young(save, risk.mtbf), 60.0)),
+    )
     if risk.mtbf == math.inf:
         return constant("train_interval")
     ratio = (math.sqrt(5) - 1) / 2

@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from planner.perf.train.floor import Toll
     from planner.perf.train.job import Job, Recompute, Spread
 
-Known: TypeAlias = Literal["toll", "fits", "layout"]  # of a cut, until it is one layout
+Known: TypeAlias = Literal[
+    "toll", "fits", "layout"
+]  # of a cut, until it is one layout
 MORE: Final[dict[Recompute, tuple[Recompute, ...]]] = {
-    "none": ("layer", "full"), "layer": ("full",), "full": (),
-}  # fmt: skip
+    "none": ("layer", "full"),
+    "layer": ("full",),
+    "full": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,12 @@ class Laid:
     def limit(self) -> str:
         """What costs most beside computing: memory when it forces recomputation."""
         parts = {
-            "pipeline bubble": self.step.bubble, "fabric": self.step.sharding + self.step.once,
-            "tensor parallelism": self.step.tensor, "experts' exchange": self.step.exchange,
+            "pipeline bubble": self.step.bubble,
+            "fabric": self.step.sharding + self.step.once,
+            "tensor parallelism": self.step.tensor,
+            "experts' exchange": self.step.exchange,
             "memory": self.step.again,
-        }  # fmt: skip
+        }
         name = max(parts, key=lambda key: (parts[key], key))
         return name if parts[name] > 0.02 * self.step.total else "computing"
 
@@ -68,11 +74,15 @@ class Frame:
         self.job, self.floor = job, floor(job)
         self.room = constant("train_memory_share") * job.chip.memory_gib
         found = cuts(job.llm, job.batch, job.sequence, accelerators, machine)
-        least: dict[tuple[int, int, int, int], float] = {}  # whatever the sharding
+        least: dict[
+            tuple[int, int, int, int], float
+        ] = {}  # whatever the sharding
         for s in found:
             if (s.tp, s.pp, s.cp, s.ep) not in least:
                 least[s.tp, s.pp, s.cp, s.ep] = self.floor.cut(job, s)
-        self.cuts = sorted((least[s.tp, s.pp, s.cp, s.ep], n, s) for n, s in enumerate(found))
+        self.cuts = sorted(
+            (least[s.tp, s.pp, s.cp, s.ep], n, s) for n, s in enumerate(found)
+        )
         self._peaks: dict[Spread, float] = {}
 
     def peak(self, s: Spread) -> float:
@@ -128,7 +138,9 @@ class Layouts:
     @cached_property
     def frame(self) -> Frame:
         """What does not depend on the network."""
-        return frame(replace(self.job, network=1.0), self.accelerators, self.machine)
+        return frame(
+            replace(self.job, network=1.0), self.accelerators, self.machine
+        )
 
     @cached_property
     def _cuts(self) -> deque[tuple[float, int, Spread]]:
@@ -148,7 +160,9 @@ class Layouts:
     def least(self) -> float:
         """Seconds that no layout undercuts; infinite when none is left."""
         while self._cuts or self._heap:
-            if self._cuts and (not self._heap or self._cuts[0][0] <= self._heap[0][0]):
+            if self._cuts and (
+                not self._heap or self._cuts[0][0] <= self._heap[0][0]
+            ):
                 cut = self._cuts.popleft()[2]
                 self._push(cut, self.floor.toll(self.job.laid(cut)), "toll")
             elif self._heap[0][4] == "toll":
@@ -173,14 +187,24 @@ class Layouts:
     def _open(self, cut: Spread, toll: Toll) -> None:
         """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
         for micro, chunks in turned(self.job, cut):
-            fitted = self.frame.fitted(cut.turned(float(micro), 1, cut.recompute))
+            fitted = self.frame.fitted(
+                cut.turned(float(micro), 1, cut.recompute)
+            )
             if fitted is None:
                 break
             for vpp in chunks:
-                self._push(fitted.turned(fitted.micro, vpp, fitted.recompute), toll, "layout")
+                self._push(
+                    fitted.turned(fitted.micro, vpp, fitted.recompute),
+                    toll,
+                    "layout",
+                )
 
     def _push(self, s: Spread | None, toll: Toll, known: Known) -> None:
         """Look at a cut or a layout again in its turn; nothing when it does not fit."""
         if s is not None:
-            least = (self.floor.of if known == "layout" else self.floor.cut)(self.job, s, toll)
-            heapq.heappush(self._heap, (least, next(self._count), s, toll, known))
+            least = (self.floor.of if known == "layout" else self.floor.cut)(
+                self.job, s, toll
+            )
+            heapq.heappush(
+                self._heap, (least, next(self._count), s, toll, known)
+            )

@@ -11,7 +11,9 @@ from planner.perf.train.states import adapters, owned
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
-UPDATED: Final = 34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
+UPDATED: Final = (
+    34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
+)
 
 
 class Sharded(NamedTuple):
@@ -46,9 +48,12 @@ def sharded(job: Job) -> Sharded:
     far = (1 - near / group) / near
     calls = {"zero3": 3.0, "zero2": 1.0}.get(s.sharding, 0.0)
     return Sharded(
-        shard_link=gather * (1 - 1 / near), shard_network=gather * far,
+        shard_link=gather * (1 - 1 / near),
+        shard_network=gather * far,
         shard_calls=calls * math.log2(group) * job.llm.layers / s.pp,
-        once=float(fsdp and s.pp > 1), reduce_link=reduce * (1 - 1 / near),
-        reduce_network=reduce * far + 2 * HALF * trained / group * (1 - group / s.copies),
+        once=float(fsdp and s.pp > 1),
+        reduce_link=reduce * (1 - 1 / near),
+        reduce_network=reduce * far
+        + 2 * HALF * trained / group * (1 - group / s.copies),
         updated=UPDATED * trained / (s.among if s.sharding != "none" else 1),
-    )  # fmt: skip
+    )

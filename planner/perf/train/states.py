@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
 LEVELS: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-TRAINED: Final = 2.0  # bytes of what is in 16 bit: beside 4 bit, and a reference
+TRAINED: Final = (
+    2.0  # bytes of what is in 16 bit: beside 4 bit, and a reference
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,27 @@ def optimizers() -> dict[str, Optimizer]:
     """Return the optimizers by name."""
     number = table.real(0, 64)
     columns: dict[str, Any] = {
-        "optimizer": table.text, "weight_bytes": number, "gradient_bytes": number,
-        "master_bytes": number, "state_bytes": number, "meaning": table.text, **table.SOURCED,
-    }  # fmt: skip
-    text = files("planner.perf").joinpath("data", "optimizers.csv").read_text(encoding="utf-8")
-    found = table.keyed(table.rows(text, "optimizers.csv", columns), "optimizer")
+        "optimizer": table.text,
+        "weight_bytes": number,
+        "gradient_bytes": number,
+        "master_bytes": number,
+        "state_bytes": number,
+        "meaning": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "optimizers.csv")
+        .read_text(encoding="utf-8")
+    )
+    found = table.keyed(
+        table.rows(text, "optimizers.csv", columns), "optimizer"
+    )
     return {
         name: Optimizer(
-            r["weight_bytes"], r["gradient_bytes"], r["master_bytes"] + r["state_bytes"]
+            r["weight_bytes"],
+            r["gradient_bytes"],
+            r["master_bytes"] + r["state_bytes"],
         )
         for (name,), r in found.items()
     }
@@ -106,14 +121,22 @@ def states(job: Job) -> States:
     groups = [(dense, among), (experts, same)]
     if job.frozen:
         embedding = min(dense, job.llm.embedding / s.tp)
-        extra = embedding * (TRAINED - job.frozen) / (among if level == 3 else 1)
-        frozen = extra + sum(n * job.frozen / (cut if level == 3 else 1) for n, cut in groups)
+        extra = (
+            embedding * (TRAINED - job.frozen) / (among if level == 3 else 1)
+        )
+        frozen = extra + sum(
+            n * job.frozen / (cut if level == 3 else 1) for n, cut in groups
+        )
         groups = [(adapters(job), among)]
     elif job.reference == "copy":
-        frozen = sum(n * TRAINED / (cut if level == 3 else 1) for n, cut in groups)
+        frozen = sum(
+            n * TRAINED / (cut if level == 3 else 1) for n, cut in groups
+        )
 
     def held(each: float, least: int) -> float:
-        return sum(n * each / (cut if level >= least else 1) for n, cut in groups)
+        return sum(
+            n * each / (cut if level >= least else 1) for n, cut in groups
+        )
 
     gradients = 0.0 if job.backward_step else held(form.gradient, 2)
     return States(frozen + held(form.weight, 3), gradients, held(form.kept, 1))

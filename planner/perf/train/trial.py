@@ -43,7 +43,9 @@ class Trials:
         return _quantile(self.paid, share)
 
 
-def play(work: float, save: float, every: float, risk: Hazard, draw: random.Random) -> Outcome:
+def play(
+    work: float, save: float, every: float, risk: Hazard, draw: random.Random
+) -> Outcome:
     """Play one run of `work` seconds of progress, saving for `save` seconds after every `every`.
 
     Stops come as a Poisson process. What was done since the last checkpoint is done again, except
@@ -79,15 +81,20 @@ def _needed(left: float, save: float, every: float) -> float:
     return left + save * max(0, math.ceil(left / every - 1e-9) - 1)
 
 
-def trials(work: float, save: float, every: float, risk: Hazard, seed: int = SEED) -> Trials:
+def trials(
+    work: float, save: float, every: float, risk: Hazard, seed: int = SEED
+) -> Trials:
     """Play a thousand runs."""
     draw = random.Random(seed)  # noqa: S311 - a simulation, not a secret
     found = [play(work, save, every, risk, draw) for _ in range(RUNS)]
     return Trials(
-        tuple(sorted(x.ended for x in found)), tuple(sorted(x.paid for x in found)),
+        tuple(sorted(x.ended for x in found)),
+        tuple(sorted(x.paid for x in found)),
         sum(x.stops for x in found) / RUNS,
-    )  # fmt: skip
+    )
 
 
 def _quantile(ordered: tuple[float, ...], share: float) -> float:
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
+    return ordered[
+        min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))
+    ]

@@ -28,7 +28,9 @@ BYTES: Final = {
     **dict.fromkeys(SIXTEEN, 2.0),
     "nvfp4": 0.5625,
 }  # of an operand of a product; 8-bit formats take 1
-OTHER_RATE: Final = 250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
+OTHER_RATE: Final = (
+    250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +99,21 @@ class Work:
 
 @cache
 def _rates() -> dict[str, float]:
-    columns = {"architecture": table.text, "rate": table.real(0.1, 1000), "unit": table.text,
-               **table.SOURCED}  # fmt: skip
-    text = files("planner.perf").joinpath("data", "exponentials.csv").read_text(encoding="utf-8")
-    return {r["architecture"]: r["rate"] for r in table.rows(text, "exponentials.csv", columns)}
+    columns = {
+        "architecture": table.text,
+        "rate": table.real(0.1, 1000),
+        "unit": table.text,
+        **table.SOURCED,
+    }
+    text = (
+        files("planner.perf")
+        .joinpath("data", "exponentials.csv")
+        .read_text(encoding="utf-8")
+    )
+    return {
+        r["architecture"]: r["rate"]
+        for r in table.rows(text, "exponentials.csv", columns)
+    }
 
 
 def work(job: Job) -> Work:
@@ -109,13 +122,22 @@ def work(job: Job) -> Work:
     accelerators = s.accelerators
     return Work(
         tokens=job.batch * job.sequence / accelerators,
-        micros=job.micros, bubble=(s.pp - 1) / s.vpp, pipelined=float(s.pp > 1),
-        stages=float(s.pp), passes=2.0 if job.frozen else 3.0,
+        micros=job.micros,
+        bubble=(s.pp - 1) / s.vpp,
+        pipelined=float(s.pp > 1),
+        stages=float(s.pp),
+        passes=2.0 if job.frozen else 3.0,
         quantized=float(soft.precision not in SIXTEEN),
         doublings=max(0.0, math.log2(accelerators / 8)),
-        **_products(job), **_attention(job), **_traffic(job), **_parallel(job), **_experts(job),
-        **_again(job), **sharded(job)._asdict(), **_chip(job),
-    )  # fmt: skip
+        **_products(job),
+        **_attention(job),
+        **_traffic(job),
+        **_parallel(job),
+        **_experts(job),
+        **_again(job),
+        **sharded(job)._asdict(),
+        **_chip(job),
+    )
 
 
 def _products(job: Job) -> dict[str, float]:
@@ -125,23 +147,35 @@ def _products(job: Job) -> dict[str, float]:
     layers = [(llm.attending / stages, n, k) for n, k in _projections(job)]
     gates = llm.mlp_matrices - 1
     shared = llm.shared_experts * llm.moe_ffn * (2 if llm.state_layers else 1)
-    for count, width in ((_plain(llm), llm.ffn), (llm.moe_layers if shared else 0, shared)):
-        layers += [(count / stages, gates * width / t, llm.hidden),
-                   (count / stages, llm.hidden, width / t)]  # fmt: skip
+    for count, width in (
+        (_plain(llm), llm.ffn),
+        (llm.moe_layers if shared else 0, shared),
+    ):
+        layers += [
+            (count / stages, gates * width / t, llm.hidden),
+            (count / stages, llm.hidden, width / t),
+        ]
     flop = sum(n * 2 * tokens * wide * deep for n, wide, deep in layers)
     moved = sum(
         n * (each * (tokens * deep + wide * deep) + HALF * tokens * wide)
         for n, wide, deep in layers
     )
-    if llm.state_layers:  # projections of state-space layers: what is left of the parameters
-        counted = flop * t * stages / (2 * tokens) + llm.expert_active + llm.vocab * llm.hidden
+    if (
+        llm.state_layers
+    ):  # projections of state-space layers: what is left of the parameters
+        counted = (
+            flop * t * stages / (2 * tokens)
+            + llm.expert_active
+            + llm.vocab * llm.hidden
+        )
         rest = max(0.0, llm.active - counted) * 2 * tokens / (t * stages)
         flop, moved = flop + rest, moved + rest / (2 * llm.hidden) * 3
     return {
-        "gemm_flop": flop, "gemm_bytes": moved,
+        "gemm_flop": flop,
+        "gemm_bytes": moved,
         "head_flop": 2.0 * tokens * llm.vocab * llm.hidden / t * _heads(job),
         "head_bytes": 12.0 * tokens * llm.vocab / t,
-    }  # fmt: skip
+    }
 
 
 def _heads(job: Job) -> float:
@@ -166,8 +200,12 @@ def _projections(job: Job) -> list[tuple[float, float]]:
     if llm.kv_lora_rank:
         low, rope = llm.q_lora_rank, llm.qk_rope_dim
         up = llm.heads * (llm.head_dim - rope + value)
-        return [(low + llm.kv_lora_rank + rope, llm.hidden), (query / t, low or llm.hidden),
-                (up / t, llm.kv_lora_rank), (llm.hidden, llm.heads * value / t)]  # fmt: skip
+        return [
+            (low + llm.kv_lora_rank + rope, llm.hidden),
+            (query / t, low or llm.hidden),
+            (up / t, llm.kv_lora_rank),
+            (llm.hidden, llm.heads * value / t),
+        ]
     kept = llm.kv_heads * llm.head_dim
     return [((query + 2 * kept) / t, llm.hidden), (llm.hidden, query / t)]
 
@@ -183,11 +221,16 @@ def _attention(job: Job) -> dict[str, float]:
     context = ((llm.attending - slid) * full + slid * window) / s.pp
     pairs = job.tokens * context * llm.heads / s.tp
     stored = job.software.kernels == "megatron21" or job.software.sinks
-    matrix = HALF * job.tokens * length * llm.heads / s.tp * llm.attending / s.pp
+    matrix = (
+        HALF * job.tokens * length * llm.heads / s.tp * llm.attending / s.pp
+    )
     return {
-        "attention": 2 * pairs * (llm.head_dim + (llm.v_head_dim or llm.head_dim)),
-        "exponentials": pairs, "scores": matrix if stored else 0.0,
-    }  # fmt: skip
+        "attention": 2
+        * pairs
+        * (llm.head_dim + (llm.v_head_dim or llm.head_dim)),
+        "exponentials": pairs,
+        "scores": matrix if stored else 0.0,
+    }
 
 
 def _traffic(job: Job) -> dict[str, float]:
@@ -202,15 +245,27 @@ def _traffic(job: Job) -> dict[str, float]:
         wide += llm.kv_lora_rank + llm.q_lora_rank
     gates = llm.mlp_matrices - 1
     moved = llm.attending * (6 * llm.hidden / residual + 2 * wide / t)
-    moved += llm.layers * 4 * llm.hidden / residual + _plain(llm) * 2 * gates * llm.ffn / t
+    moved += (
+        llm.layers * 4 * llm.hidden / residual
+        + _plain(llm) * 2 * gates * llm.ffn / t
+    )
     moved += llm.state_layers * 14 * llm.hidden / t
     if job.frozen:
-        moved += 2 * llm.attending * (5 * llm.hidden / residual + (3 * wide + 2 * query) / t)
+        moved += (
+            2
+            * llm.attending
+            * (5 * llm.hidden / residual + (3 * wide + 2 * query) / t)
+        )
     routed = job.tokens * llm.experts_per_token / t
     return {
         "traffic": HALF * job.tokens * moved / stages,
-        "expert_traffic": llm.moe_layers / stages * routed * 4 * gates * llm.moe_ffn,
-    }  # fmt: skip
+        "expert_traffic": llm.moe_layers
+        / stages
+        * routed
+        * 4
+        * gates
+        * llm.moe_ffn,
+    }
 
 
 def _parallel(job: Job) -> dict[str, float]:
@@ -219,14 +274,28 @@ def _parallel(job: Job) -> dict[str, float]:
     residual = s.tp if job.software.sequence_parallel else 1
     whole = s.micro * job.sequence
     kept = HALF * 2 * llm.kv_heads * llm.head_dim / s.tp * llm.attending / s.pp
-    wide = 4 * HALF * job.tokens * llm.hidden * (s.tp - 1) / s.tp * llm.layers / s.pp
+    wide = (
+        4
+        * HALF
+        * job.tokens
+        * llm.hidden
+        * (s.tp - 1)
+        / s.tp
+        * llm.layers
+        / s.pp
+    )
     return {
-        "tensor": wide, "tensor_network": float(s.tp > job.domain),
+        "tensor": wide,
+        "tensor_network": float(s.tp > job.domain),
         "context": (s.cp - 1) / s.cp * whole * kept,
-        "hops": job.tokens * llm.hidden * HALF / residual * 2 * s.vpp if s.pp > 1 else 0.0,
+        "hops": job.tokens * llm.hidden * HALF / residual * 2 * s.vpp
+        if s.pp > 1
+        else 0.0,
         # Published runs within one link hand over as slowly as over a network.
-        "hops_network": float(job.chip.link != "none" or s.accelerators > job.domain),
-    }  # fmt: skip
+        "hops_network": float(
+            job.chip.link != "none" or s.accelerators > job.domain
+        ),
+    }
 
 
 def _experts(job: Job) -> dict[str, float]:
@@ -237,13 +306,23 @@ def _experts(job: Job) -> dict[str, float]:
     llm, s = job.llm, job.spread
     layers = llm.moe_layers / s.pp
     names = (
-        "expert_flop", "expert_bytes", "local", "permuted", "exchange_link", "exchange_network"
-    )  # fmt: skip
+        "expert_flop",
+        "expert_bytes",
+        "local",
+        "permuted",
+        "exchange_link",
+        "exchange_network",
+    )
     counted = {"moe_layers": layers, "dense_layers": llm.layers / s.pp - layers}
     if not llm.experts:
         return dict.fromkeys(names, 0.0) | counted
-    cut = s.tp if s.ep == 1 else 1  # experts of all ranks alike are cut as other products are
-    routed, wide = job.tokens * llm.experts_per_token * cut / s.tp, llm.expert_hidden or llm.hidden
+    cut = (
+        s.tp if s.ep == 1 else 1
+    )  # experts of all ranks alike are cut as other products are
+    routed, wide = (
+        job.tokens * llm.experts_per_token * cut / s.tp,
+        llm.expert_hidden or llm.hidden,
+    )
     each, held = BYTES.get(job.software.precision, 1.0), llm.experts / s.ep
     gates, width = llm.mlp_matrices - 1, llm.moe_ffn / cut
     flop = 2 * routed * wide * width * (gates + 1)
@@ -251,7 +330,14 @@ def _experts(job: Job) -> dict[str, float]:
     moved += HALF * routed * (gates * width + wide)
     sent = layers * routed * wide * HALF
     across = layers * job.tokens / s.tp * wide * HALF * crossing(job)
-    found = (layers * flop, layers * moved, layers * held, sent, sent * (1 - 1 / s.ep), across)
+    found = (
+        layers * flop,
+        layers * moved,
+        layers * held,
+        sent,
+        sent * (1 - 1 / s.ep),
+        across,
+    )
     return dict(zip(names, found, strict=True)) | counted
 
 
@@ -265,12 +351,16 @@ def crossing(job: Job) -> float:
 def _again(job: Job) -> dict[str, float]:
     """Shares of the forward pass that are computed again; a reference is one pass more."""
     shares = {
-        "full": (1.0, 1.0, 1.0), "attention": (0.0, 1.0, 0.0), "layer": (0.5, 0.5, 0.5),
+        "full": (1.0, 1.0, 1.0),
+        "attention": (0.0, 1.0, 0.0),
+        "layer": (0.5, 0.5, 0.5),
         "ops": (0.5, 0.0, 1.0),
-    }.get(job.spread.recompute, (0.0, 0.0, 0.0))  # fmt: skip
+    }.get(job.spread.recompute, (0.0, 0.0, 0.0))
     more = float(job.reference != "none")
     names = ("again_gemm", "again_attention", "again_traffic")
-    found = {name: share + more for name, share in zip(names, shares, strict=True)}
+    found = {
+        name: share + more for name, share in zip(names, shares, strict=True)
+    }
     forced = missing(job) if job.spread.recompute == "forced" else 0.0
     return found | {"forced": forced}
 
@@ -279,23 +369,38 @@ def missing(job: Job) -> float:
     """Share of the activations that memory has no room for when everything is kept."""
     peak = memory.fuller(job)
     kept = memory.activations(job)
-    over = constant("train_overhead") + (1 + constant("train_fragmentation")) * peak.total / GIB
-    return min(1.0, max(0.0, (over - job.chip.memory_gib) * GIB / max(kept, 1.0)))
+    over = (
+        constant("train_overhead")
+        + (1 + constant("train_fragmentation")) * peak.total / GIB
+    )
+    return min(
+        1.0, max(0.0, (over - job.chip.memory_gib) * GIB / max(kept, 1.0))
+    )
 
 
 def _chip(job: Job) -> dict[str, float]:
     """Rates of the accelerator, in units a second."""
     chip, half = job.chip, (job.chip.bf16_tflops or 0.0) * 1e12
-    low = {**dict.fromkeys(SIXTEEN, 0.0), "int8": chip.int8_tops, "nvfp4": chip.fp4_tflops}
+    low = {
+        **dict.fromkeys(SIXTEEN, 0.0),
+        "int8": chip.int8_tops,
+        "nvfp4": chip.fp4_tflops,
+    }
     peak = (low.get(job.software.precision, chip.fp8_tflops) or 0.0) * 1e12
     link = chip.link_gb_s / 2 * 1e9
     if chip.link == "none" or not link:
         lanes = constant("pcie_gen", str(max(3, chip.pcie_gen)))
         link = constant("pcie_reached") * lanes * 1e9
-    watts = (chip.tdp_w or math.inf) / ((chip.bf16_tflops or 1.0) * constant("train_watts"))
+    watts = (chip.tdp_w or math.inf) / (
+        (chip.bf16_tflops or 1.0) * constant("train_watts")
+    )
     return {
-        "peak": peak or half, "half": half, "bandwidth": (chip.bandwidth_gb_s or 0.0) * 1e9,
-        "link": link, "network": job.network,
-        "rate": _rates().get(chip.architecture, half / OTHER_RATE / 1e12) * 1e12,
+        "peak": peak or half,
+        "half": half,
+        "bandwidth": (chip.bandwidth_gb_s or 0.0) * 1e9,
+        "link": link,
+        "network": job.network,
+        "rate": _rates().get(chip.architecture, half / OTHER_RATE / 1e12)
+        * 1e12,
         "power": min(1.0, watts),
-    }  # fmt: skip
+    }

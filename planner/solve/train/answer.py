@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 CENTURY: Final = 36_500.0  # days
 
 
-def answer(need: TrainNeed, market: Market, catalog: Catalog, keep: int) -> Solution:
+def answer(
+    need: TrainNeed, market: Market, catalog: Catalog, keep: int
+) -> Solution:
     """Return the cheapest cluster that finishes in time, or the fastest within a budget.
 
     When there is none: the shortest time, or the lowest cost, that there is.
@@ -53,21 +55,41 @@ def answer(need: TrainNeed, market: Market, catalog: Catalog, keep: int) -> Solu
         return _nothing(need, market, nearest(need, offers, catalog.book))
     cluster, s = chosen.cluster, chosen.cluster.laid.job.spread
     layout = Layout(
-        precision=cluster.laid.job.software.precision, kv_precision="bf16", tp=s.tp, pp=s.pp,
-        ep=s.ep, dp=s.dp, cp=s.cp,
-    )  # fmt: skip
+        precision=cluster.laid.job.software.precision,
+        kv_precision="bf16",
+        tp=s.tp,
+        pp=s.pp,
+        ep=s.ep,
+        dp=s.dp,
+        cp=s.cp,
+    )
     pool = Pool(
-        offer=cluster.offer, nodes=cluster.nodes + cluster.spares, least=cluster.nodes,
-        span=cluster.nodes, replicas=1, role="train", layout=layout, max_batch=0,
-        spare=cluster.spares, context=need.sequence, window=0,
-    )  # fmt: skip
+        offer=cluster.offer,
+        nodes=cluster.nodes + cluster.spares,
+        least=cluster.nodes,
+        span=cluster.nodes,
+        replicas=1,
+        role="train",
+        layout=layout,
+        max_batch=0,
+        spare=cluster.spares,
+        context=need.sequence,
+        window=0,
+    )
     return Solution(
-        status="optimal", pools=(pool,), predicted=predict(cluster), binding=(),
-        alternatives=_others(result, chosen, search, keep), bill=chosen.bill,
-        warnings=_warnings(need, cluster, catalog.book), week=week("flat", None), llm=need.llm,
-        funnel=market.funnel, considered=market.allowed,
+        status="optimal",
+        pools=(pool,),
+        predicted=predict(cluster),
+        binding=(),
+        alternatives=_others(result, chosen, search, keep),
+        bill=chosen.bill,
+        warnings=_warnings(need, cluster, catalog.book),
+        week=week("flat", None),
+        llm=need.llm,
+        funnel=market.funnel,
+        considered=market.allowed,
         run=_run(cluster, market, catalog, search),
-    )  # fmt: skip
+    )
 
 
 def _in_time(cluster: Cluster) -> bool:
@@ -75,27 +97,41 @@ def _in_time(cluster: Cluster) -> bool:
     return cluster.within(cluster.need.confidence) <= cluster.need.limit
 
 
-def _run(cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch) -> Run:
+def _run(
+    cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch
+) -> Run:
     need = cluster.need
     usual, late = cluster.usual, cluster.at(SURE)
     return Run(
-        method=need.method, tokens=need.tokens, sequence=need.sequence, batch=need.batch,
-        steps=math.ceil(need.tokens / (need.batch * need.sequence)), interval=cluster.interval,
-        save=cluster.save, checkpoint=run.checkpoint_bytes(cluster.laid.job),
-        stops=cluster.trials.stops, spares=cluster.spares, disk=int(cluster.disk),
+        method=need.method,
+        tokens=need.tokens,
+        sequence=need.sequence,
+        batch=need.batch,
+        steps=math.ceil(need.tokens / (need.batch * need.sequence)),
+        interval=cluster.interval,
+        save=cluster.save,
+        checkpoint=run.checkpoint_bytes(cluster.laid.job),
+        stops=cluster.trials.stops,
+        spares=cluster.spares,
+        disk=int(cluster.disk),
         storage=_storage(cluster),
         hours=(usual.within(EVEN) / HOUR, late.within(SURE) / HOUR),
-        usd=(usual.within_bill(search.book, EVEN).usd_month,
-             late.within_bill(search.book, SURE).usd_month),
-        layouts=cluster.layouts(), ways=ways(cluster, market, catalog, search),
-    )  # fmt: skip
+        usd=(
+            usual.within_bill(search.book, EVEN).usd_month,
+            late.within_bill(search.book, SURE).usd_month,
+        ),
+        layouts=cluster.layouts(),
+        ways=ways(cluster, market, catalog, search),
+    )
 
 
 def _storage(cluster: Cluster) -> Storage:
     return Storage(
-        files=cluster.store, wanted=cluster.need.data_bytes / cluster.steps,
-        given=cluster.nodes * cluster.wire, written=cluster.written,
-    )  # fmt: skip
+        files=cluster.store,
+        wanted=cluster.need.data_bytes / cluster.steps,
+        given=cluster.nodes * cluster.wire,
+        written=cluster.written,
+    )
 
 
 def _others(
@@ -108,11 +144,23 @@ def _others(
         kind = other.cluster.offer.instance.instance_type
         if kind not in seen and len(found) < keep:
             seen.add(kind)
-            found.append(_alternative(other, "time" if search.fast else "price"))
-    late = [(search.least(x.offer), x) for x in result.missed if x.seconds < math.inf]
-    small = [(search.least(x.offer), x) for x in result.missed if x.seconds == math.inf]
+            found.append(
+                _alternative(other, "time" if search.fast else "price")
+            )
+    late = [
+        (search.least(x.offer), x)
+        for x in result.missed
+        if x.seconds < math.inf
+    ]
+    small = [
+        (search.least(x.offer), x)
+        for x in result.missed
+        if x.seconds == math.inf
+    ]
     for group in (late, small):
-        for least, missed in sorted(group, key=lambda x: (x[0], x[1].offer.key))[:keep]:
+        for least, missed in sorted(
+            group, key=lambda x: (x[0], x[1].offer.key)
+        )[:keep]:
             found.append(_slow(missed, least))
     return tuple(found)
 
@@ -120,9 +168,11 @@ def _others(
 def _alternative(found: Found, reason: str) -> Alternative:
     cluster = found.cluster
     return Alternative(
-        offer=cluster.offer, nodes=cluster.nodes, usd_month=found.bill.usd_month,
+        offer=cluster.offer,
+        nodes=cluster.nodes,
+        usd_month=found.bill.usd_month,
         rejected_by=reason,
-    )  # fmt: skip
+    )
 
 
 def _slow(missed: Missed, least: Decimal) -> Alternative:
@@ -131,18 +181,25 @@ def _slow(missed: Missed, least: Decimal) -> Alternative:
         days = missed.seconds / DAY
         reason += f": {days:,.1f} days at best" if days < CENTURY else ": never"
     return Alternative(
-        offer=missed.offer, nodes=max(1, missed.nodes), usd_month=least.quantize(Decimal("0.01")),
+        offer=missed.offer,
+        nodes=max(1, missed.nodes),
+        usd_month=least.quantize(Decimal("0.01")),
         rejected_by=reason,
-    )  # fmt: skip
+    )
 
 
-def _warnings(need: TrainNeed, cluster: Cluster, book: PriceBook) -> tuple[Warn, ...]:
+def _warnings(
+    need: TrainNeed, cluster: Cluster, book: PriceBook
+) -> tuple[Warn, ...]:
     found = [Warn(code="assumed", message=note) for note in need.notes]
     found += _starved(cluster, book)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         found.append(Warn(code="spot", message=message))
-    most, every = block.most(cluster.offer.provider), cluster.nodes + cluster.spares
+    most, every = (
+        block.most(cluster.offer.provider),
+        cluster.nodes + cluster.spares,
+    )
     if most is not None and every > most:
         message = f"{every:,} machines are more than blocks hold ({most}): agree on the capacity"
         found.append(Warn(code="size", message=f"{message} before you apply"))
@@ -160,9 +217,10 @@ def _fed(cluster: Cluster, book: PriceBook) -> str:
     """What a file system is worth and costs; nothing when none is faster."""
     wish = replace(cluster.need, storage="parallel")
     every = [
-        c for c in replace(cluster, need=wish, store=None).stored()
+        c
+        for c in replace(cluster, need=wish, store=None).stored()
         if c.expected < cluster.expected
-    ]  # fmt: skip
+    ]
     if not every:
         return ""
     best = min(every, key=lambda c: c.bill(book).usd_month)
@@ -176,27 +234,53 @@ def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
     found, kind = [], cluster.offer.instance
     if cluster.read > cluster.steps:
         share = 1 - cluster.steps / cluster.read
-        found.append(Warn(code="data", message=(
-            f"reading the dataset is slower than training: accelerators wait {share:.0%} of the "
-            f"time; compress the data, {_fed(cluster, book)}or take more machines"
-        )))  # fmt: skip
+        found.append(
+            Warn(
+                code="data",
+                message=(
+                    "reading the dataset is slower than training: "
+                    f"accelerators wait {share:.0%} of the time; "
+                    f"compress the data, {_fed(cluster, book)}or take more machines"
+                ),
+            )
+        )
     if not cluster.staged:
-        found.append(Warn(code="staging", message=(
-            f"host memory holds no copy of a checkpoint: each one stops the job for "
-            f"{cluster.save:,.0f} s; more machines hold smaller parts"
-        )))  # fmt: skip
+        found.append(
+            Warn(
+                code="staging",
+                message=(
+                    f"host memory holds no copy of a checkpoint: each one stops the job for "
+                    f"{cluster.save:,.0f} s; more machines hold smaller parts"
+                ),
+            )
+        )
     if kind.vcpu < constant("train_cores") * kind.accelerators:
-        found.append(Warn(code="cores", message=(
-            f"{kind.vcpu / kind.accelerators:.0f} CPU cores for each accelerator: tokenize and "
-            "pack the data beforehand"
-        )))  # fmt: skip
+        found.append(
+            Warn(
+                code="cores",
+                message=(
+                    f"{kind.vcpu / kind.accelerators:.0f} CPU cores for each accelerator: "
+                    "tokenize and pack the data beforehand"
+                ),
+            )
+        )
     return found
 
 
-def _nothing(need: TrainNeed, market: Market, found: tuple[Binding, ...]) -> Solution:
+def _nothing(
+    need: TrainNeed, market: Market, found: tuple[Binding, ...]
+) -> Solution:
     """Infeasible, with what would be the nearest."""
     return Solution(
-        status="infeasible", pools=(), predicted={}, binding=found, alternatives=(), bill=None,
-        warnings=(), week=week("flat", None), llm=need.llm, funnel=market.funnel,
+        status="infeasible",
+        pools=(),
+        predicted={},
+        binding=found,
+        alternatives=(),
+        bill=None,
+        warnings=(),
+        week=week("flat", None),
+        llm=need.llm,
+        funnel=market.funnel,
         considered=market.allowed,
-    )  # fmt: skip
+    )

@@ -118,7 +118,10 @@ class Cluster:
     def staged(self) -> bool:
         """Whether host memory holds a copy of a machine's part while it is written."""
         part = run.checkpoint_bytes(self.laid.job) / self.nodes
-        return self.offer.instance.ram_gib * GIB >= constant("train_staging") * part
+        return (
+            self.offer.instance.ram_gib * GIB
+            >= constant("train_staging") * part
+        )
 
     @property
     def save(self) -> float:
@@ -131,15 +134,25 @@ class Cluster:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
         kind = self.offer.instance
         found = run.hazard(
-            self.nodes, kind.provider, kind.family,
-            self.rates if self.offer.purchase == "spot" else "never", self.spares,
-        )  # fmt: skip
-        return found if found.notice >= self.written else replace(found, notice=0.0)
+            self.nodes,
+            kind.provider,
+            kind.family,
+            self.rates if self.offer.purchase == "spot" else "never",
+            self.spares,
+        )
+        return (
+            found
+            if found.notice >= self.written
+            else replace(found, notice=0.0)
+        )
 
     @cached_property
     def interval(self) -> float:
         """Seconds between checkpoints: as asked, or those that lose least."""
-        best = max(constant("train_interval", "least"), run.interval(self.save, self.risk))
+        best = max(
+            constant("train_interval", "least"),
+            run.interval(self.save, self.risk),
+        )
         return min(self.need.checkpoint or best, max(self.progress, 1.0))
 
     @property
@@ -150,7 +163,11 @@ class Cluster:
     @property
     def expected(self) -> float:
         """Seconds that the run takes on average."""
-        return self.start + self.progress / self.goodput if self.goodput else math.inf
+        return (
+            self.start + self.progress / self.goodput
+            if self.goodput
+            else math.inf
+        )
 
     @cached_property
     def trials(self) -> Trials:
@@ -163,7 +180,9 @@ class Cluster:
         if self.store is not None:
             filled = constant("lustre_fill_gb_s", self.offer.provider) * GB
             return constant("boot") + self.need.data_bytes / filled
-        held = min(self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB)
+        held = min(
+            self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB
+        )
         return constant("boot") + min(held / self.wire, FIRST)
 
     def within(self, share: float) -> float:
@@ -174,7 +193,9 @@ class Cluster:
     def ends(self) -> float:
         """Seconds within which the run ends with the wished confidence, by formula."""
         share = self.need.confidence
-        return self.start + run.late(self.progress, self.interval, self.save, self.risk, share)
+        return self.start + run.late(
+            self.progress, self.interval, self.save, self.risk, share
+        )
 
     def bill(self, book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
@@ -185,7 +206,9 @@ class Cluster:
 
     def within_bill(self, book: PriceBook, share: float) -> Bill:
         """The bill that this share of the simulated runs stays within."""
-        return self.billed(book, self.start + self.trials.cost(share), self.within(share))
+        return self.billed(
+            book, self.start + self.trials.cost(share), self.within(share)
+        )
 
     def billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
@@ -194,21 +217,37 @@ class Cluster:
         hours = node_hours(self.offer, every, paid, lasts)
         stored = self.held
         use = Usage(
-            provider=self.offer.provider, nodes=every, node_hours=hours,
-            on_hours=Decimal(lasts / HOUR), cache_gb=self.disk,
-            weights_gb=Decimal(stored / GB) * months, sent_gb=Decimal(0),
-            received_gb=Decimal(0), served=False, standing=Decimal(lasts / HOUR),
-        )  # fmt: skip
+            provider=self.offer.provider,
+            nodes=every,
+            node_hours=hours,
+            on_hours=Decimal(lasts / HOUR),
+            cache_gb=self.disk,
+            weights_gb=Decimal(stored / GB) * months,
+            sent_gb=Decimal(0),
+            received_gb=Decimal(0),
+            served=False,
+            standing=Decimal(lasts / HOUR),
+        )
         lines = [machines(self.offer, every, hours), *services(use, book)]
-        lines += [self.store.line(book, months)] if self.store is not None else []
+        lines += (
+            [self.store.line(book, months)] if self.store is not None else []
+        )
         lines += moved(self.need, self.offer.provider, book)
         return summed(lines, self.offer, every)
 
     @property
     def disk(self) -> Decimal:
         """GB of a disk for weights to start from and two parts of checkpoints, without NVMe."""
-        begun = 0.0 if self.need.method == "pretrain" else HALF * self.need.llm.params
-        parts = 2 * run.checkpoint_bytes(self.laid.job) / self.nodes if self.store is None else 0.0
+        begun = (
+            0.0
+            if self.need.method == "pretrain"
+            else HALF * self.need.llm.params
+        )
+        parts = (
+            2 * run.checkpoint_bytes(self.laid.job) / self.nodes
+            if self.store is None
+            else 0.0
+        )
         return cache_gb(self.offer, Decimal((begun + parts) / GB))
 
     @property
@@ -219,12 +258,18 @@ class Cluster:
     def stored(self) -> list[Cluster]:
         """The storage that may be used: objects, or file systems that would feed the job."""
         wanted = self.need.storage == "parallel"
-        if not wanted and (self.need.storage == "object" or self.read <= self.steps):
+        if not wanted and (
+            self.need.storage == "object" or self.read <= self.steps
+        ):
             return [self]
         rate = max(
-            self.need.data_bytes / self.steps, run.checkpoint_bytes(self.laid.job) / WRITTEN
+            self.need.data_bytes / self.steps,
+            run.checkpoint_bytes(self.laid.job) / WRITTEN,
         )
-        found = [replace(self, store=x) for x in sized(self.offer.provider, rate, self.held)]
+        found = [
+            replace(self, store=x)
+            for x in sized(self.offer.provider, rate, self.held)
+        ]
         return found if wanted else [self, *found]
 
     def spared(self) -> Cluster:
@@ -240,11 +285,17 @@ class Cluster:
     @property
     def price(self) -> float:
         """Machines that are paid for the time that is progress."""
-        return (self.nodes + self.spares) / self.goodput if self.goodput else math.inf
+        return (
+            (self.nodes + self.spares) / self.goodput
+            if self.goodput
+            else math.inf
+        )
 
     def layouts(self) -> tuple[Laid, ...]:
         """The best layouts on these machines, the chosen one first."""
-        return fastest(layouts(self.need, self.offer.instance, self.nodes), SHOWN)
+        return fastest(
+            layouts(self.need, self.offer.instance, self.nodes), SHOWN
+        )
 
     def without(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
@@ -254,11 +305,15 @@ class Cluster:
         """The same machines wherever there is room: what placing them together is worth."""
         return self._joined(share=constant("placed_apart"))
 
-    def _joined(self, *, plain: bool = False, share: float = 1.0) -> Cluster | None:
+    def _joined(
+        self, *, plain: bool = False, share: float = 1.0
+    ) -> Cluster | None:
         kind = self.offer.instance
         if self.nodes == 1 or not connected(kind):
             return None
-        found = fastest(layouts(self.need, kind, self.nodes, plain=plain, share=share))
+        found = fastest(
+            layouts(self.need, kind, self.nodes, plain=plain, share=share)
+        )
         return replace(self, laid=found[0]) if found else None
 
 

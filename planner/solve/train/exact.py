@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from planner.solve.solution import Predicted
     from planner.solve.train.need import TrainNeed
 
-AGAIN: Final[dict[str, Recompute]] = {"none": "none", "layer": "layer", "full": "full"}
+AGAIN: Final[dict[str, Recompute]] = {
+    "none": "none",
+    "layer": "layer",
+    "full": "full",
+}
 MORE: Final = "use more machines, more tp or pp, or a smaller precision"
 
 
@@ -46,7 +50,11 @@ class Trained:
 
 
 def exactly(
-    need: TrainNeed, offer: Offer, nodes: int, given: Mapping[str, str], book: PriceBook
+    need: TrainNeed,
+    offer: Offer,
+    nodes: int,
+    given: Mapping[str, str],
+    book: PriceBook,
 ) -> Trained:
     """Return the job in the fastest layout that has what is given.
 
@@ -58,7 +66,9 @@ def exactly(
     kind = offer.instance
     jobs = layouts(need, kind, nodes)
     if not jobs:
-        message = f"{kind.accelerator} does not run {', '.join(need.precisions)}"
+        message = (
+            f"{kind.accelerator} does not run {', '.join(need.precisions)}"
+        )
         raise _impossible(message, "choose another precision")
     if wanted:
         found = [laid for one in jobs for laid in _named(one, wanted)]
@@ -70,9 +80,13 @@ def exactly(
     best = sorted(found, key=lambda x: x.rank)[:SHOWN]
     cluster = Cluster(need, offer, nodes, best[0])
     return Trained(
-        offer=offer, nodes=nodes, layouts=tuple(best), predicted=predict(cluster),
-        hours=cluster.within(need.confidence) / HOUR, usd=cluster.bill(book).usd_month,
-    )  # fmt: skip
+        offer=offer,
+        nodes=nodes,
+        layouts=tuple(best),
+        predicted=predict(cluster),
+        hours=cluster.within(need.confidence) / HOUR,
+        usd=cluster.bill(book).usd_month,
+    )
 
 
 def _named(layouts: Layouts, wanted: Mapping[str, str]) -> Iterator[Laid]:
@@ -80,14 +94,22 @@ def _named(layouts: Layouts, wanted: Mapping[str, str]) -> Iterator[Laid]:
     told = AGAIN.get(wanted.get("recompute", ""))
     every = spreads(layouts.job, layouts.accelerators, layouts.machine)
     rest = {k: v for k, v in wanted.items() if k != "recompute"}
-    found = [s for s in every if all(_is(getattr(s, k), v) for k, v in rest.items())]
+    found = [
+        s for s in every if all(_is(getattr(s, k), v) for k, v in rest.items())
+    ]
     if not found:
         named = ", ".join(f"{k} {v}" for k, v in rest.items())
-        message = f"no layout over {layouts.accelerators} accelerators in batches of "
+        message = (
+            f"no layout over {layouts.accelerators} accelerators in batches of "
+        )
         message += f"{layouts.job.batch:,.0f} sequences has {named}"
         raise _impossible(message, "leave one of them out")
     for spread in found:
-        kept = replace(spread, recompute=told) if told else layouts.frame.fitted(spread)
+        kept = (
+            replace(spread, recompute=told)
+            if told
+            else layouts.frame.fitted(spread)
+        )
         if kept is not None and layouts.frame.peak(kept) <= layouts.frame.room:
             yield _laid(layouts, kept)
 
@@ -98,8 +120,12 @@ def _is(value: float | str, told: str) -> bool:
 
 def _laid(layouts: Layouts, spread: Spread) -> Laid:
     job = layouts.job.laid(spread)
-    return Laid(job, step(work(job), TRAINING.at(keys(job))), layouts.frame.peak(spread))
+    return Laid(
+        job, step(work(job), TRAINING.at(keys(job))), layouts.frame.peak(spread)
+    )
 
 
 def _impossible(message: str, step: str) -> InfeasibleError:
-    return InfeasibleError(Problem(code="infeasible", message=message, next_step=step))
+    return InfeasibleError(
+        Problem(code="infeasible", message=message, next_step=step)
+    )

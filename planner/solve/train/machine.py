@@ -16,15 +16,26 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 GB: Final = 1e9
-WEIGHTS: Final = {"mxfp8": "fp8", "nvfp4": "fp4"}  # by the name of the units that they need
+WEIGHTS: Final = {
+    "mxfp8": "fp8",
+    "nvfp4": "fp4",
+}  # by the name of the units that they need
 RACK: Final = 8  # accelerators beyond which a link joins several machines
 PAIR: Final = 2
 SHOWN: Final = 5  # layouts
-ALONE: Final = ("none", "ici")  # no fast network between machines that can be built
+ALONE: Final = (
+    "none",
+    "ici",
+)  # no fast network between machines that can be built
 
 
 def layouts(
-    need: TrainNeed, instance: Instance, nodes: int, *, plain: bool = False, share: float = 1.0
+    need: TrainNeed,
+    instance: Instance,
+    nodes: int,
+    *,
+    plain: bool = False,
+    share: float = 1.0,
 ) -> list[Layouts]:
     """The layouts on so many machines in every precision, over a share of their fabric or none."""
     accelerators = nodes * instance.accelerators
@@ -34,9 +45,10 @@ def layouts(
     wire = share * network(fabric, nominal, nodes)
     chip = _linked(instance, accelerators)
     jobs = [
-        replace(need.job(instance, precision, wire), chip=chip) for precision in need.precisions
+        replace(need.job(instance, precision, wire), chip=chip)
+        for precision in need.precisions
         if WEIGHTS.get(precision, precision) in chip.precisions
-    ]  # fmt: skip
+    ]
     return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
 
 
@@ -45,12 +57,16 @@ def connected(instance: Instance) -> bool:
     return instance.fabric not in ALONE
 
 
-def fastest(found: list[Layouts], keep: int = 1, limit: float = math.inf) -> tuple[Laid, ...]:
+def fastest(
+    found: list[Layouts], keep: int = 1, limit: float = math.inf
+) -> tuple[Laid, ...]:
     """The fastest layouts of all precisions that take at most `limit` seconds a step."""
     best: list[Laid] = []
     for one in sorted(found, key=lambda x: x.glance):
         if one.glance <= limit:
-            best = sorted([*best, *one.best(keep, limit)], key=lambda x: x.rank)[:keep]
+            best = sorted(
+                [*best, *one.best(keep, limit)], key=lambda x: x.rank
+            )[:keep]
             limit = best[-1].step.total if len(best) == keep else limit
     return tuple(best)
 
@@ -71,9 +87,13 @@ def _linked(instance: Instance, accelerators: int) -> Accelerator:
     """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or by the bus."""
     chip, kind = instance.chip, instance.scaleup
     domain = (
-        min(chip.link_domain, accelerators) if chip.link_domain > RACK else instance.accelerators
+        min(chip.link_domain, accelerators)
+        if chip.link_domain > RACK
+        else instance.accelerators
     )
     if kind == "nvlink_pairs":
         domain = PAIR
     link = "none" if kind in ("pcie", "none") else chip.link
-    return replace(chip, memory_gib=instance.node.memory_gib, link=link, link_domain=domain)
+    return replace(
+        chip, memory_gib=instance.node.memory_gib, link=link, link_domain=domain
+    )

@@ -37,9 +37,16 @@ class Mixed(Cluster):
         """All machines fail; only those of spot are taken back."""
         kind = self.offer.instance
         whole = run.hazard(self.nodes, kind.provider, kind.family)
-        taken = run.hazard(self.nodes - self.base, kind.provider, kind.family, "monthly")
+        taken = run.hazard(
+            self.nodes - self.base, kind.provider, kind.family, "monthly"
+        )
         notice = taken.notice if taken.notice >= self.written else 0.0
-        return replace(taken, failures=whole.failures, notice=notice, meanwhile=self.meanwhile)
+        return replace(
+            taken,
+            failures=whole.failures,
+            notice=notice,
+            meanwhile=self.meanwhile,
+        )
 
     def billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
         """The bill with the machines of both kinds: the base is paid from first to last."""
@@ -48,7 +55,13 @@ class Mixed(Cluster):
             return found
         spot = self.nodes - self.base
         both = [
-            machines(self.offer, spot, node_hours(self.offer, spot, paid, lasts)),
-            machines(self.fixed, self.base, node_hours(self.fixed, self.base, lasts, lasts)),
+            machines(
+                self.offer, spot, node_hours(self.offer, spot, paid, lasts)
+            ),
+            machines(
+                self.fixed,
+                self.base,
+                node_hours(self.fixed, self.base, lasts, lasts),
+            ),
         ]
         return summed([*both, *found.lines[1:]], self.offer, self.nodes)

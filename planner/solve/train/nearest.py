@@ -23,28 +23,47 @@ SHORT: Final = 4 * DAY  # told in hours
 LEAST: Final = 1024  # tokens
 
 
-def nearest(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Binding, ...]:
+def nearest(
+    need: TrainNeed, offers: list[Offer], book: PriceBook
+) -> tuple[Binding, ...]:
     """The lowest cost when only a budget is broken, else the shortest time, or what fits.
 
     Each answer changes one thing.
     """
     free = replace(need, budget=None, monthly=None)
     found = TrainSearch(free, book).solve(offers, 1).found
-    if found and need.budget is not None and found[0].bill.usd_month > need.budget:
-        return (_binding("train.budget", found[0], _usd(found[0].bill.usd_month)),)
+    if (
+        found
+        and need.budget is not None
+        and found[0].bill.usd_month > need.budget
+    ):
+        return (
+            _binding("train.budget", found[0], _usd(found[0].bill.usd_month)),
+        )
     if found and need.monthly is not None:
-        return (_binding("buy.budget", found[0], _usd(found[0].monthly) + "/month"),)
+        return (
+            _binding("buy.budget", found[0], _usd(found[0].monthly) + "/month"),
+        )
     patient = replace(free, deadline=LONGEST)
     shortest = TrainSearch(patient, book, fast=True).solve(offers, 1).found
-    told = [_binding("train.deadline", x, _span(x.cluster.ends)) for x in shortest[:1]]
+    told = [
+        _binding("train.deadline", x, _span(x.cluster.ends))
+        for x in shortest[:1]
+    ]
     even = 2 ** math.ceil(math.log2(max(2, need.batch)))
     if even != need.batch:
-        divided = TrainSearch(replace(free, batch=even), book).solve(offers, 1).found
-        told += [_binding("train.global_batch", x, str(even)) for x in divided[:1]]
+        divided = (
+            TrainSearch(replace(free, batch=even), book).solve(offers, 1).found
+        )
+        told += [
+            _binding("train.global_batch", x, str(even)) for x in divided[:1]
+        ]
     return tuple(told) or _shorter(patient, offers, book)
 
 
-def _shorter(need: TrainNeed, offers: list[Offer], book: PriceBook) -> tuple[Binding, ...]:
+def _shorter(
+    need: TrainNeed, offers: list[Offer], book: PriceBook
+) -> tuple[Binding, ...]:
     """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
     while need.sequence > LEAST:
         need = replace(need, sequence=need.sequence // 2)
@@ -69,7 +88,10 @@ def _span(seconds: float) -> str:
 def _binding(key: str, found: Found, relax: str) -> Binding:
     offer, nodes = found.cluster.offer, found.cluster.nodes
     return Binding(
-        constraint=key, slack=None, relax_to=relax, saves_usd_month=None,
+        constraint=key,
+        slack=None,
+        relax_to=relax,
+        saves_usd_month=None,
         usd_month=found.bill.usd_month,
         fleet=f"{offer.provider} {offer.region} {offer.instance.instance_type} x {nodes}",
-    )  # fmt: skip
+    )

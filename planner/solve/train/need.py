@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from planner.spec.model import Training
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
-SMALL_BATCH: Final = 64  # sequences of a step of fine-tuning, where none is stated
+SMALL_BATCH: Final = (
+    64  # sequences of a step of fine-tuning, where none is stated
+)
 TOKEN_BYTES: Final = 4  # of a stored token
 FORWARD: Final = 3  # passes of a trained token for one of evaluation
 REFERENCES: Final[dict[str, Reference]] = {"dpo": "copy", "dpo-lora": "base"}
@@ -79,11 +81,18 @@ class TrainNeed:
         """The job on a kind of machine, not laid out yet."""
         frozen = frozen_bytes(self.method)
         return Job(
-            llm=self.llm, chip=instance.chip, spread=Spread(),
-            software=Software(kernels="te", precision=precision), sequence=self.sequence,
-            batch=float(self.batch), network=network, optimizer=self.optimizer, frozen=frozen,
-            rank=self.rank if frozen else 0, reference=REFERENCES.get(self.method, "none"),
-        )  # fmt: skip
+            llm=self.llm,
+            chip=instance.chip,
+            spread=Spread(),
+            software=Software(kernels="te", precision=precision),
+            sequence=self.sequence,
+            batch=float(self.batch),
+            network=network,
+            optimizer=self.optimizer,
+            frozen=frozen,
+            rank=self.rank if frozen else 0,
+            reference=REFERENCES.get(self.method, "none"),
+        )
 
 
 def home(location: str) -> str | None:
@@ -91,7 +100,9 @@ def home(location: str) -> str | None:
     return SCHEMES.get(location.partition("://")[0])
 
 
-def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) -> TrainNeed:
+def train_need(
+    spec: Training, read: Callable[[str], bytes], confidence: float
+) -> TrainNeed:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
     llm, train, data = model(spec.model, read), spec.train, spec.data
     notes = [llm.assumed] if llm.assumed else []
@@ -100,24 +111,43 @@ def train_need(spec: Training, read: Callable[[str], bytes], confidence: float) 
     else:
         batch = train.global_batch or SMALL_BATCH
     if train.sequence > llm.max_context > 0 and train.method != "pretrain":
-        message = f"sequence {train.sequence:,} is longer than {llm.model} takes"
+        message = (
+            f"sequence {train.sequence:,} is longer than {llm.model} takes"
+        )
         step = f"set train.sequence to at most {llm.max_context}"
-        problem = Problem(code="sequence", message=message, place=train.place, next_step=step)
+        problem = Problem(
+            code="sequence", message=message, place=train.place, next_step=step
+        )
         raise SpecError(problem)
     length = train.sequence * (PAIR if train.method in REFERENCES else 1)
     tokens = float(data.tokens or (data.samples or 0) * length)
     if not tokens:
         each = constant("chinchilla")
         tokens = each * llm.active
-        notes.append(f"tokens are not stated: {tokens:,.0f}, {each:g} for each parameter")
-    precisions = dict.fromkeys("bf16" if name == "auto" else name for name in train.precision)
+        notes.append(
+            f"tokens are not stated: {tokens:,.0f}, {each:g} for each parameter"
+        )
+    precisions = dict.fromkeys(
+        "bf16" if name == "auto" else name for name in train.precision
+    )
     return TrainNeed(
-        llm=llm, method=train.method, tokens=tokens, sequence=train.sequence, batch=batch,
-        optimizer=train.optimizer, precisions=tuple(precisions), rank=train.rank,
+        llm=llm,
+        method=train.method,
+        tokens=tokens,
+        sequence=train.sequence,
+        batch=batch,
+        optimizer=train.optimizer,
+        precisions=tuple(precisions),
+        rank=train.rank,
         deadline=float(train.deadline) if train.deadline else None,
-        budget=train.budget, monthly=spec.buy.budget,
+        budget=train.budget,
+        monthly=spec.buy.budget,
         checkpoint=float(train.checkpoint) if train.checkpoint else None,
-        evaluation=float(train.evaluation), data_bytes=float(data.size or TOKEN_BYTES * tokens),
-        home=home(data.location), storage=data.storage, confidence=confidence,
-        notes=tuple(notes), place=train.place,
-    )  # fmt: skip
+        evaluation=float(train.evaluation),
+        data_bytes=float(data.size or TOKEN_BYTES * tokens),
+        home=home(data.location),
+        storage=data.storage,
+        confidence=confidence,
+        notes=tuple(notes),
+        place=train.place,
+    )

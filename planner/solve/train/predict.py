@@ -21,7 +21,9 @@ def predict(cluster: Cluster) -> dict[str, Predicted]:
     wide, basis = half(job), rests(job)
 
     def around(value: float, width: float = wide) -> Predicted:
-        return Predicted(value, value * math.exp(-width), value * math.exp(width), basis)
+        return Predicted(
+            value, value * math.exp(-width), value * math.exp(width), basis
+        )
 
     total, memory = job.chip.memory_gib, constant("train_memory", "counted")
     usual = cluster.usual.within(EVEN) / DAY
@@ -33,7 +35,12 @@ def predict(cluster: Cluster) -> dict[str, Predicted]:
         "memory_gib_per_accelerator": around(laid.peak_gib, memory),
         "memory_fraction": around(laid.peak_gib / total, memory),
         "duration_days": Predicted(
-            usual, usual * math.exp(-wide), max(usual * math.exp(wide), cluster.ends / DAY), basis
+            usual,
+            usual * math.exp(-wide),
+            max(usual * math.exp(wide), cluster.ends / DAY),
+            basis,
         ),
-        "goodput": Predicted(1 - lost, max(0.0, 1 - 4 * lost), 1 - lost / 4, "physics"),
+        "goodput": Predicted(
+            1 - lost, max(0.0, 1 - 4 * lost), 1 - lost / 4, "physics"
+        ),
     }

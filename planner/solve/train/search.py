@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from planner.solve.offer import Instance, Offer
     from planner.solve.train.need import TrainNeed
 
-SIZES: Final = tuple(sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)}))
+SIZES: Final = tuple(
+    sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)})
+)
 NEVER: Final = 1e12  # seconds
 LOOKS: Final = 2  # at a number of machines, before its cluster is timed
 ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
@@ -86,11 +88,17 @@ class _Tally:
 
     def late(self, seconds: float, nodes: int) -> None:
         """A size is not in time: it takes so many seconds, or at least so many."""
-        self.seconds, self.nodes = min((self.seconds, self.nodes), (seconds, nodes))
+        self.seconds, self.nodes = min(
+            (self.seconds, self.nodes), (seconds, nodes)
+        )
 
     def missed(self) -> Missed:
         """Why no size will do."""
-        reason = "memory: no layout fits" if self.seconds == math.inf else "train.deadline"
+        reason = (
+            "memory: no layout fits"
+            if self.seconds == math.inf
+            else "train.deadline"
+        )
         return Missed(self.offer, self.nodes, self.seconds, self.dear or reason)
 
 
@@ -111,7 +119,9 @@ class _Entry:
 class TrainSearch:
     """A search that remembers how jobs are laid out on machines."""
 
-    def __init__(self, need: TrainNeed, book: PriceBook, *, fast: bool = False) -> None:
+    def __init__(
+        self, need: TrainNeed, book: PriceBook, *, fast: bool = False
+    ) -> None:
         self.need, self.book, self.fast = need, book, fast
         self._layouts: dict[tuple[str, int], list[Layouts]] = {}
         self._alone: dict[str, float] = {}
@@ -124,7 +134,10 @@ class TrainSearch:
         those that are kept.
         """
         tallies = [_Tally(offer) for offer in offers]
-        queue = [_Entry(self._measure(self.least(t.offer), 0.0), t.offer.key, t) for t in tallies]
+        queue = [
+            _Entry(self._measure(self.least(t.offer), 0.0), t.offer.key, t)
+            for t in tallies
+        ]
         heapq.heapify(queue)
         last = math.inf  # of those that are kept
         while queue and queue[0].least <= last:
@@ -134,7 +147,11 @@ class TrainSearch:
                 entry.tally.left += 1
                 heapq.heappush(queue, more)
             found = self._found(tallies)
-            last = self.rank(found[keep - 1])[0] if len(found) >= keep else math.inf
+            last = (
+                self.rank(found[keep - 1])[0]
+                if len(found) >= keep
+                else math.inf
+            )
         late = [t.missed() for t in tallies if not t.left and not t.found]
         return Result(tuple(self._found(tallies)), tuple(late))
 
@@ -155,8 +172,12 @@ class TrainSearch:
             tally.late(seconds, nodes)
             return []
         lasts = seconds + constant("boot")
-        usd = node_hours(offer, nodes, lasts, lasts) * offer.usd_hour + self.moved(offer)
-        month = HOURS_PER_MONTH if offer.purchase != "spot" else 0  # is not paid while it is away
+        usd = node_hours(
+            offer, nodes, lasts, lasts
+        ) * offer.usd_hour + self.moved(offer)
+        month = (
+            HOURS_PER_MONTH if offer.purchase != "spot" else 0
+        )  # is not paid while it is away
         over = self._over(usd, min(usd, offer.usd_hour * nodes * month))
         if over:
             tally.dear = over
@@ -171,7 +192,9 @@ class TrainSearch:
         """
         if tally.found is not None:
             last = min(last, self.rank(tally.found)[0])
-        cluster = self.cluster(tally.offer, nodes, self._within(tally.offer, nodes, last))
+        cluster = self.cluster(
+            tally.offer, nodes, self._within(tally.offer, nodes, last)
+        )
         if cluster is None:
             tally.left += 1
             return
@@ -182,7 +205,9 @@ class TrainSearch:
             found = Found(stored, stored.bill(self.book))
             over = self._over(found.bill.usd_month, found.monthly)
             tally.dear = over or tally.dear
-            if not over and (tally.found is None or self.rank(found) < self.rank(tally.found)):
+            if not over and (
+                tally.found is None or self.rank(found) < self.rank(tally.found)
+            ):
                 tally.found = found
 
     def _over(self, usd: Decimal, monthly: Decimal) -> str:
@@ -190,21 +215,37 @@ class TrainSearch:
         need = self.need
         if need.budget is not None and usd > need.budget:
             return "train.budget"
-        return "buy.budget" if need.monthly is not None and monthly > need.monthly else ""
+        return (
+            "buy.budget"
+            if need.monthly is not None and monthly > need.monthly
+            else ""
+        )
 
     def _sizes(self, entry: _Entry) -> list[_Entry]:
         """Every number of machines, by what every layout takes on so many."""
         kind, found = entry.tally.offer.instance, []
         for nodes in self.sizes(kind):
-            seconds = self.alone(kind) / nodes / kind.accelerators + constant("boot")
-            standing = float(entry.tally.offer.usd_hour) * nodes * constant("boot") / HOUR
+            seconds = self.alone(kind) / nodes / kind.accelerators + constant(
+                "boot"
+            )
+            standing = (
+                float(entry.tally.offer.usd_hour)
+                * nodes
+                * constant("boot")
+                / HOUR
+            )
             least = seconds if self.fast else entry.least + standing
             found.append(_Entry(least, entry.key, entry.tally, nodes))
         return found
 
-    def rank(self, found: Found) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
+    def rank(
+        self, found: Found
+    ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, or its end; then accelerators and names."""
-        return (self._measure(found.bill.usd_month, found.cluster.ends), *found.rank)
+        return (
+            self._measure(found.bill.usd_month, found.cluster.ends),
+            *found.rank,
+        )
 
     def _measure(self, usd: Decimal, seconds: float) -> float:
         return seconds if self.fast else float(usd)
@@ -219,7 +260,9 @@ class TrainSearch:
 
     def _found(self, tallies: list[_Tally]) -> list[Found]:
         """The best cluster of each offer that has one, the best first."""
-        return sorted((t.found for t in tallies if t.found is not None), key=self.rank)
+        return sorted(
+            (t.found for t in tallies if t.found is not None), key=self.rank
+        )
 
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
@@ -237,12 +280,18 @@ class TrainSearch:
     def alone(self, instance: Instance) -> float:
         """Accelerator-seconds of what every layout does, with the margin."""
         if instance.instance_type not in self._alone:
-            jobs = [self.need.job(instance, p, 1.0) for p in self.need.precisions]
-            least = min(floor(job).step * margin(self.need, job) for job in jobs)
+            jobs = [
+                self.need.job(instance, p, 1.0) for p in self.need.precisions
+            ]
+            least = min(
+                floor(job).step * margin(self.need, job) for job in jobs
+            )
             self._alone[instance.instance_type] = least * self.need.steps
         return self._alone[instance.instance_type]
 
-    def shortest(self, instance: Instance, nodes: int, *, closely: bool) -> float:
+    def shortest(
+        self, instance: Instance, nodes: int, *, closely: bool
+    ) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
         least = shortest(self._at(instance, nodes), closely=closely)
         return least * self._stretched(instance, nodes)
@@ -253,7 +302,9 @@ class TrainSearch:
         most = SIZES[-1] if connected(instance) else 1
         return [n for n in SIZES if least <= n <= most]
 
-    def cluster(self, offer: Offer, nodes: int, within: float = math.inf) -> Cluster | None:
+    def cluster(
+        self, offer: Offer, nodes: int, within: float = math.inf
+    ) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
         limit = within / self._stretched(offer.instance, nodes)
         found = fastest(self._at(offer.instance, nodes), 1, limit)
