@@ -53,7 +53,7 @@ class TonnageError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__("; ".join(p.message for p in problems))
+        super().__init__("; ".join(problem.message for problem in problems))
         self.problems = problems
 
 

@@ -37,25 +37,30 @@ class Built(NamedTuple):
     launch: dict[str, Any] | None
 
 
-def build(spec: Spec, solution: Solution, name: str) -> Built:
+def build(spec: Spec, solution: Solution, stack_name: str) -> Built:
     """Build the graph of a solution.
 
     `name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
     cannot be built as asked.
     """
-    found = site(spec, solution, name)
-    parts = {
-        name: import_module(f"stacks.{found.provider}.{name}") for name in PARTS
+    stack = site(spec, solution, stack_name)
+    part_modules = {
+        stack_name: import_module(f"stacks.{stack.provider}.{stack_name}")
+        for stack_name in PARTS
     }
-    resources = [r for part in parts.values() for r in part.resources(found)]
+    resources = [
+        resource
+        for part_module in part_modules.values()
+        for resource in part_module.resources(stack)
+    ]
     graph = Graph(
-        provider=found.provider,
-        region=found.region,
-        resources=tuple(_named(r) for r in resources),
-        outputs=parts["fleet"].outputs(found),
+        provider=stack.provider,
+        region=stack.region,
+        resources=tuple(_named(resource) for resource in resources),
+        outputs=part_modules["fleet"].outputs(stack),
     )
-    backstop: str = parts["shutdown"].backstop(found)
-    return Built(graph, backstop, launch(found))
+    backstop: str = part_modules["shutdown"].backstop(stack)
+    return Built(graph, backstop, launch(stack))
 
 
 def _named(resource: Resource) -> Resource:

@@ -46,13 +46,15 @@ class Graph:
             "region": self.region,
             "resources": [
                 {
-                    "type": r.type,
-                    "name": r.name,
-                    "inputs": r.inputs,
-                    "depends_on": list(r.depends_on),
-                    "options": r.options,
+                    "type": resource.type,
+                    "name": resource.name,
+                    "inputs": resource.inputs,
+                    "depends_on": list(resource.depends_on),
+                    "options": resource.options,
                 }
-                for r in sorted(self.resources, key=lambda r: r.name)
+                for resource in sorted(
+                    self.resources, key=lambda resource: resource.name
+                )
             ],
             "outputs": self.outputs,
         }
@@ -62,13 +64,13 @@ def restore(document: dict[str, Any]) -> Graph:
     """Read a graph back from a plan document."""
     resources = tuple(
         Resource(
-            type=r["type"],
-            name=r["name"],
-            inputs=r["inputs"],
-            depends_on=tuple(r["depends_on"]),
-            options=r["options"],
+            type=resource_fields["type"],
+            name=resource_fields["name"],
+            inputs=resource_fields["inputs"],
+            depends_on=tuple(resource_fields["depends_on"]),
+            options=resource_fields["options"],
         )
-        for r in document["resources"]
+        for resource_fields in document["resources"]
     )
     return Graph(
         provider=document["provider"],
@@ -78,37 +80,39 @@ def restore(document: dict[str, Any]) -> Graph:
     )
 
 
-def ref(name: str, output: str = "id") -> dict[str, str]:
+def ref(resource_name: str, output_path: str = "id") -> dict[str, str]:
     """Refer to an output of another resource."""
-    return {"$ref": name, "output": output}
+    return {"$ref": resource_name, "output": output_path}
 
 
-def refs(value: Any) -> Iterator[str]:
+def refs(pulumi_input: Any) -> Iterator[str]:
     """Yield the names that a value refers to."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield value["$ref"]
+    if isinstance(pulumi_input, dict):
+        if "$ref" in pulumi_input:
+            yield pulumi_input["$ref"]
         else:
-            for item in value.values():
-                yield from refs(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from refs(item)
+            for nested_input in pulumi_input.values():
+                yield from refs(nested_input)
+    elif isinstance(pulumi_input, list):
+        for nested_input in pulumi_input:
+            yield from refs(nested_input)
 
 
 def order(resources: tuple[Resource, ...]) -> list[Resource]:
     """Sort so that every resource comes after what it needs; raises ValueError on a cycle."""
-    left = {r.name: r for r in resources}
-    done: list[Resource] = []
-    placed: set[str] = set()
-    while left:
-        ready = sorted(
-            n for n, r in left.items() if placed.issuperset(r.needs())
+    pending = {resource.name: resource for resource in resources}
+    ordered: list[Resource] = []
+    ordered_names: set[str] = set()
+    while pending:
+        ready_names = sorted(
+            resource_name
+            for resource_name, resource in pending.items()
+            if ordered_names.issuperset(resource.needs())
         )
-        if not ready:
+        if not ready_names:
             raise ValueError(
-                "resources depend on each other: " + ", ".join(sorted(left))
+                "resources depend on each other: " + ", ".join(sorted(pending))
             )
-        done += [left.pop(name) for name in ready]
-        placed.update(ready)
-    return done
+        ordered += [pending.pop(ready_name) for ready_name in ready_names]
+        ordered_names.update(ready_names)
+    return ordered

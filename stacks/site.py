@@ -122,9 +122,12 @@ class Site:
 
         Always where accelerators reach it directly; on other types when a replica spans nodes.
         """
-        kind = self.instance.fabric
-        direct = self.instance.gpudirect_rdma or kind in ("tcpx", "tcpxo")
-        return kind != "none" and (direct or self.together)
+        fabric_kind = self.instance.fabric
+        direct_fabric = self.instance.gpudirect_rdma or fabric_kind in (
+            "tcpx",
+            "tcpxo",
+        )
+        return fabric_kind != "none" and (direct_fabric or self.together)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -138,8 +141,8 @@ class Site:
     @property
     def digest(self) -> str:
         """Eight hexadecimal digits that make global names unlikely to collide."""
-        seed = f"{self.name}/{self.provider}/{self.region}/{sorted(self.labels.items())}"
-        return hashlib.sha256(seed.encode()).hexdigest()[:8]
+        digest_seed = f"{self.name}/{self.provider}/{self.region}/{sorted(self.labels.items())}"
+        return hashlib.sha256(digest_seed.encode()).hexdigest()[:8]
 
     @property
     def short(self) -> str:
@@ -147,14 +150,14 @@ class Site:
         return f"{self.name[:11].rstrip('-')}-{self.digest}"
 
 
-def site(spec: Spec, solution: Solution, name: str) -> Site:
+def site(spec: Spec, solution: Solution, stack_name: str) -> Site:
     """Reduce a solution to the site of its pool, under the name of the stack."""
     pool = solution.pools[0]
     instance, offer = pool.offer.instance, pool.offer
     shutdown = spec.shutdown
     schedule = shutdown.schedule
-    found = Site(
-        name=name,
+    stack = Site(
+        name=stack_name,
         labels=spec.labels,
         provider=offer.provider,
         region=offer.region,
@@ -179,10 +182,11 @@ def site(spec: Spec, solution: Solution, name: str) -> Site:
         files=solution.run.storage.files if solution.run else None,
     )
     if solution.run is None:
-        return found
-    data = "/data/dataset" if found.linked else found.location
+        return stack
+    dataset_path = "/data/dataset" if stack.linked else stack.location
     return replace(
-        found, arguments=arguments(solution.run, data, found.checkpoints)
+        stack,
+        arguments=arguments(solution.run, dataset_path, stack.checkpoints),
     )
 
 
@@ -217,51 +221,63 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
         return ()
     if pool.role == "batch":
         return _daily(pool) if pool.window else ()
-    groups = pool.nodes // pool.span - pool.spare
-    hourly = week.nodes(groups, pool.span, pool.spare)
+    replica_groups = pool.nodes // pool.span - pool.spare
+    hourly_nodes = week.nodes(replica_groups, pool.span, pool.spare)
     if pool.role == "train":
-        hourly = (pool.nodes,) * HOURS
-    open_at = _open(schedule)
-    levels = [
-        max(hourly[minute // 60 % HOURS], pool.span) if open_at[minute] else 0
+        hourly_nodes = (pool.nodes,) * HOURS
+    open_minutes = _open(schedule)
+    minute_nodes = [
+        max(hourly_nodes[minute // 60 % HOURS], pool.span)
+        if open_minutes[minute]
+        else 0
         for minute in range(MINUTES)
     ]
-    found: dict[tuple[int, int], list[int]] = {}
-    for minute, nodes in enumerate(levels):
-        if nodes != levels[minute - 1]:
-            found.setdefault((minute % 1440, nodes), []).append(minute // 1440)
+    change_days: dict[tuple[int, int], list[int]] = {}
+    for minute, node_count in enumerate(minute_nodes):
+        if node_count != minute_nodes[minute - 1]:
+            change_days.setdefault((minute % 1440, node_count), []).append(
+                minute // 1440
+            )
     return tuple(
-        Change(tuple(days), minute, nodes)
-        for (minute, nodes), days in sorted(found.items())
+        Change(tuple(weekdays), minute, node_count)
+        for (minute, node_count), weekdays in sorted(change_days.items())
     )
 
 
 def _daily(pool: Pool) -> tuple[Change, ...]:
     """Every day from midnight, until the deadline of the run."""
-    days = tuple(range(7))
+    weekdays = tuple(range(7))
     return (
-        Change(days, 0, pool.nodes),
-        Change(days, min(1439, pool.window // 60), 0),
+        Change(weekdays, 0, pool.nodes),
+        Change(weekdays, min(1439, pool.window // 60), 0),
     )
 
 
 def _open(schedule: str | None) -> list[bool]:
     if schedule is None:
         return [True] * MINUTES
-    days, start, end, _ = window(schedule)
-    result = [False] * MINUTES
-    length = (end - start) % 1440 or 1440
-    for day in days:
-        for minute in range(day * 1440 + start, day * 1440 + start + length):
-            result[minute % MINUTES] = True
-    return result
+    weekdays, start_minute, end_minute, _ = window(schedule)
+    open_minutes = [False] * MINUTES
+    duration_minutes = (end_minute - start_minute) % 1440 or 1440
+    for weekday in weekdays:
+        for minute in range(
+            weekday * 1440 + start_minute,
+            weekday * 1440 + start_minute + duration_minutes,
+        ):
+            open_minutes[minute % MINUTES] = True
+    return open_minutes
 
 
 @cache
-def table(name: str, key: str, value: str) -> dict[str, str]:
+def table(file_name: str, key_column: str, value_column: str) -> dict[str, str]:
     """Return two columns of a table of stacks/data as key to value."""
-    raw = files("stacks").joinpath("data", name).read_text(encoding="utf-8")
-    return {row[key]: row[value] for row in csv.DictReader(raw.splitlines())}
+    csv_text = (
+        files("stacks").joinpath("data", file_name).read_text(encoding="utf-8")
+    )
+    return {
+        table_row[key_column]: table_row[value_column]
+        for table_row in csv.DictReader(csv_text.splitlines())
+    }
 
 
 def unsupported(instance: Instance) -> str | None:
@@ -274,6 +290,8 @@ def unsupported(instance: Instance) -> str | None:
     )
 
 
-def refuse(message: str, step: str) -> SpecError:
+def refuse(message: str, next_step: str) -> SpecError:
     """The error of a stack that cannot be built as asked."""
-    return SpecError(Problem(code="stack", message=message, next_step=step))
+    return SpecError(
+        Problem(code="stack", message=message, next_step=next_step)
+    )

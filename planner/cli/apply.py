@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
-def command(path: str, **values: Any) -> int:
+def command(path: str, **option_values: Any) -> int:
     """Create or change a stack. A PLAN asks nothing; a SPEC shows its plan and asks.
 
     A plan that no longer matches its spec, the catalog or the stack is refused (exit 11), and
@@ -40,29 +40,31 @@ def command(path: str, **values: Any) -> int:
     """
     from planner.plan.canonical import is_plan, parse
 
-    options = option.options(values)
+    options = option.options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
-    raw = read_file(path)
-    if is_plan(raw):
-        plan = parse(raw, path)
+    file_bytes = read_file(path)
+    if is_plan(file_bytes):
+        plan = parse(file_bytes, path)
         _refuse_stale(plan, path, catalog, options)
     else:
-        planned = _reviewed(path, raw, catalog, (options, values))
-        if planned is None:
+        reviewed_plan = _reviewed(
+            path, file_bytes, catalog, (options, option_values)
+        )
+        if reviewed_plan is None:
             click.echo("declined: nothing was done", err=True)
             return 0
-        plan = planned
+        plan = reviewed_plan
     if not plan["solution"]["pools"]:
-        step = "relax what tonnage plan shows"
+        next_step = "relax what tonnage plan shows"
         raise InfeasibleError(
             Problem(
                 code="infeasible",
                 message="the plan has nothing to create",
-                next_step=step,
+                next_step=next_step,
             )
         )
     return progress.run(
-        lambda listen: open_engine(options).apply(plan, listen),
+        lambda listener: open_engine(options).apply(plan, listener),
         "applied",
         plan,
         options,
@@ -71,9 +73,9 @@ def command(path: str, **values: Any) -> int:
 
 def _reviewed(
     path: str,
-    raw: bytes,
+    file_bytes: bytes,
     catalog: Catalog,
-    asked: tuple[Options, dict[str, Any]],
+    option_pair: tuple[Options, dict[str, Any]],
 ) -> dict[str, Any] | None:
     """Plan a spec on its stack, show it and ask; None when the answer is no."""
     from dataclasses import replace
@@ -81,17 +83,17 @@ def _reviewed(
     from planner.render.plan import page
     from planner.spec.load import load
 
-    options, values = asked
-    source = Source(path=path, raw=raw, spec=load(raw, path))
+    options, option_values = option_pair
+    spec_file = Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
     plan = make_plan(
-        source,
+        spec_file,
         catalog,
-        replace(options, stack=options.stack or source.spec.name),
+        replace(options, stack=options.stack or spec_file.spec.name),
     )
-    option.show(page(plan), "text", values["color"])
-    if not plan["solution"]["pools"] or values["yes"]:
+    option.show(page(plan), "text", option_values["color"])
+    if not plan["solution"]["pools"] or option_values["yes"]:
         return plan
-    if values["no_input"]:
+    if option_values["no_input"]:
         problem = Problem(
             code="confirm",
             message="apply of a spec asks, and --no-input forbids asking",
@@ -108,28 +110,28 @@ def _refuse_stale(
 ) -> None:
     from planner.plan.stale import check
 
-    standing = open_engine(options).standing(plan["stack"]["name"])
-    state = (
-        {"sha256": standing.sha256, "plan": standing.plan}
-        if standing
+    stack_status = open_engine(options).standing(plan["stack"]["name"])
+    stack_state = (
+        {"sha256": stack_status.sha256, "plan": stack_status.plan}
+        if stack_status
         else {"sha256": None}
     )
     check(
         plan,
         spec_sha256=_spec_sha256(plan, path),
         catalog_sha256=catalog.sha256,
-        state=state,
+        state=stack_state,
     )
 
 
 def _spec_sha256(plan: dict[str, Any], path: str) -> str | None:
     """The spec as it is now: where the plan found it, or beside the plan; None when neither."""
-    given = Path(plan["spec"]["path"])
-    for candidate in (given, Path(path).parent / given.name):
-        if candidate.is_file():
-            return hashlib.sha256(candidate.read_bytes()).hexdigest()
+    planned_path = Path(plan["spec"]["path"])
+    for candidate_path in (planned_path, Path(path).parent / planned_path.name):
+        if candidate_path.is_file():
+            return hashlib.sha256(candidate_path.read_bytes()).hexdigest()
     click.echo(
-        f"warning: {given} is not here, so it was not compared with the plan",
+        f"warning: {planned_path} is not here, so it was not compared with the plan",
         err=True,
     )
     return None

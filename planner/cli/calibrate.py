@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 @option.formats("text", "markdown")
 @option.output
 @option.color
-def command(benches: tuple[str, ...], recipe: str | None, **values: Any) -> int:
+def command(
+    benches: tuple[str, ...], recipe: str | None, **option_values: Any
+) -> int:
     """Learn from benchmark files of one deployment; write a calibration for `plan --calibration`.
 
     Reads vLLM bench serve, GuideLLM, genai-perf, AIPerf, InferenceX and llm-optimizer results, or
@@ -61,54 +63,71 @@ def command(benches: tuple[str, ...], recipe: str | None, **values: Any) -> int:
     """
     if bool(benches) == bool(recipe):
         raise click.UsageError("give BENCH files, or --recipe SPEC")
-    if recipe and values["output"]:
+    if recipe and option_values["output"]:
         raise click.UsageError(
             "-o keeps what was learned: a recipe is only shown"
         )
-    page = _recipe(recipe, values) if recipe else _learn(benches, values)
-    option.show(page, values["format"], values["color"])
+    shown_page = (
+        _recipe(recipe, option_values)
+        if recipe
+        else _learn(benches, option_values)
+    )
+    option.show(shown_page, option_values["format"], option_values["color"])
     return 0
 
 
-def _learn(benches: tuple[str, ...], values: dict[str, Any]) -> Page:
+def _learn(benches: tuple[str, ...], option_values: dict[str, Any]) -> Page:
     from planner.estimate.benchmark import read
     from planner.estimate.calibrate import calibrate, dump
     from planner.render.calibrate import page
 
-    raw = {path: read_file(path) for path in benches}
-    points = [
-        p
-        for path, found in raw.items()
-        for p in read(found.decode("utf-8-sig", "replace"), path)
+    files_by_path = {
+        bench_path: read_file(bench_path) for bench_path in benches
+    }
+    bench_points = [
+        bench_point
+        for bench_path, file_bytes in files_by_path.items()
+        for bench_point in read(
+            file_bytes.decode("utf-8-sig", "replace"), bench_path
+        )
     ]
-    names = ("model", "gpu", "tp", "precision", "framework")
-    learned = calibrate(
-        points, {name: str(values[name]) for name in names if values[name]}
+    option_names = ("model", "gpu", "tp", "precision", "framework")
+    learning = calibrate(
+        bench_points,
+        {
+            option_name: str(option_values[option_name])
+            for option_name in option_names
+            if option_values[option_name]
+        },
     )
-    if values["output"]:
-        digests = {
-            path: hashlib.sha256(found).hexdigest()
-            for path, found in raw.items()
+    if option_values["output"]:
+        file_digests = {
+            bench_path: hashlib.sha256(file_bytes).hexdigest()
+            for bench_path, file_bytes in files_by_path.items()
         }
-        option.write(dump(learned.correction, digests), values["output"])
-    return page(learned, values["output"] or "")
+        option.write(
+            dump(learning.correction, file_digests), option_values["output"]
+        )
+    return page(learning, option_values["output"] or "")
 
 
-def _recipe(path: str, values: dict[str, Any]) -> Page:
+def _recipe(path: str, option_values: dict[str, Any]) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
     from planner.render.calibrate import recipe
     from planner.solve.recipe import sweep
     from planner.spec.model import Batch, Inference
 
-    source = read_spec(path)
-    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
-    plan = make_plan(source, catalog, Options())
-    pools = plan["solution"]["pools"]
-    if not pools or not isinstance(source.spec, Inference | Batch):
+    spec_file = read_spec(path)
+    catalog = open_catalog(
+        option_values["catalog"], open_world(option_values["simulate"])
+    )
+    plan = make_plan(spec_file, catalog, Options())
+    pool_entries = plan["solution"]["pools"]
+    if not pool_entries or not isinstance(spec_file.spec, Inference | Batch):
         problem = Problem(
             code="infeasible",
             message=f"{path} has no fleet that serves a model",
             next_step=f"run: tonnage plan {path}",
         )
         raise InfeasibleError(problem)
-    return recipe(plan, sweep(plan, source.spec))
+    return recipe(plan, sweep(plan, spec_file.spec))

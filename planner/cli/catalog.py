@@ -19,7 +19,7 @@ from planner.cli.compose import open_catalog
 @option.catalog
 @option.formats("text", "json", "csv", "markdown")
 @option.color
-def command(what: str, **values: Any) -> int:
+def command(what: str, **option_values: Any) -> int:
     """Show the state of the catalog, its accelerators, MIG profiles, or types without a price.
 
     Example: tonnage catalog accelerators
@@ -29,16 +29,22 @@ def command(what: str, **values: Any) -> int:
     from planner.solve.listing import catalog_rows, unpriced_rows
 
     if what == "accelerators":
-        rows = listing.accelerator_rows(list(accelerators().values()))
+        listing_rows = listing.accelerator_rows(list(accelerators().values()))
     elif what == "mig":
-        rows = listing.mig_rows(list(mig_profiles()))
+        listing_rows = listing.mig_rows(list(mig_profiles()))
     elif what == "unpriced":
-        rows = unpriced_rows(open_catalog(values["catalog"], None))
+        listing_rows = unpriced_rows(
+            open_catalog(option_values["catalog"], None)
+        )
     else:
-        rows = catalog_rows(open_catalog(values["catalog"], None))
+        listing_rows = catalog_rows(
+            open_catalog(option_values["catalog"], None)
+        )
     option.write(
         listing.show(
-            rows, values["format"], color=option.colored(values["color"])
+            listing_rows,
+            option_values["format"],
+            color=option.colored(option_values["color"]),
         )
     )
     return 0

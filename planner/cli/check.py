@@ -17,14 +17,14 @@ def command(specs: tuple[str, ...]) -> int:
     Example: tonnage check *.yaml
     """
     problems: list[Problem] = []
-    for path in specs:
+    for spec_path in specs:
         try:
-            source = read_spec(path)
+            spec_file = read_spec(spec_path)
         except TonnageError as error:
             problems += error.problems
         else:
             write(
-                f"{path}: valid, {type(source.spec).__name__} {source.spec.name}\n"
+                f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
             )
     if problems:
         raise SpecError(*problems)

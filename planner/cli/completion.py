@@ -17,7 +17,10 @@ def command(shell: str) -> int:
     """
     from planner.cli.main import cli
 
-    found = get_completion_class(shell)
-    assert found is not None  # noqa: S101 - click ships all three
-    write(found(cli, {}, "tonnage", "_TONNAGE_COMPLETE").source() + "\n")
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None  # noqa: S101 - click ships all three
+    write(
+        completion_class(cli, {}, "tonnage", "_TONNAGE_COMPLETE").source()
+        + "\n"
+    )
     return 0

@@ -44,12 +44,12 @@ def read_file(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        step = "check the path, or write a spec with: tonnage init"
+        next_step = "check the path, or write a spec with: tonnage init"
         problem = Problem(
             code="file",
             message="no such file",
             place=Place(path),
-            next_step=step,
+            next_step=next_step,
         )
         raise MissingError(problem) from error
 
@@ -58,25 +58,25 @@ def read_spec(path: str) -> Source:
     """Read and check a spec."""
     from planner.spec.load import load
 
-    raw = read_file(path)
-    return Source(path=path, raw=raw, spec=load(raw, path))
+    file_bytes = read_file(path)
+    return Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
 
 
 def beside(path: str) -> Any:
     """Return a function that reads files beside a spec, and none elsewhere."""
-    folder = (Path(path).parent if path != "-" else Path()).resolve()
+    spec_folder = (Path(path).parent if path != "-" else Path()).resolve()
 
-    def read(name: str) -> bytes:
-        wanted = (folder / name).resolve()
-        if folder not in wanted.parents:
+    def read(file_name: str) -> bytes:
+        file_path = (spec_folder / file_name).resolve()
+        if spec_folder not in file_path.parents:
             problem = Problem(
                 code="file",
-                message=f"{name} lies outside the folder of the spec",
+                message=f"{file_name} lies outside the folder of the spec",
                 place=Place(path),
                 next_step="put the file beside the spec",
             )
             raise UsageError(problem)
-        return read_file(str(wanted))
+        return read_file(str(file_path))
 
     return read
 
@@ -104,7 +104,7 @@ def open_world(simulate: str | None) -> World | None:
     return world.read(read_file(simulate), simulate)
 
 
-def solve(source: Source, catalog: Catalog, options: Options) -> Solution:
+def solve(spec_file: Source, catalog: Catalog, options: Options) -> Solution:
     """Solve a spec against a catalog, with the stacks that can be built."""
     from planner.solve.answer import Solver
     from stacks.site import unsupported
@@ -112,11 +112,11 @@ def solve(source: Source, catalog: Catalog, options: Options) -> Solution:
     solver = Solver(
         catalog=catalog,
         built=unsupported,
-        read=beside(source.path),
+        read=beside(spec_file.path),
         keep=options.alternatives,
         trust=trust(options),
     )
-    return solver.solve(source.spec)
+    return solver.solve(spec_file.spec)
 
 
 def trust(options: Options) -> Trust:
@@ -124,9 +124,12 @@ def trust(options: Options) -> Trust:
     from planner.estimate.calibrate import parse
     from planner.perf.serve import Trust
 
-    path = options.calibration
+    calibration_path = options.calibration
     return Trust(
-        options.confidence / 100, parse(read_file(path), path) if path else None
+        options.confidence / 100,
+        parse(read_file(calibration_path), calibration_path)
+        if calibration_path
+        else None,
     )
 
 
@@ -150,34 +153,42 @@ class Options:
 
 
 def make_plan(
-    source: Source, catalog: Catalog, options: Options
+    spec_file: Source, catalog: Catalog, options: Options
 ) -> dict[str, Any]:
     """Make the plan document of a spec; an infeasible one has no pools and no graph."""
     from planner.plan.document import assemble
     from stacks.build import build
 
-    solution = solve(source, catalog, options)
-    graph: dict[str, Any] = {
+    solution = solve(spec_file, catalog, options)
+    graph_document: dict[str, Any] = {
         "provider": "",
         "region": "",
         "resources": [],
         "outputs": {},
     }
-    backstop, launch = "", None
-    name = options.stack or source.spec.name
+    backstop, launch_document = "", None
+    stack_name = options.stack or spec_file.spec.name
     if solution.pools:
-        built, backstop, launch = build(source.spec, solution, name)
-        graph = built.document()
-    standing = open_engine(options).standing(name) if options.bound else None
-    stack = {
-        "graph": graph,
+        resource_graph, backstop, launch_document = build(
+            spec_file.spec, solution, stack_name
+        )
+        graph_document = resource_graph.document()
+    stack_status = (
+        open_engine(options).standing(stack_name) if options.bound else None
+    )
+    stack_document = {
+        "graph": graph_document,
         "backstop": backstop or None,
-        "name": name,
-        "state_sha256": standing.sha256 if standing else None,
-        "launch": launch,
+        "name": stack_name,
+        "state_sha256": stack_status.sha256 if stack_status else None,
+        "launch": launch_document,
     }
     return assemble(
-        source.spec, (source.path, source.sha256), catalog, solution, stack
+        spec_file.spec,
+        (spec_file.path, spec_file.sha256),
+        catalog,
+        solution,
+        stack_document,
     )
 
 
@@ -188,8 +199,8 @@ def open_engine(options: Options) -> Engine:
     simulated clouds, or Pulumi on them when --engine says so.
     """
     world = open_world(options.simulate)
-    wanted = options.engine or ("simulated" if world else "pulumi")
-    if wanted == "simulated":
+    engine_name = options.engine or ("simulated" if world else "pulumi")
+    if engine_name == "simulated":
         if world is None:
             problem = Problem(
                 code="engine",
@@ -205,6 +216,6 @@ def open_engine(options: Options) -> Engine:
     return PulumiEngine(
         FOLDER / ("pulumi-simulated" if world else "pulumi"),
         backend=options.backend,
-        world=options.simulate,
+        world_source=options.simulate,
         environment=dict(os.environ),
     )

@@ -18,28 +18,30 @@ from planner.errors import MissingError, Problem, UsageError
 @option.backend
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def command(stack: str, **values: Any) -> int:
+def command(stack: str, **option_values: Any) -> int:
     """Delete everything of STACK, dependents first; asks before it does.
 
     Example: tonnage destroy chat-8b --simulate --yes
     """
-    options = option.options(values)
+    options = option.options(option_values)
     engine = open_engine(options)
-    standing = engine.standing(stack)
-    if standing is None:
-        step = "run: tonnage status" + (
+    stack_status = engine.standing(stack)
+    if stack_status is None:
+        next_step = "run: tonnage status" + (
             " --simulate" if options.simulate else ""
         )
         problem = Problem(
-            code="stack", message=f"no stack is named {stack}", next_step=step
+            code="stack",
+            message=f"no stack is named {stack}",
+            next_step=next_step,
         )
         raise MissingError(problem)
     click.echo(
-        f"{stack}: {len(standing.resources)} resources will be deleted",
+        f"{stack}: {len(stack_status.resources)} resources will be deleted",
         err=True,
     )
-    if not values["yes"]:
-        if values["no_input"]:
+    if not option_values["yes"]:
+        if option_values["no_input"]:
             problem = Problem(
                 code="confirm",
                 message="destroy asks, and --no-input forbids asking",
@@ -49,10 +51,10 @@ def command(stack: str, **values: Any) -> int:
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
-    shell = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
+    minimal_plan = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
     return progress.run(
-        lambda listen: engine.destroy(stack, listen),
+        lambda listener: engine.destroy(stack, listener),
         "destroyed",
-        shell,
+        minimal_plan,
         options,
     )

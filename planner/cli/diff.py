@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @option.color
 @option.exit_code
 @option.detailed
-def command(before: str, after: str, **values: Any) -> int:
+def command(before: str, after: str, **option_values: Any) -> int:
     """Show the cost difference from A to B, each a spec or a saved plan.
 
     Specs are planned with the same catalog, so the difference is that of the specs.
@@ -37,55 +37,65 @@ def command(before: str, after: str, **values: Any) -> int:
     from planner.plan.diff import diff
     from planner.render.diff import page
 
-    catalog = open_catalog(values["catalog"], None)
-    found = diff(_plan(before, catalog), _plan(after, catalog))
-    if values["format"] == "json":
-        option.write(_json(found))
+    catalog = open_catalog(option_values["catalog"], None)
+    plan_diff = diff(_plan(before, catalog), _plan(after, catalog))
+    if option_values["format"] == "json":
+        option.write(_json(plan_diff))
     else:
         option.show(
-            page((found,), (before, after)), values["format"], values["color"]
+            page((plan_diff,), (before, after)),
+            option_values["format"],
+            option_values["color"],
         )
-    if values["detailed_exitcode"]:
-        return option.TERRAFORM_CHANGED if found.changes else 0
-    return option.CHANGED if values["exit_code"] and found.changes else 0
+    if option_values["detailed_exitcode"]:
+        return option.TERRAFORM_CHANGED if plan_diff.changes else 0
+    return (
+        option.CHANGED
+        if option_values["exit_code"] and plan_diff.changes
+        else 0
+    )
 
 
 def _plan(path: str, catalog: Catalog) -> dict[str, Any]:
     from planner.plan.canonical import is_plan, parse
     from planner.spec.load import load
 
-    raw = read_file(path)
-    if is_plan(raw):
-        return parse(raw, path)
+    file_bytes = read_file(path)
+    if is_plan(file_bytes):
+        return parse(file_bytes, path)
     return make_plan(
-        Source(path=path, raw=raw, spec=load(raw, path)), catalog, Options()
+        Source(path=path, raw=file_bytes, spec=load(file_bytes, path)),
+        catalog,
+        Options(),
     )
 
 
-def _json(found: Any) -> str:
+def _json(plan_diff: Any) -> str:
     from planner.plan.canonical import dump
 
-    changes = [
+    change_entries = [
         {
-            "mark": c.mark,
-            "what": c.what,
-            "name": c.name,
-            "before": c.before,
-            "after": c.after,
-            "usd_before": str(c.usd_before),
-            "usd_after": str(c.usd_after),
+            "mark": diff_change.mark,
+            "what": diff_change.what,
+            "name": diff_change.name,
+            "before": diff_change.before,
+            "after": diff_change.after,
+            "usd_before": str(diff_change.usd_before),
+            "usd_after": str(diff_change.usd_after),
         }
-        for c in found.changes
+        for diff_change in plan_diff.changes
     ]
     return dump(
         {
             "schema": "tonnage.diff/1",
-            "name": found.name,
-            "changes": changes,
-            "usd_month_before": str(found.usd_before),
-            "usd_month_after": str(found.usd_after),
-            "usd_month_delta": str(found.delta),
-            "percent": None if found.percent is None else str(found.percent),
-            "partial": found.partial,
+            "name": plan_diff.name,
+            "changes": change_entries,
+            "usd_month_before": str(plan_diff.usd_before),
+            "usd_month_after": str(plan_diff.usd_after),
+            "usd_month_delta": str(plan_diff.delta),
+            "percent": None
+            if plan_diff.percent is None
+            else str(plan_diff.percent),
+            "partial": plan_diff.partial,
         }
     )

@@ -81,7 +81,7 @@ TRAINED: Final = {
 @option.formats("text", "json", "markdown")
 @option.output
 @option.color
-def command(spec: str | None, table: str | None, **values: Any) -> int:
+def command(spec: str | None, table: str | None, **option_values: Any) -> int:
     """Predict one exactly given configuration of SPEC, or every row of a table.
 
     Numbers come with their 90 % band and what they rest on. A row that cannot be answered is
@@ -94,129 +94,179 @@ def command(spec: str | None, table: str | None, **values: Any) -> int:
     if table is not None:
         from planner.estimate.table import predict
 
-        text = read_file(table).decode("utf-8-sig", "replace")
-        option.write(predict(text, table), values["output"])
+        table_text = read_file(table).decode("utf-8-sig", "replace")
+        option.write(predict(table_text, table), option_values["output"])
         return 0
-    if not values["on"]:
+    if not option_values["on"]:
         raise click.UsageError(
             "say on which machine type: --on p5.48xlarge, or --on g6.xlarge x2"
         )
-    _one(read_spec(spec or ""), values)
+    _one(read_spec(spec or ""), option_values)
     return 0
 
 
-def _one(source: Source, values: dict[str, Any]) -> None:
-    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
-    offers, nodes = _machines(values["on"], catalog)
-    if isinstance(source.spec, Training):
+def _one(spec_file: Source, option_values: dict[str, Any]) -> None:
+    catalog = open_catalog(
+        option_values["catalog"], open_world(option_values["simulate"])
+    )
+    type_offers, node_count = _machines(option_values["on"], catalog)
+    if isinstance(spec_file.spec, Training):
         from planner.solve.train.cluster import SURE
         from planner.solve.train.need import train_need
 
-        job = train_need(source.spec, beside(source.path), SURE)
-        text, content = _trained(job, values, offers, nodes, catalog.book)
-    else:
-        text, content = _served(
-            _need(source, values), values, offers[0].instance, nodes
+        job_requirement = train_need(
+            spec_file.spec, beside(spec_file.path), SURE
         )
-    if values["format"] == "json":
-        option.write(content, values["output"])
+        shown_page, json_text = _trained(
+            job_requirement,
+            option_values,
+            type_offers,
+            node_count,
+            catalog.book,
+        )
     else:
-        option.show(text, values["format"], values["color"])
+        shown_page, json_text = _served(
+            _need(spec_file, option_values),
+            option_values,
+            type_offers[0].instance,
+            node_count,
+        )
+    if option_values["format"] == "json":
+        option.write(json_text, option_values["output"])
+    else:
+        option.show(shown_page, option_values["format"], option_values["color"])
 
 
 def _served(
-    wanted: Need, values: dict[str, Any], kind: Instance, nodes: int
+    load_requirement: Need,
+    option_values: dict[str, Any],
+    instance: Instance,
+    node_count: int,
 ) -> tuple[Page, str]:
     from planner.render.estimate import document, page
     from planner.solve.exact import exactly
 
-    found = exactly(
-        wanted, kind, nodes, _layout(values["layout"] or "", SERVED)
+    estimate = exactly(
+        load_requirement,
+        instance,
+        node_count,
+        _layout(option_values["layout"] or "", SERVED),
     )
-    return page(found), document(found)
+    return page(estimate), document(estimate)
 
 
 def _trained(
-    job: TrainNeed,
-    values: dict[str, Any],
-    offers: Sequence[Offer],
-    nodes: int,
-    book: PriceBook,
+    job_requirement: TrainNeed,
+    option_values: dict[str, Any],
+    type_offers: Sequence[Offer],
+    node_count: int,
+    price_book: PriceBook,
 ) -> tuple[Page, str]:
     """A job on machines on demand, where they are cheapest, or as they are sold."""
     from planner.render.trained import document, page
     from planner.solve.train.exact import exactly
 
-    if values["rps"] or values["concurrency"]:
+    if option_values["rps"] or option_values["concurrency"]:
         raise click.UsageError(
             "a training job has no --rps and no --concurrency"
         )
-    given = _layout(values["layout"] or "", TRAINED)
-    offer = min(
-        offers, key=lambda o: (o.purchase != "on_demand", o.usd_hour, o.key)
+    layout_values = _layout(option_values["layout"] or "", TRAINED)
+    chosen_offer = min(
+        type_offers,
+        key=lambda type_offer: (
+            type_offer.purchase != "on_demand",
+            type_offer.usd_hour,
+            type_offer.key,
+        ),
     )
-    found = exactly(job, offer, nodes, given, book)
-    return page(found), document(found)
+    estimate = exactly(
+        job_requirement, chosen_offer, node_count, layout_values, price_book
+    )
+    return page(estimate), document(estimate)
 
 
-def _machines(on: str, catalog: Catalog) -> tuple[Sequence[Offer], int]:
+def _machines(
+    machines_text: str, catalog: Catalog
+) -> tuple[Sequence[Offer], int]:
     """Return the offers of the machine type, and the number of machines, of TYPExN."""
     import difflib
 
-    kinds: dict[str, list[Offer]] = {}
-    for kind in catalog.kinds:
-        kinds.setdefault(kind[0].instance.instance_type, []).extend(kind)
-    found = re.fullmatch(r"(.+?)\s*x\s*(\d{1,5})", on, re.ASCII)
-    name, count = (
-        (found[1], found[2]) if found and on not in kinds else (on, "1")
+    offers_by_type: dict[str, list[Offer]] = {}
+    for type_offers in catalog.kinds:
+        offers_by_type.setdefault(
+            type_offers[0].instance.instance_type, []
+        ).extend(type_offers)
+    count_match = re.fullmatch(
+        r"(.+?)\s*x\s*(\d{1,5})", machines_text, re.ASCII
     )
-    if name not in kinds:
-        close = difflib.get_close_matches(name, kinds, 1)
-        step = f"did you mean '{close[0]}'?" if close else "run: tonnage offers"
-        message = f"no machine type is named '{name}'"
-        raise MissingError(
-            Problem(code="offer", message=message, next_step=step)
+    type_name, count_text = (
+        (count_match[1], count_match[2])
+        if count_match and machines_text not in offers_by_type
+        else (machines_text, "1")
+    )
+    if type_name not in offers_by_type:
+        close_names = difflib.get_close_matches(type_name, offers_by_type, 1)
+        next_step = (
+            f"did you mean '{close_names[0]}'?"
+            if close_names
+            else "run: tonnage offers"
         )
-    if not 1 <= int(count) <= 10_000:
+        message = f"no machine type is named '{type_name}'"
+        raise MissingError(
+            Problem(code="offer", message=message, next_step=next_step)
+        )
+    if not 1 <= int(count_text) <= 10_000:
         raise click.BadParameter("use 1 to 10,000 machines", param_hint="--on")
-    return kinds[name], int(count)
+    return offers_by_type[type_name], int(count_text)
 
 
-def _need(source: Source, values: dict[str, Any]) -> Need:
+def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
     """The need of the spec, under the load of the options when they give one."""
     from planner.solve.need import need
     from planner.spec.model import Workspace
 
-    if isinstance(source.spec, Training | Workspace):
-        message = f"{source.path} is no service: it has no load to predict"
-        step = "estimate an Inference, Batch or Training spec"
-        raise UsageError(Problem(code="kind", message=message, next_step=step))
-    wanted = need(source.spec, beside(source.path))
-    if values["rps"] and not math.isfinite(values["rps"]):
-        raise click.BadParameter("give a finite rate", param_hint="--rps")
-    if values["rps"] and values["concurrency"]:
-        raise click.UsageError("give --rps or --concurrency, not both")
-    if values["rps"]:
-        return replace(
-            wanted, mode="open", load=replace(wanted.load, rate=values["rps"])
+    if isinstance(spec_file.spec, Training | Workspace):
+        message = f"{spec_file.path} is no service: it has no load to predict"
+        next_step = "estimate an Inference, Batch or Training spec"
+        raise UsageError(
+            Problem(code="kind", message=message, next_step=next_step)
         )
-    if values["concurrency"]:
-        load = replace(wanted.load, rate=0.0, concurrency=values["concurrency"])
-        return replace(wanted, mode="closed", load=load)
-    return wanted
+    load_requirement = need(spec_file.spec, beside(spec_file.path))
+    if option_values["rps"] and not math.isfinite(option_values["rps"]):
+        raise click.BadParameter("give a finite rate", param_hint="--rps")
+    if option_values["rps"] and option_values["concurrency"]:
+        raise click.UsageError("give --rps or --concurrency, not both")
+    if option_values["rps"]:
+        return replace(
+            load_requirement,
+            mode="open",
+            load=replace(load_requirement.load, rate=option_values["rps"]),
+        )
+    if option_values["concurrency"]:
+        closed_load = replace(
+            load_requirement.load,
+            rate=0.0,
+            concurrency=option_values["concurrency"],
+        )
+        return replace(load_requirement, mode="closed", load=closed_load)
+    return load_requirement
 
 
-def _layout(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def _layout(
+    layout_text: str, allowed_words: Mapping[str, tuple[str, ...]]
+) -> dict[str, str]:
     """Read tp=8,pp=1,precision=fp8: keys with their words, or with whole numbers."""
-    found: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
-        key, _, value = part.strip().partition("=")
-        words = known.get(key)
-        whole = words == () and re.fullmatch(r"[1-9]\d{0,3}", value, re.ASCII)
-        if not whole and value not in (words or ()):
-            message = f"'{part.strip()}' is no layout: use {', '.join(known)}"
-            if words:
-                message = f"{key} is one of {', '.join(words)}, not '{value}'"
+    layout_values: dict[str, str] = {}
+    for assignment in filter(None, layout_text.split(",")):
+        layout_key, _, value_text = assignment.strip().partition("=")
+        key_words = allowed_words.get(layout_key)
+        is_whole_number = key_words == () and re.fullmatch(
+            r"[1-9]\d{0,3}", value_text, re.ASCII
+        )
+        if not is_whole_number and value_text not in (key_words or ()):
+            message = f"'{assignment.strip()}' is no layout: use {', '.join(allowed_words)}"
+            if key_words:
+                message = f"{layout_key} is one of {', '.join(key_words)}, not '{value_text}'"
             raise click.BadParameter(message, param_hint="--layout")
-        found[key] = value
-    return found
+        layout_values[layout_key] = value_text
+    return layout_values

@@ -34,7 +34,7 @@ from planner.errors import Place, Problem, StaleError
 @option.formats("text", "markdown")
 @option.color
 def command(
-    path: str, offer: str | None, traffic: str | None, **values: Any
+    path: str, offer: str | None, traffic: str | None, **option_values: Any
 ) -> int:
     """Explain a plan: why this fleet; why not OFFER (a machine type or accelerator, * allowed).
 
@@ -45,23 +45,29 @@ def command(
     from planner.solve.question import what_if, why_not
     from stacks.site import unsupported
 
-    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
-    plan, source = _planned(path, catalog)
+    catalog = open_catalog(
+        option_values["catalog"], open_world(option_values["simulate"])
+    )
+    plan, spec_file = _planned(path, catalog)
     if offer is None and traffic is None:
-        page = explain.reasons(plan)
+        answer_page = explain.reasons(plan)
     else:
-        spec = _spec(plan, source)
+        current_spec = _spec(plan, spec_file)
         solver = Solver(
-            catalog=catalog, built=unsupported, read=beside(spec.path)
+            catalog=catalog, built=unsupported, read=beside(current_spec.path)
         )
         if offer is not None:
-            page = explain.refused(plan, why_not(spec.spec, solver, offer))
-        else:
-            factor = _factor(traffic or "")
-            page = explain.scaled(
-                plan, factor, what_if(spec.spec, solver, factor)
+            answer_page = explain.refused(
+                plan, why_not(current_spec.spec, solver, offer)
             )
-    option.show(page, values["format"], values["color"])
+        else:
+            traffic_factor = _factor(traffic or "")
+            answer_page = explain.scaled(
+                plan,
+                traffic_factor,
+                what_if(current_spec.spec, solver, traffic_factor),
+            )
+    option.show(answer_page, option_values["format"], option_values["color"])
     return 0
 
 
@@ -69,36 +75,40 @@ def _planned(path: str, catalog: Any) -> tuple[dict[str, Any], Source | None]:
     from planner.plan.canonical import is_plan, parse
     from planner.spec.load import load
 
-    raw = read_file(path)
-    if is_plan(raw):
-        return parse(raw, path), None
-    source = Source(path=path, raw=raw, spec=load(raw, path))
-    return make_plan(source, catalog, Options()), source
+    file_bytes = read_file(path)
+    if is_plan(file_bytes):
+        return parse(file_bytes, path), None
+    spec_file = Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
+    return make_plan(spec_file, catalog, Options()), spec_file
 
 
-def _spec(plan: dict[str, Any], source: Source | None) -> Source:
+def _spec(plan: dict[str, Any], spec_file: Source | None) -> Source:
     """The spec of a plan, as long as it is still the one that was planned."""
     from planner.spec.load import load
 
-    if source is not None:
-        return source
-    path = plan["spec"]["path"]
-    raw = read_file(path)
-    if hashlib.sha256(raw).hexdigest() != plan["spec"]["sha256"]:
+    if spec_file is not None:
+        return spec_file
+    spec_path = plan["spec"]["path"]
+    file_bytes = read_file(spec_path)
+    if hashlib.sha256(file_bytes).hexdigest() != plan["spec"]["sha256"]:
         problem = Problem(
             code="stale",
             message="the spec has changed since the plan was made",
-            place=Place(path),
-            next_step=f"ask about the spec: tonnage explain {path}",
+            place=Place(spec_path),
+            next_step=f"ask about the spec: tonnage explain {spec_path}",
         )
         raise StaleError(problem)
-    return Source(path=path, raw=raw, spec=load(raw, path))
+    return Source(
+        path=spec_path, raw=file_bytes, spec=load(file_bytes, spec_path)
+    )
 
 
-def _factor(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)x?", text.strip().lower())
-    if not found or float(found[1]) == 0:
+def _factor(factor_text: str) -> float:
+    factor_match = re.fullmatch(
+        r"(\d{1,4}(?:\.\d{1,3})?)x?", factor_text.strip().lower()
+    )
+    if not factor_match or float(factor_match[1]) == 0:
         raise click.BadParameter(
             "write a factor such as 2x or 1.5", param_hint="--traffic"
         )
-    return float(found[1])
+    return float(factor_match[1])

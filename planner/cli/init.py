@@ -35,50 +35,69 @@ def command(
 
     Example: tonnage init --blueprint chat-70b
     """
-    known = {
-        p.name.removesuffix(".yaml"): p.read_text(encoding="utf-8")
-        for p in files("blueprints").iterdir()
-        if p.name.endswith(".yaml")
+    blueprint_texts = {
+        blueprint_file.name.removesuffix(".yaml"): blueprint_file.read_text(
+            encoding="utf-8"
+        )
+        for blueprint_file in files("blueprints").iterdir()
+        if blueprint_file.name.endswith(".yaml")
     }
     if listing:
-        width = max(len(name) for name in known)
-        for name in sorted(known):
-            write(f"{name.ljust(width)}  {_about(known[name])}\n")
+        name_width = max(
+            len(blueprint_name) for blueprint_name in blueprint_texts
+        )
+        for blueprint_name in sorted(blueprint_texts):
+            write(
+                f"{blueprint_name.ljust(name_width)}  {_about(blueprint_texts[blueprint_name])}\n"
+            )
         return 0
-    if blueprint not in known:
-        raise _unknown(blueprint, sorted(known))
-    target = output or f"{blueprint}.yaml"
-    if target != "-" and Path(target).exists() and not force:
+    if blueprint not in blueprint_texts:
+        raise _unknown(blueprint, sorted(blueprint_texts))
+    target_path = output or f"{blueprint}.yaml"
+    if target_path != "-" and Path(target_path).exists() and not force:
         problem = Problem(
             code="exists",
             message="the file exists",
-            place=Place(target),
+            place=Place(target_path),
             next_step="name another with -o, or add --force",
         )
         raise UsageError(problem)
-    write(known[blueprint], target)
-    if target != "-":
-        click.echo(f"wrote {target}     next: tonnage plan {target}", err=True)
+    write(blueprint_texts[blueprint], target_path)
+    if target_path != "-":
+        click.echo(
+            f"wrote {target_path}     next: tonnage plan {target_path}",
+            err=True,
+        )
     return 0
 
 
-def _about(text: str) -> str:
+def _about(blueprint_text: str) -> str:
     """The first comment of a blueprint that is not for the editor."""
-    lines = (line[2:] for line in text.splitlines() if line.startswith("# "))
+    comment_lines = (
+        comment_line[2:]
+        for comment_line in blueprint_text.splitlines()
+        if comment_line.startswith("# ")
+    )
     return next(
-        (line for line in lines if not line.startswith("yaml-language-server")),
+        (
+            comment_line
+            for comment_line in comment_lines
+            if not comment_line.startswith("yaml-language-server")
+        ),
         "",
     )
 
 
-def _unknown(name: str, known: list[str]) -> MissingError:
+def _unknown(blueprint_name: str, blueprint_names: list[str]) -> MissingError:
     import difflib
 
-    close = difflib.get_close_matches(name, known, 1)
-    step = (
-        f"did you mean '{close[0]}'?" if close else "run: tonnage init --list"
+    close_names = difflib.get_close_matches(blueprint_name, blueprint_names, 1)
+    next_step = (
+        f"did you mean '{close_names[0]}'?"
+        if close_names
+        else "run: tonnage init --list"
     )
-    message = f"no blueprint is named '{name}'"
+    message = f"no blueprint is named '{blueprint_name}'"
     return MissingError(
-        Problem(code="blueprint", message=message, next_step=step)
+        Problem(code="blueprint", message=message, next_step=next_step)
     )

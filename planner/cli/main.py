@@ -74,9 +74,11 @@ class Lazy(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
-            close = difflib.get_close_matches(args[0], list(COMMANDS), 1)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
-            ctx.fail(f"No such command '{args[0]}'.{hint}")
+            close_names = difflib.get_close_matches(args[0], list(COMMANDS), 1)
+            suggestion = (
+                f" Did you mean '{close_names[0]}'?" if close_names else ""
+            )
+            ctx.fail(f"No such command '{args[0]}'.{suggestion}")
         return super().resolve_command(ctx, args)
 
 
@@ -115,41 +117,45 @@ def run(argv: list[str]) -> int:
     """Run the command line; the only place where an exception becomes an exit code."""
     gc.disable()  # a command is short and makes no cycles worth collecting: a fifth of its time
     try:
-        result = cli.main(args=argv, prog_name="tonnage", standalone_mode=False)
+        return_value = cli.main(
+            args=argv, prog_name="tonnage", standalone_mode=False
+        )
     except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
-        code = _code(error)
-        return 1 if code > 1 and "--detailed-exitcode" in argv else code
+        exit_code = _code(error)
+        return (
+            1 if exit_code > 1 and "--detailed-exitcode" in argv else exit_code
+        )
     except KeyboardInterrupt:
         click.echo("cancelled: nothing more is done", err=True)
         return INTERRUPTED
-    return result if isinstance(result, int) else 0
+    return return_value if isinstance(return_value, int) else 0
 
 
 def _code(error: Exception) -> int:
     """Tell an error and return its exit code."""
-    code = BUG
+    exit_code = BUG
     match error:
         case click.exceptions.Exit():
-            code = error.exit_code
+            exit_code = error.exit_code
         case click.Abort():
             click.echo("cancelled: nothing more is done", err=True)
-            code = INTERRUPTED
+            exit_code = INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
-            code = error.exit_code
+            exit_code = error.exit_code
         case TonnageError():
             tell(error)
-            code = error.exit_code
+            exit_code = error.exit_code
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 0
+            exit_code = 0
         case OSError():
             click.echo(
                 f"error[file]: {error.filename or ''}: {error.strerror or error}",
                 err=True,
             )
             click.echo("  next: check the path and its permissions", err=True)
-            code = 2
+            exit_code = 2
         case _:
             if os.environ.get("TONNAGE_TRACEBACK"):
                 raise error
@@ -157,7 +163,7 @@ def _code(error: Exception) -> int:
             click.echo(
                 "  next: report it, with TONNAGE_TRACEBACK=1 set", err=True
             )
-    return code
+    return exit_code
 
 
 def tell(error: TonnageError) -> None:
@@ -167,13 +173,14 @@ def tell(error: TonnageError) -> None:
 
 
 def _sentence(problem: Problem) -> str:
-    place = f"{problem.place}  " if problem.place else ""
-    lines = [f"{place}error[{problem.code}]: {problem.message}"]
+    place_prefix = f"{problem.place}  " if problem.place else ""
+    problem_lines = [f"{place_prefix}error[{problem.code}]: {problem.message}"]
     if problem.cause:
-        lines.append(f"  cause: {problem.cause}")
-    lines.append(f"  next: {problem.next_step}")
+        problem_lines.append(f"  cause: {problem.cause}")
+    problem_lines.append(f"  next: {problem.next_step}")
     return "".join(
-        c if c.isprintable() or c == "\n" else "?" for c in "\n".join(lines)
+        character if character.isprintable() or character == "\n" else "?"
+        for character in "\n".join(problem_lines)
     )
 
 

@@ -21,28 +21,30 @@ _inherited: list[Maker] = []
 
 
 def make_plans(
-    sources: Sequence[Source], catalog: Catalog, options: Options
+    spec_files: Sequence[Source], catalog: Catalog, options: Options
 ) -> Iterator[dict[str, Any]]:
     """Make the plans of some specs in their order; raises what making one of them raises."""
-    make = partial(make_plan, catalog=catalog, options=options)
+    plan_maker = partial(make_plan, catalog=catalog, options=options)
     if (
-        len(sources) < MANY
+        len(spec_files) < MANY
         or "fork" not in multiprocessing.get_all_start_methods()
     ):
-        yield from map(make, sources)
+        yield from map(plan_maker, spec_files)
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    forked = multiprocessing.get_context(
+    fork_context = multiprocessing.get_context(
         "fork"
     )  # workers inherit the catalog as it is
-    with ProcessPoolExecutor(None, forked, _inherit, (make,)) as pool:
-        yield from pool.map(_make, sources)
+    with ProcessPoolExecutor(
+        None, fork_context, _inherit, (plan_maker,)
+    ) as worker_pool:
+        yield from worker_pool.map(_make, spec_files)
 
 
-def _inherit(make: Maker) -> None:
-    _inherited[:] = [make]
+def _inherit(plan_maker: Maker) -> None:
+    _inherited[:] = [plan_maker]
 
 
-def _make(source: Source) -> dict[str, Any]:
-    return _inherited[0](source)
+def _make(spec_file: Source) -> dict[str, Any]:
+    return _inherited[0](spec_file)

@@ -13,7 +13,7 @@ from planner.cli import option
 @click.argument("pattern", required=False, default="*")
 @option.formats("text", "json", "csv", "markdown")
 @option.color
-def command(pattern: str, **values: Any) -> int:
+def command(pattern: str, **option_values: Any) -> int:
     """List the models that can be sized, and the known ones that cannot be yet.
 
     Example: tonnage models 'llama*'
@@ -23,17 +23,21 @@ def command(pattern: str, **values: Any) -> int:
     from planner.facts.llm import models, unmodelled
     from planner.render.listing import model_rows, show
 
-    found = [
-        m for name, m in models().items() if fnmatchcase(name, pattern.lower())
+    matching_models = [
+        model_facts
+        for model_name, model_facts in models().items()
+        if fnmatchcase(model_name, pattern.lower())
     ]
-    not_yet = {
-        n: w for n, w in unmodelled().items() if fnmatchcase(n, pattern.lower())
+    unsized_reasons = {
+        unsized_name: reason_text
+        for unsized_name, reason_text in unmodelled().items()
+        if fnmatchcase(unsized_name, pattern.lower())
     }
     option.write(
         show(
-            model_rows(found, not_yet),
-            values["format"],
-            color=option.colored(values["color"]),
+            model_rows(matching_models, unsized_reasons),
+            option_values["format"],
+            color=option.colored(option_values["color"]),
         )
     )
     return 0

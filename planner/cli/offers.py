@@ -53,7 +53,7 @@ SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 @option.catalog
 @option.formats("text", "json", "csv", "markdown")
 @option.color
-def command(accelerator: str, **values: Any) -> int:
+def command(accelerator: str, **option_values: Any) -> int:
     """List offers of an ACCELERATOR (a name or a pattern), the cheapest first.
 
     Example: tonnage offers 'h100*' --region 'us-*' --sort bandwidth
@@ -61,21 +61,30 @@ def command(accelerator: str, **values: Any) -> int:
     from planner.render.listing import show
     from planner.solve.listing import offer_rows, ranked
 
-    catalog = open_catalog(values["catalog"], open_world(values["simulate"]))
-    found = ranked(
+    catalog = open_catalog(
+        option_values["catalog"], open_world(option_values["simulate"])
+    )
+    ranked_offers = ranked(
         catalog.offers,
         accelerator.lower(),
-        values["sort"],
-        {k: values[k] for k in ("cloud", "region", "kind", "purchase")},
+        option_values["sort"],
+        {
+            option_name: option_values[option_name]
+            for option_name in ("cloud", "region", "kind", "purchase")
+        },
     )
-    shown = show(
-        offer_rows(found[: values["limit"]]),
-        values["format"],
-        color=option.colored(values["color"]),
+    listing_text = show(
+        offer_rows(ranked_offers[: option_values["limit"]]),
+        option_values["format"],
+        color=option.colored(option_values["color"]),
     )
-    option.write(shown)
-    if len(found) > values["limit"] and values["format"] == "text":
+    option.write(listing_text)
+    if (
+        len(ranked_offers) > option_values["limit"]
+        and option_values["format"] == "text"
+    ):
         click.echo(
-            f"{len(found) - values['limit']:,} more: use --limit", err=True
+            f"{len(ranked_offers) - option_values['limit']:,} more: use --limit",
+            err=True,
         )
     return 0

@@ -43,14 +43,14 @@ backend = click.option(
 
 
 def stack_name(
-    _context: click.Context, _parameter: click.Parameter, name: str | None
+    _context: click.Context, _parameter: click.Parameter, name_text: str | None
 ) -> Any:
     """Take a stack's name as a spec takes its own: it becomes a file's name and a tag."""
-    if name is not None and not STACK_NAME.fullmatch(name):
+    if name_text is not None and not STACK_NAME.fullmatch(name_text):
         raise click.BadParameter(
             "use 1 to 40 lowercase letters, digits and inner hyphens"
         )
-    return name
+    return name_text
 
 
 stack = click.option(
@@ -101,21 +101,21 @@ detailed = click.option(
 CHANGED, TERRAFORM_CHANGED = 20, 2
 
 
-def formats(*names: str) -> Callable[[F], F]:
+def formats(*format_names: str) -> Callable[[F], F]:
     """An option for the formats that a command writes; the first is the default."""
     return click.option(
         "-f",
         "--format",
         "format",
-        type=click.Choice(names),
-        default=names[0],
-        help=f"Write {', '.join(names)} ({names[0]}).",
+        type=click.Choice(format_names),
+        default=format_names[0],
+        help=f"Write {', '.join(format_names)} ({format_names[0]}).",
     )
 
 
 def planning(command: F) -> F:
     """The options of commands that plan."""
-    for option in (
+    for decorator in (
         engine,
         backend,
         stack,
@@ -125,13 +125,13 @@ def planning(command: F) -> F:
         simulate,
         catalog,
     ):
-        command = option(command)
+        command = decorator(command)
     return command
 
 
-def options(values: dict[str, Any]) -> Options:
+def options(option_values: dict[str, Any]) -> Options:
     """Collect the planning options from the parameters of a command."""
-    known = (
+    option_names = (
         "catalog",
         "simulate",
         "stack",
@@ -141,13 +141,19 @@ def options(values: dict[str, Any]) -> Options:
         "confidence",
         "calibration",
     )
-    return Options(**{key: values[key] for key in known if key in values})
+    return Options(
+        **{
+            option_name: option_values[option_name]
+            for option_name in option_names
+            if option_name in option_values
+        }
+    )
 
 
-def colored(wish: str) -> bool:
+def colored(color_mode: str) -> bool:
     """Decide about color: NO_COLOR and TERM=dumb are honored, FORCE_COLOR too."""
-    if wish != "auto":
-        return wish == "always"
+    if color_mode != "auto":
+        return color_mode == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
@@ -162,16 +168,16 @@ def terminal_width() -> int | None:
     return max(60, shutil.get_terminal_size().columns)
 
 
-def show(page: Page, form: str, wish: str = "auto") -> None:
+def show(page: Page, output_format: str, color_mode: str = "auto") -> None:
     """Write a page to standard output as text or markdown."""
-    if form == "markdown":
+    if output_format == "markdown":
         from planner.render import markdown
 
         write(markdown.render(page))
         return
     from planner.render import text
 
-    write(text.render(page, color=colored(wish), width=terminal_width()))
+    write(text.render(page, color=colored(color_mode), width=terminal_width()))
 
 
 def write(text: str, path: str | None = None) -> None:
@@ -180,12 +186,12 @@ def write(text: str, path: str | None = None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    target = Path(path)
-    if target.is_dir():
+    target_path = Path(path)
+    if target_path.is_dir():
         raise click.UsageError(f"-o {path} is a directory: name a file")
-    if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")
+    if target_path.exists() and not target_path.is_file():
+        target_path.write_text(text, encoding="utf-8")
         return
-    part = target.with_name(target.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(target)
+    partial_path = target_path.with_name(target_path.name + ".part")
+    partial_path.write_text(text, encoding="utf-8")
+    partial_path.replace(target_path)

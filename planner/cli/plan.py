@@ -24,7 +24,7 @@ INFEASIBLE = 10
 @option.exit_code
 @option.detailed
 @click.option("--full", is_flag=True, help="List every resource.")
-def command(specs: tuple[str, ...], **values: Any) -> int:
+def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
 
     The cheapest fleet that meets the spec, with its cost line by line, why nothing cheaper will
@@ -32,74 +32,89 @@ def command(specs: tuple[str, ...], **values: Any) -> int:
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
-    options = option.options(values)
+    options = option.options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
-    if values["output"] and len(specs) > 1:
+    if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
-    _spare(specs[0], values["output"])
-    worst, changed = 0, False
-    plans = []
+    _spare(specs[0], option_values["output"])
+    worst_exit_code, any_changed = 0, False
+    plan_documents = []
     for plan in make_plans(
-        [read_spec(path) for path in specs], catalog, options
+        [read_spec(spec_path) for spec_path in specs], catalog, options
     ):
-        plans.append(plan)
-        _write(plan, values, alone=len(specs) == 1)
-        infeasible = plan["solution"]["status"] == "infeasible"
-        worst = INFEASIBLE if infeasible else worst
-        changed = changed or (
-            not infeasible and _changes(plan, values, options)
+        plan_documents.append(plan)
+        _write(plan, option_values, alone=len(specs) == 1)
+        is_infeasible = plan["solution"]["status"] == "infeasible"
+        worst_exit_code = INFEASIBLE if is_infeasible else worst_exit_code
+        any_changed = any_changed or (
+            not is_infeasible and _changes(plan, option_values, options)
         )
-    if len(plans) > 1 and values["format"] == "json":
+    if len(plan_documents) > 1 and option_values["format"] == "json":
         option.write(
-            json.dumps(plans, indent=2, sort_keys=True, ensure_ascii=False)
+            json.dumps(
+                plan_documents, indent=2, sort_keys=True, ensure_ascii=False
+            )
             + "\n"
         )
-    return _code(worst, values, changed=changed)
+    return _code(worst_exit_code, option_values, changed=any_changed)
 
 
-def _spare(spec: str, output: str | None) -> None:
+def _spare(spec_path: str, output_path: str | None) -> None:
     """Refuse to write a plan over the spec that it is made from."""
     if (
-        output
-        and spec != "-"
-        and Path(output).resolve() == Path(spec).resolve()
+        output_path
+        and spec_path != "-"
+        and Path(output_path).resolve() == Path(spec_path).resolve()
     ):
         raise click.UsageError(
-            f"-o {output} would replace the spec: name another file"
+            f"-o {output_path} would replace the spec: name another file"
         )
 
 
 def _write(
-    plan: dict[str, Any], values: dict[str, Any], *, alone: bool
+    plan: dict[str, Any], option_values: dict[str, Any], *, alone: bool
 ) -> None:
     from planner.plan.canonical import dump
     from planner.render.plan import page
 
-    if values["output"]:
-        option.write(dump(plan), values["output"])
-    if values["format"] == "json":
-        if alone and not values["output"]:
+    if option_values["output"]:
+        option.write(dump(plan), option_values["output"])
+    if option_values["format"] == "json":
+        if alone and not option_values["output"]:
             option.write(dump(plan))
         return
-    shown = page(plan, full=values["full"], saved=values["output"] or "")
-    option.show(shown, values["format"], values["color"])
+    shown_page = page(
+        plan,
+        full=option_values["full"],
+        saved_path=option_values["output"] or "",
+    )
+    option.show(shown_page, option_values["format"], option_values["color"])
 
 
 def _changes(
-    plan: dict[str, Any], values: dict[str, Any], options: Any
+    plan: dict[str, Any], option_values: dict[str, Any], options: Any
 ) -> bool:
     """Whether applying would change something; without a stack everything would be new."""
     if (
-        not (values["exit_code"] or values["detailed_exitcode"])
+        not (option_values["exit_code"] or option_values["detailed_exitcode"])
         or not options.bound
     ):
         return True
     from planner.cli.compose import open_engine
 
-    return any(s.action != "same" for s in open_engine(options).preview(plan))
+    return any(
+        preview_step.action != "same"
+        for preview_step in open_engine(options).preview(plan)
+    )
 
 
-def _code(worst: int, values: dict[str, Any], *, changed: bool) -> int:
-    if values["detailed_exitcode"]:
-        return 1 if worst else option.TERRAFORM_CHANGED if changed else 0
-    return worst or (option.CHANGED if values["exit_code"] and changed else 0)
+def _code(
+    worst_exit_code: int, option_values: dict[str, Any], *, changed: bool
+) -> int:
+    if option_values["detailed_exitcode"]:
+        return (
+            1 if worst_exit_code else option.TERRAFORM_CHANGED if changed else 0
+        )
+    return worst_exit_code or (
+        option.CHANGED if option_values["exit_code"] and changed else 0
+    )

@@ -25,8 +25,8 @@ MARKS = {
 
 
 def run(
-    work: Callable[[Listener], Outcome],
-    done: str,
+    engine_work: Callable[[Listener], Outcome],
+    done_verb: str,
     plan: dict[str, Any],
     options: Options,
 ) -> int:
@@ -35,44 +35,57 @@ def run(
         from rich.console import Console
         from rich.status import Status
 
-        console = Console(stderr=True)
-        with Status("starting", console=console) as status:
-            outcome = work(lambda event: _live(event, console, status))
+        rich_console = Console(stderr=True)
+        with Status("starting", console=rich_console) as status_line:
+            outcome = engine_work(
+                lambda event: _live(event, rich_console, status_line)
+            )
     else:
-        outcome = work(_plain)
-    name = plan["stack"]["name"]
-    flag = _flags(options)
+        outcome = engine_work(_plain)
+    stack_name = plan["stack"]["name"]
+    flags_text = _flags(options)
     if not outcome.steps:
-        click.echo(f"{name}: up to date, nothing was changed")
+        click.echo(f"{stack_name}: up to date, nothing was changed")
         return 0
-    counts = {a: sum(s.action == a for s in outcome.steps) for a in MARKS}
-    told = ", ".join(f"{MARKS[a]} {n}" for a, n in counts.items() if n)
-    click.echo(f"{done} {name}: {told} in {_clock(outcome.seconds)}")
-    for key, value in sorted(outcome.outputs.items()):
-        click.echo(f"  {key}  {value}")
-    if done == "applied":
+    action_counts = {
+        step_action: sum(
+            engine_step.action == step_action for engine_step in outcome.steps
+        )
+        for step_action in MARKS
+    }
+    counts_text = ", ".join(
+        f"{MARKS[step_action]} {step_count}"
+        for step_action, step_count in action_counts.items()
+        if step_count
+    )
+    click.echo(
+        f"{done_verb} {stack_name}: {counts_text} in {_clock(outcome.seconds)}"
+    )
+    for output_name, output_value in sorted(outcome.outputs.items()):
+        click.echo(f"  {output_name}  {output_value}")
+    if done_verb == "applied":
         click.echo(
             f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h"
         )
         click.echo(
-            f"next: tonnage status {name}{flag}  ·  tonnage destroy {name}{flag}"
+            f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy {stack_name}{flags_text}"
         )
     return 0
 
 
 def line(event: Event) -> str:
     """One event as a plain line: time, mark, type, name, phase."""
-    kind = event.step.type.split(":")[-1]
-    words_ = {
+    resource_type = event.step.type.split(":")[-1]
+    phase_texts = {
         "begin": f"{event.step.action} ...",
         "done": "done",
         "failed": "FAILED",
     }
-    detail = f"  {event.detail}" if event.detail else ""
-    mark = MARKS[event.step.action]
+    detail_text = f"  {event.detail}" if event.detail else ""
+    action_mark = MARKS[event.step.action]
     return (
-        f"{_clock(event.seconds)}  {mark}  {kind} {event.step.name}  "
-        f"{words_[event.phase]}{detail}"
+        f"{_clock(event.seconds)}  {action_mark}  {resource_type} {event.step.name}  "
+        f"{phase_texts[event.phase]}{detail_text}"
     )
 
 
@@ -80,11 +93,11 @@ def _plain(event: Event) -> None:
     click.echo(line(event), err=True)
 
 
-def _live(event: Event, console: Any, status: Any) -> None:
+def _live(event: Event, rich_console: Any, status_line: Any) -> None:
     if event.phase == "begin":
-        status.update(line(event))
+        status_line.update(line(event))
     else:
-        console.print(
+        rich_console.print(
             line(event),
             style="red" if event.phase == "failed" else "",
             highlight=False,
@@ -96,11 +109,13 @@ def _clock(seconds: float) -> str:
 
 
 def _flags(options: Options) -> str:
-    flag = ""
+    flags_text = ""
     if options.simulate is not None:
-        flag = (
+        flags_text = (
             " --simulate"
             if options.simulate == "default"
             else f" --simulate {options.simulate}"
         )
-    return flag + (f" --engine {options.engine}" if options.engine else "")
+    return flags_text + (
+        f" --engine {options.engine}" if options.engine else ""
+    )

@@ -31,84 +31,111 @@ UNITS: Final = (
 def commands() -> str:
     """The page of all commands with their flags."""
     context = click.Context(cli, info_name="tonnage")
-    parts = ["# Commands", "", VARIABLES, ""]
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
+    page_lines = ["# Commands", "", VARIABLES, ""]
+    for command_name in COMMANDS:
+        command = cli.get_command(context, command_name)
         if command is None:
             continue
-        takes = [
-            _argument(p)
-            for p in command.params
-            if isinstance(p, click.Argument)
+        argument_usages = [
+            _argument(help_entry)
+            for help_entry in command.params
+            if isinstance(help_entry, click.Argument)
         ]
-        help_ = "\n\n".join(
-            " ".join(p.split()) for p in (command.help or "").split("\n\n")
+        help_text = "\n\n".join(
+            " ".join(help_entry.split())
+            for help_entry in (command.help or "").split("\n\n")
         )
-        usage = " ".join(["tonnage", name, *takes, "[FLAGS]"])
-        parts += [f"## {name}", "", f"`{usage}`", "", help_, ""]
-        flags = [p for p in command.params if isinstance(p, click.Option)]
-        if flags:
-            parts += ["| flag | meaning |", "|---|---|"]
-        parts += [f"| `{_flag(p)}` | {p.help} |" for p in flags]
-        parts.append("")
-    return "\n".join(parts)
+        usage_line = " ".join(
+            ["tonnage", command_name, *argument_usages, "[FLAGS]"]
+        )
+        page_lines += [
+            f"## {command_name}",
+            "",
+            f"`{usage_line}`",
+            "",
+            help_text,
+            "",
+        ]
+        flag_options = [
+            help_entry
+            for help_entry in command.params
+            if isinstance(help_entry, click.Option)
+        ]
+        if flag_options:
+            page_lines += ["| flag | meaning |", "|---|---|"]
+        page_lines += [
+            f"| `{_flag(help_entry)}` | {help_entry.help} |"
+            for help_entry in flag_options
+        ]
+        page_lines.append("")
+    return "\n".join(page_lines)
 
 
 def _argument(argument: click.Argument) -> str:
-    name = argument.metavar or (argument.name or "").upper()
-    return name if argument.required else f"[{name}]"
+    argument_name = argument.metavar or (argument.name or "").upper()
+    return argument_name if argument.required else f"[{argument_name}]"
 
 
 def _flag(option: click.Option) -> str:
     if option.is_flag:
         return ", ".join(option.opts)
     choices = getattr(option.type, "choices", ())
-    value = option.metavar or ", ".join(str(c) for c in choices) or "N"
-    return f"{', '.join(option.opts)} {value}"
+    value_text = (
+        option.metavar or ", ".join(str(choice) for choice in choices) or "N"
+    )
+    return f"{', '.join(option.opts)} {value_text}"
 
 
 def spec() -> str:
     """The page of all keys of a spec."""
-    parts = ["# The spec", "", UNITS, ""]
-    for name, block in KINDS.items():
-        parts += [
-            f"## {name}",
+    page_lines = ["# The spec", "", UNITS, ""]
+    for kind_name, kind_block in KINDS.items():
+        page_lines += [
+            f"## {kind_name}",
             "",
-            block.doc,
+            kind_block.doc,
             "",
             "| key | takes | meaning |",
             "|---|---|---|",
         ]
-        parts += [row for field in block.fields for row in _rows(field, "")]
-        parts.append("")
-    return "\n".join(parts)
+        page_lines += [
+            field_row
+            for spec_field in kind_block.fields
+            for field_row in _rows(spec_field, "")
+        ]
+        page_lines.append("")
+    return "\n".join(page_lines)
 
 
-def _rows(field: Field, prefix: str) -> list[str]:
+def _rows(spec_field: Field, prefix: str) -> list[str]:
     """A row for a field, and for the fields of its block."""
-    name = f"{prefix}{field.name}"
-    kind: Any = getattr(field.kind, "block", field.kind)
-    needed = " **required**" if field.required else ""
-    rows = [f"| `{name}` | {_takes(field)} | {field.doc}{needed} |"]
-    for inner in getattr(kind, "fields", ()):
-        rows += _rows(inner, f"{name}.")
-    return rows
+    field_path = f"{prefix}{spec_field.name}"
+    field_kind: Any = getattr(spec_field.kind, "block", spec_field.kind)
+    required_mark = " **required**" if spec_field.required else ""
+    field_rows = [
+        f"| `{field_path}` | {_takes(spec_field)} | {spec_field.doc}{required_mark} |"
+    ]
+    for inner_field in getattr(field_kind, "fields", ()):
+        field_rows += _rows(inner_field, f"{field_path}.")
+    return field_rows
 
 
-def _takes(field: Field) -> str:
+def _takes(spec_field: Field) -> str:
     """What a field takes, in a few words."""
-    schema = field.kind.schema()
-    for part in (schema, *schema.get("anyOf", [])):
-        if "enum" in part:
-            return ", ".join(f"`{word}`" for word in part["enum"])
-        if "examples" in part:
-            return f"such as `{part['examples'][0]}`"
-        if part.get("type") == "array":
+    field_schema = spec_field.kind.schema()
+    for schema_part in (field_schema, *field_schema.get("anyOf", [])):
+        if "enum" in schema_part:
+            return ", ".join(
+                f"`{enum_word}`" for enum_word in schema_part["enum"]
+            )
+        if "examples" in schema_part:
+            return f"such as `{schema_part['examples'][0]}`"
+        if schema_part.get("type") == "array":
             return "a list"
-    return "keys" if schema.get("type") == "object" else "text"
+    return "keys" if field_schema.get("type") == "object" else "text"
 
 
 if __name__ == "__main__":
-    folder = Path("docs")
-    (folder / "commands.md").write_text(commands(), encoding="utf-8")
-    (folder / "spec.md").write_text(spec(), encoding="utf-8")
+    docs_folder = Path("docs")
+    (docs_folder / "commands.md").write_text(commands(), encoding="utf-8")
+    (docs_folder / "spec.md").write_text(spec(), encoding="utf-8")

@@ -20,7 +20,7 @@ from planner.errors import Place, Problem, UsageError
 @click.option(
     "--slurm", is_flag=True, help="Only the batch script of a training job."
 )
-def command(plan: str, **values: Any) -> int:
+def command(plan: str, **option_values: Any) -> int:
     """Render a saved PLAN again, without planning again.
 
     Example: tonnage show chat.plan.json --full
@@ -29,36 +29,41 @@ def command(plan: str, **values: Any) -> int:
     from planner.render import markdown, text
     from planner.render.plan import page
 
-    document = parse(read_file(plan), plan)
-    form, output = values["format"], values["output"]
-    if values["slurm"]:
-        option.write(_slurm(document, plan), output)
+    plan_document = parse(read_file(plan), plan)
+    output_format, output_path = (
+        option_values["format"],
+        option_values["output"],
+    )
+    if option_values["slurm"]:
+        option.write(_slurm(plan_document, plan), output_path)
         return 0
-    if form == "json":
-        option.write(dump(document), output)
+    if output_format == "json":
+        option.write(dump(plan_document), output_path)
         return 0
-    shown = page(document, full=values["full"])
-    if output:
-        body = (
-            markdown.render(shown) if form == "markdown" else text.render(shown)
+    shown_page = page(plan_document, full=option_values["full"])
+    if output_path:
+        page_text = (
+            markdown.render(shown_page)
+            if output_format == "markdown"
+            else text.render(shown_page)
         )
-        option.write(body, output)
+        option.write(page_text, output_path)
     else:
-        option.show(shown, form, values["color"])
+        option.show(shown_page, output_format, option_values["color"])
     return 0
 
 
-def _slurm(document: dict[str, Any], plan: str) -> str:
+def _slurm(plan_document: dict[str, Any], plan_path: str) -> str:
     """The batch script; raises UsageError when the plan trains nothing."""
-    found = document["launch"]
-    if found is None:
+    launch_document = plan_document["launch"]
+    if launch_document is None:
         raise UsageError(
             Problem(
                 code="plan",
                 message="only plans of training jobs have a batch script",
-                place=Place(plan),
+                place=Place(plan_path),
                 next_step="plan a spec of kind: Training",
             )
         )
-    script: str = found["slurm"]
-    return script
+    batch_script: str = launch_document["slurm"]
+    return batch_script

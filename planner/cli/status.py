@@ -19,43 +19,52 @@ from planner.errors import MissingError, Problem
 @option.formats("text", "json", "markdown")
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
-def command(stack: str | None, **values: Any) -> int:
+def command(stack: str | None, **option_values: Any) -> int:
     """Show STACK as its state has it, or name all stacks.
 
     Example: tonnage status chat-8b --simulate
     """
     from planner.render.status import listing, page
 
-    engine = open_engine(option.options(values))
+    engine = open_engine(option.options(option_values))
     if stack is None:
-        names = engine.stacks()
-        option.show(listing(names), values["format"], values["color"])
+        stack_names = engine.stacks()
+        option.show(
+            listing(stack_names),
+            option_values["format"],
+            option_values["color"],
+        )
         return 0
-    standing = engine.standing(stack)
-    if standing is None:
-        step = "see all stacks: tonnage status"
+    stack_status = engine.standing(stack)
+    if stack_status is None:
+        next_step = "see all stacks: tonnage status"
         problem = Problem(
-            code="stack", message=f"no stack is named {stack}", next_step=step
+            code="stack",
+            message=f"no stack is named {stack}",
+            next_step=next_step,
         )
         raise MissingError(problem)
-    document = {
+    status_document = {
         "schema": "tonnage.status/1",
-        "stack": standing.name,
-        "plan": standing.plan,
-        "state_sha256": standing.sha256,
-        "complete": standing.complete,
-        "resources": [{"type": t, "name": n} for t, n in standing.resources],
-        "outputs": standing.outputs,
-        "facts": standing.facts,
+        "stack": stack_status.name,
+        "plan": stack_status.plan,
+        "state_sha256": stack_status.sha256,
+        "complete": stack_status.complete,
+        "resources": [
+            {"type": resource_type, "name": resource_name}
+            for resource_type, resource_name in stack_status.resources
+        ],
+        "outputs": stack_status.outputs,
+        "facts": stack_status.facts,
     }
-    if values["format"] == "json":
+    if option_values["format"] == "json":
         from planner.plan.canonical import dump
 
-        option.write(dump(document))
+        option.write(dump(status_document))
     else:
         option.show(
-            page(document, full=values["full"]),
-            values["format"],
-            values["color"],
+            page(status_document, full=option_values["full"]),
+            option_values["format"],
+            option_values["color"],
         )
     return 0

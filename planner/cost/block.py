@@ -17,48 +17,56 @@ HOURS: Final = 24
 
 @cache
 def _blocks() -> dict[tuple[str, str], table.Row]:
-    number = table.whole(1, 10_000)
-    columns = {
+    number_type = table.whole(1, 10_000)
+    column_types = {
         "purchase": table.text,
         "provider": table.text,
-        "most_nodes": number,
-        "days": number,
-        "step_days": number,
-        "longest_days": number,
+        "most_nodes": number_type,
+        "days": number_type,
+        "step_days": number_type,
+        "longest_days": number_type,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.cost")
         .joinpath("data", "blocks.csv")
         .read_text(encoding="utf-8")
     )
-    rows = table.keyed(
-        table.rows(text, "blocks.csv", columns), "purchase", "provider"
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "blocks.csv", column_types), "purchase", "provider"
     )
     return {
-        (purchase, provider): row for (purchase, provider), row in rows.items()
+        (purchase, provider): block_row
+        for (purchase, provider), block_row in keyed_rows.items()
     }
 
 
 def most(provider: str) -> int | None:
     """Machines that a provider sells in blocks at most, or nothing when it sells none."""
     return max(
-        (r["most_nodes"] for (_, p), r in _blocks().items() if p == provider),
+        (
+            block_row["most_nodes"]
+            for (_, block_provider), block_row in _blocks().items()
+            if block_provider == provider
+        ),
         default=None,
     )
 
 
 def days(
-    purchase: str, provider: str, nodes: int, seconds: float
+    purchase: str, provider: str, node_count: int, duration_s: float
 ) -> int | None:
     """Days of the shortest block that holds a run, or nothing when none is sold.
 
     Whole days up to a limit, then whole steps.
     """
-    row = _blocks().get((purchase, provider))
-    if row is None or nodes > row["most_nodes"]:
+    block_row = _blocks().get((purchase, provider))
+    if block_row is None or node_count > block_row["most_nodes"]:
         return None
-    whole = max(1, math.ceil(seconds / 3600 / HOURS))
-    if whole > row["days"]:
-        whole = math.ceil(whole / row["step_days"]) * row["step_days"]
-    return whole if whole <= row["longest_days"] else None
+    whole_days = max(1, math.ceil(duration_s / 3600 / HOURS))
+    if whole_days > block_row["days"]:
+        whole_days = (
+            math.ceil(whole_days / block_row["step_days"])
+            * block_row["step_days"]
+        )
+    return whole_days if whole_days <= block_row["longest_days"] else None

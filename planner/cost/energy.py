@@ -42,7 +42,7 @@ class Energy:
 
 @cache
 def _facts() -> dict[tuple[str, str, str], float]:
-    columns: dict[str, Any] = {
+    column_types: dict[str, Any] = {
         "kind": table.one_of("grid", "load", "node", "pue"),
         "provider": table.text,
         "region": table.free,
@@ -50,36 +50,51 @@ def _facts() -> dict[tuple[str, str, str], float]:
         "unit": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.cost")
         .joinpath("data", "energy.csv")
         .read_text(encoding="utf-8")
     )
-    found = table.keyed(
-        table.rows(text, "energy.csv", columns), "kind", "provider", "region"
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "energy.csv", column_types),
+        "kind",
+        "provider",
+        "region",
     )
     return {
-        (kind, cloud, name): row["value"]
-        for (kind, cloud, name), row in found.items()
+        (fact_kind, cloud_name, region_name): fact_row["value"]
+        for (fact_kind, cloud_name, region_name), fact_row in keyed_rows.items()
     }
 
 
-def energy(one: Machine, nodes: int, node_hours: Decimal) -> Energy | None:
+def energy(
+    machine: Machine, node_count: int, node_hours: Decimal
+) -> Energy | None:
     """Return the energy of machines, or nothing when the power of their accelerator is not known.
 
     kW = machines * boards * board power * (machine / boards) * load * PUE.
     """
-    facts, place = _facts(), (one.provider, one.region)
-    if one.chip.tdp_w is None:
+    energy_facts, location = _facts(), (machine.provider, machine.region)
+    if machine.chip.tdp_w is None:
         return None
-    whole = facts.get(
-        ("node", "any", one.chip.architecture), facts["node", "any", ""]
+    node_factor = energy_facts.get(
+        ("node", "any", machine.chip.architecture),
+        energy_facts["node", "any", ""],
     )
-    pue = facts.get(("pue", *place), facts["pue", one.provider, ANYWHERE])
-    boards = one.boards * one.chip.tdp_w / 1000
-    each = boards * whole * facts["load", "any", one.role] * pue
-    kwh = each * float(node_hours)
-    grid = facts.get(("grid", *place))
+    pue_factor = energy_facts.get(
+        ("pue", *location), energy_facts["pue", machine.provider, ANYWHERE]
+    )
+    board_kw = machine.boards * machine.chip.tdp_w / 1000
+    node_kw = (
+        board_kw
+        * node_factor
+        * energy_facts["load", "any", machine.role]
+        * pue_factor
+    )
+    energy_kwh = node_kw * float(node_hours)
+    grid_g_per_kwh = energy_facts.get(("grid", *location))
     return Energy(
-        each * nodes, kwh, None if grid is None else kwh * grid / 1000
+        node_kw * node_count,
+        energy_kwh,
+        None if grid_g_per_kwh is None else energy_kwh * grid_g_per_kwh / 1000,
     )

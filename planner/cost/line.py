@@ -72,25 +72,26 @@ class Usage:
 
 
 @cache
-def usage(name: str) -> Decimal:
+def usage(usage_name: str) -> Decimal:
     """Return an assumption of how much is used, from data/usage.csv."""
-    columns = {
+    column_types = {
         "usage": table.text,
         "value": table.decimal,
         "unit": table.text,
         "meaning": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.cost")
         .joinpath("data", "usage.csv")
         .read_text(encoding="utf-8")
     )
-    found = {
-        r["usage"]: r["value"] for r in table.rows(text, "usage.csv", columns)
+    usage_values = {
+        usage_row["usage"]: usage_row["value"]
+        for usage_row in table.rows(csv_text, "usage.csv", column_types)
     }
-    value: Decimal = found[name]
-    return value
+    assumption: Decimal = usage_values[usage_name]
+    return assumption
 
 
 def priced(
@@ -98,16 +99,16 @@ def priced(
     kind: str,
     unit: str,
     quantity: Decimal,
-    price: ServicePrice | None,
+    service_price: ServicePrice | None,
 ) -> Line:
     """A line for a quantity at a price, rounded to the cent; without a price it is unknown."""
-    fine = quantity.quantize(FINE, ROUND_HALF_UP)
-    if price is None:
+    rounded_quantity = quantity.quantize(FINE, ROUND_HALF_UP)
+    if service_price is None:
         return Line(
             name=name,
             kind=kind,
             unit=unit,
-            quantity=fine,
+            quantity=rounded_quantity,
             unit_price=None,
             usd_month=None,
             source="",
@@ -117,116 +118,187 @@ def priced(
         name=name,
         kind=kind,
         unit=unit,
-        quantity=fine,
-        unit_price=price.usd,
-        usd_month=(fine * price.usd).quantize(CENT, ROUND_HALF_UP),
-        source=price.source,
-        as_of=price.as_of,
+        quantity=rounded_quantity,
+        unit_price=service_price.usd,
+        usd_month=(rounded_quantity * service_price.usd).quantize(
+            CENT, ROUND_HALF_UP
+        ),
+        source=service_price.source,
+        as_of=service_price.as_of,
     )
 
 
-def services(use: Usage, book: PriceBook) -> list[Line]:
+def services(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
     """Return every line that is not an accelerator, in the order of the bill."""
-    months = use.node_hours / HOURS_PER_MONTH
-    lines = [_disk(use, book, months)]
-    if use.cache_gb:
-        lines.append(_cache(use, book, months))
-    lines += _network(use, book)
-    if use.served:
-        lines += _balancer(use, book)
-        lines += egress(use.provider, use.sent_gb, book)
-    logged = use.node_hours * usage("log_gb_per_node_hour")
-    stored = _single(use, book, "object_storage", use.weights_gb)
-    return [*lines, stored, _single(use, book, "logs", logged)]
+    months = monthly_usage.node_hours / HOURS_PER_MONTH
+    bill_lines = [_disk(monthly_usage, price_book, months)]
+    if monthly_usage.cache_gb:
+        bill_lines.append(_cache(monthly_usage, price_book, months))
+    bill_lines += _network(monthly_usage, price_book)
+    if monthly_usage.served:
+        bill_lines += _balancer(monthly_usage, price_book)
+        bill_lines += egress(
+            monthly_usage.provider, monthly_usage.sent_gb, price_book
+        )
+    logged_gb = monthly_usage.node_hours * usage("log_gb_per_node_hour")
+    storage_line = _single(
+        monthly_usage, price_book, "object_storage", monthly_usage.weights_gb
+    )
+    return [
+        *bill_lines,
+        storage_line,
+        _single(monthly_usage, price_book, "logs", logged_gb),
+    ]
 
 
-def total(lines: list[Line]) -> tuple[Decimal, list[str]]:
+def total(bill_lines: list[Line]) -> tuple[Decimal, list[str]]:
     """Return the sum of the known lines, and the names of the unknown ones."""
-    known = sum(
-        (x.usd_month for x in lines if x.usd_month is not None), Decimal(0)
+    total_usd = sum(
+        (
+            bill_line.usd_month
+            for bill_line in bill_lines
+            if bill_line.usd_month is not None
+        ),
+        Decimal(0),
     )
-    return known, [x.name for x in lines if not x.found]
+    return total_usd, [
+        bill_line.name for bill_line in bill_lines if not bill_line.found
+    ]
 
 
-def _single(use: Usage, book: PriceBook, role: str, quantity: Decimal) -> Line:
+def _single(
+    monthly_usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
+) -> Line:
     """The line of a role that has one price; its name and unit stand in ROLES."""
-    name, unit = ROLES[role]
-    found = book.find(use.provider, role)
+    line_name, default_unit = ROLES[role]
+    role_prices = price_book.find(monthly_usage.provider, role)
     return priced(
-        name,
+        line_name,
         role,
-        found[0].unit if found else unit,
+        role_prices[0].unit if role_prices else default_unit,
         quantity,
-        (*found, None)[0],
+        (*role_prices, None)[0],
     )
 
 
-def _disk(use: Usage, book: PriceBook, months: Decimal) -> Line:
+def _disk(monthly_usage: Usage, price_book: PriceBook, months: Decimal) -> Line:
     """Boot disks: by the GB, or by the disk where a cloud sells fixed sizes."""
-    fixed = book.find(use.provider, "disk_p10")
-    if fixed:
-        return priced("boot disks", "disk", fixed[0].unit, months, fixed[0])
-    return _single(use, book, "disk", usage("boot_disk_gb") * months)
-
-
-def _cache(use: Usage, book: PriceBook, months: Decimal) -> Line:
-    found = book.find(use.provider, "cache_disk") or book.find(
-        use.provider, "disk"
+    fixed_prices = price_book.find(monthly_usage.provider, "disk_p10")
+    if fixed_prices:
+        return priced(
+            "boot disks", "disk", fixed_prices[0].unit, months, fixed_prices[0]
+        )
+    return _single(
+        monthly_usage, price_book, "disk", usage("boot_disk_gb") * months
     )
-    price = found[0] if found else None
-    unit = price.unit if price else "GB-month"
+
+
+def _cache(
+    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+) -> Line:
+    disk_prices = price_book.find(
+        monthly_usage.provider, "cache_disk"
+    ) or price_book.find(monthly_usage.provider, "disk")
+    service_price = disk_prices[0] if disk_prices else None
+    price_unit = service_price.unit if service_price else "GB-month"
     return priced(
-        "model and data disks", "disk", unit, use.cache_gb * months, price
+        "model and data disks",
+        "disk",
+        price_unit,
+        monthly_usage.cache_gb * months,
+        service_price,
     )
 
 
-def _network(use: Usage, book: PriceBook) -> list[Line]:
+def _network(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
     """NAT by the hour or by the node, what flows through it, and its public address.
 
     Nodes reach object storage through a private endpoint; only images pass the NAT.
     """
-    starts = usage("node_starts_per_month") * use.node_hours / HOURS_PER_MONTH
-    per_node = book.find(use.provider, "nat_per_node")
-    if per_node:
-        nat = priced(
-            "NAT gateway", "nat", per_node[0].unit, use.node_hours, per_node[0]
+    node_starts = (
+        usage("node_starts_per_month")
+        * monthly_usage.node_hours
+        / HOURS_PER_MONTH
+    )
+    node_prices = price_book.find(monthly_usage.provider, "nat_per_node")
+    if node_prices:
+        nat_line = priced(
+            "NAT gateway",
+            "nat",
+            node_prices[0].unit,
+            monthly_usage.node_hours,
+            node_prices[0],
         )
     else:
-        nat = _single(use, book, "nat", use.standing)
-    through = _single(
-        use, book, "nat_data", usage("container_image_gb") * starts
+        nat_line = _single(
+            monthly_usage, price_book, "nat", monthly_usage.standing
+        )
+    data_line = _single(
+        monthly_usage,
+        price_book,
+        "nat_data",
+        usage("container_image_gb") * node_starts,
     )
-    return [nat, through, _single(use, book, "public_ip", use.standing)]
+    return [
+        nat_line,
+        data_line,
+        _single(monthly_usage, price_book, "public_ip", monthly_usage.standing),
+    ]
 
 
-def _balancer(use: Usage, book: PriceBook) -> list[Line]:
+def _balancer(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
     """The load balancer and what it processes, by the GB or by units of 1 GB an hour."""
-    units = book.find(use.provider, "load_balancer_unit")
-    role = "load_balancer_unit" if units else "load_balancer_data"
-    moved = _single(use, book, role, use.sent_gb + use.received_gb)
-    return [_single(use, book, "load_balancer", HOURS_PER_MONTH), moved]
+    unit_prices = price_book.find(monthly_usage.provider, "load_balancer_unit")
+    data_role = "load_balancer_unit" if unit_prices else "load_balancer_data"
+    data_line = _single(
+        monthly_usage,
+        price_book,
+        data_role,
+        monthly_usage.sent_gb + monthly_usage.received_gb,
+    )
+    return [
+        _single(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
+        data_line,
+    ]
 
 
 def egress(
-    provider: str, gb: Decimal, book: PriceBook, name: str = "egress"
+    provider: str,
+    egress_gb: Decimal,
+    price_book: PriceBook,
+    line_name: str = "egress",
 ) -> list[Line]:
     """What leaves a cloud for the internet, one line for each price tier that is reached."""
-    tiers = book.find(provider, "egress")
-    if not tiers:
-        return [priced(name, "egress", "GB", gb, None)]
-    lines = []
-    for tier in tiers:
-        low = tier.from_gb or Decimal(0)
-        high = gb if tier.to_gb is None else min(gb, tier.to_gb)
-        if high > low and tier.usd:
-            lines.append(
+    price_tiers = price_book.find(provider, "egress")
+    if not price_tiers:
+        return [priced(line_name, "egress", "GB", egress_gb, None)]
+    bill_lines = []
+    for price_tier in price_tiers:
+        tier_start_gb = price_tier.from_gb or Decimal(0)
+        tier_end_gb = (
+            egress_gb
+            if price_tier.to_gb is None
+            else min(egress_gb, price_tier.to_gb)
+        )
+        if tier_end_gb > tier_start_gb and price_tier.usd:
+            bill_lines.append(
                 priced(
-                    f"{name} above {low:f} GB", "egress", "GB", high - low, tier
+                    f"{line_name} above {tier_start_gb:f} GB",
+                    "egress",
+                    "GB",
+                    tier_end_gb - tier_start_gb,
+                    price_tier,
                 )
             )
-    top = tiers[-1].to_gb
-    if top is not None and gb > top:
-        lines.append(
-            priced(f"{name} above {top:f} GB", "egress", "GB", gb - top, None)
+    last_tier_gb = price_tiers[-1].to_gb
+    if last_tier_gb is not None and egress_gb > last_tier_gb:
+        bill_lines.append(
+            priced(
+                f"{line_name} above {last_tier_gb:f} GB",
+                "egress",
+                "GB",
+                egress_gb - last_tier_gb,
+                None,
+            )
         )
-    return lines
+    return bill_lines

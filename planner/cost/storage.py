@@ -37,44 +37,53 @@ class FileSystem:
         """Bytes/s of all clients together."""
         return self.gib / 1024 * self.mb_s_tib * MB
 
-    def line(self, book: PriceBook, months: Decimal) -> Line:
+    def line(self, price_book: PriceBook, months: Decimal) -> Line:
         """What it costs for so many months."""
-        found = book.find(self.provider, self.role)
-        unit = found[0].unit if found else "GiB-month"
-        name = f"parallel file system, {self.mb_s_tib} MB/s/TiB"
+        tier_prices = price_book.find(self.provider, self.role)
+        price_unit = tier_prices[0].unit if tier_prices else "GiB-month"
+        line_name = f"parallel file system, {self.mb_s_tib} MB/s/TiB"
         return priced(
-            name, "storage", unit, Decimal(self.gib) * months, (*found, None)[0]
+            line_name,
+            "storage",
+            price_unit,
+            Decimal(self.gib) * months,
+            (*tier_prices, None)[0],
         )
 
 
-def sized(provider: str, rate: float, held: float) -> list[FileSystem]:
+def sized(
+    provider: str, bytes_per_s: float, stored_bytes: float
+) -> list[FileSystem]:
     """The smallest file system of each tier that gives `rate` bytes/s and holds `held` bytes."""
     return [
         FileSystem(
             provider=provider,
-            gib=_steps(row, rate, held),
-            mb_s_tib=row["mb_s_tib"],
-            role=row["price"],
+            gib=_steps(tier_row, bytes_per_s, stored_bytes),
+            mb_s_tib=tier_row["mb_s_tib"],
+            role=tier_row["price"],
         )
-        for row in _tiers()
-        if row["provider"] == provider
+        for tier_row in _tiers()
+        if tier_row["provider"] == provider
     ]
 
 
-def _steps(row: table.Row, rate: float, held: float) -> int:
+def _steps(tier_row: table.Row, bytes_per_s: float, stored_bytes: float) -> int:
     """GiB that are sold: the least, or a multiple of the step."""
-    wanted = max(held / GIB, rate / MB / row["mb_s_tib"] * 1024)
-    least: int = row["least_gib"]
+    required_gib = max(
+        stored_bytes / GIB, bytes_per_s / MB / tier_row["mb_s_tib"] * 1024
+    )
+    smallest_gib: int = tier_row["least_gib"]
     return (
-        least
-        if wanted <= least
-        else math.ceil(wanted / row["step_gib"]) * row["step_gib"]
+        smallest_gib
+        if required_gib <= smallest_gib
+        else math.ceil(required_gib / tier_row["step_gib"])
+        * tier_row["step_gib"]
     )
 
 
 @cache
 def _tiers() -> tuple[table.Row, ...]:
-    columns = {
+    column_types = {
         "provider": table.text,
         "mb_s_tib": table.whole(1, 10_000),
         "least_gib": table.whole(1, 10**6),
@@ -82,9 +91,9 @@ def _tiers() -> tuple[table.Row, ...]:
         "price": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.cost")
         .joinpath("data", "file_systems.csv")
         .read_text(encoding="utf-8")
     )
-    return tuple(table.rows(text, "file_systems.csv", columns))
+    return tuple(table.rows(csv_text, "file_systems.csv", column_types))

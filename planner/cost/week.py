@@ -32,8 +32,10 @@ class Week:
         """Mean load of a served hour, relative to the peak, over the whole week."""
         return (
             sum(
-                w * float(r)
-                for w, r in zip(self.load, self.running, strict=True)
+                hour_load * float(hour_share)
+                for hour_load, hour_share in zip(
+                    self.load, self.running, strict=True
+                )
             )
             / HOURS
         )
@@ -43,80 +45,103 @@ class Week:
         """Hours of a month in which anything runs."""
         return sum(self.running, Decimal(0)) / HOURS * HOURS_PER_MONTH
 
-    def nodes(self, groups: int, unit: int, spare: int = 0) -> tuple[int, ...]:
+    def nodes(
+        self, group_count: int, group_nodes: int, spare_groups: int = 0
+    ) -> tuple[int, ...]:
         """Nodes of each hour when `groups` of `unit` nodes carry the peak.
 
         Load per group never exceeds that of the peak; at least one group runs in a running hour,
         and the spare groups beside it.
         """
         return tuple(
-            _running_nodes(groups * w, unit, spare) if r else 0
-            for w, r in zip(self.load, self.running, strict=True)
+            _running_nodes(group_count * hour_load, group_nodes, spare_groups)
+            if hour_share
+            else 0
+            for hour_load, hour_share in zip(
+                self.load, self.running, strict=True
+            )
         )
 
-    def node_hours(self, groups: int, unit: int, spare: int = 0) -> Decimal:
+    def node_hours(
+        self, group_count: int, group_nodes: int, spare_groups: int = 0
+    ) -> Decimal:
         """Node-hours of a month, scaled down with the load."""
-        total = sum(
+        week_node_hours = sum(
             (
-                _running_nodes(groups * w, unit, spare) * r * n
-                for (w, r), n in self._hours.items()
+                _running_nodes(
+                    group_count * hour_load, group_nodes, spare_groups
+                )
+                * hour_share
+                * hour_count
+                for (hour_load, hour_share), hour_count in self._hours.items()
             ),
             Decimal(0),
         )
-        return total / HOURS * HOURS_PER_MONTH
+        return week_node_hours / HOURS * HOURS_PER_MONTH
 
     @cached_property
     def _hours(self) -> Counter[tuple[float, Decimal]]:
         return Counter(zip(self.load, self.running, strict=True))
 
 
-def _running_nodes(groups: float, unit: int, spare: int) -> int:
-    return unit * (max(1, math.ceil(groups - 1e-9)) + spare)
+def _running_nodes(
+    group_count: float, group_nodes: int, spare_groups: int
+) -> int:
+    return group_nodes * (max(1, math.ceil(group_count - 1e-9)) + spare_groups)
 
 
 @cache
 def _profiles() -> dict[tuple[str, str, int], float]:
-    columns = {
+    column_types = {
         "profile": table.text,
         "day": table.one_of("weekday", "weekend"),
         "hour": table.whole(0, 23),
         "weight": table.real(0, 1),
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.cost")
         .joinpath("data", "profiles.csv")
         .read_text(encoding="utf-8")
     )
-    found = table.rows(text, "profiles.csv", columns)
-    return {(r["profile"], r["day"], r["hour"]): r["weight"] for r in found}
+    profile_rows = table.rows(csv_text, "profiles.csv", column_types)
+    return {
+        (
+            profile_row["profile"],
+            profile_row["day"],
+            profile_row["hour"],
+        ): profile_row["weight"]
+        for profile_row in profile_rows
+    }
 
 
 @cache
 def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
     """Return the week of a traffic profile and a schedule."""
     if isinstance(profile, str):
-        days = ["weekday"] * 5 + ["weekend"] * 2
-        load = [
-            _profiles()[profile, day, hour]
-            for day in days
+        day_kinds = ["weekday"] * 5 + ["weekend"] * 2
+        hourly_load = [
+            _profiles()[profile, day_kind, hour]
+            for day_kind in day_kinds
             for hour in range(24)
         ]
     else:
-        top = max(profile)
-        load = [float(w / top) for w in profile] * (HOURS // len(profile))
-    return Week(tuple(load), running(schedule))
+        peak_weight = max(profile)
+        hourly_load = [
+            float(hour_weight / peak_weight) for hour_weight in profile
+        ] * (HOURS // len(profile))
+    return Week(tuple(hourly_load), running(schedule))
 
 
 def running(schedule: str | None) -> tuple[Decimal, ...]:
     """Return the running share of each hour of the week; everything without a schedule."""
     if schedule is None:
         return (Decimal(1),) * HOURS
-    days, start, end, _ = window(schedule)
-    shares = [Decimal(0)] * HOURS
-    length = (end - start) % 1440 or 1440
-    for day in days:
-        first = day * 1440 + start
-        for minute in range(first, first + length):
-            shares[minute // 60 % HOURS] += 1
-    return tuple(min(Decimal(1), share / 60) for share in shares)
+    schedule_days, start_minute, end_minute, _ = window(schedule)
+    hour_shares = [Decimal(0)] * HOURS
+    duration_min = (end_minute - start_minute) % 1440 or 1440
+    for day_index in schedule_days:
+        first_minute = day_index * 1440 + start_minute
+        for minute in range(first_minute, first_minute + duration_min):
+            hour_shares[minute // 60 % HOURS] += 1
+    return tuple(min(Decimal(1), hour_share / 60) for hour_share in hour_shares)

@@ -57,210 +57,312 @@ class _Bands:
     ttft: Band
 
 
-def answer(setup: Setup) -> Answer:
+def answer(deployment: Setup) -> Answer:
     """Predict a configuration; raises RefusedError when it cannot run.
 
     Throughput is that of the whole deployment in output tokens and requests a second; latency in
     milliseconds; max_batch the requests that one replica has room for.
     """
-    server = setup.server()
-    if server.room < 1:
-        need = setup.terms.weights / GIB
-        have = setup.node.memory_gib
+    replica_rates = deployment.server()
+    if replica_rates.room < 1:
+        weights_gib = deployment.terms.weights / GIB
+        memory_gib = deployment.node.memory_gib
         raise RefusedError(
-            f"does not fit: weights take {need:,.1f} of {have:,.1f} GiB on each"
+            f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"
         )
     if (
-        setup.prefill
-        and setup.prefill_terms.weights > setup.prefill_terms.memory
+        deployment.prefill
+        and deployment.prefill_terms.weights > deployment.prefill_terms.memory
     ):
         raise RefusedError(
             "does not fit: a prefill worker cannot hold the weights"
         )
-    new, basis = news(setup.llm, setup.node.accelerator, loose=_loose(setup))
-    kind = setup.demand.kind
-    far = _outside(setup)
-    bands = _Bands(
+    unmeasured_traits, band_basis = news(
+        deployment.llm,
+        deployment.node.accelerator,
+        unstated_settings=_loose(deployment),
+    )
+    load_kind = deployment.demand.kind
+    doublings = _outside(deployment)
+    metric_bands = _Bands(
         *(
-            band(x, kind, new, basis, far)
-            for x in ("throughput", "tpot", "ttft")
+            band(metric, load_kind, unmeasured_traits, band_basis, doublings)
+            for metric in ("throughput", "tpot", "ttft")
         )
     )
-    shown = {
+    column_predictor = {
         "offline": _offline,
         "static": _static,
         "closed": _closed,
         "open": _open,
-    }[kind]
-    numbers = shown(setup, server, bands)
-    room = float(math.floor(server.room))
-    share = constant("memory_error", "batch")
-    numbers["max_batch"] = Number(room, room * (1 - share), room * (1 + share))
-    return Answer(basis, numbers)
+    }[load_kind]
+    columns = column_predictor(deployment, replica_rates, metric_bands)
+    max_batch = float(math.floor(replica_rates.room))
+    error_share = constant("memory_error", "batch")
+    columns["max_batch"] = Number(
+        max_batch, max_batch * (1 - error_share), max_batch * (1 + error_share)
+    )
+    return Answer(band_basis, columns)
 
 
-def _outside(setup: Setup) -> int:
+def _outside(deployment: Setup) -> int:
     """How many doublings beyond the measurements; raises RefusedError when that is too far."""
-    demand = setup.demand
-    far, feature = outside(
+    demand = deployment.demand
+    doublings, feature = outside(
         prompt=demand.prompt,
         answer=demand.answer,
-        active=setup.llm.active,
-        accelerators=setup.layout.accelerators,
-        batch=max(1.0, demand.users / setup.replicas),
+        active=deployment.llm.active,
+        accelerators=deployment.layout.accelerators,
+        batch=max(1.0, demand.users / deployment.replicas),
     )
-    if far > constant("too_far"):
+    if doublings > constant("too_far"):
         raise RefusedError(
-            f"far outside what was measured: {feature}, by {far} doublings"
+            f"far outside what was measured: {feature}, by {doublings} doublings"
         )
-    return far
+    return doublings
 
 
-def _loose(setup: Setup) -> bool:
-    return setup.speculative or setup.prefill is not None
+def _loose(deployment: Setup) -> bool:
+    return deployment.speculative or deployment.prefill is not None
 
 
-def _offline(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
+def _offline(
+    deployment: Setup, replica_rates: Server, metric_bands: _Bands
+) -> dict[str, Number]:
     return _flow(
-        setup, shape.offline(server) * setup.replicas, bands.throughput
+        deployment,
+        shape.offline(replica_rates) * deployment.replicas,
+        metric_bands.throughput,
     )
 
 
-def _static(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
-    users = max(1.0, setup.demand.users / setup.replicas)
-    batch = min(users, server.room)
-    found = _flow(
-        setup, shape.static(server, batch) * setup.replicas, bands.throughput
+def _static(
+    deployment: Setup, replica_rates: Server, metric_bands: _Bands
+) -> dict[str, Number]:
+    replica_users = max(1.0, deployment.demand.users / deployment.replicas)
+    batch_size = min(replica_users, replica_rates.room)
+    columns = _flow(
+        deployment,
+        shape.static(replica_rates, batch_size) * deployment.replicas,
+        metric_bands.throughput,
     )
-    step = (
-        shape.pace(server, batch)
-        - server.share * batch * server.busy / server.answer
+    mean_tpot_s = (
+        shape.pace(replica_rates, batch_size)
+        - replica_rates.share
+        * batch_size
+        * replica_rates.busy
+        / replica_rates.answer
     )
-    waves = users / batch - 1
-    first = shape.together(server, batch) + waves / 2 * (
-        batch * server.busy + setup.demand.answer * step
+    later_waves = replica_users / batch_size - 1
+    mean_ttft_s = shape.together(
+        replica_rates, batch_size
+    ) + later_waves / 2 * (
+        batch_size * replica_rates.busy + deployment.demand.answer * mean_tpot_s
     )
-    return found | _latency(setup, first, step, bands)
+    return columns | _latency(
+        deployment, mean_ttft_s, mean_tpot_s, metric_bands
+    )
 
 
-def _closed(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
-    users = setup.demand.users / setup.replicas
-    mean = shape.closed(server, users)
-    spent = mean.ttft + (setup.demand.answer - 1) * mean.tpot
-    flow = setup.demand.users * setup.demand.answer / spent
-    return _flow(setup, flow, bands.tpot, inverse=True) | _late(
-        setup, server, mean, bands
+def _closed(
+    deployment: Setup, replica_rates: Server, metric_bands: _Bands
+) -> dict[str, Number]:
+    replica_users = deployment.demand.users / deployment.replicas
+    mean_load = shape.closed(replica_rates, replica_users)
+    request_time_s = (
+        mean_load.ttft + (deployment.demand.answer - 1) * mean_load.tpot
     )
+    output_tok_s = (
+        deployment.demand.users * deployment.demand.answer / request_time_s
+    )
+    return _flow(
+        deployment, output_tok_s, metric_bands.tpot, inverse=True
+    ) | _late(deployment, replica_rates, mean_load, metric_bands)
 
 
-def _open(setup: Setup, server: Server, bands: _Bands) -> dict[str, Number]:
-    rate = setup.demand.rate / setup.replicas
-    most = shape.offline(server) / setup.demand.answer
-    if rate > HOPELESS * most:
-        reached = most * setup.replicas
+def _open(
+    deployment: Setup, replica_rates: Server, metric_bands: _Bands
+) -> dict[str, Number]:
+    replica_rps = deployment.demand.rate / deployment.replicas
+    capacity_rps = shape.offline(replica_rates) / deployment.demand.answer
+    if replica_rps > HOPELESS * capacity_rps:
+        total_capacity_rps = capacity_rps * deployment.replicas
         raise RefusedError(
-            f"cannot keep up: at most about {reached:,.1f} requests a second"
+            f"cannot keep up: at most about {total_capacity_rps:,.1f} requests a second"
         )
-    served = min(rate, most) * setup.replicas * setup.demand.answer
-    late = _unsure(setup, server, rate, bands)
+    served_tok_s = (
+        min(replica_rps, capacity_rps)
+        * deployment.replicas
+        * deployment.demand.answer
+    )
+    latency_columns = _unsure(
+        deployment, replica_rates, replica_rps, metric_bands
+    )
     if (
-        rate < most
+        replica_rps < capacity_rps
     ):  # what arrives is served: only the end of the run is uncertain
-        lasting = (
-            setup.demand.rate
-            * late["e2e_ms_mean"].value
+        overrun_share = (
+            deployment.demand.rate
+            * latency_columns["e2e_ms_mean"].value
             / MS
-            / setup.demand.requests
+            / deployment.demand.requests
         )
-        share = 1 / (1 + lasting)
-        off = constant("served_error")
+        served_share = 1 / (1 + overrun_share)
+        served_error = constant("served_error")
         return (
-            _flow(setup, served * share, Band(1 - off, 1 + off, "physics"))
-            | late
+            _flow(
+                deployment,
+                served_tok_s * served_share,
+                Band(1 - served_error, 1 + served_error, "physics"),
+            )
+            | latency_columns
         )
-    return _flow(setup, served, bands.throughput) | late
+    return (
+        _flow(deployment, served_tok_s, metric_bands.throughput)
+        | latency_columns
+    )
 
 
 def _unsure(
-    setup: Setup, server: Server, rate: float, bands: _Bands
+    deployment: Setup,
+    replica_rates: Server,
+    replica_rps: float,
+    metric_bands: _Bands,
 ) -> dict[str, Number]:
     """Latency at a rate, when the capacity may be as far off as a band of throughput says.
 
     Near saturation a time grows with 1 / (1 - load), so the expected one is the geometric mean
     over capacities. How far it moves from the largest to the smallest widens the band.
     """
-    within = bands.throughput
-    loads = [
-        _late(setup, server, shape.poisson(server, rate / x), bands)
-        for x in (within.high, 1.0, within.low)
+    throughput_band = metric_bands.throughput
+    capacity_cases = [
+        _late(
+            deployment,
+            replica_rates,
+            shape.poisson(replica_rates, replica_rps / capacity_factor),
+            metric_bands,
+        )
+        for capacity_factor in (throughput_band.high, 1.0, throughput_band.low)
     ]
-    return {name: _over([found[name] for found in loads]) for name in loads[0]}
+    return {
+        column: _over(
+            [capacity_case[column] for capacity_case in capacity_cases]
+        )
+        for column in capacity_cases[0]
+    }
 
 
-def _over(found: list[Number]) -> Number:
-    fast, usual, slow = (math.log(x.value) for x in found)
-    middle = (fast + usual + slow) / 3
-    low, high = (
-        math.log(x / found[1].value) for x in (found[1].low, found[1].high)
+def _over(capacity_cases: list[Number]) -> Number:
+    fast_log, expected_log, slow_log = (
+        math.log(quantity.value) for quantity in capacity_cases
     )
-    low, high = math.hypot(low, middle - fast), math.hypot(high, slow - middle)
-    return Number(*(math.exp(x) for x in (middle, middle - low, middle + high)))
+    mean_log = (fast_log + expected_log + slow_log) / 3
+    low_half_width, high_half_width = (
+        math.log(quantity / capacity_cases[1].value)
+        for quantity in (capacity_cases[1].low, capacity_cases[1].high)
+    )
+    low_half_width, high_half_width = (
+        math.hypot(low_half_width, mean_log - fast_log),
+        math.hypot(high_half_width, slow_log - mean_log),
+    )
+    return Number(
+        *(
+            math.exp(quantity)
+            for quantity in (
+                mean_log,
+                mean_log - low_half_width,
+                mean_log + high_half_width,
+            )
+        )
+    )
 
 
 def _late(
-    setup: Setup, server: Server, mean: Mean, bands: _Bands
+    deployment: Setup,
+    replica_rates: Server,
+    mean_load: Mean,
+    metric_bands: _Bands,
 ) -> dict[str, Number]:
-    found = _latency(setup, mean.ttft, mean.tpot, bands)
-    first = tail.ttft(server, mean, P99) * MS
-    found["ttft_ms_p99"] = _within(first, _wider(bands.ttft, "ttft"))
-    if "tpot_ms_mean" in found:
-        rest = (
-            tail.tpot(server, mean, P99, arriving=setup.demand.kind == "open")
+    columns = _latency(deployment, mean_load.ttft, mean_load.tpot, metric_bands)
+    tail_ttft_ms = tail.ttft(replica_rates, mean_load, P99) * MS
+    columns["ttft_ms_p99"] = _within(
+        tail_ttft_ms, _wider(metric_bands.ttft, "ttft")
+    )
+    if "tpot_ms_mean" in columns:
+        tail_tpot_ms = (
+            tail.tpot(
+                replica_rates,
+                mean_load,
+                P99,
+                arriving=deployment.demand.kind == "open",
+            )
             * MS
         )
-        found["tpot_ms_p99"] = _within(rest, _wider(bands.tpot, "tpot"))
-    return found
+        columns["tpot_ms_p99"] = _within(
+            tail_tpot_ms, _wider(metric_bands.tpot, "tpot")
+        )
+    return columns
 
 
-def _wider(mean: Band, metric: str) -> Band:
+def _wider(mean_band: Band, metric: str) -> Band:
     """The band of a 99th percentile: it errs as its mean does, and in how far it lies above."""
-    more = constant("tail_error", metric)
-    low, high = (
-        math.exp(math.hypot(math.log(x), more)) for x in (mean.low, mean.high)
+    tail_error = constant("tail_error", metric)
+    low_factor, high_factor = (
+        math.exp(math.hypot(math.log(factor), tail_error))
+        for factor in (mean_band.low, mean_band.high)
     )
-    return Band(1 / low, high, mean.basis)
+    return Band(1 / low_factor, high_factor, mean_band.basis)
 
 
 def _latency(
-    setup: Setup, ttft: float, tpot: float, bands: _Bands
+    deployment: Setup, ttft_s: float, tpot_s: float, metric_bands: _Bands
 ) -> dict[str, Number]:
     """Times in milliseconds; those of a whole answer err as its two parts do."""
-    first, rest = _within(ttft * MS, bands.ttft), _within(tpot * MS, bands.tpot)
-    more = setup.demand.answer - 1
-    value = first.value + more * rest.value
-    low, high = (
-        math.hypot(a - first.value, more * (b - rest.value))
-        for a, b in ((first.low, rest.low), (first.high, rest.high))
+    ttft_ms, tpot_ms = (
+        _within(ttft_s * MS, metric_bands.ttft),
+        _within(tpot_s * MS, metric_bands.tpot),
     )
-    found = {
-        "ttft_ms_mean": first,
-        "e2e_ms_mean": Number(value, value - low, value + high),
+    later_tokens = deployment.demand.answer - 1
+    mean_e2e_ms = ttft_ms.value + later_tokens * tpot_ms.value
+    low_error_ms, high_error_ms = (
+        math.hypot(
+            ttft_limit_ms - ttft_ms.value,
+            later_tokens * (tpot_limit_ms - tpot_ms.value),
+        )
+        for ttft_limit_ms, tpot_limit_ms in (
+            (ttft_ms.low, tpot_ms.low),
+            (ttft_ms.high, tpot_ms.high),
+        )
+    )
+    columns = {
+        "ttft_ms_mean": ttft_ms,
+        "e2e_ms_mean": Number(
+            mean_e2e_ms, mean_e2e_ms - low_error_ms, mean_e2e_ms + high_error_ms
+        ),
     }
-    return found | ({"tpot_ms_mean": rest} if more else {})
+    return columns | ({"tpot_ms_mean": tpot_ms} if later_tokens else {})
 
 
 def _flow(
-    setup: Setup, tokens: float, within: Band, *, inverse: bool = False
+    deployment: Setup,
+    output_tok_s: float,
+    value_band: Band,
+    *,
+    inverse: bool = False,
 ) -> dict[str, Number]:
     """Tokens and requests a second; `inverse` when the band is one of times."""
     if inverse:
-        within = Band(1 / within.high, 1 / within.low, within.basis)
-    requests = tokens / setup.demand.answer
+        value_band = Band(
+            1 / value_band.high, 1 / value_band.low, value_band.basis
+        )
+    requests_per_s = output_tok_s / deployment.demand.answer
     return {
-        "output_tok_s": _within(tokens, within),
-        "req_throughput_rps": _within(requests, within),
+        "output_tok_s": _within(output_tok_s, value_band),
+        "req_throughput_rps": _within(requests_per_s, value_band),
     }
 
 
-def _within(value: float, within: Band) -> Number:
-    return Number(value, value * within.low, value * within.high)
+def _within(predicted: float, value_band: Band) -> Number:
+    return Number(
+        predicted, predicted * value_band.low, predicted * value_band.high
+    )

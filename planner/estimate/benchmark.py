@@ -50,27 +50,29 @@ class Point:
     framework: str = ""
 
 
-def read(text: str, path: str) -> list[Point]:
+def read(text: str, source_path: str) -> list[Point]:
     """Return the points of a benchmark file; raises UsageError with what was tried.
 
     A point without a load, lengths or latencies is an error: it would teach something wrong.
     """
-    documents = _documents(text, path)
+    documents = _documents(text, source_path)
     try:
-        reader = next(
+        document_reader = next(
             (
-                r
-                for _, m, r in READERS
-                if isinstance(documents[0], dict) and m(documents[0])
+                point_reader
+                for _, is_format, point_reader in READERS
+                if isinstance(documents[0], dict) and is_format(documents[0])
             )
         )
     except (StopIteration, LookupError, TypeError, AttributeError):
-        raise _unreadable(path, "matches none of them") from None
+        raise _unreadable(source_path, "matches none of them") from None
     try:
-        points = [
-            p
-            for i, d in enumerate(documents, 1)
-            for p in reader(d, f"{path}:{i}")
+        bench_points = [
+            bench_point
+            for document_number, document in enumerate(documents, 1)
+            for bench_point in document_reader(
+                document, f"{source_path}:{document_number}"
+            )
         ]
     except (
         LookupError,
@@ -78,54 +80,59 @@ def read(text: str, path: str) -> list[Point]:
         ValueError,
         AttributeError,
         ArithmeticError,
-    ) as error:
+    ) as read_error:
         raise _unreadable(
-            path, "lacks loads, lengths or latencies of the kind it seems to be"
-        ) from error
-    if not points:
-        raise _unreadable(path, "has no load with a concurrency or a rate")
-    return [_checked(point) for point in points]
+            source_path,
+            "lacks loads, lengths or latencies of the kind it seems to be",
+        ) from read_error
+    if not bench_points:
+        raise _unreadable(
+            source_path, "has no load with a concurrency or a rate"
+        )
+    return [_checked(measured_point) for measured_point in bench_points]
 
 
-def _documents(text: str, path: str) -> list[Any]:
+def _documents(text: str, source_path: str) -> list[Any]:
     """Return the JSON documents of a text, one or several; a CSV table is one list of rows."""
     if text.lstrip()[:1] not in ("{", "["):
         try:
-            rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        except csv.Error as error:
-            raise _unreadable(path, f"is no table: {error}") from error
-        return [{"csv": rows}] if rows else []
-    decoder, at, found = json.JSONDecoder(), 0, []
-    while at < len(text.rstrip()):
+            table_rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        except csv.Error as parse_error:
+            raise _unreadable(
+                source_path, f"is no table: {parse_error}"
+            ) from parse_error
+        return [{"csv": table_rows}] if table_rows else []
+    decoder, text_offset, json_documents = json.JSONDecoder(), 0, []
+    while text_offset < len(text.rstrip()):
         try:
-            document, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            message = (
-                f"is not complete JSON at line {error.lineno}: {error.msg}"
-            )
-            raise _unreadable(path, message) from error
-        except RecursionError as error:
-            raise _unreadable(path, "is nested too deeply") from error
-        found += document if isinstance(document, list) else [document]
-        while at < len(text) and text[at].isspace():
-            at += 1
-    return found
+            document, text_offset = decoder.raw_decode(text, text_offset)
+        except json.JSONDecodeError as parse_error:
+            message = f"is not complete JSON at line {parse_error.lineno}: {parse_error.msg}"
+            raise _unreadable(source_path, message) from parse_error
+        except RecursionError as parse_error:
+            raise _unreadable(
+                source_path, "is nested too deeply"
+            ) from parse_error
+        json_documents += document if isinstance(document, list) else [document]
+        while text_offset < len(text) and text[text_offset].isspace():
+            text_offset += 1
+    return json_documents
 
 
-def _unreadable(path: str, what: str) -> UsageError:
-    tried = ", ".join(name for name, _, _ in READERS)
+def _unreadable(source_path: str, reason: str) -> UsageError:
+    format_names = ", ".join(format_name for format_name, _, _ in READERS)
     problem = Problem(
         code="benchmark",
-        message=f"is no benchmark that can be read: it {what}",
-        place=Place(path),
-        next_step=f"give the result file of one of: {tried}",
+        message=f"is no benchmark that can be read: it {reason}",
+        place=Place(source_path),
+        next_step=f"give the result file of one of: {format_names}",
     )
     return UsageError(problem)
 
 
 def _checked(point: Point) -> Point:
     """Refuse a point whose numbers nothing real has."""
-    numbers = {
+    value_by_name = {
         "input tokens": point.prompt,
         "output tokens": point.answer,
         "TTFT": point.ttft,
@@ -133,12 +140,12 @@ def _checked(point: Point) -> Point:
         "concurrency or rate": point.users or point.rate,
     }
     if not 0 <= point.tp <= WIDEST:
-        numbers["tensor parallelism"] = -1.0
-    for name, value in numbers.items():
-        if not 0 < value < MOST[name]:
+        value_by_name["tensor parallelism"] = -1.0
+    for quantity_name, quantity in value_by_name.items():
+        if not 0 < quantity < MOST[quantity_name]:
             problem = Problem(
                 code="benchmark",
-                message=f"{name} {value:g} cannot be",
+                message=f"{quantity_name} {quantity:g} cannot be",
                 place=Place(point.place),
                 next_step="run the benchmark again, or remove this point",
             )
@@ -146,88 +153,128 @@ def _checked(point: Point) -> Point:
     return point
 
 
-def _rate(value: Any) -> float:
+def _rate(raw_rate: Any) -> float:
     """A finite rate, or 0 for none or without limit."""
     try:
-        found = float(value or 0)
+        rate_per_s = float(raw_rate or 0)
     except ValueError:
         return 0.0
-    return found if math.isfinite(found) else 0.0
+    return rate_per_s if math.isfinite(rate_per_s) else 0.0
 
 
-def _vllm(d: dict[str, Any], place: str) -> Iterator[Point]:
-    done = d["completed"]
+def _vllm(report: dict[str, Any], place: str) -> Iterator[Point]:
+    completed_count = report["completed"]
     yield Point(
         place=place,
-        model=str(d["model_id"]),
-        prompt=d["total_input_tokens"] / done,
-        answer=d["total_output_tokens"] / done,
-        ttft=d["mean_ttft_ms"] / MS,
-        tpot=d["mean_tpot_ms"] / MS,
-        users=float(d.get("max_concurrency") or 0),
-        rate=_rate(d.get("request_rate")),
-        gpu=str(d.get("gpu", "")),
-        tp=int(d.get("tp") or 0),
-        precision=str(d.get("dtype", "")),
+        model=str(report["model_id"]),
+        prompt=report["total_input_tokens"] / completed_count,
+        answer=report["total_output_tokens"] / completed_count,
+        ttft=report["mean_ttft_ms"] / MS,
+        tpot=report["mean_tpot_ms"] / MS,
+        users=float(report.get("max_concurrency") or 0),
+        rate=_rate(report.get("request_rate")),
+        gpu=str(report.get("gpu", "")),
+        tp=int(report.get("tp") or 0),
+        precision=str(report.get("dtype", "")),
         framework="vllm",
     )
 
 
-def _guidellm(d: dict[str, Any], place: str) -> Iterator[Point]:
+def _guidellm(report: dict[str, Any], place: str) -> Iterator[Point]:
     """One point for each benchmark of a report; only loads with a concurrency or a rate."""
-    for number, b in enumerate(d["benchmarks"], 1):
-        old = "args" in b
-        strategy = (b["args"] if old else b["config"])["strategy"]
-        model = (
-            b["worker"]["backend_model"]
-            if old
-            else b["config"]["backend"]["model"]
+    for load_number, load_report in enumerate(report["benchmarks"], 1):
+        is_old_format = "args" in load_report
+        load_strategy = (
+            load_report["args"] if is_old_format else load_report["config"]
+        )["strategy"]
+        model_name = (
+            load_report["worker"]["backend_model"]
+            if is_old_format
+            else load_report["config"]["backend"]["model"]
         )
-        kind = strategy["type_"]
-        users = {"concurrent": strategy.get("streams"), "synchronous": 1}.get(
-            kind
+        strategy_type = load_strategy["type_"]
+        user_count = {
+            "concurrent": load_strategy.get("streams"),
+            "synchronous": 1,
+        }.get(strategy_type)
+        rate_per_s = (
+            load_strategy.get("rate")
+            if strategy_type in ("poisson", "constant")
+            else 0
         )
-        rate = strategy.get("rate") if kind in ("poisson", "constant") else 0
-        if not users and not rate:
+        if not user_count and not rate_per_s:
             continue  # a saturation run has neither
 
-        def mean(name: str, b: dict[str, Any] = b) -> float:
-            return float(b["metrics"][name]["successful"]["mean"])
+        def mean(
+            metric_name: str, mean_source: dict[str, Any] = load_report
+        ) -> float:
+            return float(
+                mean_source["metrics"][metric_name]["successful"]["mean"]
+            )
 
         yield Point(
-            place=f"{place}.{number}",
-            model=str(model or ""),
+            place=f"{place}.{load_number}",
+            model=str(model_name or ""),
             prompt=mean("prompt_token_count"),
             answer=mean("output_token_count"),
             ttft=mean("time_to_first_token_ms") / MS,
             tpot=mean("inter_token_latency_ms") / MS,
-            users=float(users or 0),
-            rate=_rate(rate),
+            users=float(user_count or 0),
+            rate=_rate(rate_per_s),
         )
 
 
-def _genai(d: dict[str, Any], place: str) -> Iterator[Point]:
-    def mean(*names: str) -> float:
-        name = next((n for n in names if n in d), names[0])
-        return float(d[name]["avg"]) * UNITS.get(d[name].get("unit", ""), 1.0)
+def _genai(report: dict[str, Any], place: str) -> Iterator[Point]:
+    def mean(*metric_names: str) -> float:
+        metric_name = next(
+            (
+                candidate_name
+                for candidate_name in metric_names
+                if candidate_name in report
+            ),
+            metric_names[0],
+        )
+        return float(report[metric_name]["avg"]) * UNITS.get(
+            report[metric_name].get("unit", ""), 1.0
+        )
 
-    config = d["input_config"]
-    phases = [
-        p for p in config.get("phases", []) if p.get("kind") == "profiling"
+    input_config = report["input_config"]
+    profiling_phases = [
+        run_phase
+        for run_phase in input_config.get("phases", [])
+        if run_phase.get("kind") == "profiling"
     ]
-    stimulus = config.get("perf_analyzer", {}).get("stimulus", {})
-    loads = (stimulus, config, config.get("loadgen", {}), *phases)
-    users = next((x["concurrency"] for x in loads if x.get("concurrency")), 0)
-    rate = next(
-        (x[k] for x in loads for k in ("request_rate", "rate") if x.get(k)), 0
+    stimulus_config = input_config.get("perf_analyzer", {}).get("stimulus", {})
+    load_configs = (
+        stimulus_config,
+        input_config,
+        input_config.get("loadgen", {}),
+        *profiling_phases,
     )
-    if not users and not rate:
-        users = mean("request_throughput") * mean("request_latency")
+    user_count = next(
+        (
+            load_config["concurrency"]
+            for load_config in load_configs
+            if load_config.get("concurrency")
+        ),
+        0,
+    )
+    rate_per_s = next(
+        (
+            load_config[rate_key]
+            for load_config in load_configs
+            for rate_key in ("request_rate", "rate")
+            if load_config.get(rate_key)
+        ),
+        0,
+    )
+    if not user_count and not rate_per_s:
+        user_count = mean("request_throughput") * mean("request_latency")
     yield Point(
         place=place,
-        model=_genai_model(config),
-        users=float(users or 0),
-        rate=_rate(rate),
+        model=_genai_model(input_config),
+        users=float(user_count or 0),
+        rate=_rate(rate_per_s),
         prompt=mean("input_sequence_length", "num_input_token"),
         answer=mean("output_sequence_length", "num_output_token"),
         ttft=mean("time_to_first_token"),
@@ -235,80 +282,96 @@ def _genai(d: dict[str, Any], place: str) -> Iterator[Point]:
     )
 
 
-def _genai_model(config: dict[str, Any]) -> str:
-    if "models" in config:
-        return str(config["models"]["items"][0]["name"])
-    endpoint = config.get(
+def _genai_model(input_config: dict[str, Any]) -> str:
+    if "models" in input_config:
+        return str(input_config["models"]["items"][0]["name"])
+    endpoint_config = input_config.get(
         "endpoint"
     )  # a table, or the name of an API in early files
-    nested = endpoint.get("model_names") if isinstance(endpoint, dict) else None
-    found = config.get("model_names") or nested or config.get("model") or ""
-    return str(found[0] if isinstance(found, list) else found)
+    endpoint_models = (
+        endpoint_config.get("model_names")
+        if isinstance(endpoint_config, dict)
+        else None
+    )
+    model_names = (
+        input_config.get("model_names")
+        or endpoint_models
+        or input_config.get("model")
+        or ""
+    )
+    return str(model_names[0] if isinstance(model_names, list) else model_names)
 
 
-def _inferencex(d: dict[str, Any], place: str) -> Iterator[Point]:
-    drawn = constant("drawn_share")
+def _inferencex(report: dict[str, Any], place: str) -> Iterator[Point]:
+    drawn_share = constant("drawn_share")
     yield Point(
         place=place,
-        model=str(d["model"]),
-        prompt=d["isl"] * drawn,
-        answer=d["osl"] * drawn,
-        ttft=d["mean_ttft"],
-        tpot=d["mean_tpot"],
-        users=float(d["conc"]),
-        gpu=str(d["hw"]).split(":")[-1].split("-")[0],
-        tp=int(d["tp"]),
-        precision=str(d.get("precision", "")),
-        framework=str(d.get("framework", "")),
+        model=str(report["model"]),
+        prompt=report["isl"] * drawn_share,
+        answer=report["osl"] * drawn_share,
+        ttft=report["mean_ttft"],
+        tpot=report["mean_tpot"],
+        users=float(report["conc"]),
+        gpu=str(report["hw"]).split(":")[-1].split("-")[0],
+        tp=int(report["tp"]),
+        precision=str(report.get("precision", "")),
+        framework=str(report.get("framework", "")),
     )
 
 
-def _optimizer(d: dict[str, Any], place: str) -> Iterator[Point]:
+def _optimizer(report: dict[str, Any], place: str) -> Iterator[Point]:
     """One point for each record, alone or in a list of test results."""
-    for number, record in enumerate(d.get("test_results", [d]), 1):
-        found, about = record["results"], record.get("metadata", {})
-        done = found["completed"]
-        arguments = record["config"].get("server_args") or {}
-        wide = (
-            arguments.get("tensor_parallel_size", 0)
-            if isinstance(arguments, dict)
+    for record_number, test_record in enumerate(
+        report.get("test_results", [report]), 1
+    ):
+        bench_results, metadata = (
+            test_record["results"],
+            test_record.get("metadata", {}),
+        )
+        completed_count = bench_results["completed"]
+        server_args = test_record["config"].get("server_args") or {}
+        tensor_parallel = (
+            server_args.get("tensor_parallel_size", 0)
+            if isinstance(server_args, dict)
             else 0
         )
         yield Point(
-            place=f"{place}.{number}",
-            model=str(about.get("model_tag", "")),
-            prompt=found["total_input_tokens"] / done,
-            answer=found["total_output_tokens"] / done,
-            ttft=found["mean_ttft_ms"] / MS,
-            tpot=found["mean_tpot_ms"] / MS,
-            users=float(found.get("max_concurrency") or 0),
-            rate=_rate(found.get("request_rate")),
-            gpu=str(about.get("gpu_type", "")),
-            tp=int(wide or 0),
+            place=f"{place}.{record_number}",
+            model=str(metadata.get("model_tag", "")),
+            prompt=bench_results["total_input_tokens"] / completed_count,
+            answer=bench_results["total_output_tokens"] / completed_count,
+            ttft=bench_results["mean_ttft_ms"] / MS,
+            tpot=bench_results["mean_tpot_ms"] / MS,
+            users=float(bench_results.get("max_concurrency") or 0),
+            rate=_rate(bench_results.get("request_rate")),
+            gpu=str(metadata.get("gpu_type", "")),
+            tp=int(tensor_parallel or 0),
         )
 
 
-def _table(d: dict[str, Any], place: str) -> Iterator[Point]:
-    for number, row in enumerate(d["csv"], 2):
+def _table(table: dict[str, Any], place: str) -> Iterator[Point]:
+    for line_number, table_row in enumerate(table["csv"], 2):
         yield Point(
-            place=f"{place.rsplit(':', 1)[0]}:{number}",
-            model=row["model"],
-            prompt=float(row["input_len"]),
-            answer=float(row["output_len"]),
-            ttft=float(row["ttft_ms_mean"]) / MS,
-            tpot=float(row["tpot_ms_mean"]) / MS,
-            users=float(row.get("concurrency") or 0),
-            rate=_rate(row.get("request_rate_rps")),
-            gpu=row.get("gpu", ""),
-            tp=int(row.get("tp") or 0),
-            precision=row.get("weight_precision", ""),
-            framework=row.get("framework", ""),
+            place=f"{place.rsplit(':', 1)[0]}:{line_number}",
+            model=table_row["model"],
+            prompt=float(table_row["input_len"]),
+            answer=float(table_row["output_len"]),
+            ttft=float(table_row["ttft_ms_mean"]) / MS,
+            tpot=float(table_row["tpot_ms_mean"]) / MS,
+            users=float(table_row.get("concurrency") or 0),
+            rate=_rate(table_row.get("request_rate_rps")),
+            gpu=table_row.get("gpu", ""),
+            tp=int(table_row.get("tp") or 0),
+            precision=table_row.get("weight_precision", ""),
+            framework=table_row.get("framework", ""),
         )
 
 
-def _is_guidellm(d: Any) -> bool:
-    runs = d.get("benchmarks")
-    return bool(runs) and "generative" in str(runs[0].get("type_", ""))
+def _is_guidellm(report: Any) -> bool:
+    load_reports = report.get("benchmarks")
+    return bool(load_reports) and "generative" in str(
+        load_reports[0].get("type_", "")
+    )
 
 
 READERS: Final[
@@ -318,28 +381,35 @@ READERS: Final[
 ] = (
     (
         "llm-optimizer",
-        lambda d: "test_results" in d or {"config", "results", "cmd"} <= set(d),
+        lambda document: (
+            "test_results" in document
+            or {"config", "results", "cmd"} <= set(document)
+        ),
         _optimizer,
     ),
     ("GuideLLM", _is_guidellm, _guidellm),
     (
         "genai-perf or AIPerf",
-        lambda d: isinstance(d.get("input_config"), dict),
+        lambda document: isinstance(document.get("input_config"), dict),
         _genai,
     ),
     (
         "InferenceX",
-        lambda d: {"hw", "conc", "tput_per_gpu"} <= set(d),
+        lambda document: {"hw", "conc", "tput_per_gpu"} <= set(document),
         _inferencex,
     ),
     (
         "vLLM bench serve",
-        lambda d: {"model_id", "total_input_tokens", "completed"} <= set(d),
+        lambda document: (
+            {"model_id", "total_input_tokens", "completed"} <= set(document)
+        ),
         _vllm,
     ),
     (
         "CSV of our columns",
-        lambda d: "csv" in d and "ttft_ms_mean" in d["csv"][0],
+        lambda document: (
+            "csv" in document and "ttft_ms_mean" in document["csv"][0]
+        ),
         _table,
     ),
 )

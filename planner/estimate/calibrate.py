@@ -51,59 +51,104 @@ class Learned:
     warnings: tuple[str, ...]
 
 
-def calibrate(points: Sequence[Point], given: Mapping[str, str]) -> Learned:
+def calibrate(
+    bench_points: Sequence[Point], overrides: Mapping[str, str]
+) -> Learned:
     """Learn from points of one deployment; raises UsageError when it is not known which.
 
     `given` names what the files leave out: model, gpu, tp, precision, framework. Points of another
     model or accelerator than most are left out, and said so.
     """
-    known = [_described(point, given) for point in points]
-    kinds = [(p.model, p.gpu, p.tp, p.precision) for p in known]
-    main = max(set(kinds), key=lambda kind: (kinds.count(kind), kind))
-    used = [p for p, kind in zip(known, kinds, strict=True) if kind == main]
+    completed_points = [
+        _described(raw_point, overrides) for raw_point in bench_points
+    ]
+    point_groups = [
+        (
+            bench_point.model,
+            bench_point.gpu,
+            bench_point.tp,
+            bench_point.precision,
+        )
+        for bench_point in completed_points
+    ]
+    main_group = max(
+        set(point_groups),
+        key=lambda point_group: (point_groups.count(point_group), point_group),
+    )
+    used_points = [
+        bench_point
+        for bench_point, point_group in zip(
+            completed_points, point_groups, strict=True
+        )
+        if point_group == main_group
+    ]
     warnings = [
-        f"{p.place} is of {p.model or 'an unnamed model'} on {p.gpu} tp {p.tp} in {p.precision}: "
+        f"{bench_point.place} is of {bench_point.model or 'an unnamed model'} on {bench_point.gpu} tp {bench_point.tp} in {bench_point.precision}: "
         "it is left out"
-        for p, kind in zip(known, kinds, strict=True)
-        if kind != main
+        for bench_point, point_group in zip(
+            completed_points, point_groups, strict=True
+        )
+        if point_group != main_group
     ]
-    setups = [_setup(point) for point in used]
-    rows = [
-        _row(point, setup) for point, setup in zip(used, setups, strict=True)
+    deployments = [_setup(raw_point) for raw_point in used_points]
+    log_ratio_rows = [
+        _row(raw_point, deployment)
+        for raw_point, deployment in zip(used_points, deployments, strict=True)
     ]
-    wild = [max(abs(x) for x in row.ratio.values()) > WILD for row in rows]
+    is_far_off = [
+        max(abs(log_ratio) for log_ratio in ratios_row.ratio.values()) > WILD
+        for ratios_row in log_ratio_rows
+    ]
     warnings += [
-        f"{p.place} is more than {math.exp(WILD):.0f} times off: it is left out"
-        for p, off in zip(used, wild, strict=True)
-        if off
+        f"{bench_point.place} is more than {math.exp(WILD):.0f} times off: it is left out"
+        for bench_point, far_off in zip(used_points, is_far_off, strict=True)
+        if far_off
     ]
-    used = [p for p, off in zip(used, wild, strict=True) if not off]
-    rows = [r for r, off in zip(rows, wild, strict=True) if not off]
-    if not used:
+    used_points = [
+        bench_point
+        for bench_point, far_off in zip(used_points, is_far_off, strict=True)
+        if not far_off
+    ]
+    log_ratio_rows = [
+        point_row
+        for point_row, far_off in zip(log_ratio_rows, is_far_off, strict=True)
+        if not far_off
+    ]
+    if not used_points:
         step = "check --model, --gpu, --tp and --precision"
         raise _unknown(
-            points[0],
+            bench_points[0],
             "has no point that its deployment could have measured",
             step,
         )
-    compared = tuple(_compare(place, used, rows) for place in range(len(used)))
+    comparisons = tuple(
+        _compare(point_index, used_points, log_ratio_rows)
+        for point_index in range(len(used_points))
+    )
     warnings += [
-        f"{c.point.place} is far from what the other points say"
-        for c in compared
-        if c.odd
+        f"{comparison.point.place} is far from what the other points say"
+        for comparison in comparisons
+        if comparison.odd
     ]
-    first = setups[0]
+    first_deployment = deployments[0]
     correction = Correction(
-        model=first.llm.model,
-        accelerator=first.node.accelerator.accelerator,
-        precision=first.layout.precision,
-        tp=first.layout.tp,
-        points=len(used),
+        model=first_deployment.llm.model,
+        accelerator=first_deployment.node.accelerator.accelerator,
+        precision=first_deployment.layout.precision,
+        tp=first_deployment.layout.tp,
+        points=len(used_points),
         beliefs={
-            m: learned(m, [(r.at, r.ratio[m]) for r in rows]) for m in METRICS
+            metric: learned(
+                metric,
+                [
+                    (point_row.at, point_row.ratio[metric])
+                    for point_row in log_ratio_rows
+                ],
+            )
+            for metric in METRICS
         },
     )
-    return Learned(correction, compared, tuple(warnings))
+    return Learned(correction, comparisons, tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,62 +158,76 @@ class _Row:
     predicted: dict[str, float]
 
 
-def _described(point: Point, given: Mapping[str, str]) -> Point:
+def _described(point: Point, overrides: Mapping[str, str]) -> Point:
     """Fill in what a file leaves out, and bring names to ours; what is given wins."""
-    found = replace(
+    completed_point = replace(
         point,
-        model=given.get("model") or point.model,
-        gpu=given.get("gpu") or point.gpu,
-        tp=int(given.get("tp") or point.tp or 1),
-        precision=given.get("precision") or point.precision or "",
-        framework=given.get("framework") or point.framework or "vllm",
+        model=overrides.get("model") or point.model,
+        gpu=overrides.get("gpu") or point.gpu,
+        tp=int(overrides.get("tp") or point.tp or 1),
+        precision=overrides.get("precision") or point.precision or "",
+        framework=overrides.get("framework") or point.framework or "vllm",
     )
-    for name in ("model", "gpu"):
-        if not getattr(found, name):
-            raise _unknown(point, f"does not say its {name}", f"add --{name}")
+    for field_name in ("model", "gpu"):
+        if not getattr(completed_point, field_name):
+            raise _unknown(
+                point, f"does not say its {field_name}", f"add --{field_name}"
+            )
     try:
-        llm = names.model(found.model)
-        precision = found.precision or llm.precision
+        language_model = names.model(completed_point.model)
+        weight_precision = completed_point.precision or language_model.precision
         return replace(
-            found,
-            model=llm.model,
-            gpu=names.gpu(found.gpu).accelerator,
-            precision=names.precision(precision),
-            framework=names.framework(found.framework),
+            completed_point,
+            model=language_model.model,
+            gpu=names.gpu(completed_point.gpu).accelerator,
+            precision=names.precision(weight_precision),
+            framework=names.framework(completed_point.framework),
         )
-    except RefusedError as error:
+    except RefusedError as lookup_error:
         raise _unknown(
-            point, str(error), "name it with --model, --gpu or --precision"
+            point,
+            str(lookup_error),
+            "name it with --model, --gpu or --precision",
         ) from None
 
 
-def _unknown(point: Point, message: str, step: str) -> UsageError:
-    place = Place(point.place)
+def _unknown(point: Point, message: str, next_step: str) -> UsageError:
+    point_place = Place(point.place)
     return UsageError(
-        Problem(code="benchmark", message=message, place=place, next_step=step)
+        Problem(
+            code="benchmark",
+            message=message,
+            place=point_place,
+            next_step=next_step,
+        )
     )
 
 
 def _setup(point: Point) -> Setup:
-    llm, chip = names.model(point.model), names.gpu(point.gpu)
-    precision = point.precision
-    if llm.precision == "mxfp4" and precision in ("fp4", "fp8"):
-        precision = llm.precision
-    layout = Layout(
-        precision=precision,
-        kv_precision=kv_precision(point.framework, llm, precision),
+    language_model, accelerator = names.model(point.model), names.gpu(point.gpu)
+    weight_precision = point.precision
+    if language_model.precision == "mxfp4" and weight_precision in (
+        "fp4",
+        "fp8",
+    ):
+        weight_precision = language_model.precision
+    replica_layout = Layout(
+        precision=weight_precision,
+        kv_precision=kv_precision(
+            point.framework, language_model, weight_precision
+        ),
         tp=point.tp,
     )
-    linked = "pcie" if chip.link == "none" else chip.link
-    node = Node(
-        accelerator=chip,
+    scaleup_link = "pcie" if accelerator.link == "none" else accelerator.link
+    host_node = Node(
+        accelerator=accelerator,
         count=max(HOST, point.tp),
-        memory_gib=chip.memory_gib,
+        memory_gib=accelerator.memory_gib,
         fraction=1.0,
-        scaleup=linked,
+        scaleup=scaleup_link,
         network_gb_s=1.0,
     )
-    demand = Demand(
+    point_demand = Demand(
         kind="closed" if point.users else "open",
         prompt=point.prompt,
         answer=point.answer,
@@ -177,135 +236,180 @@ def _setup(point: Point) -> Setup:
         lengths=("spread",),
     )
     return Setup(
-        llm=llm,
-        layout=layout,
-        node=node,
+        llm=language_model,
+        layout=replica_layout,
+        node=host_node,
         engine=engine(point.framework),
-        demand=demand,
+        demand=point_demand,
     )
 
 
-def _row(point: Point, setup: Setup) -> _Row:
-    server = setup.server()
-    if server.room < 1:
-        step = "check --gpu, --tp and --precision"
+def _row(point: Point, deployment: Setup) -> _Row:
+    replica_rates = deployment.server()
+    if replica_rates.room < 1:
+        next_step = "check --gpu, --tp and --precision"
         raise _unknown(
-            point, "does not fit on what it is said to have run on", step
+            point, "does not fit on what it is said to have run on", next_step
         )
-    found = (
-        shape.closed(server, point.users)
+    mean_load = (
+        shape.closed(replica_rates, point.users)
         if point.users
-        else shape.poisson(server, point.rate)
+        else shape.poisson(replica_rates, point.rate)
     )
-    predicted = {"tpot": found.tpot, "ttft": found.ttft}
-    measured = {"tpot": point.tpot, "ttft": point.ttft}
-    ratio = {m: math.log(measured[m] / predicted[m]) for m in METRICS}
+    predicted_s = {"tpot": mean_load.tpot, "ttft": mean_load.ttft}
+    measured_s = {"tpot": point.tpot, "ttft": point.ttft}
+    log_ratios = {
+        metric: math.log(measured_s[metric] / predicted_s[metric])
+        for metric in METRICS
+    }
     return _Row(
-        features(found.batch, point.prompt + point.answer / 2), ratio, predicted
+        features(mean_load.batch, point.prompt + point.answer / 2),
+        log_ratios,
+        predicted_s,
     )
 
 
 def _compare(
-    place: int, points: Sequence[Point], rows: Sequence[_Row]
+    point_index: int,
+    bench_points: Sequence[Point],
+    log_ratio_rows: Sequence[_Row],
 ) -> Compared:
     """Predict one point by the others, so that the improvement shown is not that of a copy."""
-    row, point = rows[place], points[place]
-    others = [r for i, r in enumerate(rows) if i != place]
-    after, odd = {}, False
+    point_row, bench_point = (
+        log_ratio_rows[point_index],
+        bench_points[point_index],
+    )
+    other_rows = [
+        other_row
+        for row_index, other_row in enumerate(log_ratio_rows)
+        if row_index != point_index
+    ]
+    after_s, is_outlier = {}, False
     for metric in METRICS:
-        belief = learned(metric, [(r.at, r.ratio[metric]) for r in others])
-        after[metric] = row.predicted[metric] * math.exp(belief.mean(row.at))
-        away = abs(row.ratio[metric] - belief.mean(row.at)) / belief.spread(
-            row.at
+        bias_model = learned(
+            metric,
+            [
+                (other_row.at, other_row.ratio[metric])
+                for other_row in other_rows
+            ],
         )
-        odd = odd or away > OUTLIER
-    measured = {"tpot": point.tpot, "ttft": point.ttft}
-    return Compared(point, measured, row.predicted, after, odd)
+        after_s[metric] = point_row.predicted[metric] * math.exp(
+            bias_model.mean(point_row.at)
+        )
+        deviation = abs(
+            point_row.ratio[metric] - bias_model.mean(point_row.at)
+        ) / bias_model.spread(point_row.at)
+        is_outlier = is_outlier or deviation > OUTLIER
+    measured_s = {"tpot": bench_point.tpot, "ttft": bench_point.ttft}
+    return Compared(
+        bench_point, measured_s, point_row.predicted, after_s, is_outlier
+    )
 
 
-def dump(found: Correction, sources: Mapping[str, str]) -> str:
+def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
     """Return the calibration as JSON; `sources` are the files with their SHA-256."""
-    content = {
+    document = {
         "schema": SCHEMA,
-        "model": found.model,
-        "accelerator": found.accelerator,
-        "precision": found.precision,
-        "tp": found.tp,
-        "points": found.points,
-        "sources": dict(sources),
+        "model": correction.model,
+        "accelerator": correction.accelerator,
+        "precision": correction.precision,
+        "tp": correction.tp,
+        "points": correction.points,
+        "sources": dict(source_hashes),
         "beliefs": {
-            name: {
-                "weights": _rounded(b.weights),
-                "noise": b.noise,
-                "covariance": [_rounded(row) for row in b.covariance],
+            metric: {
+                "weights": _rounded(bias_model.weights),
+                "noise": bias_model.noise,
+                "covariance": [
+                    _rounded(covariance_row)
+                    for covariance_row in bias_model.covariance
+                ],
             }
-            for name, b in found.beliefs.items()
+            for metric, bias_model in correction.beliefs.items()
         },
     }
-    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
 def _rounded(numbers: Sequence[float]) -> list[float]:
-    return [round(x, DIGITS) for x in numbers]
+    return [round(number, DIGITS) for number in numbers]
 
 
-def parse(raw: bytes, path: str) -> Correction:
+def parse(file_bytes: bytes, source_path: str) -> Correction:
     """Return a calibration; raises UsageError."""
     try:
-        content: dict[str, Any] = json.loads(raw)
-        known = {SCHEMA: content}[content["schema"]]
-        beliefs = {
-            metric: _belief(known["beliefs"][metric]) for metric in METRICS
+        document: dict[str, Any] = json.loads(file_bytes)
+        schema_document = {SCHEMA: document}[document["schema"]]
+        bias_models = {
+            metric: _belief(schema_document["beliefs"][metric])
+            for metric in METRICS
         }
-        fields = ("model", "accelerator", "precision", "tp", "points")
-        found = Correction(
-            beliefs=beliefs, **{name: known[name] for name in fields}
+        field_names = ("model", "accelerator", "precision", "tp", "points")
+        correction = Correction(
+            beliefs=bias_models,
+            **{
+                field_name: schema_document[field_name]
+                for field_name in field_names
+            },
         )
-        _counted(found)
+        _counted(correction)
     except (
         ValueError,
         KeyError,
         TypeError,
         AttributeError,
         RecursionError,
-    ) as error:
+    ) as parse_error:
         problem = Problem(
             code="calibration",
             message="is no calibration of this program",
-            place=Place(path),
+            place=Place(source_path),
             next_step="make one: tonnage calibrate BENCH -o FILE",
         )
-        raise UsageError(problem) from error
-    return replace(found, sha256=hashlib.sha256(raw).hexdigest())
+        raise UsageError(problem) from parse_error
+    return replace(correction, sha256=hashlib.sha256(file_bytes).hexdigest())
 
 
-def _belief(told: Mapping[str, Any]) -> Belief:
+def _belief(bias_document: Mapping[str, Any]) -> Belief:
     """Return a belief as far as its numbers can be one; raises ValueError."""
-    weights = tuple(float(x) for x in told["weights"])
+    weights = tuple(
+        float(coefficient) for coefficient in bias_document["weights"]
+    )
     covariance = tuple(
-        tuple(float(x) for x in row) for row in told["covariance"]
+        tuple(float(coefficient) for coefficient in matrix_row)
+        for matrix_row in bias_document["covariance"]
     )
-    size = len(features(1, 1))
-    square = len(covariance) == size and all(
-        len(row) == size for row in covariance
+    feature_count = len(features(1, 1))
+    is_square = len(covariance) == feature_count and all(
+        len(matrix_row) == feature_count for matrix_row in covariance
     )
-    small = all(
-        abs(x) < FAR
-        for x in (*weights, *(x for row in covariance for x in row))
+    is_small = all(
+        abs(coefficient) < FAR
+        for coefficient in (
+            *weights,
+            *(
+                coefficient
+                for matrix_row in covariance
+                for coefficient in matrix_row
+            ),
+        )
     )
     if not (
-        square
-        and small
-        and len(weights) == size
-        and 0 < float(told["noise"]) < FAR
+        is_square
+        and is_small
+        and len(weights) == feature_count
+        and 0 < float(bias_document["noise"]) < FAR
     ):
         raise ValueError(weights)
-    if any(covariance[i][i] < 0 for i in range(size)):
+    if any(
+        covariance[feature_index][feature_index] < 0
+        for feature_index in range(feature_count)
+    ):
         raise ValueError(covariance)
-    return Belief(weights, covariance, float(told["noise"]))
+    return Belief(weights, covariance, float(bias_document["noise"]))
 
 
-def _counted(found: Correction) -> None:
+def _counted(correction: Correction) -> None:
     """Raise ValueError when the counts of a calibration cannot be."""
-    if not (1 <= int(found.tp) <= HOST**2 and int(found.points) >= 1):
-        raise ValueError(found.tp)
+    if not (1 <= int(correction.tp) <= HOST**2 and int(correction.points) >= 1):
+        raise ValueError(correction.tp)

@@ -17,20 +17,31 @@ ACCEPTED: Final = re.compile(r"acceptance[ =:]*(\d*\.?\d+) ?(%?)")
 KNOWN: Final = "mtp"  # the only kind whose usual acceptance is published
 
 
-def drafted(told: str) -> Draft | None:
+def drafted(cell_text: str) -> Draft | None:
     """Return the draft of a cell: None without one, NONE when its gain cannot be told.
 
     Raises RefusedError for an acceptance that is no share.
     """
-    said = told.strip().lower()
-    if not said or said.startswith(OFF):
+    normalized = cell_text.strip().lower()
+    if not normalized or normalized.startswith(OFF):
         return None
-    found, stated = GUESSED.match(said), ACCEPTED.search(said)
-    if not found or not (stated or found[1] == KNOWN):
+    draft_match, acceptance_match = (
+        GUESSED.match(normalized),
+        ACCEPTED.search(normalized),
+    )
+    if not draft_match or not (acceptance_match or draft_match[1] == KNOWN):
         return NONE
-    share = constant("draft_acceptance", KNOWN)
-    if stated:
-        share = float(stated[1]) / (100 if stated[2] else 1)
-    if not 0 <= share <= 1:
-        raise RefusedError(f"an acceptance of {share:g} is not between 0 and 1")
-    return draft(int(found[2]), share, free=found[1].startswith("n"))
+    acceptance = constant("draft_acceptance", KNOWN)
+    if acceptance_match:
+        acceptance = float(acceptance_match[1]) / (
+            100 if acceptance_match[2] else 1
+        )
+    if not 0 <= acceptance <= 1:
+        raise RefusedError(
+            f"an acceptance of {acceptance:g} is not between 0 and 1"
+        )
+    return draft(
+        int(draft_match[2]),
+        acceptance,
+        prompt_lookup=draft_match[1].startswith("n"),
+    )

@@ -32,105 +32,142 @@ CONTEXT: Final = 8192
 NEWEST: Final = 2026.8
 
 
-def answer(row: Mapping[str, str]) -> Answer:
+def answer(table_row: Mapping[str, str]) -> Answer:
     """Predict one row, in GiB of each accelerator; raises RefusedError."""
-    kind = (row.get("kind") or "").lower()
-    if kind.startswith("inference"):
-        return _serving(row)
-    if kind.startswith("checkpoint"):
-        llm = names.model(row["model"])
-        size = memory.stored(llm, _layout(row, llm.precision)) / GIB
+    memory_kind = (table_row.get("kind") or "").lower()
+    if memory_kind.startswith("inference"):
+        return _serving(table_row)
+    if memory_kind.startswith("checkpoint"):
+        language_model = names.model(table_row["model"])
+        checkpoint_gib = (
+            memory.stored(
+                language_model, _layout(table_row, language_model.precision)
+            )
+            / GIB
+        )
         return Answer(
-            "physics", {"checkpoint_gib": _within(size, "checkpoint")}
+            "physics", {"checkpoint_gib": _within(checkpoint_gib, "checkpoint")}
         )
-    if kind.startswith("training"):
-        return Answer("physics", trained.held(row))
-    raise RefusedError(f"no kind of memory is named '{kind}'")
+    if memory_kind.startswith("training"):
+        return Answer("physics", trained.held(table_row))
+    raise RefusedError(f"no kind of memory is named '{memory_kind}'")
 
 
-def _serving(row: Mapping[str, str]) -> Answer:
-    llm = names.model(row["model"])
-    total, chip = _card(row)
-    layout = _layout(row, llm.precision)
-    if layout.precision == "bf16" and llm.precision == "mxfp4":
-        layout = _layout({**row, "precision": "mxfp4"}, "mxfp4")
-    year = year_of(row.get("source_date") or "", NEWEST)
-    share = _real(row, "gpu_memory_utilization") or float(
-        startup.era(year)["share"]
+def _serving(table_row: Mapping[str, str]) -> Answer:
+    language_model = names.model(table_row["model"])
+    total_gib, accelerator = _card(table_row)
+    replica_layout = _layout(table_row, language_model.precision)
+    if (
+        replica_layout.precision == "bf16"
+        and language_model.precision == "mxfp4"
+    ):
+        replica_layout = _layout({**table_row, "precision": "mxfp4"}, "mxfp4")
+    source_year = year_of(table_row.get("source_date") or "", NEWEST)
+    memory_share = _real(table_row, "gpu_memory_utilization") or float(
+        startup.era(source_year)["share"]
     )
-    if share > 1:
-        raise RefusedError(f"gpu_memory_utilization {share:g} is more than all")
-    served = names.framework(row.get("framework") or "vllm")
-    if served != "vllm":
+    if memory_share > 1:
         raise RefusedError(
-            f"what {served} reports when it starts is not predicted yet"
+            f"gpu_memory_utilization {memory_share:g} is more than all"
         )
-    card = startup.Card(
-        total_gib=total,
-        year=year,
-        share=share,
-        linked=chip is None or chip.link != "none",
-        small=chip is not None and chip.architecture == "Ampere",
-    )
-    context = int(
-        _real(row, "max_model_len") or min(CONTEXT, llm.max_context or CONTEXT)
-    )
-    found = startup.startup(llm, layout, card, startup.steps(card, context))
-    if found.kv_gib <= 0:
+    engine_name = names.framework(table_row.get("framework") or "vllm")
+    if engine_name != "vllm":
         raise RefusedError(
-            f"does not fit: weights and activation take {found.weights_gib:,.1f} and "
-            f"{found.activation_gib:,.1f} of {share * total:,.1f} GiB"
+            f"what {engine_name} reports when it starts is not predicted yet"
         )
-    error = constant("pool_error")
-    numbers = {
-        "weights_gib_per_gpu": _within(found.weights_gib, "weights"),
-        "kv_cache_gib_per_gpu": _around(found.kv_gib, error),
+    startup_card = startup.Card(
+        total_gib=total_gib,
+        year=source_year,
+        share=memory_share,
+        linked=accelerator is None or accelerator.link != "none",
+        small=accelerator is not None and accelerator.architecture == "Ampere",
+    )
+    context_tokens = int(
+        _real(table_row, "max_model_len")
+        or min(CONTEXT, language_model.max_context or CONTEXT)
+    )
+    startup_memory = startup.startup(
+        language_model,
+        replica_layout,
+        startup_card,
+        startup.steps(startup_card, context_tokens),
+    )
+    if startup_memory.kv_gib <= 0:
+        raise RefusedError(
+            f"does not fit: weights and activation take {startup_memory.weights_gib:,.1f} and "
+            f"{startup_memory.activation_gib:,.1f} of {memory_share * total_gib:,.1f} GiB"
+        )
+    pool_error_gib = constant("pool_error")
+    columns = {
+        "weights_gib_per_gpu": _within(startup_memory.weights_gib, "weights"),
+        "kv_cache_gib_per_gpu": _around(startup_memory.kv_gib, pool_error_gib),
         "kv_tokens": _around(
-            found.kv_tokens, error / found.kv_gib * found.kv_tokens
+            startup_memory.kv_tokens,
+            pool_error_gib / startup_memory.kv_gib * startup_memory.kv_tokens,
         ),
-        "activation_gib_per_gpu": _around(found.activation_gib, error),
-        "peak_mem_gib": _within(share * total, "weights"),
+        "activation_gib_per_gpu": _around(
+            startup_memory.activation_gib, pool_error_gib
+        ),
+        "peak_mem_gib": _within(memory_share * total_gib, "weights"),
     }
-    return Answer("calibrated", numbers)
+    return Answer("calibrated", columns)
 
 
-def _card(row: Mapping[str, str]) -> tuple[float, Accelerator | None]:
+def _card(table_row: Mapping[str, str]) -> tuple[float, Accelerator | None]:
     """Return the memory of a card in GiB as the row states it, and the card if it is known."""
-    stated = _real(row, "gpu_mem_gib")
+    stated_gib = _real(table_row, "gpu_mem_gib")
     try:
-        chip = names.gpu(row["gpu"])
+        accelerator = names.gpu(table_row["gpu"])
     except RefusedError:
-        if stated:
-            return stated, None
+        if stated_gib:
+            return stated_gib, None
         raise
-    inside = re.search(r"([\d.]+)\s*(?:GiB|usable)", row["gpu"])
-    return stated or (float(inside[1]) if inside else chip.memory_gib), chip
+    memory_match = re.search(r"([\d.]+)\s*(?:GiB|usable)", table_row["gpu"])
+    return stated_gib or (
+        float(memory_match[1]) if memory_match else accelerator.memory_gib
+    ), accelerator
 
 
-def _layout(row: Mapping[str, str], released: str) -> Layout:
-    given = row.get("precision") or row.get("weight_precision") or released
-    kept = names.kv_precision(row.get("kv_precision") or "") or "bf16"
-    parts = {name: count(row, name, 1) for name in ("tp", "pp")}
-    return Layout(precision=names.precision(given), kv_precision=kept, **parts)
+def _layout(table_row: Mapping[str, str], released_precision: str) -> Layout:
+    weight_precision = (
+        table_row.get("precision")
+        or table_row.get("weight_precision")
+        or released_precision
+    )
+    kv_precision = (
+        names.kv_precision(table_row.get("kv_precision") or "") or "bf16"
+    )
+    parallel_degrees = {
+        column: count(table_row, column, 1) for column in ("tp", "pp")
+    }
+    return Layout(
+        precision=names.precision(weight_precision),
+        kv_precision=kv_precision,
+        **parallel_degrees,
+    )
 
 
-def _real(row: Mapping[str, str], name: str) -> float:
-    cell = (row.get(name) or "").strip()
-    if not cell:
+def _real(table_row: Mapping[str, str], column: str) -> float:
+    cell_text = (table_row.get(column) or "").strip()
+    if not cell_text:
         return 0.0
     try:
-        found = float(cell)
+        cell_number = float(cell_text)
     except ValueError:
-        raise RefusedError(f"{name} '{cell}' is not a number") from None
-    if not 0 < found < 1e8:
-        raise RefusedError(f"{name} {cell} is out of range")
-    return found
+        raise RefusedError(f"{column} '{cell_text}' is not a number") from None
+    if not 0 < cell_number < 1e8:
+        raise RefusedError(f"{column} {cell_text} is out of range")
+    return cell_number
 
 
-def _within(value: float, name: str) -> Number:
-    share = constant("memory_error", name)
-    return Number(value, value * (1 - share), value * (1 + share))
+def _within(predicted: float, error_name: str) -> Number:
+    error_share = constant("memory_error", error_name)
+    return Number(
+        predicted, predicted * (1 - error_share), predicted * (1 + error_share)
+    )
 
 
-def _around(value: float, error: float) -> Number:
-    return Number(value, max(0.0, value - error), value + error)
+def _around(predicted: float, half_width: float) -> Number:
+    return Number(
+        predicted, max(0.0, predicted - half_width), predicted + half_width
+    )

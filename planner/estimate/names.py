@@ -40,114 +40,151 @@ class RefusedError(Exception):
 
 @cache
 def _spellings() -> dict[tuple[str, str], str]:
-    text = (
+    csv_text = (
         files("planner.estimate")
         .joinpath("data", "spellings.csv")
         .read_text(encoding="utf-8")
     )
-    rows = csv.DictReader(text.splitlines())
-    return {(row["kind"], row["spelling"]): row["name"] for row in rows}
-
-
-def _known(kind: str, given: str, names: Iterable[str]) -> str:
-    """Return our name for a spelling, with or without a remark, or for words of only one name."""
-    names = set(names)
-    word = given.strip().lower()
-    bare = VENDOR.sub("", word.split("(")[0].strip())
-    for spelled in (word, bare, "-".join(bare.split()), bare.split(" ")[0]):
-        found = _spellings().get((kind, spelled), spelled)
-        if found in names:
-            return found
-    alike = {
-        _compact(spelled): name
-        for (k, spelled), name in _spellings().items()
-        if k == kind
+    spelling_rows = csv.DictReader(csv_text.splitlines())
+    return {
+        (spelling_row["kind"], spelling_row["spelling"]): spelling_row["name"]
+        for spelling_row in spelling_rows
     }
-    alike |= {_compact(name): name for name in names}
-    if alike.get(_compact(bare)) in names:
-        return alike[_compact(bare)]
-    words = set(bare.replace(" ", "-").split("-")) - {"nvidia", "amd"}
-    holding = [name for name in names if words <= set(name.split("-"))]
-    if len(holding) == 1:
-        return holding[0]
-    spelled_so = [s for k, s in _spellings() if k == kind]
-    close = difflib.get_close_matches(word, [*names, *spelled_so], 1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _known(
+    name_kind: str, spelling: str, canonical_names: Iterable[str]
+) -> str:
+    """Return our name for a spelling, with or without a remark, or for words of only one name."""
+    canonical_names = set(canonical_names)
+    normalized = spelling.strip().lower()
+    bare_name = VENDOR.sub("", normalized.split("(")[0].strip())
+    for candidate in (
+        normalized,
+        bare_name,
+        "-".join(bare_name.split()),
+        bare_name.split(" ")[0],
+    ):
+        canonical_name = _spellings().get((name_kind, candidate), candidate)
+        if canonical_name in canonical_names:
+            return canonical_name
+    name_by_compact = {
+        _compact(candidate): canonical
+        for (entry_kind, candidate), canonical in _spellings().items()
+        if entry_kind == name_kind
+    }
+    name_by_compact |= {
+        _compact(canonical): canonical for canonical in canonical_names
+    }
+    if name_by_compact.get(_compact(bare_name)) in canonical_names:
+        return name_by_compact[_compact(bare_name)]
+    spelling_words = set(bare_name.replace(" ", "-").split("-")) - {
+        "nvidia",
+        "amd",
+    }
+    matching_names = [
+        canonical
+        for canonical in canonical_names
+        if spelling_words <= set(canonical.split("-"))
+    ]
+    if len(matching_names) == 1:
+        return matching_names[0]
+    known_spellings = [
+        known_spelling
+        for entry_kind, known_spelling in _spellings()
+        if entry_kind == name_kind
+    ]
+    close_matches = difflib.get_close_matches(
+        normalized, [*canonical_names, *known_spellings], 1
+    )
+    suggestion = (
+        f"; did you mean '{close_matches[0]}'?" if close_matches else ""
+    )
     raise RefusedError(
-        f"no {kind.replace('_', ' ')} is named '{given.strip()}'{hint}"
+        f"no {name_kind.replace('_', ' ')} is named '{spelling.strip()}'{suggestion}"
     )
 
 
-def _compact(name: str) -> str:
+def _compact(spelling: str) -> str:
     """A name without what separates its words."""
-    return re.sub(r"[^a-z0-9.]+", "", name.lower())
+    return re.sub(r"[^a-z0-9.]+", "", spelling.lower())
 
 
-def model(given: str) -> Llm:
+def model(spelling: str) -> Llm:
     """Return a model by any of its spellings; raises RefusedError."""
-    word = _spellings().get(("model", given.strip().lower()), given.strip())
-    bare = TUNED.sub("", word.split("/")[-1].lower()).removeprefix("meta-")
+    model_name = _spellings().get(
+        ("model", spelling.strip().lower()), spelling.strip()
+    )
+    bare_name = TUNED.sub("", model_name.split("/")[-1].lower()).removeprefix(
+        "meta-"
+    )
     try:
         return find(
-            word
-            if word.lower() in unmodelled() or bare not in models()
-            else bare
+            model_name
+            if model_name.lower() in unmodelled() or bare_name not in models()
+            else bare_name
         )
-    except TonnageError as error:
-        problem = error.problems[0]
-        if word.lower() in unmodelled():
+    except TonnageError as lookup_error:
+        problem = lookup_error.problems[0]
+        if model_name.lower() in unmodelled():
             raise RefusedError(problem.message) from None
-        return find(_known("model", bare, models()))
+        return find(_known("model", bare_name, models()))
 
 
-def gpu(given: str) -> Accelerator:
+def gpu(spelling: str) -> Accelerator:
     """Return an accelerator, or a MIG slice of one, by any of its spellings; raises RefusedError.
 
     A slice is named after its accelerator: 'a100-80gb-sxm 3g.40gb', 'H100 MIG 1g.10gb'.
     """
-    found = SLICE.search(given)
-    if not found:
-        return accelerators()[_known("gpu", given, accelerators())]
-    whole = accelerators()[
-        _known("gpu", given[: found.start()], accelerators())
+    slice_match = SLICE.search(spelling)
+    if not slice_match:
+        return accelerators()[_known("gpu", spelling, accelerators())]
+    accelerator = accelerators()[
+        _known("gpu", spelling[: slice_match.start()], accelerators())
     ]
-    part = sliced(whole, found[1].lower())
-    if part is None:
-        name = whole.accelerator
-        known = (
+    mig_slice = sliced(accelerator, slice_match[1].lower())
+    if mig_slice is None:
+        accelerator_name = accelerator.accelerator
+        profile_names = (
             ", ".join(
-                p.profile for p in mig_profiles() if p.accelerator == name
+                mig_profile.profile
+                for mig_profile in mig_profiles()
+                if mig_profile.accelerator == accelerator_name
             )
             or "none"
         )
-        raise RefusedError(f"{name} has no profile {found[1]}; it has {known}")
-    return part
+        raise RefusedError(
+            f"{accelerator_name} has no profile {slice_match[1]}; it has {profile_names}"
+        )
+    return mig_slice
 
 
-def framework(given: str) -> str:
+def framework(spelling: str) -> str:
     """Return an engine by any of its spellings; raises RefusedError."""
-    return _known("framework", given, engines())
+    return _known("framework", spelling, engines())
 
 
-def precision(given: str) -> str:
+def precision(spelling: str) -> str:
     """Return a weight precision by any of its spellings; raises RefusedError."""
-    return _known("weight_precision", given, PRECISIONS)
+    return _known("weight_precision", spelling, PRECISIONS)
 
 
-def kv_precision(given: str) -> str:
+def kv_precision(spelling: str) -> str:
     """Return a KV precision, or nothing when the table does not say; raises RefusedError."""
     return (
-        _known("kv_precision", given, ("bf16", "fp8")) if given.strip() else ""
+        _known("kv_precision", spelling, ("bf16", "fp8"))
+        if spelling.strip()
+        else ""
     )
 
 
-def load_kind(given: str) -> str:
+def load_kind(spelling: str) -> str:
     """Return how a deployment is loaded; raises RefusedError."""
-    kinds = (
+    load_kinds = (
         "offline_max",
         "static_batch",
         "concurrency",
         "rate",
         "all_at_once",
     )
-    return _known("load_kind", given, kinds)
+    return _known("load_kind", spelling, load_kinds)

@@ -43,270 +43,362 @@ POOLS: Final = re.compile(POOL.format("prefill") + "; " + POOL.format("decode"))
 TUNED: Final = ("Server", "Interactive")
 
 
-def setup(row: Mapping[str, str]) -> Setup:
+def setup(table_row: Mapping[str, str]) -> Setup:
     """Return the configuration of a row; raises RefusedError with what is wrong."""
-    llm = names.model(row["model"])
-    chip = names.gpu(row["gpu"])
-    precision = _precision(row, llm, chip)
-    known = names.framework(row["framework"])
-    layout, replicas, prefill = _layout(row, precision, llm)
-    kept = names.kv_precision(row.get("kv_precision") or "") or kv_precision(
-        known, llm, precision
+    language_model = names.model(table_row["model"])
+    accelerator = names.gpu(table_row["gpu"])
+    weight_precision = _precision(table_row, language_model, accelerator)
+    engine_name = names.framework(table_row["framework"])
+    decode_layout, replica_count, prefill_pool = _layout(
+        table_row, weight_precision, language_model
     )
-    layouts = [layout] if prefill is None else [layout, prefill[1]]
-    laid = [replace(x, kv_precision=kept) for x in layouts]
-    for each in laid:
-        _possible(llm, each)
-    demand, guess = _demand(row), drafted(row.get("spec_decode") or "")
-    if demand.prompt + demand.answer > AMPLE * llm.max_context > 0:
+    kv_format = names.kv_precision(
+        table_row.get("kv_precision") or ""
+    ) or kv_precision(engine_name, language_model, weight_precision)
+    pool_layouts = (
+        [decode_layout]
+        if prefill_pool is None
+        else [decode_layout, prefill_pool[1]]
+    )
+    kv_layouts = [
+        replace(pool_layout, kv_precision=kv_format)
+        for pool_layout in pool_layouts
+    ]
+    for kv_layout in kv_layouts:
+        _possible(language_model, kv_layout)
+    row_demand, draft_model = (
+        _demand(table_row),
+        drafted(table_row.get("spec_decode") or ""),
+    )
+    if (
+        row_demand.prompt + row_demand.answer
+        > AMPLE * language_model.max_context
+        > 0
+    ):
         raise RefusedError(
-            f"{llm.model} takes {llm.max_context:,} tokens of context at most"
+            f"{language_model.model} takes {language_model.max_context:,} tokens of context at most"
         )
     return Setup(
-        llm=llm,
-        layout=laid[0],
-        node=_node(chip, row),
-        engine=_engine(row, known),
-        demand=demand,
-        replicas=replicas,
-        prefill=None if prefill is None else (prefill[0], laid[1]),
-        speculative=guess is not None,
-        draft=guess or NONE,
+        llm=language_model,
+        layout=kv_layouts[0],
+        node=_node(accelerator, table_row),
+        engine=_engine(table_row, engine_name),
+        demand=row_demand,
+        replicas=replica_count,
+        prefill=None
+        if prefill_pool is None
+        else (prefill_pool[0], kv_layouts[1]),
+        speculative=draft_model is not None,
+        draft=draft_model or NONE,
     )
 
 
-def _precision(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> str:
-    given = names.precision(
-        row.get("weight_precision") or row.get("precision") or "bf16"
+def _precision(
+    table_row: Mapping[str, str], language_model: Llm, accelerator: Accelerator
+) -> str:
+    weight_precision = names.precision(
+        table_row.get("weight_precision")
+        or table_row.get("precision")
+        or "bf16"
     )
     # A model released in mxfp4 is served so, whatever its activations are called.
-    if llm.precision == "mxfp4" and given in ("fp4", "fp8"):
-        given = "mxfp4"
-    if not (chip.bandwidth_gb_s and chip.bf16_tflops):
-        raise RefusedError(f"the data sheet of {chip.accelerator} is not known")
-    native = chip.runs(given) or (
-        chip.vendor == "nvidia" and float(chip.compute_capability) >= 8
-    )
-    if not native:
-        raise RefusedError(f"{chip.accelerator} does not compute {given}")
-    return given
-
-
-def _possible(llm: Llm, layout: Layout) -> None:
-    """Refuse what no engine can lay out."""
-    if not valid(llm, layout.tensor):
+    if language_model.precision == "mxfp4" and weight_precision in (
+        "fp4",
+        "fp8",
+    ):
+        weight_precision = "mxfp4"
+    if not (accelerator.bandwidth_gb_s and accelerator.bf16_tflops):
         raise RefusedError(
-            f"{llm.model} cannot be cut over {layout.tensor} accelerators"
+            f"the data sheet of {accelerator.accelerator} is not known"
         )
-    if layout.pp > llm.layers:
+    is_supported = accelerator.runs(weight_precision) or (
+        accelerator.vendor == "nvidia"
+        and float(accelerator.compute_capability) >= 8
+    )
+    if not is_supported:
         raise RefusedError(
-            f"pp {layout.pp} is more than the {llm.layers} layers of {llm.model}"
+            f"{accelerator.accelerator} does not compute {weight_precision}"
+        )
+    return weight_precision
+
+
+def _possible(language_model: Llm, replica_layout: Layout) -> None:
+    """Refuse what no engine can lay out."""
+    if not valid(language_model, replica_layout.tensor):
+        raise RefusedError(
+            f"{language_model.model} cannot be cut over {replica_layout.tensor} accelerators"
+        )
+    if replica_layout.pp > language_model.layers:
+        raise RefusedError(
+            f"pp {replica_layout.pp} is more than the {language_model.layers} layers of {language_model.model}"
         )
 
 
 def _layout(
-    row: Mapping[str, str], precision: str, llm: Llm
+    table_row: Mapping[str, str], weight_precision: str, language_model: Llm
 ) -> tuple[Layout, int, tuple[int, Layout] | None]:
     """Return the layout of a replica, how many there are, and the prefill workers."""
-    told = (row.get("disagg_layout") or "").strip()
-    pools = POOLS.fullmatch(told)
-    if told and not pools:
-        raise RefusedError(f"disagg_layout '{told}' is not understood")
-    if pools:
-        x = [int(part) for part in pools.groups()]
-        ahead = _group(precision, x[1], 1, x[4], x[3])
-        return _group(precision, x[6], 1, x[9], x[8]), x[5], (x[0], ahead)
-    if (row.get("serving_mode") or "").startswith("disagg"):
+    disagg_text = (table_row.get("disagg_layout") or "").strip()
+    pools_match = POOLS.fullmatch(disagg_text)
+    if disagg_text and not pools_match:
+        raise RefusedError(f"disagg_layout '{disagg_text}' is not understood")
+    if pools_match:
+        pool_sizes = [int(size_text) for size_text in pools_match.groups()]
+        prefill_layout = _group(
+            weight_precision, pool_sizes[1], 1, pool_sizes[4], pool_sizes[3]
+        )
+        return (
+            _group(
+                weight_precision, pool_sizes[6], 1, pool_sizes[9], pool_sizes[8]
+            ),
+            pool_sizes[5],
+            (pool_sizes[0], prefill_layout),
+        )
+    if (table_row.get("serving_mode") or "").startswith("disagg"):
         raise RefusedError(
             "the layout of the prefill and decode workers is not given"
         )
-    pp = count(row, "pp", 1)
-    total = count(
-        row, "n_gpus", count(row, "tp", 1) * pp * count(row, "replicas", 1)
+    pp_degree = count(table_row, "pp", 1)
+    gpu_count = count(
+        table_row,
+        "n_gpus",
+        count(table_row, "tp", 1) * pp_degree * count(table_row, "replicas", 1),
     )
-    replicas = count(row, "replicas", 0) or max(
-        1, total // (count(row, "tp", total) * pp)
+    replica_count = count(table_row, "replicas", 0) or max(
+        1, gpu_count // (count(table_row, "tp", gpu_count) * pp_degree)
     )
-    if total % (pp * replicas):
+    if gpu_count % (pp_degree * replica_count):
         raise RefusedError(
-            f"n_gpus {total} is not a multiple of pp {pp} x replicas {replicas}"
+            f"n_gpus {gpu_count} is not a multiple of pp {pp_degree} x replicas {replica_count}"
         )
-    tp = count(row, "tp", total // (pp * replicas))
-    adp, ep = count(row, "attn_dp", 1), count(row, "ep", 1)
-    tp = max(tp, total // (pp * replicas)) if adp > 1 or ep > 1 else tp
+    tp_degree = count(table_row, "tp", gpu_count // (pp_degree * replica_count))
+    attention_dp, ep_degree = (
+        count(table_row, "attn_dp", 1),
+        count(table_row, "ep", 1),
+    )
+    tp_degree = (
+        max(tp_degree, gpu_count // (pp_degree * replica_count))
+        if attention_dp > 1 or ep_degree > 1
+        else tp_degree
+    )
     # Load-generator runs of latent-attention models with spread experts repeat attention.
-    if llm.kv_lora_rank and ep > 1 and not row.get("attn_dp") and _tested(row):
-        adp = ep
-    if tp * pp * replicas != total:
+    if (
+        language_model.kv_lora_rank
+        and ep_degree > 1
+        and not table_row.get("attn_dp")
+        and _tested(table_row)
+    ):
+        attention_dp = ep_degree
+    if tp_degree * pp_degree * replica_count != gpu_count:
         raise RefusedError(
-            f"tp {tp} x pp {pp} x replicas {replicas} is not n_gpus {total}"
+            f"tp {tp_degree} x pp {pp_degree} x replicas {replica_count} is not n_gpus {gpu_count}"
         )
-    return _group(precision, tp, pp, ep, adp), replicas, None
+    return (
+        _group(weight_precision, tp_degree, pp_degree, ep_degree, attention_dp),
+        replica_count,
+        None,
+    )
 
 
-def _group(precision: str, tp: int, pp: int, ep: int, adp: int) -> Layout:
-    adp = adp if tp % adp == 0 else tp
-    ep = ep if tp % ep == 0 else tp
+def _group(
+    weight_precision: str,
+    tp_degree: int,
+    pp_degree: int,
+    ep_degree: int,
+    attention_dp: int,
+) -> Layout:
+    attention_dp = attention_dp if tp_degree % attention_dp == 0 else tp_degree
+    ep_degree = ep_degree if tp_degree % ep_degree == 0 else tp_degree
     return Layout(
-        precision=precision, kv_precision="bf16", tp=tp, pp=pp, ep=ep, adp=adp
+        precision=weight_precision,
+        kv_precision="bf16",
+        tp=tp_degree,
+        pp=pp_degree,
+        ep=ep_degree,
+        adp=attention_dp,
     )
 
 
-def _node(chip: Accelerator, row: Mapping[str, str]) -> Node:
+def _node(accelerator: Accelerator, table_row: Mapping[str, str]) -> Node:
     """The accelerators that talk without a network: a link's domain, or those of a host."""
-    scaleup = "nvlink_pairs" if chip.link == "nvlink_pairs" else "nvlink"
-    count = max(HOST, chip.link_domain)
+    scaleup_link = (
+        "nvlink_pairs" if accelerator.link == "nvlink_pairs" else "nvlink"
+    )
+    gpu_count = max(HOST, accelerator.link_domain)
     return Node(
-        accelerator=chip,
-        count=count,
-        memory_gib=chip.memory_gib,
+        accelerator=accelerator,
+        count=gpu_count,
+        memory_gib=accelerator.memory_gib,
         fraction=1.0,
-        scaleup="pcie" if chip.link == "none" or _plugged(row) else scaleup,
-        network_gb_s=count * constant("network_each"),
+        scaleup="pcie"
+        if accelerator.link == "none" or _plugged(table_row)
+        else scaleup_link,
+        network_gb_s=gpu_count * constant("network_each"),
     )
 
 
-def _plugged(row: Mapping[str, str]) -> bool:
-    return "interconnect: PCIe" in (row.get("notes") or "")
+def _plugged(table_row: Mapping[str, str]) -> bool:
+    return "interconnect: PCIe" in (table_row.get("notes") or "")
 
 
-def _engine(row: Mapping[str, str], known: str) -> Engine:
-    kind = engines()[known]
-    year = _released(known, row.get("framework_version") or "") or year_of(
-        row.get("source_date") or "", kind["year"]
+def _engine(table_row: Mapping[str, str], engine_name: str) -> Engine:
+    engine_facts = engines()[engine_name]
+    engine_year = _released(
+        engine_name, table_row.get("framework_version") or ""
+    ) or year_of(table_row.get("source_date") or "", engine_facts["year"])
+    is_modern = engine_year >= REFERENCE and not _tested(table_row)
+    if (
+        engine_name == "trtllm"
+        and not is_modern
+        and "PyTorch" not in table_row["framework"]
+    ):
+        engine_facts = engines()["trtllm-cpp"]
+    max_batch_match = re.search(
+        r"max batch per engine=(\d+)", table_row.get("notes") or ""
     )
-    modern = year >= REFERENCE and not _tested(row)
-    if known == "trtllm" and not modern and "PyTorch" not in row["framework"]:
-        kind = engines()["trtllm-cpp"]
-    most = re.search(r"max batch per engine=(\d+)", row.get("notes") or "")
     return Engine(
-        kind=kind["kind"],
-        year=year,
-        sequences=int(most[1]) if most else kind["sequences"],
-        tuned=(row.get("scenario") or "") in TUNED,
+        kind=engine_facts["kind"],
+        year=engine_year,
+        sequences=int(max_batch_match[1])
+        if max_batch_match
+        else engine_facts["sequences"],
+        tuned=(table_row.get("scenario") or "") in TUNED,
     )
 
 
 @cache
 def _releases() -> tuple[tuple[str, str, float], ...]:
-    text = (
+    csv_text = (
         files("planner.estimate")
         .joinpath("data", "releases.csv")
         .read_text(encoding="utf-8")
     )
-    rows = csv.DictReader(text.splitlines())
+    release_rows = csv.DictReader(csv_text.splitlines())
     return tuple(
-        (row["engine"], row["version"], float(row["year"])) for row in rows
+        (
+            release_row["engine"],
+            release_row["version"],
+            float(release_row["year"]),
+        )
+        for release_row in release_rows
     )
 
 
-def _released(known: str, version: str) -> float | None:
+def _released(engine_name: str, version_text: str) -> float | None:
     """Return the year of the newest release whose number a version starts with."""
-    for engine, number, year in _releases():
-        if engine == known and re.match(
-            rf"{re.escape(number)}(\D|$)", version.strip(" v~")
+    for release_engine, release_number, release_year in _releases():
+        if release_engine == engine_name and re.match(
+            rf"{re.escape(release_number)}(\D|$)", version_text.strip(" v~")
         ):
-            return year
+            return release_year
     return None
 
 
-def year_of(date: str, otherwise: float) -> float:
+def year_of(date_text: str, default_year: float) -> float:
     """Return a date such as 2025-06-30 as a year with its month as a fraction."""
-    found = re.search(r"(20\d\d)(?:-(\d\d))?", date)
-    if not found or date.startswith("<"):
-        return otherwise
-    return int(found[1]) + (int(found[2] or 6) - 1) / 12
+    date_match = re.search(r"(20\d\d)(?:-(\d\d))?", date_text)
+    if not date_match or date_text.startswith("<"):
+        return default_year
+    return int(date_match[1]) + (int(date_match[2] or 6) - 1) / 12
 
 
-def _tested(row: Mapping[str, str]) -> bool:
-    return (row.get("source_group") or "").startswith("mlperf") or (
-        row.get("scenario") or ""
+def _tested(table_row: Mapping[str, str]) -> bool:
+    return (table_row.get("source_group") or "").startswith("mlperf") or (
+        table_row.get("scenario") or ""
     ) in (
         *TUNED,
         "Offline",
     )
 
 
-def _demand(row: Mapping[str, str]) -> Demand:
-    kind = KINDS[names.load_kind(row["load_kind"])]
-    lengths = row.get("len_kind") or ""
-    mean = (
+def _demand(table_row: Mapping[str, str]) -> Demand:
+    demand_kind = KINDS[names.load_kind(table_row["load_kind"])]
+    length_kind = table_row.get("len_kind") or ""
+    mean_share = (
         constant("drawn_share")
-        if lengths.startswith("uniform in [0.8,1.0]")
+        if length_kind.startswith("uniform in [0.8,1.0]")
         else 1.0
     )
-    prompt = number(row, "input_len") or _dataset(row)
-    answer = number(row, "output_len") or 1.0
-    users = number(row, "concurrency")
-    if names.load_kind(row["load_kind"]) == "all_at_once":
-        users = float(re.sub(r"\D", "", row["load_kind"]) or users or 1)
-    if kind in ("static", "closed") and not users:
+    prompt_tokens = number(table_row, "input_len") or _dataset(table_row)
+    answer_tokens = number(table_row, "output_len") or 1.0
+    user_count = number(table_row, "concurrency")
+    if names.load_kind(table_row["load_kind"]) == "all_at_once":
+        user_count = float(
+            re.sub(r"\D", "", table_row["load_kind"]) or user_count or 1
+        )
+    if demand_kind in ("static", "closed") and not user_count:
         raise RefusedError("concurrency is missing")
-    rate = number(row, "request_rate_rps") if kind == "open" else 0.0
-    if kind == "open" and not rate:
+    rate_per_s = (
+        number(table_row, "request_rate_rps") if demand_kind == "open" else 0.0
+    )
+    if demand_kind == "open" and not rate_per_s:
         raise RefusedError("request_rate_rps is missing")
-    run = re.search(r"(\d+) requests", row.get("scenario") or "")
+    request_match = re.search(
+        r"(\d+) requests", table_row.get("scenario") or ""
+    )
     return Demand(
-        requests=float(run[1]) if run else math.inf,
-        kind=kind,
-        prompt=prompt * mean,
-        answer=max(1.0, answer * mean),
-        users=users,
-        rate=rate,
+        requests=float(request_match[1]) if request_match else math.inf,
+        kind=demand_kind,
+        prompt=prompt_tokens * mean_share,
+        answer=max(1.0, answer_tokens * mean_share),
+        users=user_count,
+        rate=rate_per_s,
         lengths=VARIED
-        if lengths.startswith("dataset")
+        if length_kind.startswith("dataset")
         else VARIED[:1]
-        if mean < 1
+        if mean_share < 1
         else (),
     )
 
 
 @cache
 def _datasets() -> dict[str, float]:
-    text = (
+    csv_text = (
         files("planner.estimate")
         .joinpath("data", "datasets.csv")
         .read_text(encoding="utf-8")
     )
     return {
-        r["model"]: float(r["input_tokens"])
-        for r in csv.DictReader(text.splitlines())
+        dataset_row["model"]: float(dataset_row["input_tokens"])
+        for dataset_row in csv.DictReader(csv_text.splitlines())
     }
 
 
-def _dataset(row: Mapping[str, str]) -> float:
+def _dataset(table_row: Mapping[str, str]) -> float:
     """Return the mean prompt of a benchmark's dataset, which its rows leave out."""
-    found = _datasets().get(names.model(row["model"]).model)
-    if found is None or not _tested(row):
+    prompt_tokens = _datasets().get(names.model(table_row["model"]).model)
+    if prompt_tokens is None or not _tested(table_row):
         raise RefusedError("input_len is missing")
-    return found
+    return prompt_tokens
 
 
-def number(row: Mapping[str, str], column: str) -> float:
+def number(table_row: Mapping[str, str], column: str) -> float:
     """Return a number above 0, or 0 when the cell is empty."""
-    cell = (row.get(column) or "").strip()
-    if not cell:
+    cell_text = (table_row.get(column) or "").strip()
+    if not cell_text:
         return 0.0
     try:
-        found = float(cell)
+        cell_number = float(cell_text)
     except ValueError:
-        raise RefusedError(f"{column} '{cell}' is not a number") from None
-    if not 0 < found < LONGEST or math.isnan(found):
-        raise RefusedError(f"{column} {cell} is not between 0 and {LONGEST:,}")
-    return found
+        raise RefusedError(f"{column} '{cell_text}' is not a number") from None
+    if not 0 < cell_number < LONGEST or math.isnan(cell_number):
+        raise RefusedError(
+            f"{column} {cell_text} is not between 0 and {LONGEST:,}"
+        )
+    return cell_number
 
 
-def count(row: Mapping[str, str], column: str, otherwise: int) -> int:
+def count(table_row: Mapping[str, str], column: str, default_count: int) -> int:
     """Return a whole number of 1 or more; of several alternatives, the first."""
-    cell = (row.get(column) or "").split("|")[0].strip()
-    if not cell:
-        return otherwise
+    cell_text = (table_row.get(column) or "").split("|")[0].strip()
+    if not cell_text:
+        return default_count
     try:
-        found = float(cell)
+        cell_number = float(cell_text)
     except ValueError:
-        found = math.nan
-    if not found.is_integer():
-        raise RefusedError(f"{column} '{cell}' is not a whole number")
-    if not 1 <= found <= 100_000:
-        raise RefusedError(f"{column} {cell} is not between 1 and 100,000")
-    return int(found)
+        cell_number = math.nan
+    if not cell_number.is_integer():
+        raise RefusedError(f"{column} '{cell_text}' is not a whole number")
+    if not 1 <= cell_number <= 100_000:
+        raise RefusedError(f"{column} {cell_text} is not between 1 and 100,000")
+    return int(cell_number)

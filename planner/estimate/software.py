@@ -38,108 +38,144 @@ PLAIN: Final = re.compile(  # what runs the kernels of PyTorch as they are
 SINKS: Final = "gpt_oss"  # the family whose attention has sinks
 
 
-def software(row: Mapping[str, str], llm: Llm, chip: Accelerator) -> Software:
+def software(
+    table_row: Mapping[str, str], language_model: Llm, accelerator: Accelerator
+) -> Software:
     """Return the software of a row; what nobody states is what its framework does by itself."""
-    used, precision = kernels(row), _precision(row, chip)
-    notes, year = (row.get("notes") or "").lower(), _year(row)
-    torch = "torch" in (row.get("framework") or "").lower()
-    tuned = used == "te" and _captured(row, year)
-    tp = int(float(row.get("tp") or 1))
-    found = Software(
-        kernels=used,
-        precision=precision,
-        sequence_parallel=used != "megatron21"
-        or "sequence" in (row.get("act_ckpt") or ""),
-        overlapped=used == "te" or "async" in notes,
-        captured=tuned
-        and precision == "mxfp8"
-        and bool(llm.experts)
-        and _within(row, chip)
-        and not llm.state_layers
-        and "Blackwell" in chip.architecture,
-        dropping="tokendrop)" in notes,
-        sinks=llm.family == SINKS and used == "te" and not tuned,
-        packed=int(constant("train_context")) if _packed(row) else 0,
-        gather_bytes=_gathered(used, precision, notes),
-        loss=_loss(used, year),
+    kernel_kind, math_precision = (
+        kernels(table_row),
+        _precision(table_row, accelerator),
     )
-    if "torchtune" in (row.get("framework") or "").lower():
-        return replace(found, loss="chunked", allocated=True)
+    notes_text, source_year = (
+        (table_row.get("notes") or "").lower(),
+        _year(table_row),
+    )
+    is_torch = "torch" in (table_row.get("framework") or "").lower()
+    captures_steps = kernel_kind == "te" and _captured(table_row, source_year)
+    tp_degree = int(float(table_row.get("tp") or 1))
+    software_facts = Software(
+        kernels=kernel_kind,
+        precision=math_precision,
+        sequence_parallel=kernel_kind != "megatron21"
+        or "sequence" in (table_row.get("act_ckpt") or ""),
+        overlapped=kernel_kind == "te" or "async" in notes_text,
+        captured=captures_steps
+        and math_precision == "mxfp8"
+        and bool(language_model.experts)
+        and _within(table_row, accelerator)
+        and not language_model.state_layers
+        and "Blackwell" in accelerator.architecture,
+        dropping="tokendrop)" in notes_text,
+        sinks=language_model.family == SINKS
+        and kernel_kind == "te"
+        and not captures_steps,
+        packed=int(constant("train_context")) if _packed(table_row) else 0,
+        gather_bytes=_gathered(kernel_kind, math_precision, notes_text),
+        loss=_loss(kernel_kind, source_year),
+    )
+    if "torchtune" in (table_row.get("framework") or "").lower():
+        return replace(software_facts, loss="chunked", allocated=True)
     return replace(
-        found,
-        merged_outputs=torch and used != "foundry",
-        sequence_parallel=(found.sequence_parallel or (torch and tp > 1)),
+        software_facts,
+        merged_outputs=is_torch and kernel_kind != "foundry",
+        sequence_parallel=(
+            software_facts.sequence_parallel or (is_torch and tp_degree > 1)
+        ),
     )
 
 
-def kernels(row: Mapping[str, str]) -> Kernels:
+def kernels(table_row: Mapping[str, str]) -> Kernels:
     """Return the class of kernels; whatever is not known is taken for fused ones."""
-    name, notes = (
-        (row.get("framework") or "").lower(),
-        (row.get("notes") or "").lower(),
+    framework_name, notes_text = (
+        (table_row.get("framework") or "").lower(),
+        (table_row.get("notes") or "").lower(),
     )
-    if "llm-foundry" in name or "composer" in name:
+    if "llm-foundry" in framework_name or "composer" in framework_name:
         return "foundry"
-    if "torchtitan" in name or "torchtune" in name:
-        tensor = "torchtitan" in name and re.search(r"\btp\b", notes)
-        return "compiled" if "compile" in notes or tensor else "eager"
-    if "maxtext" in name or "neuron" in name:
-        return "xla"
-    if name.startswith("megatron-") and _year(row) < OLD:
-        return "megatron21"
-    plain = name == "meta internal" or (
-        not name.startswith("megatron") and PLAIN.search(name)
-    )
-    return "eager" if plain else "te"
-
-
-def _precision(row: Mapping[str, str], chip: Accelerator) -> str:
-    """Return the precision of products; an unparsed one is the usual of its date and vendor."""
-    said = (row.get("precision") or "").lower()
-    if "not parsed" in said or "unknown" in said:
-        if chip.vendor == "google":
-            return "int8"
-        newest = (
-            "v5.1" in (row.get("source_group") or "")
-            and "Blackwell" in chip.architecture
+    if "torchtitan" in framework_name or "torchtune" in framework_name:
+        tensor_match = "torchtitan" in framework_name and re.search(
+            r"\btp\b", notes_text
         )
-        return "nvfp4" if newest else "fp8"
+        return (
+            "compiled" if "compile" in notes_text or tensor_match else "eager"
+        )
+    if "maxtext" in framework_name or "neuron" in framework_name:
+        return "xla"
+    if framework_name.startswith("megatron-") and _year(table_row) < OLD:
+        return "megatron21"
+    is_plain_torch = framework_name == "meta internal" or (
+        not framework_name.startswith("megatron")
+        and PLAIN.search(framework_name)
+    )
+    return "eager" if is_plain_torch else "te"
+
+
+def _precision(table_row: Mapping[str, str], accelerator: Accelerator) -> str:
+    """Return the precision of products; an unparsed one is the usual of its date and vendor."""
+    precision_text = (table_row.get("precision") or "").lower()
+    if "not parsed" in precision_text or "unknown" in precision_text:
+        if accelerator.vendor == "google":
+            return "int8"
+        is_newest = (
+            "v5.1" in (table_row.get("source_group") or "")
+            and "Blackwell" in accelerator.architecture
+        )
+        return "nvfp4" if is_newest else "fp8"
     return next(
-        (name for word, name in PRECISIONS if re.search(word, said)), "bf16"
+        (
+            precision_name
+            for precision_pattern, precision_name in PRECISIONS
+            if re.search(precision_pattern, precision_text)
+        ),
+        "bf16",
     )
 
 
-def _year(row: Mapping[str, str]) -> float:
-    return year_of(row.get("source_date") or "", 2025.0)
+def _year(table_row: Mapping[str, str]) -> float:
+    return year_of(table_row.get("source_date") or "", 2025.0)
 
 
-def _captured(row: Mapping[str, str], year: float) -> bool:
-    release = re.match(r"\d+\.\d+", row.get("framework_version") or "")
-    return float(release[0]) >= CAPTURED if release else year >= CAPTURED_YEAR
-
-
-def _within(row: Mapping[str, str], chip: Accelerator) -> bool:
+def _captured(table_row: Mapping[str, str], source_year: float) -> bool:
+    release_match = re.match(
+        r"\d+\.\d+", table_row.get("framework_version") or ""
+    )
     return (
-        chip.link_domain >= RACK
-        or float(row.get("n_gpus") or 0) <= chip.link_domain
+        float(release_match[0]) >= CAPTURED
+        if release_match
+        else source_year >= CAPTURED_YEAR
     )
 
 
-def _packed(row: Mapping[str, str]) -> bool:
+def _within(table_row: Mapping[str, str], accelerator: Accelerator) -> bool:
+    return (
+        accelerator.link_domain >= RACK
+        or float(table_row.get("n_gpus") or 0) <= accelerator.link_domain
+    )
+
+
+def _packed(table_row: Mapping[str, str]) -> bool:
     """Whether short documents were packed, as in the tuning recipes of Megatron-Bridge."""
-    tuned = (row.get("task") or "") in ("sft", "lora", "qlora")
-    return tuned and (row.get("framework") or "").startswith("Megatron-Bridge")
+    is_finetuning = (table_row.get("task") or "") in ("sft", "lora", "qlora")
+    return is_finetuning and (table_row.get("framework") or "").startswith(
+        "Megatron-Bridge"
+    )
 
 
-def _gathered(used: Kernels, precision: str, notes: str) -> float:
-    if used == "te" and precision in ("fp8", "mxfp8"):
+def _gathered(
+    kernel_kind: Kernels, math_precision: str, notes_text: str
+) -> float:
+    if kernel_kind == "te" and math_precision in ("fp8", "mxfp8"):
         return 1.0
-    if used == "te" and precision == "nvfp4":
+    if kernel_kind == "te" and math_precision == "nvfp4":
         return 0.5625
-    return 1.0 if "all-gather" in notes else 2.0
+    return 1.0 if "all-gather" in notes_text else 2.0
 
 
-def _loss(used: Kernels, year: float) -> Literal["fused", "eager"]:
-    if used == "eager" or (used == "compiled" and year < FUSED):
+def _loss(
+    kernel_kind: Kernels, source_year: float
+) -> Literal["fused", "eager"]:
+    if kernel_kind == "eager" or (
+        kernel_kind == "compiled" and source_year < FUSED
+    ):
         return "eager"
-    return "eager" if used == "megatron21" else "fused"
+    return "eager" if kernel_kind == "megatron21" else "fused"

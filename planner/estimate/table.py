@@ -26,43 +26,51 @@ MEMORY: Final = frozenset(
 )
 
 
-def predict(text: str, path: str) -> str:
+def predict(text: str, source_path: str) -> str:
     """Return the table of answers to a table of configurations; raises UsageError.
 
     What kind of table it is, is told from its header. Rows keep their order and their row_id.
     """
     try:
-        reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
-        header, lines = frozenset(reader.fieldnames or ()), list(reader)
-    except csv.Error as error:
-        step = "write it as comma-separated values"
+        csv_reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+        header_columns, table_rows = (
+            frozenset(csv_reader.fieldnames or ()),
+            list(csv_reader),
+        )
+    except csv.Error as csv_error:
+        next_step = "write it as comma-separated values"
         problem = Problem(
             code="table",
-            message=f"is no table: {error}",
-            place=Place(path),
-            next_step=step,
+            message=f"is no table: {csv_error}",
+            place=Place(source_path),
+            next_step=next_step,
         )
-        raise UsageError(problem) from error
-    for wanted, ask, columns in KINDS:
-        if header >= wanted:
+        raise UsageError(problem) from csv_error
+    for required_columns, row_predictor, estimate_columns in KINDS:
+        if header_columns >= required_columns:
             return _written(
-                columns, [_line(row, ask, columns) for row in lines]
+                estimate_columns,
+                [
+                    _line(table_row, row_predictor, estimate_columns)
+                    for table_row in table_rows
+                ],
             )
-    absent: list[list[str]] = sorted(
-        (sorted(x - header) for x, _, _ in KINDS), key=len
+    missing_columns: list[list[str]] = sorted(
+        (sorted(kind_columns - header_columns) for kind_columns, _, _ in KINDS),
+        key=len,
     )
-    missing = ", ".join(absent[0])
+    missing_names = ", ".join(missing_columns[0])
     problem = Problem(
         code="table",
-        message=f"is no table of inference, training or memory: no column {missing}",
-        place=Place(path, 1, 1),
+        message=f"is no table of inference, training or memory: no column {missing_names}",
+        place=Place(source_path, 1, 1),
         next_step="give the columns that docs/estimate.md lists",
     )
     raise UsageError(problem)
 
 
-def _inference(row: Mapping[str, str]) -> Answer:
-    return answer(setup(row))
+def _inference(table_row: Mapping[str, str]) -> Answer:
+    return answer(setup(table_row))
 
 
 KINDS: Final[Sequence[tuple[frozenset[str], Asked, Sequence[str]]]] = (
@@ -73,32 +81,48 @@ KINDS: Final[Sequence[tuple[frozenset[str], Asked, Sequence[str]]]] = (
 
 
 def _line(
-    row: Mapping[str, str], ask: Asked, columns: Sequence[str]
+    table_row: Mapping[str, str],
+    row_predictor: Asked,
+    estimate_columns: Sequence[str],
 ) -> dict[str, str]:
-    found = {"row_id": row.get("row_id") or ""}
+    output_cells = {"row_id": table_row.get("row_id") or ""}
     try:
-        answered = ask(row)
-    except RefusedError as error:
-        return found | {"status": "refused", "reason": str(error)}
-    found |= {"status": "ok", "basis": answered.basis}
-    for name in columns:
-        number = answered.numbers.get(name)
-        if number is not None:
-            parts = (number.value, number.low, number.high)
-            for suffix, part in zip(("", "_low", "_high"), parts, strict=True):
-                found[name + suffix] = (
-                    f"{part:.0f}" if part >= LARGE else f"{part:.6g}"
+        row_estimate = row_predictor(table_row)
+    except RefusedError as refusal:
+        return output_cells | {"status": "refused", "reason": str(refusal)}
+    output_cells |= {"status": "ok", "basis": row_estimate.basis}
+    for column in estimate_columns:
+        banded_value = row_estimate.numbers.get(column)
+        if banded_value is not None:
+            band_limits = (
+                banded_value.value,
+                banded_value.low,
+                banded_value.high,
+            )
+            for limit_suffix, band_limit in zip(
+                ("", "_low", "_high"), band_limits, strict=True
+            ):
+                output_cells[column + limit_suffix] = (
+                    f"{band_limit:.0f}"
+                    if band_limit >= LARGE
+                    else f"{band_limit:.6g}"
                 )
-    return found
+    return output_cells
 
 
-def _written(columns: Sequence[str], lines: Sequence[Mapping[str, str]]) -> str:
-    header = ["row_id", "status", "reason", "basis"]
-    header += [
-        name + suffix for name in columns for suffix in ("", "_low", "_high")
+def _written(
+    estimate_columns: Sequence[str], output_rows: Sequence[Mapping[str, str]]
+) -> str:
+    header_names = ["row_id", "status", "reason", "basis"]
+    header_names += [
+        column + limit_suffix
+        for column in estimate_columns
+        for limit_suffix in ("", "_low", "_high")
     ]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, header, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
+    csv_buffer = io.StringIO()
+    csv_writer = csv.DictWriter(
+        csv_buffer, header_names, restval="", lineterminator="\n"
+    )
+    csv_writer.writeheader()
+    csv_writer.writerows(output_rows)
+    return csv_buffer.getvalue()

@@ -33,91 +33,112 @@ HOPELESS: Final = 1.5  # states over memory, beyond which no gradient format or 
 ANALYTIC: Final = 18.0  # bytes of a parameter of mixed-precision Adam
 
 
-def answer(row: Mapping[str, str]) -> Answer:
+def answer(table_row: Mapping[str, str]) -> Answer:
     """Predict a row; tokens of one accelerator a second, seconds, percent, GiB.
 
     Raises RefusedError when it cannot run.
     """
-    read = job(row)
-    made = read.job
-    held, have = states(made).total / GIB, made.chip.memory_gib
-    if held > HOPELESS * have:
+    parsed_job = job(table_row)
+    training_job = parsed_job.job
+    states_gib, memory_gib = (
+        states(training_job).total / GIB,
+        training_job.chip.memory_gib,
+    )
+    if states_gib > HOPELESS * memory_gib:
         raise RefusedError(
-            f"does not fit: states take {held:,.1f} of {have:,.1f} GiB on each"
+            f"does not fit: states take {states_gib:,.1f} of {memory_gib:,.1f} GiB on each"
         )
-    done = work(made)
-    seconds = step(done, TRAINING.at(keys(made))).total
-    speed = done.tokens / seconds
-    wide = half(made, assumed=read.assumed)
+    step_work = work(training_job)
+    step_time_s = step(step_work, TRAINING.at(keys(training_job))).total
+    tokens_per_s = step_work.tokens / step_time_s
+    half_width = half(training_job, assumed=parsed_job.assumed)
     return Answer(
-        rests(made, assumed=read.assumed),
+        rests(training_job, assumed=parsed_job.assumed),
         {
-            "tokens_per_s_per_gpu": _around(speed, wide),
-            "step_time_s": _around(seconds, wide),
-            "mfu_pct": _around(100 * mfu(made, speed), wide),
+            "tokens_per_s_per_gpu": _around(tokens_per_s, half_width),
+            "step_time_s": _around(step_time_s, half_width),
+            "mfu_pct": _around(
+                100 * mfu(training_job, tokens_per_s), half_width
+            ),
             "peak_mem_gib": _around(
-                peak_gib(made), _memory(made, assumed=read.assumed)
+                peak_gib(training_job),
+                _memory(training_job, assumed=parsed_job.assumed),
             ),
         },
     )
 
 
-def held(row: Mapping[str, str]) -> dict[str, Number]:
+def held(table_row: Mapping[str, str]) -> dict[str, Number]:
     """Predict a memory row of training: states, activations and the peak of the fuller stage."""
-    kind = (row.get("kind") or "").lower()
-    if "percent" in kind:
+    memory_kind = (table_row.get("kind") or "").lower()
+    if "percent" in memory_kind:
         raise RefusedError(
             "a share of a baseline whose sequence and batch are not stated"
         )
-    if not (row.get("seq_len") and row.get("micro_batch")):
+    if not (table_row.get("seq_len") and table_row.get("micro_batch")):
         raise RefusedError(
             "seq_len or micro_batch is missing: activations follow from them"
         )
-    made = job(row).job
-    if kind.startswith("training_state"):
-        return _analytic(made)
-    found, peak = states(made), fuller(made)
-    wide, live = (
-        _memory(made, assumed=False),
-        peak.activations + peak.work + peak.logits,
+    training_job = job(table_row).job
+    if memory_kind.startswith("training_state"):
+        return _analytic(training_job)
+    state_bytes, peak_stage = states(training_job), fuller(training_job)
+    peak_half_width, activation_bytes = (
+        _memory(training_job, assumed=False),
+        peak_stage.activations + peak_stage.work + peak_stage.logits,
     )
     return {
         "weights_gib_per_gpu": _around(
-            found.weights / GIB, constant("train_memory", "states")
+            state_bytes.weights / GIB, constant("train_memory", "states")
         ),
         "state_gib_per_gpu": _around(
-            found.total / GIB, constant("train_memory", "states")
+            state_bytes.total / GIB, constant("train_memory", "states")
         ),
         "activation_gib_per_gpu": _around(
-            live / GIB, constant("train_memory", "activations")
+            activation_bytes / GIB, constant("train_memory", "activations")
         ),
-        "peak_mem_gib": _around(peak_gib(made), wide),
+        "peak_mem_gib": _around(peak_gib(training_job), peak_half_width),
     }
 
 
-def _analytic(made: Job) -> dict[str, Number]:
+def _analytic(training_job: Job) -> dict[str, Number]:
     """States and activations of the layers alone, as formulas in papers count them."""
-    s, layers = made.spread, 12.0 * made.llm.layers * made.llm.hidden**2
-    own = layers / (s.tp * s.pp) / GIB
-    exact = constant("train_memory", "states")
+    parallel_layout, layer_params = (
+        training_job.spread,
+        12.0 * training_job.llm.layers * training_job.llm.hidden**2,
+    )
+    local_params_gib = (
+        layer_params / (parallel_layout.tp * parallel_layout.pp) / GIB
+    )
+    states_half_width = constant("train_memory", "states")
     return {
-        "weights_gib_per_gpu": _around(2 * own, exact),
-        "state_gib_per_gpu": _around(ANALYTIC * own, exact),
-        "activation_gib_per_gpu": _around(activations(made) / GIB, exact),
+        "weights_gib_per_gpu": _around(2 * local_params_gib, states_half_width),
+        "state_gib_per_gpu": _around(
+            ANALYTIC * local_params_gib, states_half_width
+        ),
+        "activation_gib_per_gpu": _around(
+            activations(training_job) / GIB, states_half_width
+        ),
     }
 
 
-def _memory(made: Job, *, assumed: bool) -> float:
+def _memory(training_job: Job, *, assumed: bool) -> float:
     """Half width of a peak in ln: narrow where it was measured."""
-    measured = (
-        made.software.torch and made.spread.pp == 1 and not made.llm.experts
+    is_measured = (
+        training_job.software.torch
+        and training_job.spread.pp == 1
+        and not training_job.llm.experts
     )
-    if assumed or made.spread.recompute == "forced":
+    if assumed or training_job.spread.recompute == "forced":
         return constant("train_memory", "unstated")
-    if made.frozen or made.software.allocated:
+    if training_job.frozen or training_job.software.allocated:
         return constant("train_memory", "adapters")
-    return constant("train_memory", "measured" if measured else "counted")
+    return constant("train_memory", "measured" if is_measured else "counted")
 
 
-def _around(value: float, wide: float) -> Number:
-    return Number(value, value * math.exp(-wide), value * math.exp(wide))
+def _around(predicted: float, half_width: float) -> Number:
+    return Number(
+        predicted,
+        predicted * math.exp(-half_width),
+        predicted * math.exp(half_width),
+    )

@@ -45,256 +45,349 @@ class Read:
     assumed: bool
 
 
-def job(row: Row) -> Read:
+def job(table_row: Row) -> Read:
     """Return the job of a row; raises RefusedError with what is wrong."""
-    llm, chip = names.model(row["model"]), names.gpu(row["gpu"])
-    if not (chip.bandwidth_gb_s and chip.bf16_tflops):
-        raise RefusedError(f"the data sheet of {chip.accelerator} is not known")
-    if chip.link == "none":
-        chip = replace(chip, link_domain=HOST)
-    soft = software(row, llm, chip)
-    total = count(row, "n_gpus", 0) or _product(row)
-    sequence = int(number(row, "seq_len"))
-    assumed = not total or not sequence
-    sequence = sequence or (
-        2048 if soft.kernels == "xla" or llm.family == "gpt" else 8192
+    language_model, accelerator = (
+        names.model(table_row["model"]),
+        names.gpu(table_row["gpu"]),
     )
-    spread, batch, guessed = _spread(
-        row, llm, chip, (soft, total or UNSTATED, sequence)
+    if not (accelerator.bandwidth_gb_s and accelerator.bf16_tflops):
+        raise RefusedError(
+            f"the data sheet of {accelerator.accelerator} is not known"
+        )
+    if accelerator.link == "none":
+        accelerator = replace(accelerator, link_domain=HOST)
+    software_facts = software(table_row, language_model, accelerator)
+    gpu_count = count(table_row, "n_gpus", 0) or _product(table_row)
+    sequence_tokens = int(number(table_row, "seq_len"))
+    is_assumed = not gpu_count or not sequence_tokens
+    sequence_tokens = sequence_tokens or (
+        2048
+        if software_facts.kernels == "xla" or language_model.family == "gpt"
+        else 8192
     )
-    frozen, host = _frozen(row, soft), _host(row)
+    parallel_layout, global_batch, is_guessed = _spread(
+        table_row,
+        language_model,
+        accelerator,
+        (software_facts, gpu_count or UNSTATED, sequence_tokens),
+    )
+    frozen_bytes_each, host_options = (
+        _frozen(table_row, software_facts),
+        _host(table_row),
+    )
     return Read(
         Job(
-            llm=llm,
-            chip=chip,
-            spread=spread,
-            software=soft,
-            sequence=sequence,
-            batch=batch,
-            network=_network(row, chip) * 1e9,
-            optimizer=_optimizer(row, soft, total),
-            frozen=frozen,
-            rank=RANK if frozen else 0,
-            offload=host["offload"],
-            backward_step=host["backward_step"],
+            llm=language_model,
+            chip=accelerator,
+            spread=parallel_layout,
+            software=software_facts,
+            sequence=sequence_tokens,
+            batch=global_batch,
+            network=_network(table_row, accelerator) * 1e9,
+            optimizer=_optimizer(table_row, software_facts, gpu_count),
+            frozen=frozen_bytes_each,
+            rank=RANK if frozen_bytes_each else 0,
+            offload=host_options["offload"],
+            backward_step=host_options["backward_step"],
         ),
-        assumed or guessed,
+        is_assumed or is_guessed,
     )
 
 
-def _product(row: Row) -> int:
-    parts = [count(row, name, 0) for name in ("tp", "pp", "cp", "dp")]
-    return math.prod(max(1, part) for part in parts) if parts[0] else 0
+def _product(table_row: Row) -> int:
+    parallel_degrees = [
+        count(table_row, column, 0) for column in ("tp", "pp", "cp", "dp")
+    ]
+    return (
+        math.prod(max(1, degree) for degree in parallel_degrees)
+        if parallel_degrees[0]
+        else 0
+    )
 
 
 def _spread(
-    row: Row, llm: Llm, chip: Accelerator, rest: tuple[Software, int, int]
+    table_row: Row,
+    language_model: Llm,
+    accelerator: Accelerator,
+    run_facts: tuple[Software, int, int],
 ) -> tuple[Spread, float, bool]:
     """Return the layout, the global batch in sequences, and whether the layout was assumed."""
-    soft, total, sequence = rest
-    tp, pp, cp = (count(row, name, 0) for name in ("tp", "pp", "cp"))
-    batch, micro = (
-        float(count(row, name, 0)) for name in ("global_batch", "micro_batch")
+    software_facts, gpu_count, sequence_tokens = run_facts
+    tp_degree, pp_degree, cp_degree = (
+        count(table_row, column, 0) for column in ("tp", "pp", "cp")
     )
-    turns = count(row, "grad_accum", 0)
-    sharding = _sharding(row, soft)
-    tp = (
-        max(1, tp // 2) if chip.vendor == "aws" and tp else tp
+    global_batch, micro_batch = (
+        float(count(table_row, column, 0))
+        for column in ("global_batch", "micro_batch")
+    )
+    accumulation_steps = count(table_row, "grad_accum", 0)
+    sharding_kind = _sharding(table_row, software_facts)
+    tp_degree = (
+        max(1, tp_degree // 2)
+        if accelerator.vendor == "aws" and tp_degree
+        else tp_degree
     )  # cores, two to a chip
-    guessed = not tp
-    if guessed:
-        tp, pp, cp, sharding = _guessed(
-            row, soft, chip, (total, batch, micro or 1.0, turns)
+    is_guessed = not tp_degree
+    if is_guessed:
+        tp_degree, pp_degree, cp_degree, sharding_kind = _guessed(
+            table_row,
+            software_facts,
+            accelerator,
+            (gpu_count, global_batch, micro_batch or 1.0, accumulation_steps),
         )
-        micro = micro or (1.0 if chip.vendor == "google" or batch else 0.0)
-        batch = batch or (float(total) if chip.vendor == "google" else 0.0)
-    pp, cp = max(1, pp), max(1, cp)
-    if total % (tp * pp * cp) and not guessed:
+        micro_batch = micro_batch or (
+            1.0 if accelerator.vendor == "google" or global_batch else 0.0
+        )
+        global_batch = global_batch or (
+            float(gpu_count) if accelerator.vendor == "google" else 0.0
+        )
+    pp_degree, cp_degree = max(1, pp_degree), max(1, cp_degree)
+    if gpu_count % (tp_degree * pp_degree * cp_degree) and not is_guessed:
         raise RefusedError(
-            f"n_gpus {total} is not a multiple of tp {tp} x pp {pp} x cp {cp}"
+            f"n_gpus {gpu_count} is not a multiple of tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
         )
-    stated = count(row, "dp", 0)
-    dp = stated if stated and not guessed else max(1, total // (tp * pp * cp))
+    stated_dp = count(table_row, "dp", 0)
+    dp_degree = (
+        stated_dp
+        if stated_dp and not is_guessed
+        else max(1, gpu_count // (tp_degree * pp_degree * cp_degree))
+    )
     if (
-        soft.torch and pp > 1 and micro >= pp
+        software_facts.torch and pp_degree > 1 and micro_batch >= pp_degree
     ):  # the local batch is cut into pp micro-batches
-        batch, micro = batch or micro * dp, micro / pp
-    if not micro:
-        share = batch / dp if batch else 64.0
-        micro = (
-            max(1.0, share / turns)
-            if turns
-            else min(_micro(llm, sequence), max(1.0, share))
+        global_batch, micro_batch = (
+            global_batch or micro_batch * dp_degree,
+            micro_batch / pp_degree,
         )
-    batch = batch or micro * dp
-    micro = max(batch / dp, 1e-3) if batch < dp * micro else micro
+    if not micro_batch:
+        batch_per_rank = global_batch / dp_degree if global_batch else 64.0
+        micro_batch = (
+            max(1.0, batch_per_rank / accumulation_steps)
+            if accumulation_steps
+            else min(
+                _micro(language_model, sequence_tokens),
+                max(1.0, batch_per_rank),
+            )
+        )
+    global_batch = global_batch or micro_batch * dp_degree
+    micro_batch = (
+        max(global_batch / dp_degree, 1e-3)
+        if global_batch < dp_degree * micro_batch
+        else micro_batch
+    )
     return (
         Spread(
-            tp=tp,
-            pp=pp,
-            vpp=_chunks(row, llm, soft, (pp, batch / dp / micro)),
-            cp=cp,
-            dp=dp,
-            ep=max(1, count(row, "ep", 1)) if llm.experts else 1,
-            sharding=sharding,
-            micro=micro,
-            shard=_group(row),
-            recompute=_recompute(row, soft),
+            tp=tp_degree,
+            pp=pp_degree,
+            vpp=_chunks(
+                table_row,
+                language_model,
+                software_facts,
+                (pp_degree, global_batch / dp_degree / micro_batch),
+            ),
+            cp=cp_degree,
+            dp=dp_degree,
+            ep=max(1, count(table_row, "ep", 1))
+            if language_model.experts
+            else 1,
+            sharding=sharding_kind,
+            micro=micro_batch,
+            shard=_group(table_row),
+            recompute=_recompute(table_row, software_facts),
         ),
-        batch,
-        guessed,
+        global_batch,
+        is_guessed,
     )
 
 
 def _guessed(
-    row: Row,
-    soft: Software,
-    chip: Accelerator,
-    sizes: tuple[int, float, float, int],
+    table_row: Row,
+    software_facts: Software,
+    accelerator: Accelerator,
+    run_sizes: tuple[int, float, float, int],
 ) -> tuple[int, int, int, Sharding]:
     """Take a layout for a run that states none: from its batch, else sharded over everything."""
-    total, batch, micro, turns = sizes
-    if chip.vendor == "google" or not batch:
+    gpu_count, global_batch, micro_batch, accumulation_steps = run_sizes
+    if accelerator.vendor == "google" or not global_batch:
         return 1, 1, 1, "zero3"
-    dp = max(1, round(batch / micro / turns)) if turns else total
-    group = max(1, total // dp)
-    if _frozen(row, soft):
-        tp = min(group, WIDE if chip.memory_gib < LARGE_GIB else 1)
-        return tp, 1, group // tp, "zero1"
-    tp = min(group, WIDE)
-    return tp, max(1, group // tp), 1, "zero1"
+    dp_degree = (
+        max(1, round(global_batch / micro_batch / accumulation_steps))
+        if accumulation_steps
+        else gpu_count
+    )
+    model_group_gpus = max(1, gpu_count // dp_degree)
+    if _frozen(table_row, software_facts):
+        tp_degree = min(
+            model_group_gpus, WIDE if accelerator.memory_gib < LARGE_GIB else 1
+        )
+        return tp_degree, 1, model_group_gpus // tp_degree, "zero1"
+    tp_degree = min(model_group_gpus, WIDE)
+    return tp_degree, max(1, model_group_gpus // tp_degree), 1, "zero1"
 
 
-def _micro(llm: Llm, sequence: int) -> float:
+def _micro(language_model: Llm, sequence_tokens: int) -> float:
     """The micro-batch at which one activation reaches 80 million elements, a power of two."""
     return float(
         2
         ** max(
             0,
-            math.floor(math.log2(max(1.0, ELEMENTS / (sequence * llm.hidden)))),
+            math.floor(
+                math.log2(
+                    max(
+                        1.0,
+                        ELEMENTS / (sequence_tokens * language_model.hidden),
+                    )
+                )
+            ),
         )
     )
 
 
 def _chunks(
-    row: Row, llm: Llm, soft: Software, turned: tuple[int, float]
+    table_row: Row,
+    language_model: Llm,
+    software_facts: Software,
+    pipeline_sizes: tuple[int, float],
 ) -> int:
     """Interleaved chunks of a stage; where none are stated, four layers each in Megatron.
 
     Since chunks may be of any size, they are taken finer where the bubble would be large.
     """
-    stated, (pp, micros) = count(row, "vpp", 0), turned
-    if stated:
-        return stated
-    if pp == 1 or llm.experts:
+    stated_chunks, (pp_degree, microbatch_count) = (
+        count(table_row, "vpp", 0),
+        pipeline_sizes,
+    )
+    if stated_chunks:
+        return stated_chunks
+    if pp_degree == 1 or language_model.experts:
         return 1
-    if soft.torch:
-        return 2 if "interleaved" in (row.get("notes") or "").lower() else 1
+    if software_facts.torch:
+        return (
+            2 if "interleaved" in (table_row.get("notes") or "").lower() else 1
+        )
     if (
-        "kind" in row
+        "kind" in table_row
     ):  # tables of memory state no chunks: three, where they divide
-        return 3 if llm.layers % (3 * pp) == 0 else 1
-    usual = (
-        llm.layers // pp // CHUNK if soft.kernels in ("te", "megatron21") else 1
+        return 3 if language_model.layers % (3 * pp_degree) == 0 else 1
+    usual_chunks = (
+        language_model.layers // pp_degree // CHUNK
+        if software_facts.kernels in ("te", "megatron21")
+        else 1
     )
-    enough = (
-        math.ceil((pp - 1) / micros / BUBBLE) if soft.kernels == "te" else 1
+    bubble_chunks = (
+        math.ceil((pp_degree - 1) / microbatch_count / BUBBLE)
+        if software_facts.kernels == "te"
+        else 1
     )
-    return max(1, usual, min(math.ceil(llm.layers / pp), enough))
+    return max(
+        1,
+        usual_chunks,
+        min(math.ceil(language_model.layers / pp_degree), bubble_chunks),
+    )
 
 
-def _sharding(row: Row, soft: Software) -> Sharding:
-    said = (row.get("sharding") or "").lower()
-    if "shard_grad" in said or "zero-2" in said:
+def _sharding(table_row: Row, software_facts: Software) -> Sharding:
+    sharding_text = (table_row.get("sharding") or "").lower()
+    if "shard_grad" in sharding_text or "zero-2" in sharding_text:
         return "zero2"
-    if "fsdp" in said or "zero-3" in said:
+    if "fsdp" in sharding_text or "zero-3" in sharding_text:
         return "zero3"
     if (
-        "zero-1" in said
-        or "distributed" in said
-        or (not said and soft.kernels == "te")
+        "zero-1" in sharding_text
+        or "distributed" in sharding_text
+        or (not sharding_text and software_facts.kernels == "te")
     ):
         return "zero1"
     return "none"
 
 
-def _group(row: Row) -> int:
-    found = re.search(
-        r"megatron-fsdp (\d+)", (row.get("sharding") or "").lower()
+def _group(table_row: Row) -> int:
+    group_match = re.search(
+        r"megatron-fsdp (\d+)", (table_row.get("sharding") or "").lower()
     )
-    return int(found[1]) if found else 0
+    return int(group_match[1]) if group_match else 0
 
 
-def _recompute(row: Row, soft: Software) -> Recompute:
-    said = (row.get("act_ckpt") or "").lower()
-    if said.startswith(("true", "full")):
+def _recompute(table_row: Row, software_facts: Software) -> Recompute:
+    recompute_text = (table_row.get("act_ckpt") or "").lower()
+    if recompute_text.startswith(("true", "full")):
         return "full"
-    if "layer" in said:
+    if "layer" in recompute_text:
         return "layer"
-    if "selective" in said:
-        return "ops" if soft.torch else "attention"
-    if said in ("false", "none") or "sequence" in said:
+    if "selective" in recompute_text:
+        return "ops" if software_facts.torch else "attention"
+    if recompute_text in ("false", "none") or "sequence" in recompute_text:
         return "none"
     return "forced"
 
 
-def _frozen(row: Row, soft: Software) -> float:
+def _frozen(table_row: Row, software_facts: Software) -> float:
     """Bytes of a parameter that is not trained; fused kernels keep it in 8 bit when they can."""
-    word = " ".join(
-        row.get(name) or "" for name in ("task", "notes", "row_id")
+    task_text = " ".join(
+        table_row.get(column) or "" for column in ("task", "notes", "row_id")
     ).lower()
-    if "qlora" in word or "nf4" in (row.get("precision") or "").lower():
+    if (
+        "qlora" in task_text
+        or "nf4" in (table_row.get("precision") or "").lower()
+    ):
         return frozen_bytes("qlora")
-    low = soft.kernels == "te" and soft.precision != "bf16"
-    return (EIGHT if low else frozen_bytes("lora")) if "lora" in word else 0.0
-
-
-def _optimizer(row: Row, soft: Software, total: int) -> str:
-    """The optimizer that a framework takes by itself, or that a remark names."""
-    name, notes = (
-        (row.get("framework") or "").lower(),
-        (row.get("notes") or "").lower(),
+    is_8bit = (
+        software_facts.kernels == "te" and software_facts.precision != "bf16"
     )
-    if "torchtune" in name:
-        if "paged" in notes or total == 1:
+    return (
+        (EIGHT if is_8bit else frozen_bytes("lora"))
+        if "lora" in task_text
+        else 0.0
+    )
+
+
+def _optimizer(table_row: Row, software_facts: Software, gpu_count: int) -> str:
+    """The optimizer that a framework takes by itself, or that a remark names."""
+    framework_name, notes_text = (
+        (table_row.get("framework") or "").lower(),
+        (table_row.get("notes") or "").lower(),
+    )
+    if "torchtune" in framework_name:
+        if "paged" in notes_text or gpu_count == 1:
             return "paged"
-        return "adam8bit" if "8bit" in notes else "adamw-bf16"
-    return "adamw-fp32" if soft.torch else "adamw"
+        return "adam8bit" if "8bit" in notes_text else "adamw-bf16"
+    return "adamw-fp32" if software_facts.torch else "adamw"
 
 
-def _host(row: Row) -> dict[str, bool]:
-    notes = (row.get("notes") or "").lower()
-    tuned = "torchtune" in (row.get("framework") or "").lower()
+def _host(table_row: Row) -> dict[str, bool]:
+    notes_text = (table_row.get("notes") or "").lower()
+    is_torchtune = "torchtune" in (table_row.get("framework") or "").lower()
     return {
-        "offload": tuned and "cpu offload" in notes,
-        "backward_step": tuned and "optimizer-in-backward" in notes,
+        "offload": is_torchtune and "cpu offload" in notes_text,
+        "backward_step": is_torchtune and "optimizer-in-backward" in notes_text,
     }
 
 
 @cache
 def _networks() -> dict[str, float]:
-    text = (
+    csv_text = (
         files("planner.estimate")
         .joinpath("data", "networks.csv")
         .read_text(encoding="utf-8")
     )
     return {
-        r["architecture"]: float(r["gb_s"])
-        for r in csv.DictReader(text.splitlines())
+        network_row["architecture"]: float(network_row["gb_s"])
+        for network_row in csv.DictReader(csv_text.splitlines())
     }
 
 
-def _network(row: Row, chip: Accelerator) -> float:
+def _network(table_row: Row, accelerator: Accelerator) -> float:
     """GB/s one way of each accelerator beyond its link: as stated, else usual for the chip."""
-    said = (row.get("fabric") or "").lower()
-    node = re.search(r"(\d+) ?gbps/node", said)
-    if node:
-        return float(node[1]) / 8 / 8
-    for words, rate in (
+    fabric_text = (table_row.get("fabric") or "").lower()
+    node_match = re.search(r"(\d+) ?gbps/node", fabric_text)
+    if node_match:
+        return float(node_match[1]) / 8 / 8
+    for fabric_pattern, fabric_gb_s in (
         ("hdr", 25.0),
         ("xdr 800", 100.0),
         ("400 ?gb/s rdma|ndr ?400", 50.0),
     ):
-        if re.search(words, said):
-            return rate
-    return _networks().get(chip.architecture, 25.0)
+        if re.search(fabric_pattern, fabric_text):
+            return fabric_gb_s
+    return _networks().get(accelerator.architecture, 25.0)

@@ -80,9 +80,12 @@ class Accelerator:
         4-bit integers and mxfp4 are unpacked to 16 bit unless fp4 units exist; fp8 and int8 need
         units of their own and fall back to 16 bit as weight-only formats.
         """
-        wanted = "fp4" if precision == "mxfp4" else precision
-        if wanted in self.precisions and self.tflops(wanted) > 0:
-            return wanted
+        unit_precision = "fp4" if precision == "mxfp4" else precision
+        if (
+            unit_precision in self.precisions
+            and self.tflops(unit_precision) > 0
+        ):
+            return unit_precision
         return "bf16"
 
     def runs(self, precision: str) -> bool:
@@ -127,19 +130,23 @@ def accelerators() -> dict[str, Accelerator]:
         "int8_tops": table.optional(table.real(1, 100_000)),
         "fp4_tflops": table.optional(table.real(1, 100_000)),
         "link": table.one_of(*LINKS),
-        "link_gb_s": lambda c: table.real(0, 10_000)(c or "0"),
+        "link_gb_s": lambda cell: table.real(0, 10_000)(cell or "0"),
         "link_domain": table.whole(1, 10_000),
-        "pcie_gen": lambda c: table.whole(0, 8)(c or "0"),
+        "pcie_gen": lambda cell: table.whole(0, 8)(cell or "0"),
         "tdp_w": table.optional(table.real(10, 5000)),
         "mig": table.yes,
         "precisions": table.many_of(*PRECISIONS),
         "confidence": table.CONFIDENCE,
         **table.SOURCED,
     }
-    found = table.rows(_text("accelerators.csv"), "accelerators.csv", columns)
+    table_rows = table.rows(
+        _text("accelerators.csv"), "accelerators.csv", columns
+    )
     return {
-        name: Accelerator(**row.cells)
-        for (name,), row in table.keyed(found, "accelerator").items()
+        accelerator: Accelerator(**table_row.cells)
+        for (accelerator,), table_row in table.keyed(
+            table_rows, "accelerator"
+        ).items()
     }
 
 
@@ -154,35 +161,40 @@ def mig_profiles() -> tuple[MigProfile, ...]:
         "max_instances": table.whole(1, 7),
         **table.SOURCED,
     }
-    found = table.rows(_text("mig_profiles.csv"), "mig_profiles.csv", columns)
-    return tuple(MigProfile(**row.cells) for row in found)
+    table_rows = table.rows(
+        _text("mig_profiles.csv"), "mig_profiles.csv", columns
+    )
+    return tuple(MigProfile(**table_row.cells) for table_row in table_rows)
 
 
-def sliced(chip: Accelerator, profile: str) -> Accelerator | None:
+def sliced(accelerator: Accelerator, profile: str) -> Accelerator | None:
     """Return a MIG slice as an accelerator of its own, or nothing when there is no such profile.
 
     It has its share of the compute, and of the bandwidth as much as of the memory; no link.
     """
-    own = {
-        p.profile: p
-        for p in mig_profiles()
-        if p.accelerator == chip.accelerator
+    chip_profiles = {
+        mig_profile.profile: mig_profile
+        for mig_profile in mig_profiles()
+        if mig_profile.accelerator == accelerator.accelerator
     }
-    if profile not in own:
+    if profile not in chip_profiles:
         return None
-    kept = own[profile].memory_gb / max(p.memory_gb for p in own.values())
-    compute = float(own[profile].compute_fraction)
-    names = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
+    memory_share = chip_profiles[profile].memory_gb / max(
+        mig_profile.memory_gb for mig_profile in chip_profiles.values()
+    )
+    compute_share = float(chip_profiles[profile].compute_fraction)
+    peak_columns = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
     peaks = {
-        name: getattr(chip, name) and getattr(chip, name) * compute
-        for name in names
+        column: getattr(accelerator, column)
+        and getattr(accelerator, column) * compute_share
+        for column in peak_columns
     }
     return replace(
-        chip,
-        accelerator=f"{chip.accelerator}/{profile}",
-        name=f"{chip.name} MIG {profile}",
-        memory_gib=chip.memory_gib * kept,
-        bandwidth_gb_s=(chip.bandwidth_gb_s or 0.0) * kept,
+        accelerator,
+        accelerator=f"{accelerator.accelerator}/{profile}",
+        name=f"{accelerator.name} MIG {profile}",
+        memory_gib=accelerator.memory_gib * memory_share,
+        bandwidth_gb_s=(accelerator.bandwidth_gb_s or 0.0) * memory_share,
         link="none",
         link_gb_s=0.0,
         link_domain=1,
@@ -191,9 +203,9 @@ def sliced(chip: Accelerator, profile: str) -> Accelerator | None:
     )
 
 
-def _text(name: str) -> str:
+def _text(file_name: str) -> str:
     return (
         files("planner.facts")
-        .joinpath("data", name)
+        .joinpath("data", file_name)
         .read_text(encoding="utf-8")
     )

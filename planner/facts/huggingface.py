@@ -31,33 +31,35 @@ KNOWN: Final = {
 }
 
 
-def read(raw: bytes, path: str) -> Llm:
+def read(raw_config: bytes, path: str) -> Llm:
     """Return the architecture that a config.json describes.
 
     Raises SpecError: not JSON, an architecture that is not known, or a missing or absurd size.
     """
-    place = Place(path)
+    position = Place(path)
     try:
-        config = json.loads(raw)
+        config = json.loads(raw_config)
     except (ValueError, RecursionError) as error:
-        _refuse(place, f"not JSON: {error}", cause=error)
+        _refuse(position, f"not JSON: {error}", cause=error)
     if not isinstance(config, dict):
-        _refuse(place, "not a JSON object")
-    inner = config.get("text_config", {})
-    if not isinstance(inner, dict):
-        _refuse(place, "text_config is not a JSON object")
-    config = {**config, **inner}
-    kind = str(config.get("model_type", ""))
-    if kind not in KNOWN:
-        _refuse(place, f"architecture '{kind[:40]}' is not known")
-    return _Config(config, place).llm(kind)
+        _refuse(position, "not a JSON object")
+    text_config = config.get("text_config", {})
+    if not isinstance(text_config, dict):
+        _refuse(position, "text_config is not a JSON object")
+    config = {**config, **text_config}
+    model_type = str(config.get("model_type", ""))
+    if model_type not in KNOWN:
+        _refuse(position, f"architecture '{model_type[:40]}' is not known")
+    return _Config(config, position).llm(model_type)
 
 
 def _refuse(place: Place, message: str, cause: Exception | None = None) -> Any:
-    known = ", ".join(sorted(KNOWN))
-    step = f"give a config.json of one of: {known}"
+    known_types = ", ".join(sorted(KNOWN))
+    next_step = f"give a config.json of one of: {known_types}"
     raise SpecError(
-        Problem(code="config", message=message, place=place, next_step=step)
+        Problem(
+            code="config", message=message, place=place, next_step=next_step
+        )
     ) from cause
 
 
@@ -67,154 +69,212 @@ class _Config:
     def __init__(self, config: dict[str, Any], place: Place) -> None:
         self.config, self.place = config, place
 
-    def size(self, key: str, *others: str, default: int | None = None) -> int:
-        for name in (key, *others):
-            value = self.config.get(name)
+    def size(
+        self, key: str, *alternate_keys: str, default: int | None = None
+    ) -> int:
+        for config_key in (key, *alternate_keys):
+            dimension = self.config.get(config_key)
             if (
-                isinstance(value, int)
-                and not isinstance(value, bool)
-                and 0 <= value <= 10**8
+                isinstance(dimension, int)
+                and not isinstance(dimension, bool)
+                and 0 <= dimension <= 10**8
             ):
-                return value
-            if value is not None:
-                _refuse(self.place, f"{name} is not a size: {str(value)[:40]}")
+                return dimension
+            if dimension is not None:
+                _refuse(
+                    self.place,
+                    f"{config_key} is not a size: {str(dimension)[:40]}",
+                )
         if default is None:
             _refuse(self.place, f"{key} is missing")
         return default or 0
 
-    def llm(self, kind: str) -> Llm:
-        hidden, heads = (
+    def llm(self, model_type: str) -> Llm:
+        hidden_width, head_count = (
             self.size("hidden_size"),
             self.size("num_attention_heads"),
         )
-        layers = self.size("num_hidden_layers")
-        if not (hidden and heads and layers):
+        layer_count = self.size("num_hidden_layers")
+        if not (hidden_width and head_count and layer_count):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
-        experts = self.size(
+        expert_count = self.size(
             "num_local_experts", "num_experts", "n_routed_experts", default=0
         )
-        mla = self.size("kv_lora_rank", default=0)
-        rope = self.size("qk_rope_head_dim", default=0)
-        ffn = self.size("intermediate_size")
-        window, window_layers = self._window(kind, layers)
-        draft: dict[str, Any] = {
-            "model": _name(self.config.get("_name_or_path"), kind),
-            "family": kind,
-            "layers": layers,
-            "hidden": hidden,
-            "ffn": ffn,
-            "heads": heads,
-            "kv_heads": self.size("num_key_value_heads", default=heads),
-            "head_dim": (self.size("qk_nope_head_dim") + rope)
-            if mla
-            else self.size("head_dim", default=hidden // heads),
+        kv_lora_rank = self.size("kv_lora_rank", default=0)
+        qk_rope_dim = self.size("qk_rope_head_dim", default=0)
+        ffn_width = self.size("intermediate_size")
+        window_tokens, window_layers = self._window(model_type, layer_count)
+        architecture: dict[str, Any] = {
+            "model": _name(self.config.get("_name_or_path"), model_type),
+            "family": model_type,
+            "layers": layer_count,
+            "hidden": hidden_width,
+            "ffn": ffn_width,
+            "heads": head_count,
+            "kv_heads": self.size("num_key_value_heads", default=head_count),
+            "head_dim": (self.size("qk_nope_head_dim") + qk_rope_dim)
+            if kv_lora_rank
+            else self.size("head_dim", default=hidden_width // head_count),
             "vocab": self.size("vocab_size"),
-            "experts": experts,
+            "experts": expert_count,
             "experts_per_token": self.size(
                 "num_experts_per_tok", "experts_per_token", default=0
             ),
-            "moe_ffn": self.size("moe_intermediate_size", default=ffn)
-            if experts
+            "moe_ffn": self.size("moe_intermediate_size", default=ffn_width)
+            if expert_count
             else 0,
             "shared_experts": self.size("n_shared_experts", default=0),
             "dense_layers": self.size("first_k_dense_replace", default=0)
-            if experts
+            if expert_count
             else 0,
-            "kv_lora_rank": mla,
-            "qk_rope_dim": rope,
+            "kv_lora_rank": kv_lora_rank,
+            "qk_rope_dim": qk_rope_dim,
             "v_head_dim": self.size("v_head_dim", default=0),
-            "window": window,
+            "window": window_tokens,
             "window_layers": window_layers,
             "tied": bool(
-                self.config.get("tie_word_embeddings", kind.startswith("gemma"))
+                self.config.get(
+                    "tie_word_embeddings", model_type.startswith("gemma")
+                )
             ),
             "max_context": self.size(
                 "max_position_embeddings", default=131_072
             ),
-            "mlp_matrices": 2 if kind == "phi" else 3,
+            "mlp_matrices": 2 if model_type == "phi" else 3,
             "precision": self._precision(),
-            "source": f"config.json ({kind})",
+            "source": f"config.json ({model_type})",
         }
-        self._whole(draft)
-        return _counted(draft, self._attention(draft))
+        self._whole(architecture)
+        return _counted(architecture, self._attention(architecture))
 
-    def _whole(self, d: dict[str, Any]) -> None:
+    def _whole(self, architecture: dict[str, Any]) -> None:
         """Refuse shapes that no model has, and by which something would be divided by 0."""
-        for key in ("kv_heads", "head_dim", "ffn", "vocab", "max_context"):
-            if not d[key]:
-                _refuse(self.place, f"{key} must be above 0")
-        if d["kv_heads"] > d["heads"]:
-            _refuse(
-                self.place, f"{d['kv_heads']} kv heads for {d['heads']} heads"
-            )
-        if d["experts"] and not 0 < d["experts_per_token"] <= d["experts"]:
+        for dimension in (
+            "kv_heads",
+            "head_dim",
+            "ffn",
+            "vocab",
+            "max_context",
+        ):
+            if not architecture[dimension]:
+                _refuse(self.place, f"{dimension} must be above 0")
+        if architecture["kv_heads"] > architecture["heads"]:
             _refuse(
                 self.place,
-                f"{d['experts_per_token']} of {d['experts']} experts per token",
+                f"{architecture['kv_heads']} kv heads for {architecture['heads']} heads",
+            )
+        if (
+            architecture["experts"]
+            and not 0
+            < architecture["experts_per_token"]
+            <= architecture["experts"]
+        ):
+            _refuse(
+                self.place,
+                f"{architecture['experts_per_token']} of {architecture['experts']} experts per token",
             )
 
-    def _attention(self, d: dict[str, Any]) -> float:
+    def _attention(self, architecture: dict[str, Any]) -> float:
         """Parameters of the attention of one layer."""
-        hidden, heads = d["hidden"], d["heads"]
-        if not d["kv_lora_rank"]:
-            return float(2 * hidden * d["head_dim"] * (heads + d["kv_heads"]))
-        query = self.size("q_lora_rank", default=0)
-        width = heads * d["head_dim"]
-        into = hidden * query + query * width if query else hidden * width
-        nope = d["head_dim"] - d["qk_rope_dim"]
-        latent = hidden * (d["kv_lora_rank"] + d["qk_rope_dim"])
-        out = d["kv_lora_rank"] * heads * (nope + d["v_head_dim"])
-        return float(into + latent + out + heads * d["v_head_dim"] * hidden)
+        hidden_width, head_count = architecture["hidden"], architecture["heads"]
+        if not architecture["kv_lora_rank"]:
+            return float(
+                2
+                * hidden_width
+                * architecture["head_dim"]
+                * (head_count + architecture["kv_heads"])
+            )
+        query_rank = self.size("q_lora_rank", default=0)
+        query_width = head_count * architecture["head_dim"]
+        query_params = (
+            hidden_width * query_rank + query_rank * query_width
+            if query_rank
+            else hidden_width * query_width
+        )
+        nope_dim = architecture["head_dim"] - architecture["qk_rope_dim"]
+        latent_params = hidden_width * (
+            architecture["kv_lora_rank"] + architecture["qk_rope_dim"]
+        )
+        value_params = (
+            architecture["kv_lora_rank"]
+            * head_count
+            * (nope_dim + architecture["v_head_dim"])
+        )
+        return float(
+            query_params
+            + latent_params
+            + value_params
+            + head_count * architecture["v_head_dim"] * hidden_width
+        )
 
-    def _window(self, kind: str, layers: int) -> tuple[int, int]:
+    def _window(self, model_type: str, layer_count: int) -> tuple[int, int]:
         """Length of the sliding window, and in how many layers it acts."""
-        window = self.config.get("sliding_window")
+        window_tokens = self.config.get("sliding_window")
         if (
-            not isinstance(window, int)
+            not isinstance(window_tokens, int)
             or self.config.get("use_sliding_window") is False
         ):
             return 0, 0
-        kinds = self.config.get("layer_types")
-        if isinstance(kinds, list):
-            return window, sum(k == "sliding_attention" for k in kinds)
+        layer_types = self.config.get("layer_types")
+        if isinstance(layer_types, list):
+            return window_tokens, sum(
+                layer_type == "sliding_attention" for layer_type in layer_types
+            )
         pattern = self.size(
             "sliding_window_pattern",
-            default={"gemma3": 6, "gemma3_text": 6}.get(kind, 2),
+            default={"gemma3": 6, "gemma3_text": 6}.get(model_type, 2),
         )
-        if kind in ("gemma2", "gemma3", "gemma3_text", "gpt_oss") and pattern:
-            return window, layers - layers // pattern
-        return (window, layers) if kind in ("mistral", "phi3") else (0, 0)
+        if (
+            model_type in ("gemma2", "gemma3", "gemma3_text", "gpt_oss")
+            and pattern
+        ):
+            return window_tokens, layer_count - layer_count // pattern
+        return (
+            (window_tokens, layer_count)
+            if model_type in ("mistral", "phi3")
+            else (0, 0)
+        )
 
     def _precision(self) -> str:
-        quantization = self.config.get("quantization_config") or {}
+        quantization_config = self.config.get("quantization_config") or {}
         method = (
-            str(quantization.get("quant_method", ""))
-            if isinstance(quantization, dict)
+            str(quantization_config.get("quant_method", ""))
+            if isinstance(quantization_config, dict)
             else ""
         )
         return {"fp8": "fp8", "mxfp4": "mxfp4"}.get(method, "bf16")
 
 
-def _counted(draft: dict[str, Any], attention: float) -> Llm:
+def _counted(
+    architecture: dict[str, Any], layer_attention_params: float
+) -> Llm:
     """Add total and active parameters, counted from the shapes (norms and biases ignored)."""
-    shell = Llm(params=0.0, active=0.0, **draft)
-    dense_mlp = shell.mlp_matrices * shell.hidden * shell.ffn
-    dense_layers = shell.layers - shell.moe_layers
-    shared = shell.moe_layers * shell.shared_experts * shell.mlp_matrices
-    router = shell.moe_layers * shell.hidden * shell.experts
-    every = (
-        shell.layers * attention
-        + dense_layers * dense_mlp
-        + shared * shell.hidden * shell.moe_ffn
-        + router
-        + shell.embedding
+    uncounted = Llm(params=0.0, active=0.0, **architecture)
+    dense_mlp_params = uncounted.mlp_matrices * uncounted.hidden * uncounted.ffn
+    dense_layers = uncounted.layers - uncounted.moe_layers
+    shared_matrices = (
+        uncounted.moe_layers * uncounted.shared_experts * uncounted.mlp_matrices
+    )
+    router_params = uncounted.moe_layers * uncounted.hidden * uncounted.experts
+    always_active_params = (
+        uncounted.layers * layer_attention_params
+        + dense_layers * dense_mlp_params
+        + shared_matrices * uncounted.hidden * uncounted.moe_ffn
+        + router_params
+        + uncounted.embedding
     )
     return Llm(
-        params=every + shell.expert, active=every + shell.expert_active, **draft
+        params=always_active_params + uncounted.expert,
+        active=always_active_params + uncounted.expert_active,
+        **architecture,
     )
 
 
-def _name(given: object, kind: str) -> str:
+def _name(name_or_path: object, model_type: str) -> str:
     """A name that is safe in a script: the last part of a path, of letters, digits, . _ and -."""
-    last = str(given or kind).rstrip("/").rsplit("/", 1)[-1].lower()
-    return re.sub(r"[^a-z0-9._-]", "-", last)[:80].strip(".-") or kind
+    base_name = (
+        str(name_or_path or model_type).rstrip("/").rsplit("/", 1)[-1].lower()
+    )
+    return (
+        re.sub(r"[^a-z0-9._-]", "-", base_name)[:80].strip(".-") or model_type
+    )

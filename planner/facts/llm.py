@@ -86,12 +86,12 @@ class Llm:
     @cached_property
     def expert(self) -> float:
         """Parameters of all routed experts."""
-        each = (
+        params_per_expert = (
             self.mlp_matrices
             * (self.expert_hidden or self.hidden)
             * self.moe_ffn
         )
-        return float(self.moe_layers * self.experts * each)
+        return float(self.moe_layers * self.experts * params_per_expert)
 
     @cached_property
     def expert_active(self) -> float:
@@ -108,22 +108,31 @@ class Llm:
 
         Latent attention (MLA): down and up projections of queries and of the shared latent.
         """
-        value = self.v_head_dim or self.head_dim
-        out = self.heads * value * self.hidden
+        value_dim = self.v_head_dim or self.head_dim
+        output_params = self.heads * value_dim * self.hidden
         if self.kv_lora_rank:
-            query = self.heads * self.head_dim
-            low = self.q_lora_rank
-            asked = (
-                self.hidden * low + low * query if low else self.hidden * query
+            query_width = self.heads * self.head_dim
+            query_rank = self.q_lora_rank
+            query_params = (
+                self.hidden * query_rank + query_rank * query_width
+                if query_rank
+                else self.hidden * query_width
             )
-            nope = self.head_dim - self.qk_rope_dim
-            latent = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
-            latent += self.kv_lora_rank * self.heads * (nope + value)
-            return float(self.attending * (asked + latent + out))
-        kept = 2 * self.kv_heads * self.head_dim
+            nope_dim = self.head_dim - self.qk_rope_dim
+            latent_params = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
+            latent_params += (
+                self.kv_lora_rank * self.heads * (nope_dim + value_dim)
+            )
+            return float(
+                self.attending * (query_params + latent_params + output_params)
+            )
+        kv_width = 2 * self.kv_heads * self.head_dim
         return float(
             self.attending
-            * (self.hidden * (self.heads * self.head_dim + kept) + out)
+            * (
+                self.hidden * (self.heads * self.head_dim + kv_width)
+                + output_params
+            )
         )
 
     @cached_property
@@ -135,7 +144,7 @@ class Llm:
 @cache
 def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     """Return model -> (architecture, why it is not modelled, other names)."""
-    counted = (
+    count_columns = (
         "layers",
         "hidden",
         "ffn",
@@ -173,35 +182,39 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "params_b": table.optional(table.real(0.01, 10_000)),
         "active_b": table.optional(table.real(0.01, 10_000)),
         **dict.fromkeys(
-            counted, lambda c: table.whole(0, 20_000_000)(c or "0")
+            count_columns, lambda cell: table.whole(0, 20_000_000)(cell or "0")
         ),
         "tied": table.yes,
         "precision": table.one_of(*PRECISIONS),
         "unmodelled": table.free,
         **table.SOURCED,
     }
-    result: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
-    text = (
+    table_by_model: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
+    csv_text = (
         files("planner.facts")
         .joinpath("data", "models.csv")
         .read_text(encoding="utf-8")
     )
-    for (model,), row in table.keyed(
-        table.rows(text, "models.csv", columns), "model"
+    for (model,), table_row in table.keyed(
+        table.rows(csv_text, "models.csv", columns), "model"
     ).items():
-        names = (
-            *row["aliases"],
-            row["hf_name"].lower(),
-            row["hf_name"].lower().split("/")[-1],
+        alias_names = (
+            *table_row["aliases"],
+            table_row["hf_name"].lower(),
+            table_row["hf_name"].lower().split("/")[-1],
         )
-        result[model] = (_architecture(row), row["unmodelled"], names)
-    return result
+        table_by_model[model] = (
+            _architecture(table_row),
+            table_row["unmodelled"],
+            alias_names,
+        )
+    return table_by_model
 
 
-def _architecture(row: table.Row) -> Llm | None:
-    if row["unmodelled"]:
+def _architecture(table_row: table.Row) -> Llm | None:
+    if table_row["unmodelled"]:
         return None
-    skipped = (
+    skipped_columns = (
         "aliases",
         "hf_name",
         "released",
@@ -210,52 +223,76 @@ def _architecture(row: table.Row) -> Llm | None:
         "unmodelled",
     )
     cells = {
-        key: value for key, value in row.cells.items() if key not in skipped
+        column: content
+        for column, content in table_row.cells.items()
+        if column not in skipped_columns
     }
     if not (
-        row["params_b"] and row["layers"] and row["hidden"] and row["heads"]
+        table_row["params_b"]
+        and table_row["layers"]
+        and table_row["hidden"]
+        and table_row["heads"]
     ):
         table.refuse(
-            row.place,
-            f"{row['model']} has no parameter count, layers, width or heads",
+            table_row.place,
+            f"{table_row['model']} has no parameter count, layers, width or heads",
         )
     return Llm(
-        params=row["params_b"] * 1e9, active=row["active_b"] * 1e9, **cells
+        params=table_row["params_b"] * 1e9,
+        active=table_row["active_b"] * 1e9,
+        **cells,
     )
 
 
 def models() -> dict[str, Llm]:
     """Return the models that can be sized, by name."""
-    return {name: found for name, (found, _, _) in _table().items() if found}
+    return {
+        model_name: architecture
+        for model_name, (architecture, _, _) in _table().items()
+        if architecture
+    }
 
 
 def unmodelled() -> dict[str, str]:
     """Return known models that cannot be sized yet, with the reason."""
     return {
-        name: why for name, (found, why, _) in _table().items() if not found
+        model_name: reason
+        for model_name, (architecture, reason, _) in _table().items()
+        if not architecture
     }
 
 
 def find(name: str, place: Place | None = None) -> Llm:
     """Return a model by name, other name or Hugging Face name; raises MissingError."""
-    wanted = name.lower()
-    for known, (found, why, names) in _table().items():
-        if wanted != known and wanted not in names:
+    lowercase_name = name.lower()
+    for model_name, (architecture, reason, alias_names) in _table().items():
+        if lowercase_name != model_name and lowercase_name not in alias_names:
             continue
-        if found:
-            return found
-        message = f"{known} cannot be sized yet: it has {why}"
-        step = "use another model, or `params:` for a dense model of that size"
+        if architecture:
+            return architecture
+        message = f"{model_name} cannot be sized yet: it has {reason}"
+        next_step = (
+            "use another model, or `params:` for a dense model of that size"
+        )
         raise MissingError(
             Problem(
-                code="unmodelled", message=message, place=place, next_step=step
+                code="unmodelled",
+                message=message,
+                place=place,
+                next_step=next_step,
             )
         )
-    close = difflib.get_close_matches(wanted, list(_table()), 1, cutoff=0.5)
-    step = f"did you mean '{close[0]}'?" if close else "run: tonnage models"
+    close_matches = difflib.get_close_matches(
+        lowercase_name, list(_table()), 1, cutoff=0.5
+    )
+    next_step = (
+        f"did you mean '{close_matches[0]}'?"
+        if close_matches
+        else "run: tonnage models"
+    )
     message = f"no model is named '{name}'"
     raise MissingError(
-        Problem(code="model", message=message, place=place, next_step=step)
+        Problem(code="model", message=message, place=place, next_step=next_step)
     )
 
 

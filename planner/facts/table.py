@@ -38,49 +38,61 @@ def rows(
 
     Raises CatalogError that names file, line and column of the first bad cell.
     """
-    lines = csv.reader(text.splitlines(), strict=True)
-    header = next(lines, [])
+    csv_reader = csv.reader(text.splitlines(), strict=True)
+    header = next(csv_reader, [])
     if sorted(header) != sorted(columns):
-        odd = set(header) ^ set(columns)
-        refuse(Place(path, 1, 1), f"columns differ: {', '.join(sorted(odd))}")
-    converters = [columns[name] for name in header]
+        odd_columns = set(header) ^ set(columns)
+        refuse(
+            Place(path, 1, 1),
+            f"columns differ: {', '.join(sorted(odd_columns))}",
+        )
+    converters = [columns[column] for column in header]
     # Most columns repeat few values, so each distinct cell is converted once.
-    memos: list[dict[str, Any]] = [{} for _ in header]
-    for cells in lines:
-        place = Place(path, lines.line_num, 1)
+    column_memos: list[dict[str, Any]] = [{} for _ in header]
+    for cells in csv_reader:
+        position = Place(path, csv_reader.line_num, 1)
         if len(cells) != len(header):
-            refuse(place, f"{len(cells)} cells, the header has {len(header)}")
+            refuse(
+                position, f"{len(cells)} cells, the header has {len(header)}"
+            )
         try:
-            values = [
-                memo[cell]
-                if cell in memo
-                else memo.setdefault(cell, convert(cell))
-                for memo, convert, cell in zip(
-                    memos, converters, cells, strict=True
+            converted = [
+                column_memo[cell]
+                if cell in column_memo
+                else column_memo.setdefault(cell, converter(cell))
+                for column_memo, converter, cell in zip(
+                    column_memos, converters, cells, strict=True
                 )
             ]
         except (ValueError, InvalidOperation):
-            _blame(place, header, converters, cells)
-        yield Row(place, dict(zip(header, values, strict=True)))
+            _blame(position, header, converters, cells)
+        yield Row(position, dict(zip(header, converted, strict=True)))
 
 
-def keyed(found: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], Row]:
+def keyed(
+    table_rows: Iterable[Row], *columns: str
+) -> dict[tuple[Any, ...], Row]:
     """Return rows by the cells of some columns; refuses a row that is given twice."""
-    by: dict[tuple[Any, ...], Row] = {}
-    for row in found:
-        key = tuple(row[column] for column in columns)
-        if key in by:
-            refuse(row.place, f"{' '.join(key).strip()} is given twice")
-        by[key] = row
-    return by
+    rows_by_cells: dict[tuple[Any, ...], Row] = {}
+    for table_row in table_rows:
+        row_key = tuple(table_row[column] for column in columns)
+        if row_key in rows_by_cells:
+            refuse(
+                table_row.place, f"{' '.join(row_key).strip()} is given twice"
+            )
+        rows_by_cells[row_key] = table_row
+    return rows_by_cells
 
 
 def refuse(place: Place, message: str) -> NoReturn:
     """Raise the error of a row that cannot be used."""
-    step = "restore the file, or correct the row"
+    next_step = "restore the file, or correct the row"
     raise CatalogError(
         Problem(
-            code="catalog-row", message=message, place=place, next_step=step
+            code="catalog-row",
+            message=message,
+            place=place,
+            next_step=next_step,
         )
     )
 
@@ -91,13 +103,13 @@ def _blame(
     converters: list[Callable[[str], Any]],
     cells: list[str],
 ) -> NoReturn:
-    for name, convert, cell in zip(header, converters, cells, strict=True):
+    for column, converter, cell in zip(header, converters, cells, strict=True):
         try:
-            convert(cell)
+            converter(cell)
         except InvalidOperation:
-            refuse(place, f"{name}: '{cell}' is not a number")
+            refuse(place, f"{column}: '{cell}' is not a number")
         except ValueError as error:
-            refuse(place, f"{name}: '{cell}' {error}")
+            refuse(place, f"{column}: '{cell}' {error}")
     refuse(place, "the row cannot be read")
 
 
@@ -115,11 +127,11 @@ def free(cell: str) -> str:
 
 def one_of(*words: str) -> Callable[[str], str]:
     """One of the words."""
-    known = frozenset(words)
+    known_words = frozenset(words)
 
     def convert(cell: str) -> str:
-        if cell not in known:
-            raise ValueError("is not one of " + ", ".join(sorted(known)))
+        if cell not in known_words:
+            raise ValueError("is not one of " + ", ".join(sorted(known_words)))
         return cell
 
     return convert
@@ -127,13 +139,15 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 def many_of(*words: str) -> Callable[[str], tuple[str, ...]]:
     """Some of the words, separated by semicolons."""
-    single = one_of(*words)
-    return lambda cell: tuple(single(part) for part in cell.split(";") if part)
+    parse_word = one_of(*words)
+    return lambda cell: tuple(
+        parse_word(word_text) for word_text in cell.split(";") if word_text
+    )
 
 
 def listed(cell: str) -> tuple[str, ...]:
     """Words separated by semicolons."""
-    return tuple(part for part in cell.split(";") if part)
+    return tuple(word_text for word_text in cell.split(";") if word_text)
 
 
 def yes(cell: str) -> bool:
@@ -141,36 +155,36 @@ def yes(cell: str) -> bool:
     return one_of("yes", "no")(cell) == "yes"
 
 
-def real(low: float, high: float) -> Callable[[str], float]:
+def real(minimum: float, maximum: float) -> Callable[[str], float]:
     """A finite number within bounds."""
 
     def convert(cell: str) -> float:
-        value = float(cell)
-        if not low <= value <= high:  # also refuses NaN
-            raise ValueError(f"is not between {low:g} and {high:g}")
-        return value
+        number = float(cell)
+        if not minimum <= number <= maximum:  # also refuses NaN
+            raise ValueError(f"is not between {minimum:g} and {maximum:g}")
+        return number
 
     return convert
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def whole(minimum: int, maximum: int) -> Callable[[str], int]:
     """An integer within bounds."""
 
     def convert(cell: str) -> int:
-        value = int(cell)
-        if not low <= value <= high:
-            raise ValueError(f"is not between {low} and {high}")
-        return value
+        number = int(cell)
+        if not minimum <= number <= maximum:
+            raise ValueError(f"is not between {minimum} and {maximum}")
+        return number
 
     return convert
 
 
 def price(cell: str) -> Decimal:
     """USD, positive and finite."""
-    value = Decimal(cell)
-    if not value.is_finite() or not 0 < value < 10**6:
+    price_usd = Decimal(cell)
+    if not price_usd.is_finite() or not 0 < price_usd < 10**6:
         raise ValueError("is not a price above 0 and below 1,000,000")
-    return value
+    return price_usd
 
 
 def date(cell: str) -> str:
@@ -182,15 +196,15 @@ def date(cell: str) -> str:
 
 def decimal(cell: str) -> Decimal:
     """Any finite decimal number."""
-    value = Decimal(cell)
-    if not value.is_finite():
+    number = Decimal(cell)
+    if not number.is_finite():
         raise ValueError("is not finite")
-    return value
+    return number
 
 
-def optional(convert: Callable[[str], T]) -> Callable[[str], T | None]:
+def optional(converter: Callable[[str], T]) -> Callable[[str], T | None]:
     """The same, or nothing when the cell is empty."""
-    return lambda cell: convert(cell) if cell else None
+    return lambda cell: converter(cell) if cell else None
 
 
 CONFIDENCE = one_of("high", "medium", "low")

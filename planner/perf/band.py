@@ -37,11 +37,13 @@ class Band:
     high: float
     basis: Basis
 
-    def at(self, share: float) -> float:
+    def at(self, probability: float) -> float:
         """The factor below which this share of measurements lies, as in a lognormal."""
-        middle = math.sqrt(self.low * self.high)
-        spread = math.log(self.high / self.low) / 2 / TAIL
-        return middle * math.exp(NormalDist().inv_cdf(share) * spread)
+        midpoint = math.sqrt(self.low * self.high)
+        log_sigma = math.log(self.high / self.low) / 2 / TAIL
+        return midpoint * math.exp(
+            NormalDist().inv_cdf(probability) * log_sigma
+        )
 
 
 @cache
@@ -56,9 +58,13 @@ def _rows() -> dict[tuple[str, str, str], tuple[float, float]]:
         "rows": table.whole(1, 100_000),
         **table.SOURCED,
     }
-    found = table.rows(_text("bands.csv"), "bands.csv", columns)
+    csv_rows = table.rows(_text("bands.csv"), "bands.csv", columns)
     return {
-        (r["target"], r["load"], r["new"]): (r["low"], r["high"]) for r in found
+        (csv_row["target"], csv_row["load"], csv_row["new"]): (
+            csv_row["low"],
+            csv_row["high"],
+        )
+        for csv_row in csv_rows
     }
 
 
@@ -71,8 +77,8 @@ def covered() -> frozenset[tuple[str, str]]:
         "rows": table.whole(1, 100_000),
         **table.SOURCED,
     }
-    found = table.rows(_text("covered.csv"), "covered.csv", columns)
-    return frozenset((row["kind"], row["name"]) for row in found)
+    csv_rows = table.rows(_text("covered.csv"), "covered.csv", columns)
+    return frozenset((csv_row["kind"], csv_row["name"]) for csv_row in csv_rows)
 
 
 @cache
@@ -83,71 +89,98 @@ def _ranges() -> dict[str, tuple[float, float]]:
         "high": table.real(0, 1e15),
         **table.SOURCED,
     }
-    rows = table.rows(_text("ranges.csv"), "ranges.csv", columns)
-    return {row["feature"]: (row["low"], row["high"]) for row in rows}
+    csv_rows = table.rows(_text("ranges.csv"), "ranges.csv", columns)
+    return {
+        csv_row["feature"]: (csv_row["low"], csv_row["high"])
+        for csv_row in csv_rows
+    }
 
 
 def outside(**features: float) -> tuple[int, str]:
     """Return how many doublings the furthest feature lies beyond what was measured, and which."""
-    found = []
-    for name, value in features.items():
-        low, high = _ranges()[name]
-        found.append(
-            (math.ceil(math.log2(max(low / value, value / high, 1))), name)
+    extrapolations = []
+    for feature_name, feature_value in features.items():
+        range_low, range_high = _ranges()[feature_name]
+        extrapolations.append(
+            (
+                math.ceil(
+                    math.log2(
+                        max(
+                            range_low / feature_value,
+                            feature_value / range_high,
+                            1,
+                        )
+                    )
+                ),
+                feature_name,
+            )
         )
-    return max(found)
+    return max(extrapolations)
 
 
 @cache
 def band(
     target: str,
-    load: str,
-    news: frozenset[str],
+    load_kind: str,
+    novelties: frozenset[str],
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
-    rows = _rows()
-    load = load if (target, load, "source") in rows else NEAREST[target]
-    if "loose" in news and (target, load, "loose") in rows:
-        low, high = rows[target, load, "loose"]
+    band_rows = _rows()
+    load_kind = (
+        load_kind
+        if (target, load_kind, "source") in band_rows
+        else NEAREST[target]
+    )
+    if "loose" in novelties and (target, load_kind, "loose") in band_rows:
+        log_low, log_high = band_rows[target, load_kind, "loose"]
     else:
-        low, high = rows[target, load, "source"]
-    square = ((high - low) / 2) ** 2
-    for new in news & {"family", "GPU"}:
-        square += max(
+        log_low, log_high = band_rows[target, load_kind, "source"]
+    squared_width = ((log_high - log_low) / 2) ** 2
+    for novelty in novelties & {"family", "GPU"}:
+        squared_width += max(
             0.0,
-            _half(target, load, new) ** 2 - _half(target, load, "none") ** 2,
+            _half(target, load_kind, novelty) ** 2
+            - _half(target, load_kind, "none") ** 2,
         )
-    square += (doublings * constant("beyond", target)) ** 2
-    half = math.sqrt(square) * (constant("unseen") if basis == "spec" else 1.0)
-    middle = (low + high) / 2
-    return Band(math.exp(middle - half), math.exp(middle + half), basis)
+    squared_width += (doublings * constant("beyond", target)) ** 2
+    half_width = math.sqrt(squared_width) * (
+        constant("unseen") if basis == "spec" else 1.0
+    )
+    log_middle = (log_low + log_high) / 2
+    return Band(
+        math.exp(log_middle - half_width),
+        math.exp(log_middle + half_width),
+        basis,
+    )
 
 
-def _half(target: str, load: str, new: str) -> float:
-    low, high = _rows()[target, load, new]
-    return (high - low) / 2
+def _half(target: str, load_kind: str, novelty: str) -> float:
+    log_low, log_high = _rows()[target, load_kind, novelty]
+    return (log_high - log_low) / 2
 
 
 def news(
-    llm: Llm, chip: Accelerator, *, loose: bool = False
+    llm: Llm, accelerator: Accelerator, *, unstated_settings: bool = False
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and what its prediction therefore rests on."""
-    seen = covered()
-    found = set()
-    if ("family", llm.family) not in seen:
-        found.add("family")
-    if ("GPU", chip.accelerator) not in seen:
-        found.add("GPU")
-    if loose:
-        found.add("loose")
-    if ("architecture", chip.architecture) not in seen:
-        return frozenset(found), "spec"
-    return frozenset(found), "physics" if found else "calibrated"
+    measured_names = covered()
+    novelties = set()
+    if ("family", llm.family) not in measured_names:
+        novelties.add("family")
+    if ("GPU", accelerator.accelerator) not in measured_names:
+        novelties.add("GPU")
+    if unstated_settings:
+        novelties.add("loose")
+    if ("architecture", accelerator.architecture) not in measured_names:
+        return frozenset(novelties), "spec"
+    return frozenset(novelties), "physics" if novelties else "calibrated"
 
 
-def _text(name: str) -> str:
+def _text(file_name: str) -> str:
     return (
-        files("planner.perf").joinpath("data", name).read_text(encoding="utf-8")
+        files("planner.perf")
+        .joinpath("data", file_name)
+        .read_text(encoding="utf-8")
     )

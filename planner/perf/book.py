@@ -42,14 +42,14 @@ def years(year: float) -> float:
 class Book(Generic[T]):
     """The coefficients of one model, each a field of `kind`, from a file of planner/perf/data."""
 
-    def __init__(self, kind: type[T], file: str) -> None:
-        self.kind, self.file = kind, file
+    def __init__(self, coefficient_type: type[T], file_name: str) -> None:
+        self.kind, self.file = coefficient_type, file_name
         self.at = lru_cache(maxsize=4096)(self._at)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the coefficients are called."""
-        return tuple(field.name for field in fields(self.kind))  # type: ignore[arg-type]
+        return tuple(coefficient.name for coefficient in fields(self.kind))  # type: ignore[arg-type]
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -64,25 +64,35 @@ class Book(Generic[T]):
             "meaning": table.text,
             **table.SOURCED,
         }
-        text = (
+        csv_text = (
             files("planner.perf")
             .joinpath("data", self.file)
             .read_text(encoding="utf-8")
         )
-        found = table.keyed(
-            table.rows(text, self.file, columns), "coefficient", "key"
+        keyed_rows = table.keyed(
+            table.rows(csv_text, self.file, columns), "coefficient", "key"
         )
         return tuple(
-            Row(name, key, row["value"], row["prior"], row["spread"])
-            for (name, key), row in found.items()
+            Row(
+                coefficient,
+                key_name,
+                csv_row["value"],
+                csv_row["prior"],
+                csv_row["spread"],
+            )
+            for (coefficient, key_name), csv_row in keyed_rows.items()
         )
 
-    def _at(self, keys: frozenset[str], year: float = REFERENCE) -> T:
+    def _at(self, selected_keys: frozenset[str], year: float = REFERENCE) -> T:
         """Return the coefficients for a set of keys and the year of the software."""
-        found = dict.fromkeys(self.names, 1.0)
-        for row in self.rows:
-            if row.key == YEARLY:
-                found[row.coefficient] *= row.value ** years(year)
-            elif not row.key or row.key in keys:
-                found[row.coefficient] *= row.value
-        return self.kind(**found)
+        factors = dict.fromkeys(self.names, 1.0)
+        for coefficient_row in self.rows:
+            if coefficient_row.key == YEARLY:
+                factors[coefficient_row.coefficient] *= (
+                    coefficient_row.value ** years(year)
+                )
+            elif (
+                not coefficient_row.key or coefficient_row.key in selected_keys
+            ):
+                factors[coefficient_row.coefficient] *= coefficient_row.value
+        return self.kind(**factors)

@@ -18,18 +18,21 @@ def _rows() -> dict[tuple[str, str], float]:
         "meaning": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "constants.csv")
         .read_text(encoding="utf-8")
     )
-    found = table.keyed(
-        table.rows(text, "constants.csv", columns), "constant", "key"
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "constants.csv", columns), "constant", "key"
     )
-    return {(name, key): row["value"] for (name, key), row in found.items()}
+    return {
+        (constant_name, key_name): csv_row["value"]
+        for (constant_name, key_name), csv_row in keyed_rows.items()
+    }
 
 
 @cache
-def constant(name: str, key: str = "") -> float:
+def constant(constant_name: str, key_name: str = "") -> float:
     """Return a constant, of a kind where there are several; KeyError when there is none."""
-    return _rows()[name, key]
+    return _rows()[constant_name, key_name]

@@ -26,12 +26,12 @@ FEATURES: Final = ("constant", "batch", "context")
 ENOUGH: Final = 5  # points from which a deployment counts as measured
 
 
-def features(batch: float, context: float) -> Vector:
+def features(batch_size: float, context_tokens: float) -> Vector:
     """1, ln(batch / 16), ln(context / 2000)."""
     return (
         1.0,
-        math.log(max(batch, 1.0) / BATCH),
-        math.log(max(context, 1.0) / CONTEXT),
+        math.log(max(batch_size, 1.0) / BATCH),
+        math.log(max(context_tokens, 1.0) / CONTEXT),
     )
 
 
@@ -43,54 +43,78 @@ class Belief:
     covariance: tuple[Vector, ...]
     noise: float
 
-    def told(self, at: Vector, value: float) -> Belief:
+    def told(self, feature_values: Vector, log_ratio: float) -> Belief:
         """Return the belief after one measured log ratio.
 
         K = P x / (x' P x + noise^2);  w += K (value - x' w);  P -= K x' P.
         """
-        moved = tuple(_dot(row, at) for row in self.covariance)
-        doubt = _dot(moved, at) + self.noise**2
-        gain = tuple(m / doubt for m in moved)
-        miss = value - _dot(self.weights, at)
-        weights = tuple(
-            w + g * miss for w, g in zip(self.weights, gain, strict=True)
+        projections = tuple(
+            _dot(covariance_row, feature_values)
+            for covariance_row in self.covariance
         )
-        covariance = tuple(
-            tuple(p - g * m for p, m in zip(row, moved, strict=True))
-            for row, g in zip(self.covariance, gain, strict=True)
+        total_variance = _dot(projections, feature_values) + self.noise**2
+        kalman_gain = tuple(
+            projection / total_variance for projection in projections
         )
-        return Belief(weights, covariance, self.noise)
+        residual = log_ratio - _dot(self.weights, feature_values)
+        updated_weights = tuple(
+            weight + row_gain * residual
+            for weight, row_gain in zip(self.weights, kalman_gain, strict=True)
+        )
+        updated_covariance = tuple(
+            tuple(
+                covariance_entry - row_gain * projection
+                for covariance_entry, projection in zip(
+                    covariance_row, projections, strict=True
+                )
+            )
+            for covariance_row, row_gain in zip(
+                self.covariance, kalman_gain, strict=True
+            )
+        )
+        return Belief(updated_weights, updated_covariance, self.noise)
 
-    def mean(self, at: Vector) -> float:
+    def mean(self, feature_values: Vector) -> float:
         """The expected log ratio."""
-        return _dot(self.weights, at)
+        return _dot(self.weights, feature_values)
 
-    def spread(self, at: Vector) -> float:
+    def spread(self, feature_values: Vector) -> float:
         """Its standard deviation, with the noise of one more measurement."""
         return math.sqrt(
-            _dot(tuple(_dot(row, at) for row in self.covariance), at)
+            _dot(
+                tuple(
+                    _dot(covariance_row, feature_values)
+                    for covariance_row in self.covariance
+                ),
+                feature_values,
+            )
             + self.noise**2
         )
 
 
 def prior(metric: str) -> Belief:
     """Return what is believed of ttft or tpot before any measurement."""
-    spreads = tuple(constant(f"prior_{name}", metric) for name in FEATURES)
+    prior_sigmas = tuple(
+        constant(f"prior_{feature_name}", metric) for feature_name in FEATURES
+    )
     covariance = tuple(
-        tuple(s * s if i == j else 0.0 for j in range(len(spreads)))
-        for i, s in enumerate(spreads)
+        tuple(
+            prior_sigma * prior_sigma if row_index == column_index else 0.0
+            for column_index in range(len(prior_sigmas))
+        )
+        for row_index, prior_sigma in enumerate(prior_sigmas)
     )
     return Belief(
-        (0.0,) * len(spreads), covariance, constant("point_noise", metric)
+        (0.0,) * len(prior_sigmas), covariance, constant("point_noise", metric)
     )
 
 
-def learned(metric: str, points: Iterable[tuple[Vector, float]]) -> Belief:
+def learned(metric: str, log_ratios: Iterable[tuple[Vector, float]]) -> Belief:
     """Return the belief after all points."""
-    belief = prior(metric)
-    for at, value in points:
-        belief = belief.told(at, value)
-    return belief
+    bias_model = prior(metric)
+    for feature_values, log_ratio in log_ratios:
+        bias_model = bias_model.told(feature_values, log_ratio)
+    return bias_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,18 +141,29 @@ class Correction:
             precision,
         )
 
-    def factor(self, metric: str, batch: float, context: float) -> float:
+    def factor(
+        self, metric: str, batch_size: float, context_tokens: float
+    ) -> float:
         """The factor on a predicted time."""
-        return math.exp(self.beliefs[metric].mean(features(batch, context)))
+        return math.exp(
+            self.beliefs[metric].mean(features(batch_size, context_tokens))
+        )
 
-    def band(self, metric: str, batch: float, context: float, tp: int) -> Band:
+    def band(
+        self, metric: str, batch_size: float, context_tokens: float, tp: int
+    ) -> Band:
         """The 90 % band around the corrected time; twice as wide on another layout."""
-        measured = tp == self.tp and self.points >= ENOUGH
-        basis: Basis = "measured" if measured else "calibrated"
-        spread = self.beliefs[metric].spread(features(batch, context))
-        half = TAIL * spread * (1 if tp == self.tp else 2)
-        return Band(math.exp(-half), math.exp(half), basis)
+        is_measured = tp == self.tp and self.points >= ENOUGH
+        basis: Basis = "measured" if is_measured else "calibrated"
+        log_sigma = self.beliefs[metric].spread(
+            features(batch_size, context_tokens)
+        )
+        half_width = TAIL * log_sigma * (1 if tp == self.tp else 2)
+        return Band(math.exp(-half_width), math.exp(half_width), basis)
 
 
-def _dot(a: Vector, b: Vector) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+def _dot(left: Vector, right: Vector) -> float:
+    return sum(
+        left_entry * right_entry
+        for left_entry, right_entry in zip(left, right, strict=True)
+    )

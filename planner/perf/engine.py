@@ -43,62 +43,73 @@ def engines() -> dict[str, dict[str, Any]]:
         "year": table.real(2022, 2100),
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "engines.csv")
         .read_text(encoding="utf-8")
     )
     return {
-        row["engine"]: row.cells
-        for row in table.rows(text, "engines.csv", columns)
+        engine_row["engine"]: engine_row.cells
+        for engine_row in table.rows(csv_text, "engines.csv", columns)
     }
 
 
-def engine(name: str, year: float | None = None) -> Engine:
+def engine(engine_name: str, requested_year: float | None = None) -> Engine:
     """Return an engine by name, of its newest known version unless a year is given."""
-    known = engines()[name]
-    when = known["year"] if year is None else year
-    return Engine(kind=known["kind"], year=when, sequences=known["sequences"])
+    engine_row = engines()[engine_name]
+    software_year = (
+        engine_row["year"] if requested_year is None else requested_year
+    )
+    return Engine(
+        kind=engine_row["kind"],
+        year=software_year,
+        sequences=engine_row["sequences"],
+    )
 
 
-def kv_precision(name: str, llm: Llm, precision: str) -> str:
+def kv_precision(engine_name: str, llm: Llm, precision: str) -> str:
     """Return what an engine keeps in its KV cache when nobody says.
 
     Engines that quantize by themselves do so for quantized weights; latent attention is kept in
     16 bit by those that only read a checkpoint's own scales.
     """
-    quantizes = engines()[name]["kv_quantized"] and precision in QUANTIZED
+    quantizes_kv = (
+        engines()[engine_name]["kv_quantized"] and precision in QUANTIZED
+    )
     return (
         "fp8"
-        if quantizes and not (llm.kv_lora_rank and name == "sglang")
+        if quantizes_kv and not (llm.kv_lora_rank and engine_name == "sglang")
         else "bf16"
     )
 
 
 def keys(
-    layout: Layout, node: Node, used: Engine, lengths: tuple[str, ...] = VARIED
+    layout: Layout,
+    node: Node,
+    serving_engine: Engine,
+    length_keys: tuple[str, ...] = VARIED,
 ) -> frozenset[str]:
     """Name what selects coefficients: architecture, precision, engine, links, lengths.
 
     `lengths` are "spread" when they differ a little, and "varied" too when they do so widely.
     """
-    chip = node.accelerator
-    compute = chip.computes(layout.precision)
-    found = {
-        chip.architecture,
-        chip.memory_type,
-        chip.vendor,
-        compute,
-        used.kind,
+    accelerator = node.accelerator
+    compute_format = accelerator.computes(layout.precision)
+    key_names = {
+        accelerator.architecture,
+        accelerator.memory_type,
+        accelerator.vendor,
+        compute_format,
+        serving_engine.kind,
     }
-    if compute == "bf16" and layout.precision not in ("bf16", "auto"):
-        found.add("unpacked")
-    if used.year < EARLY:
-        found.add("early")
-    if used.tuned:
-        found.add("tuned")
+    if compute_format == "bf16" and layout.precision not in ("bf16", "auto"):
+        key_names.add("unpacked")
+    if serving_engine.year < EARLY:
+        key_names.add("early")
+    if serving_engine.tuned:
+        key_names.add("tuned")
     if layout.ep > 1:
-        found.add("ep")
+        key_names.add("ep")
     if not node.linked(layout.tp):
-        found.add("pcie")
-    return frozenset(found.union(lengths))
+        key_names.add("pcie")
+    return frozenset(key_names.union(length_keys))

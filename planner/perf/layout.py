@@ -72,8 +72,8 @@ def valid(llm: Llm, tp: int) -> bool:
     Heads must divide by tp; KV heads must divide by tp or tp by KV heads; the width of the MLP
     must divide by tp. MLA keeps one latent per token, so KV heads do not matter there.
     """
-    kv = (
+    kv_divides = (
         llm.kv_lora_rank > 0 or llm.kv_heads % tp == 0 or tp % llm.kv_heads == 0
     )
-    width = llm.ffn if not llm.experts else llm.moe_ffn
-    return llm.heads % tp == 0 and kv and width % tp == 0
+    mlp_width = llm.ffn if not llm.experts else llm.moe_ffn
+    return llm.heads % tp == 0 and kv_divides and mlp_width % tp == 0

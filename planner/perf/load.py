@@ -35,7 +35,7 @@ BINS: Final = (
     (0.998, 0.005),
 )
 Z95: Final = NormalDist().inv_cdf(0.95)
-SHARES: Final = tuple(share for _, share in BINS)
+SHARES: Final = tuple(bin_share for _, bin_share in BINS)
 _NORMAL: Final = tuple(NormalDist().inv_cdf(quantile) for quantile, _ in BINS)
 
 
@@ -53,8 +53,8 @@ class Lengths:
         From ln(p95 / mean) = z * sigma - sigma^2 / 2; ratios above exp(z^2 / 2) have no solution
         and take sigma = z.
         """
-        ratio = math.log(max(1.0, self.p95 / self.mean))
-        return Z95 - math.sqrt(max(0.0, Z95**2 - 2 * ratio))
+        log_ratio = math.log(max(1.0, self.p95 / self.mean))
+        return Z95 - math.sqrt(max(0.0, Z95**2 - 2 * log_ratio))
 
     @property
     def variation(self) -> float:
@@ -66,26 +66,31 @@ class Lengths:
         return _points(self)
 
 
-def mean(values: Sequence[float]) -> float:
+def mean(bin_values: Sequence[float]) -> float:
     """Mean of values that stand for the bins."""
-    return sum(v * share for v, share in zip(values, SHARES, strict=True))
+    return sum(
+        bin_value * bin_share
+        for bin_value, bin_share in zip(bin_values, SHARES, strict=True)
+    )
 
 
 def bin_of(percentile: int) -> int:
     """Index of the bin that holds a percentile."""
-    total = 0.0
-    for index, share in enumerate(SHARES):
-        total += share
-        if total >= percentile / 100 - 1e-9:
-            return index
+    cumulative = 0.0
+    for bin_index, bin_share in enumerate(SHARES):
+        cumulative += bin_share
+        if cumulative >= percentile / 100 - 1e-9:
+            return bin_index
     return len(SHARES) - 1
 
 
 @cache
 def _points(lengths: Lengths) -> tuple[float, ...]:
-    drawn = [math.exp(lengths.sigma * z) for z in _NORMAL]
-    scale = lengths.mean / mean(drawn)
-    return tuple(max(1.0, x * scale) for x in drawn)
+    bin_tokens = [math.exp(lengths.sigma * z_score) for z_score in _NORMAL]
+    mean_scale = lengths.mean / mean(bin_tokens)
+    return tuple(
+        max(1.0, length_tokens * mean_scale) for length_tokens in bin_tokens
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,19 +111,19 @@ class Load:
     context: int = 0
     routing: Routing = "random"
 
-    def thinned(self, part: float) -> float:
+    def thinned(self, arrival_share: float) -> float:
         """Variation of a part of all arrivals, taken at random: 1 + part * (variation - 1)."""
-        return 1 + part * (self.variation - 1)
+        return 1 + arrival_share * (self.variation - 1)
 
-    def spread(self, replicas: int) -> float:
+    def spread(self, replica_count: int) -> float:
         """Variation of the arrivals at each of some replicas.
 
         Every n-th request of a renewal process: variation / n. Joining the least loaded replica
         is taken as that, since it waits no longer.
         """
         if self.routing == "random":
-            return self.thinned(1 / replicas)
-        return self.variation / replicas
+            return self.thinned(1 / replica_count)
+        return self.variation / replica_count
 
     @property
     def held(self) -> float:

@@ -24,16 +24,16 @@ def weights(llm: Llm, layout: Layout) -> float:
     (attention + rest + experts) / pp + embedding * 2 / tp of the fuller pipeline stage; attention
     and rest are cut over tp / adp, experts over tp. Embedding and head stay in 16 bit.
     """
-    precision, cut = layout.precision, layout.tensor
-    other = max(0.0, llm.dense - llm.attention)
-    body = llm.attention * attention_bytes(
+    precision, attention_tp = layout.precision, layout.tensor
+    dense_params = max(0.0, llm.dense - llm.attention)
+    body_bytes = llm.attention * attention_bytes(
         llm, precision
-    ) + other * dense_bytes(precision)
-    experts = llm.expert * bytes_of(precision) / layout.tp
-    stages = 1 if layout.pp == 1 else 2
-    return (body / cut + experts) / layout.pp + llm.embedding * 2.0 / (
-        layout.tp * stages
-    )
+    ) + dense_params * dense_bytes(precision)
+    expert_bytes = llm.expert * bytes_of(precision) / layout.tp
+    embedding_stages = 1 if layout.pp == 1 else 2
+    return (
+        body_bytes / attention_tp + expert_bytes
+    ) / layout.pp + llm.embedding * 2.0 / (layout.tp * embedding_stages)
 
 
 def bytes_of(precision: str) -> float:
@@ -68,31 +68,33 @@ def kv_per_token(llm: Llm, layout: Layout) -> float:
     Grouped-query attention: 2 * head_dim * max(1, kv_heads / tp) * bytes.
     Latent attention (MLA): (rank + rope) * bytes, the same on every accelerator.
     """
-    width = KV_BYTES[layout.kv_precision]
+    element_bytes = KV_BYTES[layout.kv_precision]
     if llm.kv_lora_rank:
-        return float((llm.kv_lora_rank + llm.qk_rope_dim) * width)
+        return float((llm.kv_lora_rank + llm.qk_rope_dim) * element_bytes)
     return float(
         2
         * llm.head_dim
         * max(1, math.ceil(llm.kv_heads / layout.tensor))
-        * width
+        * element_bytes
     )
 
 
-def kv(llm: Llm, layout: Layout, tokens: float) -> float:
+def kv(llm: Llm, layout: Layout, context_tokens: float) -> float:
     """KV bytes of one sequence on one accelerator, in whole pages of 16 tokens.
 
     Sliding layers keep min(tokens, window); linear and state-space layers keep a state of constant
     size; the others keep everything, and sparse attention its index beside it.
     """
-    page = constant("kv_block")
-    full = math.ceil(tokens / page) * page
-    windowed = min(full, math.ceil(llm.window / page) * page)
-    held = (
-        llm.attending - llm.window_layers
-    ) * full + llm.window_layers * windowed
-    state = (
-        llm.state_layers * llm.state_bytes / layout.tensor
-        + llm.index_bytes * full
+    page_tokens = constant("kv_block")
+    full_tokens = math.ceil(context_tokens / page_tokens) * page_tokens
+    window_tokens = min(
+        full_tokens, math.ceil(llm.window / page_tokens) * page_tokens
     )
-    return (kv_per_token(llm, layout) * held + state) / layout.pp
+    layer_tokens = (
+        llm.attending - llm.window_layers
+    ) * full_tokens + llm.window_layers * window_tokens
+    state_bytes = (
+        llm.state_layers * llm.state_bytes / layout.tensor
+        + llm.index_bytes * full_tokens
+    )
+    return (kv_per_token(llm, layout) * layer_tokens + state_bytes) / layout.pp

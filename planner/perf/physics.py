@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from planner.perf.terms import Terms
 
 
-def least(a: float, b: float) -> float:
+def least(left: float, right: float) -> float:
     """The smaller of two numbers, or of each pair of two arrays."""
-    return (a + b - abs(a - b)) / 2
+    return (left + right - abs(left - right)) / 2
 
 
-def most(a: float, b: float) -> float:
+def most(left: float, right: float) -> float:
     """The larger of two numbers, or of each pair of two arrays."""
-    return (a + b + abs(a - b)) / 2
+    return (left + right + abs(left - right)) / 2
 
 
-def norm(read: float, product: float, power: float) -> float:
+def norm(read_s: float, product_s: float, exponent: float) -> float:
     """p-norm of two times that overlap a little: 1 adds them, infinity takes the longer."""
-    both: float = (read**power + product**power) ** (1.0 / power)
-    return both
+    combined_s: float = (read_s**exponent + product_s**exponent) ** (
+        1.0 / exponent
+    )
+    return combined_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,22 @@ class Draft:
 NONE: Final = Draft()
 
 
-def draft(tokens: int, acceptance: float, *, free: bool = False) -> Draft:
+def draft(
+    draft_tokens: int, acceptance: float, *, prompt_lookup: bool = False
+) -> Draft:
     """Return a draft of so many tokens, each accepted with a chance if all before it were.
 
     gained = 1 + a + a^2 + ... + a^tokens (Leviathan et al., arXiv:2211.17192); each token takes
     a pass of one layer and the head unless it is `free` (looked up in the prompt).
     """
-    gained = sum(acceptance**k for k in range(tokens + 1))
-    return Draft(float(tokens), 0.0 if free else float(tokens), gained)
+    expected_tokens = sum(
+        acceptance**accepted_count for accepted_count in range(draft_tokens + 1)
+    )
+    return Draft(
+        float(draft_tokens),
+        0.0 if prompt_lookup else float(draft_tokens),
+        expected_tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,134 +110,202 @@ class Rates:
     prompt_full: float
 
 
-def rates(t: Terms, c: Coefficients, guess: Draft = NONE) -> Rates:
+def rates(
+    profile: Terms, coefficients: Coefficients, speculation: Draft = NONE
+) -> Rates:
     """Divide what has to be done by what the hardware and the engine reach."""
-    reading = t.bandwidth * c.weight_bandwidth
-    rate = t.peak * c.flops
-    experts = (
-        rate
-        * c.expert_flops
-        * c.unpack_experts
-        / (1 + c.expert_width / t.width)
+    weight_bytes_per_s = profile.bandwidth * coefficients.weight_bandwidth
+    flop_per_s = profile.peak * coefficients.flops
+    expert_flop_per_s = (
+        flop_per_s
+        * coefficients.expert_flops
+        * coefficients.unpack_experts
+        / (1 + coefficients.expert_width / profile.width)
     )
-    wire = t.link * c.link_bandwidth
-    latency = c.link_latency * (
-        1 + c.link_latency_growth * most(t.tensor - 2, 0.0)
+    link_bytes_per_s = profile.link * coefficients.link_bandwidth
+    link_latency_s = coefficients.link_latency * (
+        1 + coefficients.link_latency_growth * most(profile.tensor - 2, 0.0)
     )
-    across = t.network * c.network_bandwidth
-    per_layer = c.layer_overhead * t.layers + c.moe_overhead * t.moe_layers
-    per_layer = c.overhead * (per_layer + c.latent_overhead * t.latent_layers)
-    keeping = t.bandwidth * c.kv_bandwidth
+    network_bytes_per_s = profile.network * coefficients.network_bandwidth
+    launch_s = (
+        coefficients.layer_overhead * profile.layers
+        + coefficients.moe_overhead * profile.moe_layers
+    )
+    launch_s = coefficients.overhead * (
+        launch_s + coefficients.latent_overhead * profile.latent_layers
+    )
+    kv_bytes_per_s = profile.bandwidth * coefficients.kv_bandwidth
     return Rates(
-        read_attention=t.read_attention / reading,
-        flop_attention=t.flop_attention
-        / (t.attention_peak * c.flops * c.unpack_flops),
-        read_rest=t.read_rest / reading,
-        flop_rest=t.flop_rest / (t.rest_peak * c.flops * c.unpack_flops),
-        read_head=t.read_head / reading,
-        flop_head=t.flop_head / (t.half * c.flops),
-        read_experts=t.read_experts * c.expert_bytes / reading,
-        flop_experts=t.flop_experts * c.expert_imbalance / experts,
-        chosen=t.chosen,
-        padding=c.expert_padding / most(t.chosen, 1e-6),
-        kv_full=t.kv_full / keeping
-        + t.latent * (1 + guess.tokens) / (t.half * c.latent_flops),
-        kv_window=t.kv_window / keeping,
-        kv_state=2 * t.kv_state / keeping,
-        window=t.window,
-        sparse=t.sparse,
-        pair=t.pair / (t.half * c.flops * c.prompt_attention),
-        full_layers=t.full_layers,
-        window_layers=t.window_layers,
-        fixed=t.reduces * latency
-        + t.gathers * c.gather_latency
-        + t.hops * c.hop_latency
-        + per_layer
-        + c.overhead * c.step_overhead,
-        token=t.reduce_bytes / wire
-        + t.gather_bytes / (t.link * c.gather_bandwidth)
-        + t.hop_bytes / across
-        + t.stream_bytes * c.stream / t.bandwidth,
-        once=t.reduce_bytes * most(t.tensor / 2 - 1, 0.0) / wire,
-        phase=t.reduces * c.link_phase,
-        layers=per_layer,
-        count=t.layers,
-        draft=guess,
-        sequence=c.overhead * c.sequence_overhead
-        + t.vocabulary * 4 * c.sampling / t.bandwidth,
-        overlap=c.overlap,
-        pp=t.pp,
-        adp=t.adp,
-        prompt_base=c.prompt_base,
-        prompt_full=c.prompt_full,
+        read_attention=profile.read_attention / weight_bytes_per_s,
+        flop_attention=profile.flop_attention
+        / (
+            profile.attention_peak
+            * coefficients.flops
+            * coefficients.unpack_flops
+        ),
+        read_rest=profile.read_rest / weight_bytes_per_s,
+        flop_rest=profile.flop_rest
+        / (profile.rest_peak * coefficients.flops * coefficients.unpack_flops),
+        read_head=profile.read_head / weight_bytes_per_s,
+        flop_head=profile.flop_head / (profile.half * coefficients.flops),
+        read_experts=profile.read_experts
+        * coefficients.expert_bytes
+        / weight_bytes_per_s,
+        flop_experts=profile.flop_experts
+        * coefficients.expert_imbalance
+        / expert_flop_per_s,
+        chosen=profile.chosen,
+        padding=coefficients.expert_padding / most(profile.chosen, 1e-6),
+        kv_full=profile.kv_full / kv_bytes_per_s
+        + profile.latent
+        * (1 + speculation.tokens)
+        / (profile.half * coefficients.latent_flops),
+        kv_window=profile.kv_window / kv_bytes_per_s,
+        kv_state=2 * profile.kv_state / kv_bytes_per_s,
+        window=profile.window,
+        sparse=profile.sparse,
+        pair=profile.pair
+        / (profile.half * coefficients.flops * coefficients.prompt_attention),
+        full_layers=profile.full_layers,
+        window_layers=profile.window_layers,
+        fixed=profile.reduces * link_latency_s
+        + profile.gathers * coefficients.gather_latency
+        + profile.hops * coefficients.hop_latency
+        + launch_s
+        + coefficients.overhead * coefficients.step_overhead,
+        token=profile.reduce_bytes / link_bytes_per_s
+        + profile.gather_bytes / (profile.link * coefficients.gather_bandwidth)
+        + profile.hop_bytes / network_bytes_per_s
+        + profile.stream_bytes * coefficients.stream / profile.bandwidth,
+        once=profile.reduce_bytes
+        * most(profile.tensor / 2 - 1, 0.0)
+        / link_bytes_per_s,
+        phase=profile.reduces * coefficients.link_phase,
+        layers=launch_s,
+        count=profile.layers,
+        draft=speculation,
+        sequence=coefficients.overhead * coefficients.sequence_overhead
+        + profile.vocabulary * 4 * coefficients.sampling / profile.bandwidth,
+        overlap=coefficients.overlap,
+        pp=profile.pp,
+        adp=profile.adp,
+        prompt_base=coefficients.prompt_base,
+        prompt_full=coefficients.prompt_full,
     )
 
 
-def attention(r: Rates, context: float) -> float:
+def attention(times: Rates, context_tokens: float) -> float:
     """Seconds that one sequence of so much context adds to a step."""
-    seen = least(context, r.sparse)
+    attended_tokens = least(context_tokens, times.sparse)
     return (
-        seen * r.kv_full + least(context, r.window) * r.kv_window + r.kv_state
+        attended_tokens * times.kv_full
+        + least(context_tokens, times.window) * times.kv_window
+        + times.kv_state
     )
 
 
-def decode(r: Rates, batch: float, held: float) -> float:
+def decode(times: Rates, batch_size: float, attention_s: float) -> float:
     """Seconds per output token with `batch` sequences of attention `held` each in flight.
 
     Pipeline stages work on batch / pp at a time and a token passes all of them; with
     attention-DP an accelerator attends to batch / adp and multiplies experts for all. A step
     checks the guesses of a draft beside the next token, and yields those that are accepted.
     """
-    checked = 1.0 + r.draft.tokens
-    sequences = most(most(batch / r.pp, 1.0) / r.adp, 1.0)
-    each, own = most(batch / r.pp, 1.0) * checked, sequences * checked
-    touched = 1.0 - (1.0 - r.chosen) ** each
-    body = norm(r.read_attention, r.flop_attention * own, r.overlap)
-    body += norm(r.read_rest, r.flop_rest * own, r.overlap)
-    rows = each + r.padding * touched
-    body += norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
-    head = norm(r.read_head, r.flop_head * own, r.overlap)
-    drafting = r.draft.passes * ((body + r.layers) / r.count + head)
-    step = body + head + drafting + r.fixed + least(own * r.once, r.phase)
+    checked_tokens = 1.0 + times.draft.tokens
+    sequence_count = most(most(batch_size / times.pp, 1.0) / times.adp, 1.0)
+    stage_tokens, local_tokens = (
+        most(batch_size / times.pp, 1.0) * checked_tokens,
+        sequence_count * checked_tokens,
+    )
+    touched_share = 1.0 - (1.0 - times.chosen) ** stage_tokens
+    body_s = norm(
+        times.read_attention, times.flop_attention * local_tokens, times.overlap
+    )
+    body_s += norm(
+        times.read_rest, times.flop_rest * local_tokens, times.overlap
+    )
+    expert_rows = stage_tokens + times.padding * touched_share
+    body_s += norm(
+        times.read_experts * touched_share,
+        times.flop_experts * expert_rows,
+        times.overlap,
+    )
+    head_s = norm(
+        times.read_head, times.flop_head * local_tokens, times.overlap
+    )
+    drafting_s = times.draft.passes * (
+        (body_s + times.layers) / times.count + head_s
+    )
+    step_s = (
+        body_s
+        + head_s
+        + drafting_s
+        + times.fixed
+        + least(local_tokens * times.once, times.phase)
+    )
     return (
-        step + own * r.token + sequences * (held + r.sequence)
-    ) / r.draft.gained
+        step_s
+        + local_tokens * times.token
+        + sequence_count * (attention_s + times.sequence)
+    ) / times.draft.gained
 
 
-def prompt(r: Rates, tokens: float) -> float:
+def prompt(times: Rates, prompt_tokens: float) -> float:
     """Seconds for which the prompt of one request keeps a whole replica busy.
 
     With attention-DP adp prompts run at once, so one costs a share of the attention's time.
     """
-    dense = (r.flop_attention + r.flop_rest + r.token) / r.adp
-    products = tokens * (dense + r.flop_experts)
-    overhead = r.prompt_base + least(1.0, tokens / r.prompt_full) * r.layers
-    return (products + _pairs(r, tokens) / r.adp + overhead) / r.pp
-
-
-def first(r: Rates, tokens: float) -> float:
-    """Seconds from the start of a prompt to its end, alone: a step that reads the weights too."""
-    touched = 1.0 - (1.0 - r.chosen) ** tokens
-    dense = norm(r.read_attention, r.flop_attention * tokens, r.overlap)
-    dense += norm(r.read_rest, r.flop_rest * tokens, r.overlap)
-    rows = tokens + r.padding * touched
-    experts = norm(r.read_experts * touched, r.flop_experts * rows, r.overlap)
+    dense_token_s = (
+        times.flop_attention + times.flop_rest + times.token
+    ) / times.adp
+    products_s = prompt_tokens * (dense_token_s + times.flop_experts)
+    overhead_s = (
+        times.prompt_base
+        + least(1.0, prompt_tokens / times.prompt_full) * times.layers
+    )
     return (
-        dense
-        + r.read_head
-        + experts
-        + r.fixed
-        + tokens * r.token
-        + _pairs(r, tokens)
+        products_s + _pairs(times, prompt_tokens) / times.adp + overhead_s
+    ) / times.pp
+
+
+def first(times: Rates, prompt_tokens: float) -> float:
+    """Seconds from the start of a prompt to its end, alone: a step that reads the weights too."""
+    touched_share = 1.0 - (1.0 - times.chosen) ** prompt_tokens
+    dense_s = norm(
+        times.read_attention,
+        times.flop_attention * prompt_tokens,
+        times.overlap,
+    )
+    dense_s += norm(
+        times.read_rest, times.flop_rest * prompt_tokens, times.overlap
+    )
+    expert_rows = prompt_tokens + times.padding * touched_share
+    experts_s = norm(
+        times.read_experts * touched_share,
+        times.flop_experts * expert_rows,
+        times.overlap,
+    )
+    return (
+        dense_s
+        + times.read_head
+        + experts_s
+        + times.fixed
+        + prompt_tokens * times.token
+        + _pairs(times, prompt_tokens)
     )
 
 
-def _pairs(r: Rates, tokens: float) -> float:
+def _pairs(times: Rates, prompt_tokens: float) -> float:
     """Seconds of causal attention over a prompt."""
-    full = r.full_layers * least(tokens, 2 * r.sparse)
+    full_layer_tokens = times.full_layers * least(
+        prompt_tokens, 2 * times.sparse
+    )
     return (
-        r.pair
-        * tokens
-        * (full + r.window_layers * least(tokens, 2 * r.window))
+        times.pair
+        * prompt_tokens
+        * (
+            full_layer_tokens
+            + times.window_layers * least(prompt_tokens, 2 * times.window)
+        )
         / 2
     )

@@ -36,109 +36,145 @@ STUDENT: Final = (
 
 
 def arrivals(
-    load: Load, count: int, seed: int, variation: float, rate: float
+    load: Load,
+    request_count: int,
+    seed: int,
+    variation: float,
+    rate_per_s: float,
 ) -> list[Request]:
     """Draw requests: Gamma gaps of a squared variation, lognormal lengths.
 
     The same seed gives the same requests.
     """
-    draw = random.Random(seed)  # noqa: S311 - a simulation, not a secret
-    shape, at, found = 1 / max(variation, 1e-3), 0.0, []
-    sigmas = load.prompt.sigma, load.answer.sigma
-    means = load.prompt.mean * (1 - load.prefix_hit), load.answer.mean
-    middles = [
-        math.log(m) - s * s / 2 for m, s in zip(means, sigmas, strict=True)
+    generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
+    gamma_shape, arrival_s, requests = 1 / max(variation, 1e-3), 0.0, []
+    log_sigmas = load.prompt.sigma, load.answer.sigma
+    mean_tokens = load.prompt.mean * (1 - load.prefix_hit), load.answer.mean
+    log_means = [
+        math.log(location) - log_sigma * log_sigma / 2
+        for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
     ]
-    for _ in range(count):
-        at += (
-            draw.gammavariate(shape, 1 / (shape * rate))
-            if rate < NEVER
+    for _ in range(request_count):
+        arrival_s += (
+            generator.gammavariate(gamma_shape, 1 / (gamma_shape * rate_per_s))
+            if rate_per_s < NEVER
             else 0.0
         )
-        given, wanted = (
-            max(1, round(draw.lognormvariate(m, s) if s else math.exp(m)))
-            for m, s in zip(middles, sigmas, strict=True)
+        prompt_tokens, answer_tokens = (
+            max(
+                1,
+                round(
+                    generator.lognormvariate(location, log_sigma)
+                    if log_sigma
+                    else math.exp(location)
+                ),
+            )
+            for location, log_sigma in zip(log_means, log_sigmas, strict=True)
         )
-        found.append(Request(at, given, max(2, wanted)))
-    return found
+        requests.append(
+            Request(arrival_s, prompt_tokens, max(2, answer_tokens))
+        )
+    return requests
 
 
 def recorded(
-    trace: Sequence[Arrival], load: Load, copies: int, lanes: int, seed: int
+    trace: Sequence[Arrival],
+    load: Load,
+    replica_count: int,
+    simulated_count: int,
+    seed: int,
 ) -> list[Request]:
     """Return what `lanes` of `copies` replicas get of a recorded trace, as its router spreads it.
 
     Prompts are without what the prefix cache holds.
     """
-    draw, begin = random.Random(seed), trace[0][0]  # noqa: S311 - a simulation, not a secret
-    fresh, found = 1 - load.prefix_hit, []
-    for place, (at, given, wanted) in enumerate(trace):
-        turn = (
-            place + seed
+    generator, trace_start_s = random.Random(seed), trace[0][0]  # noqa: S311 - a simulation, not a secret
+    uncached_share, requests = 1 - load.prefix_hit, []
+    for position, (arrival_s, prompt_tokens, answer_tokens) in enumerate(trace):
+        router_turn = (
+            position + seed
             if load.routing == "round-robin"
-            else draw.randrange(copies)
+            else generator.randrange(replica_count)
         )
-        if turn % copies < lanes:
-            prompt = max(1, round(given * fresh))
-            found.append(Request(at - begin, prompt, max(2, round(wanted))))
-    return found
-
-
-def busiest(trace: Sequence[Arrival], count: int) -> Sequence[Arrival]:
-    """Return the consecutive requests, at most so many, that came fastest."""
-    if len(trace) <= count:
-        return trace
-    last = len(trace) - count
-    start = min(
-        range(last + 1), key=lambda i: trace[i + count - 1][0] - trace[i][0]
-    )
-    return trace[start : start + count]
-
-
-def deliver(
-    one: Machine, requests: list[Request], replicas: int, routing: Routing
-) -> list[Request]:
-    """Send requests to replicas as a router does, and play them to the end; they are changed."""
-    lanes = [Lane(one) for _ in range(replicas)]
-    draw = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
-    for place, request in enumerate(requests):
-        if routing == "round-robin":
-            lane = lanes[place % replicas]
-        elif routing == "random":
-            lane = lanes[draw.randrange(replicas)]
-        else:
-            lane = _least(lanes, request.due, place)
-        lane.queue.append(request)
-    for lane in lanes:
-        lane.advance(NEVER)
+        if router_turn % replica_count < simulated_count:
+            uncached_tokens = max(1, round(prompt_tokens * uncached_share))
+            requests.append(
+                Request(
+                    arrival_s - trace_start_s,
+                    uncached_tokens,
+                    max(2, round(answer_tokens)),
+                )
+            )
     return requests
 
 
-def _least(lanes: list[Lane], now: float, place: int) -> Lane:
+def busiest(trace: Sequence[Arrival], request_count: int) -> Sequence[Arrival]:
+    """Return the consecutive requests, at most so many, that came fastest."""
+    if len(trace) <= request_count:
+        return trace
+    last_start = len(trace) - request_count
+    start_index = min(
+        range(last_start + 1),
+        key=lambda index: trace[index + request_count - 1][0] - trace[index][0],
+    )
+    return trace[start_index : start_index + request_count]
+
+
+def deliver(
+    replica_table: Machine,
+    requests: list[Request],
+    replica_count: int,
+    routing: Routing,
+) -> list[Request]:
+    """Send requests to replicas as a router does, and play them to the end; they are changed."""
+    simulations = [Lane(replica_table) for _ in range(replica_count)]
+    generator = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
+    for position, request in enumerate(requests):
+        if routing == "round-robin":
+            simulation = simulations[position % replica_count]
+        elif routing == "random":
+            simulation = simulations[generator.randrange(replica_count)]
+        else:
+            simulation = _least(simulations, request.due, position)
+        simulation.queue.append(request)
+    for simulation in simulations:
+        simulation.advance(NEVER)
+    return requests
+
+
+def _least(simulations: list[Lane], now_s: float, position: int) -> Lane:
     """Play all lanes up to now; return the one with the fewest requests, turn by turn."""
-    for lane in lanes:
-        lane.advance(now)
-    count = len(lanes)
-    return lanes[
-        min(range(count), key=lambda i: (lanes[i].load, (i - place) % count))
+    for simulation in simulations:
+        simulation.advance(now_s)
+    replica_count = len(simulations)
+    return simulations[
+        min(
+            range(replica_count),
+            key=lambda index: (
+                simulations[index].load,
+                (index - position) % replica_count,
+            ),
+        )
     ]
 
 
-def loop(one: Machine, requests: list[Request], users: int) -> list[Request]:
+def loop(
+    replica_table: Machine, requests: list[Request], user_count: int
+) -> list[Request]:
     """Play a closed loop: each of the users sends the next request when one of theirs ends."""
-    lane, waiting = Lane(one), deque(requests)
-    for _ in range(min(users, len(waiting))):
-        lane.queue.append(waiting.popleft())
-    while waiting and lane.load:
-        ended = len(lane.done)
-        lane.advance(lane.advance(lane.now))
-        for request in lane.done[ended:]:
-            if waiting:
-                following = waiting.popleft()
-                following.due = request.end
-                lane.queue.append(following)
-    lane.advance(NEVER)
-    return lane.done
+    simulation, unsent_requests = Lane(replica_table), deque(requests)
+    for _ in range(min(user_count, len(unsent_requests))):
+        simulation.queue.append(unsent_requests.popleft())
+    while unsent_requests and simulation.load:
+        finished_count = len(simulation.done)
+        simulation.advance(simulation.advance(simulation.now))
+        for request in simulation.done[finished_count:]:
+            if unsent_requests:
+                next_request = unsent_requests.popleft()
+                next_request.due = request.end
+                simulation.queue.append(next_request)
+    simulation.advance(NEVER)
+    return simulation.done
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,49 +195,76 @@ class Run:
     found: dict[tuple[str, int], Measured]
 
 
-def times(one: Machine, played: list[Request]) -> dict[str, list[float]]:
+def times(
+    replica_table: Machine, requests: list[Request]
+) -> dict[str, list[float]]:
     """Return ttft, tpot and e2e of the requests in the middle of a run."""
-    kept = played[
-        int(WARM * len(played)) : len(played) - int(TAIL * len(played))
+    counted_requests = requests[
+        int(WARM * len(requests)) : len(requests) - int(TAIL * len(requests))
     ]
-    c, rates = one.coefficients, one.rates
-    started = [
-        one.starts
+    coefficients, step_times = replica_table.coefficients, replica_table.rates
+    first_token_times = [
+        replica_table.starts
         * (
-            c.first_token
-            + c.step_wait * x.pace
-            + c.prompt_share * (x.begun - x.due + first(rates, x.prompt))
+            coefficients.first_token
+            + coefficients.step_wait * request.pace
+            + coefficients.prompt_share
+            * (request.begun - request.due + first(step_times, request.prompt))
         )
-        for x in kept
+        for request in counted_requests
     ]
     return {
-        "ttft": started,
-        "tpot": [(x.end - x.first) / (x.answer - 1) for x in kept],
+        "ttft": first_token_times,
+        "tpot": [
+            (request.end - request.first) / (request.answer - 1)
+            for request in counted_requests
+        ],
         "e2e": [
-            s + x.end - x.first for s, x in zip(started, kept, strict=True)
+            first_token_s + request.end - request.first
+            for first_token_s, request in zip(
+                first_token_times, counted_requests, strict=True
+            )
         ],
     }
 
 
 def summary(
-    runs: list[dict[str, list[float]]], asked: Iterable[tuple[str, int]]
+    runs: list[dict[str, list[float]]],
+    percentile_keys: Iterable[tuple[str, int]],
 ) -> Run:
     """Return percentiles over all runs, and how far they spread from seed to seed."""
-    found = {}
-    for metric, percentile in sorted(asked):
-        every = sorted(x for run in runs for x in run[metric])
-        each = [_quantile(sorted(run[metric]), percentile) for run in runs]
-        wide = 0.0
-        if len(each) > 1:
-            quantile = STUDENT[min(len(each), len(STUDENT) - 1)]
-            wide = quantile * statistics.stdev(each) / math.sqrt(len(each))
-        value = _quantile(every, percentile)
-        found[metric, percentile] = Measured(
-            value, max(0.0, value - wide), value + wide
+    percentiles = {}
+    for metric, percentile in sorted(percentile_keys):
+        pooled_times = sorted(
+            seconds for seed_times in runs for seconds in seed_times[metric]
         )
-    return Run(sum(len(run["ttft"]) for run in runs), len(runs), found)
+        seed_quantiles = [
+            _quantile(sorted(seed_times[metric]), percentile)
+            for seed_times in runs
+        ]
+        half_width_s = 0.0
+        if len(seed_quantiles) > 1:
+            student_quantile = STUDENT[
+                min(len(seed_quantiles), len(STUDENT) - 1)
+            ]
+            half_width_s = (
+                student_quantile
+                * statistics.stdev(seed_quantiles)
+                / math.sqrt(len(seed_quantiles))
+            )
+        quantile_s = _quantile(pooled_times, percentile)
+        percentiles[metric, percentile] = Measured(
+            quantile_s,
+            max(0.0, quantile_s - half_width_s),
+            quantile_s + half_width_s,
+        )
+    return Run(
+        sum(len(seed_times["ttft"]) for seed_times in runs),
+        len(runs),
+        percentiles,
+    )
 
 
-def _quantile(ordered: list[float], percentile: int) -> float:
-    place = max(0, math.ceil(percentile / 100 * len(ordered)) - 1)
-    return ordered[place]
+def _quantile(sorted_values: list[float], percentile: int) -> float:
+    position = max(0, math.ceil(percentile / 100 * len(sorted_values)) - 1)
+    return sorted_values[position]

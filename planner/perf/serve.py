@@ -51,67 +51,75 @@ class Replica:
         layout: Layout,
         node: Node,
         load: Load,
-        trust: Trust | None = None,
+        confidence: Trust | None = None,
     ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self.trust = trust or Trust()
+        self.trust = confidence or Trust()
         self.margins: dict[str, float] = {}
         self.coefficients = SERVING.at(keys(layout, node, SERVED), SERVED.year)
         self.memory = startup.served(llm, layout, node, SERVED.year)
-        need = (
+        reserved_tokens = (
             load.prompt.mean + self.coefficients.answer_share * load.answer.mean
         )
-        self.max_batch = min(self.memory.sequences, self._room(need))
-        if self.max_batch and not self._room(max(load.context, need)):
+        self.max_batch = min(self.memory.sequences, self._room(reserved_tokens))
+        if self.max_batch and not self._room(
+            max(load.context, reserved_tokens)
+        ):
             self.max_batch = 0
         self._bounds: dict[float, float] = {}
         self._paces: dict[int, float] = {}
         self._rates: dict[int, float] = {}
 
-    def _room(self, tokens: float) -> int:
+    def _room(self, context_tokens: float) -> int:
         """How many sequences of so many tokens the pool holds."""
-        pool = max(0.0, self.memory.kv_gib) * memory.GIB
-        return int(pool / memory.kv(self.llm, self.layout, tokens))
+        pool_bytes = max(0.0, self.memory.kv_gib) * memory.GIB
+        return int(
+            pool_bytes / memory.kv(self.llm, self.layout, context_tokens)
+        )
 
-    def doubting(self, confidence: float) -> Replica:
+    def doubting(self, level: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""
-        other = copy(self)
-        other.trust, other.margins = (
-            replace(self.trust, confidence=confidence),
+        replica_copy = copy(self)
+        replica_copy.trust, replica_copy.margins = (
+            replace(self.trust, confidence=level),
             {},
         )
-        return other
+        return replica_copy
 
     @cached_property
     def learned(self) -> Correction | None:
         """What a benchmark of this model on this accelerator taught."""
-        found = self.trust.learned
-        names = (
+        correction = self.trust.learned
+        deployment_names = (
             self.llm.model,
             self.node.accelerator.accelerator,
             self.layout.precision,
         )
-        return found if found is not None and found.applies(*names) else None
+        return (
+            correction
+            if correction is not None and correction.applies(*deployment_names)
+            else None
+        )
 
     def band(self, metric: str) -> Band:
         """The band of ttft or tpot: of this deployment when it was measured, else of all."""
         if self.learned:
-            half = max(1.0, self.max_batch / 2)
+            half_batch = max(1.0, self.max_batch / 2)
             return self.learned.band(
-                metric, half, self.load.held, self.layout.tp
+                metric, half_batch, self.load.held, self.layout.tp
             )
-        new, basis = news(self.llm, self.node.accelerator)
-        far, _ = outside(
+        novelties, basis = news(self.llm, self.node.accelerator)
+        doublings, _ = outside(
             prompt=self.load.prompt.mean,
             answer=self.load.answer.mean,
             active=self.llm.active,
             accelerators=self.layout.accelerators,
         )
-        return band(metric, PLANNED, new, basis, far)
+        return band(metric, PLANNED, novelties, basis, doublings)
 
-    def _corrected(self, metric: str, n: float) -> float:
+    def _corrected(self, metric: str, batch_size: float) -> float:
         return (
-            self.learned.factor(metric, n, self.load.held)
+            self.learned.factor(metric, batch_size, self.load.held)
             if self.learned
             else 1.0
         )
@@ -121,17 +129,21 @@ class Replica:
 
         A whole request takes the larger of the margins of its two parts.
         """
-        found = self.margins.get(metric)
-        if found is None:
-            found = self.margins[metric] = self._margin(metric)
-        return found
+        time_factor = self.margins.get(metric)
+        if time_factor is None:
+            time_factor = self.margins[metric] = self._margin(metric)
+        return time_factor
 
     def _margin(self, metric: str) -> float:
         if self.trust.confidence <= EVEN:
             return 1.0
-        parts = ("ttft", "tpot") if metric == "e2e" else (metric,)
+        part_metrics = ("ttft", "tpot") if metric == "e2e" else (metric,)
         return max(
-            1.0, *(self.band(x).at(self.trust.confidence) for x in parts)
+            1.0,
+            *(
+                self.band(part_metric).at(self.trust.confidence)
+                for part_metric in part_metrics
+            ),
         )
 
     @cached_property
@@ -143,19 +155,27 @@ class Replica:
     def _fresh(self) -> tuple[float, ...]:
         """Prompts of the lengths that stand for all, without what the prefix cache holds."""
         return tuple(
-            x * (1 - self.load.prefix_hit) for x in self.load.prompt.points()
+            prompt_tokens * (1 - self.load.prefix_hit)
+            for prompt_tokens in self.load.prompt.points()
         )
 
     @cached_property
     def prompts(self) -> tuple[float, ...]:
         """Seconds for which those prompts keep the replica busy."""
-        return tuple(prompt(self.rates, x) for x in self._fresh)
+        return tuple(
+            prompt(self.rates, prompt_tokens) for prompt_tokens in self._fresh
+        )
 
     @cached_property
     def alone(self) -> tuple[float, ...]:
         """Seconds until the end of those prompts on an idle replica."""
-        share = self.coefficients.prompt_share * self._corrected("ttft", BATCH)
-        return tuple(share * first(self.rates, x) for x in self._fresh)
+        prompt_share = self.coefficients.prompt_share * self._corrected(
+            "ttft", BATCH
+        )
+        return tuple(
+            prompt_share * first(self.rates, prompt_tokens)
+            for prompt_tokens in self._fresh
+        )
 
     @cached_property
     def prefill(self) -> float:
@@ -177,126 +197,159 @@ class Replica:
     @cached_property
     def moments(self) -> tuple[float, float, float]:
         """First three moments of the time for which prompts keep the replica busy."""
-        found = (mean([x**power for x in self.prompts]) for power in (1, 2, 3))
-        return next(found), next(found), next(found)
+        power_means = (
+            mean([busy_s**exponent for busy_s in self.prompts])
+            for exponent in (1, 2, 3)
+        )
+        return next(power_means), next(power_means), next(power_means)
 
-    def quiet(self, n: int) -> float:
+    def quiet(self, batch_size: int) -> float:
         """Seconds per output token with n in flight and no prompt between."""
-        return self.tpot(n) - n * self._paid * self._corrected("tpot", n)
+        return self.tpot(
+            batch_size
+        ) - batch_size * self._paid * self._corrected("tpot", batch_size)
 
-    def tpot(self, n: int) -> float:
+    def tpot(self, batch_size: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
-        found = self._paces.get(n)
-        if found is None:
-            pace = decode(self.rates, n, self._held) + n * self._paid
-            found = self._paces[n] = pace * self._corrected("tpot", n)
-        return found
+        tpot_s = self._paces.get(batch_size)
+        if tpot_s is None:
+            predicted_s = (
+                decode(self.rates, batch_size, self._held)
+                + batch_size * self._paid
+            )
+            tpot_s = self._paces[batch_size] = predicted_s * self._corrected(
+                "tpot", batch_size
+            )
+        return tpot_s
 
-    def start(self, n: int) -> float:
+    def start(self, batch_size: int) -> float:
         """Seconds before a prompt starts with n in flight: arrival, and the running step."""
-        c = self.coefficients
-        return self._corrected("ttft", n) * (
-            c.first_token + c.step_wait * self.tpot(n)
+        coefficients = self.coefficients
+        return self._corrected("ttft", batch_size) * (
+            coefficients.first_token
+            + coefficients.step_wait * self.tpot(batch_size)
         )
 
-    def completion(self, n: int) -> float:
+    def completion(self, batch_size: int) -> float:
         """Requests completed a second with n in flight."""
-        found = self._rates.get(n)
-        if found is None:
-            cycle = self.prefill + self.load.answer.mean * self.tpot(n)
-            found = self._rates[n] = n / cycle
-        return found
+        rate_per_s = self._rates.get(batch_size)
+        if rate_per_s is None:
+            cycle_s = self.prefill + self.load.answer.mean * self.tpot(
+                batch_size
+            )
+            rate_per_s = self._rates[batch_size] = batch_size / cycle_s
+        return rate_per_s
 
-    def bound(self, tpot: float) -> float:
+    def bound(self, tpot_limit_s: float) -> float:
         """A rate that no load can exceed while the time per token stays within `tpot`.
 
         completion() grows with n and tpot() too, so the largest admissible n gives the bound.
         """
-        if tpot not in self._bounds:
-            self._bounds[tpot] = self._bound(tpot)
-        return self._bounds[tpot]
+        if tpot_limit_s not in self._bounds:
+            self._bounds[tpot_limit_s] = self._bound(tpot_limit_s)
+        return self._bounds[tpot_limit_s]
 
-    def _bound(self, tpot: float) -> float:
-        low, high = 0, self.max_batch
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.tpot(middle) <= tpot:
-                low = middle
+    def _bound(self, tpot_limit_s: float) -> float:
+        lower_batch, upper_batch = 0, self.max_batch
+        while lower_batch < upper_batch:
+            middle_batch = (lower_batch + upper_batch + 1) // 2
+            if self.tpot(middle_batch) <= tpot_limit_s:
+                lower_batch = middle_batch
             else:
-                high = middle - 1
-        return self.completion(low) if low else 0.0
+                upper_batch = middle_batch - 1
+        return self.completion(lower_batch) if lower_batch else 0.0
 
     def idle(self, metric: str, percentile: int) -> float:
         """The assured quantile of ttft, tpot or e2e when nobody else is there: its best."""
         return self._idle(metric, percentile) * self.margin(metric)
 
     def _idle(self, metric: str, percentile: int) -> float:
-        rank = bin_of(percentile)
+        bin_index = bin_of(percentile)
         if metric == "tpot":
             return self.tpot(1)
         if metric == "ttft":
-            return self.start(1) + self.alone[rank]
+            return self.start(1) + self.alone[bin_index]
         return (
             self.start(1)
             + mean(self.alone)
-            + self.tpot(1) * self.load.answer.points()[rank]
+            + self.tpot(1) * self.load.answer.points()[bin_index]
         )
 
-    def at(self, rate: float, replicas: int = 1) -> Service | None:
+    def at(self, rate_per_s: float, replica_count: int = 1) -> Service | None:
         """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
-        full = self.completion(self.max_batch)
-        if rate >= full * 0.999:
+        full_rate_per_s = self.completion(self.max_batch)
+        if rate_per_s >= full_rate_per_s * 0.999:
             return None
-        weights, weight, total = [1.0], 1.0, 1.0
-        for n in range(1, self.max_batch + 1):
-            weight *= rate / self.completion(n)
-            weights.append(weight)
-            total += weight
-            if weight < 1e-12 * total and n > 8:
+        state_weights, state_weight, total_weight = [1.0], 1.0, 1.0
+        for batch_size in range(1, self.max_batch + 1):
+            state_weight *= rate_per_s / self.completion(batch_size)
+            state_weights.append(state_weight)
+            total_weight += state_weight
+            if state_weight < 1e-12 * total_weight and batch_size > 8:
                 break
         # Beyond max_batch requests queue, and the chances fall geometrically.
-        tail = (
-            weight * rate / (full - rate)
-            if len(weights) > self.max_batch
+        queue_weight = (
+            state_weight * rate_per_s / (full_rate_per_s - rate_per_s)
+            if len(state_weights) > self.max_batch
             else 0.0
         )
-        total += tail
-        states = tuple(w / total for w in weights)
-        waiting = (states[-1] + tail / total) if tail else 0.0
-        arrivals = self.load.spread(replicas)
-        bursts = (arrivals + self.load.answer.variation) / 2
+        total_weight += queue_weight
+        probabilities = tuple(
+            raw_weight / total_weight for raw_weight in state_weights
+        )
+        wait_probability = (
+            (probabilities[-1] + queue_weight / total_weight)
+            if queue_weight
+            else 0.0
+        )
+        arrival_variation = self.load.spread(replica_count)
+        burst_factor = (arrival_variation + self.load.answer.variation) / 2
         return Service(
             replica=self,
-            rate=rate,
-            states=states,
-            slot=Wait(waiting, bursts / (full - rate)),
-            prompt=self._prompt_wait(rate, arrivals),
+            rate=rate_per_s,
+            states=probabilities,
+            slot=Wait(
+                wait_probability, burst_factor / (full_rate_per_s - rate_per_s)
+            ),
+            prompt=self._prompt_wait(rate_per_s, arrival_variation),
             arriving=1,
-            variation=arrivals,
+            variation=arrival_variation,
         )
 
     def closed(self, in_flight: float) -> Service:
         """Return the service with a constant number of requests in flight, up to max_batch."""
-        n = max(1, min(self.max_batch, round(in_flight)))
-        rate = self.completion(n)
-        states = (0.0,) * n + (1.0,)
+        batch_size = max(1, min(self.max_batch, round(in_flight)))
+        rate_per_s = self.completion(batch_size)
+        probabilities = (0.0,) * batch_size + (1.0,)
         return Service(
             replica=self,
-            rate=rate,
-            states=states,
+            rate=rate_per_s,
+            states=probabilities,
             slot=Wait(0.0, 0.0),
-            prompt=self._prompt_wait(rate, self.load.variation),
+            prompt=self._prompt_wait(rate_per_s, self.load.variation),
         )
 
-    def _prompt_wait(self, rate: float, arrivals: float) -> Wait:
+    def _prompt_wait(self, rate_per_s: float, arrival_variation: float) -> Wait:
         """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals.
 
         Takacs' second moment: E[W^2] = 2 E[W]^2 + rate * E[S^3] / (3 (1 - busy)).
         """
-        first, square, cube = self.moments
-        busy = min(0.98, rate * self.prefill)
-        spread = square / first**2 - 1
-        correction = (arrivals + spread) / (1 + spread)
-        wait = square / (2 * first) * correction / (1 - busy)
-        variation = 2 * busy - 1 + cube / (3 * first * (1 - busy) * wait**2)
-        return Wait(busy, wait, variation)
+        first_moment, second_moment, third_moment = self.moments
+        utilization = min(0.98, rate_per_s * self.prefill)
+        busy_variation = second_moment / first_moment**2 - 1
+        burst_factor = (arrival_variation + busy_variation) / (
+            1 + busy_variation
+        )
+        mean_wait_s = (
+            second_moment
+            / (2 * first_moment)
+            * burst_factor
+            / (1 - utilization)
+        )
+        wait_variation = (
+            2 * utilization
+            - 1
+            + third_moment
+            / (3 * first_moment * (1 - utilization) * mean_wait_s**2)
+        )
+        return Wait(utilization, mean_wait_s, wait_variation)

@@ -35,13 +35,13 @@ class Station(Protocol):
     def alone(self) -> tuple[float, ...]:
         """Time to the end of prompts of the lengths that stand for all, on an idle replica."""
 
-    def tpot(self, n: int) -> float:
+    def tpot(self, batch_size: int) -> float:
         """Time per output token."""
 
-    def quiet(self, n: int) -> float:
+    def quiet(self, batch_size: int) -> float:
         """Time per output token with no prompt between."""
 
-    def start(self, n: int) -> float:
+    def start(self, batch_size: int) -> float:
         """Time before a prompt starts."""
 
     def margin(self, metric: str) -> float:
@@ -63,10 +63,12 @@ class Wait:
         """Chance and mean of each exponential, given that there is a wait."""
         if self.variation <= 1:
             return ((1.0, self.mean),)
-        short = (1 + math.sqrt((self.variation - 1) / (self.variation + 1))) / 2
+        short_weight = (
+            1 + math.sqrt((self.variation - 1) / (self.variation + 1))
+        ) / 2
         return (
-            (short, self.mean / 2 / short),
-            (1 - short, self.mean / 2 / (1 - short)),
+            (short_weight, self.mean / 2 / short_weight),
+            (1 - short_weight, self.mean / 2 / (1 - short_weight)),
         )
 
 
@@ -90,7 +92,10 @@ class Service:
     @cached_property
     def in_flight(self) -> float:
         """Mean number of requests in flight."""
-        return sum(n * p for n, p in enumerate(self.states))
+        return sum(
+            batch_size * probability
+            for batch_size, probability in enumerate(self.states)
+        )
 
     @property
     def output_tokens_per_s(self) -> float:
@@ -103,11 +108,18 @@ class Service:
         Two things differ between requests, and add as deviations do: the batch that they meet,
         and how many prompts come in while they answer.
         """
-        mean, met = self._pace, self.replica.tpot(self._met(percentile))
-        unlucky = _quantile(self._slowed_above, percentile / 100)
+        mean_tpot_s, met_tpot_s = (
+            self._pace,
+            self.replica.tpot(self._met(percentile)),
+        )
+        slowed_tpot_s = _quantile(self._slowed_above, percentile / 100)
         return max(
-            met,
-            mean + math.hypot(max(0.0, met - mean), max(0.0, unlucky - mean)),
+            met_tpot_s,
+            mean_tpot_s
+            + math.hypot(
+                max(0.0, met_tpot_s - mean_tpot_s),
+                max(0.0, slowed_tpot_s - mean_tpot_s),
+            ),
         )
 
     def ttft(self, percentile: int) -> float:
@@ -128,55 +140,82 @@ class Service:
         """The quantile with the margin that the wished confidence asks for."""
         return self.quantile(metric, percentile) * self.replica.margin(metric)
 
-    def meets(self, metric: str, percentile: int, seconds: float) -> bool:
+    def meets(self, metric: str, percentile: int, limit_s: float) -> bool:
         """Whether the assured quantile is within `seconds`; cheaper than the quantile itself."""
-        seconds /= self.replica.margin(metric)
+        limit_s /= self.replica.margin(metric)
         if metric == "tpot":
-            met = self.replica.tpot(self._met(percentile))
-            if met > seconds:
+            met_tpot_s = self.replica.tpot(self._met(percentile))
+            if met_tpot_s > limit_s:
                 return False
-            left = (seconds - self._pace) ** 2 - max(0.0, met - self._pace) ** 2
-            reached = self._pace + math.sqrt(max(0.0, left))
-            return self._slowed_above(reached) <= 1 - percentile / 100 + 1e-9
-        above = self._ttft_above if metric == "ttft" else self._e2e_above
-        return above(seconds) <= 1 - percentile / 100 + 1e-9
+            squared_slack = (limit_s - self._pace) ** 2 - max(
+                0.0, met_tpot_s - self._pace
+            ) ** 2
+            tpot_limit_s = self._pace + math.sqrt(max(0.0, squared_slack))
+            return (
+                self._slowed_above(tpot_limit_s) <= 1 - percentile / 100 + 1e-9
+            )
+        exceedance = self._ttft_above if metric == "ttft" else self._e2e_above
+        return exceedance(limit_s) <= 1 - percentile / 100 + 1e-9
 
-    def _slowed_above(self, seconds: float) -> float:
+    def _slowed_above(self, tpot_s: float) -> float:
         """Chance that prompts slow a request at the mean batch to more than this per token.
 
         Its own prompt leaves another behind as often as prompts are busy; while it answers, a
         Poisson number comes in. The sum of their times is taken as gamma; bursts add variance.
         """
-        one, n = self.replica, max(1, round(self.in_flight))
-        first, square, _ = one.moments
-        spare = (seconds - one.quiet(n)) / one.coefficients.interference
-        if spare <= 0:
+        replica, batch_size = self.replica, max(1, round(self.in_flight))
+        first_moment, second_moment, _ = replica.moments
+        slack_s = (
+            tpot_s - replica.quiet(batch_size)
+        ) / replica.coefficients.interference
+        if slack_s <= 0:
             return 1.0
-        late = []
-        for length in one.load.answer.points():
-            count = self.prompt.chance + self.rate * length * self._pace
-            some = -math.expm1(-count)
-            total = count * first / some
-            square_sum = (
-                count
-                * (square + (self.variation - 1 + count) * first * first)
-                / some
+        exceedances = []
+        for answer_tokens in replica.load.answer.points():
+            prompt_count = (
+                self.prompt.chance + self.rate * answer_tokens * self._pace
             )
-            variance = max(square_sum - total * total, 1e-12 * total * total)
-            late.append(some * above(spare * length, total, variance))
-        return mean(late)
+            any_probability = -math.expm1(-prompt_count)
+            mean_delay_s = prompt_count * first_moment / any_probability
+            second_delay_moment = (
+                prompt_count
+                * (
+                    second_moment
+                    + (self.variation - 1 + prompt_count)
+                    * first_moment
+                    * first_moment
+                )
+                / any_probability
+            )
+            delay_variance = max(
+                second_delay_moment - mean_delay_s * mean_delay_s,
+                1e-12 * mean_delay_s * mean_delay_s,
+            )
+            exceedances.append(
+                any_probability
+                * above(slack_s * answer_tokens, mean_delay_s, delay_variance)
+            )
+        return mean(exceedances)
 
-    def _ttft_above(self, seconds: float) -> float:
+    def _ttft_above(self, ttft_s: float) -> float:
         """Chance that the first token takes longer."""
-        left = seconds - self._start
-        return mean([self._late(left - own) for own in self.replica.alone])
-
-    def _e2e_above(self, seconds: float) -> float:
-        """Chance that the whole request takes longer."""
-        left = seconds - self._start - mean(self.replica.alone)
-        answers = self.replica.load.answer.points()
+        slack_s = ttft_s - self._start
         return mean(
-            [self._late(left - self._pace * length) for length in answers]
+            [
+                self._late(slack_s - idle_prompt_s)
+                for idle_prompt_s in self.replica.alone
+            ]
+        )
+
+    def _e2e_above(self, e2e_s: float) -> float:
+        """Chance that the whole request takes longer."""
+        slack_s = e2e_s - self._start - mean(self.replica.alone)
+        answer_lengths = self.replica.load.answer.points()
+        return mean(
+            [
+                self._late(slack_s - self._pace * answer_tokens)
+                for answer_tokens in answer_lengths
+            ]
         )
 
     def _met(self, percentile: int) -> int:
@@ -184,19 +223,25 @@ class Service:
 
         Bursts spread them: by the square root of the peakedness, (ca^2 + 1) / 2, around the mean.
         """
-        total = 0.0
-        for n, chance in enumerate(self.states):
-            total += chance
-            if total >= percentile / 100:
-                bursts = (
+        cumulative = 0.0
+        for batch_size, probability in enumerate(self.states):
+            cumulative += probability
+            if cumulative >= percentile / 100:
+                burst_factor = (
                     math.sqrt((self.variation + 1) / 2)
                     if self.arriving
                     else 1.0
                 )
-                spread = self.in_flight + (n - self.in_flight) * bursts
+                burst_batch = (
+                    self.in_flight
+                    + (batch_size - self.in_flight) * burst_factor
+                )
                 return max(
                     1,
-                    min(round(spread) + self.arriving, self.replica.max_batch),
+                    min(
+                        round(burst_batch) + self.arriving,
+                        self.replica.max_batch,
+                    ),
                 )
         return self.replica.max_batch
 
@@ -212,35 +257,51 @@ class Service:
     def _start(self) -> float:
         return self.replica.start(max(1, round(self.in_flight)))
 
-    def _late(self, seconds: float) -> float:
+    def _late(self, wait_s: float) -> float:
         """Chance that the two waits together last longer than this."""
-        if seconds < 0:
+        if wait_s < 0:
             return 1.0
-        a, b = self.slot.chance, self.prompt.chance
-        alpha = 1 / max(self.slot.mean, 1e-9)
-        slot = math.exp(-alpha * seconds)
-        late = a * (1 - b) * slot
-        for chance, wait in self._phases:
-            beta = 1 / max(wait, 1e-9)
-            if abs(alpha - beta) < 1e-6 * beta:
-                beta *= (
+        slot_probability, prompt_probability = (
+            self.slot.chance,
+            self.prompt.chance,
+        )
+        slot_rate = 1 / max(self.slot.mean, 1e-9)
+        slot_exceedance = math.exp(-slot_rate * wait_s)
+        exceedance = (
+            slot_probability * (1 - prompt_probability) * slot_exceedance
+        )
+        for phase_weight, phase_mean_s in self._phases:
+            phase_rate = 1 / max(phase_mean_s, 1e-9)
+            if abs(slot_rate - phase_rate) < 1e-6 * phase_rate:
+                phase_rate *= (
                     1.001  # two equal rates are the limit of two nearby ones
                 )
-            own = math.exp(-beta * seconds)
-            both = (beta * slot - alpha * own) / (beta - alpha)
-            late += b * chance * ((1 - a) * own + a * both)
-        return late
+            phase_exceedance = math.exp(-phase_rate * wait_s)
+            sum_exceedance = (
+                phase_rate * slot_exceedance - slot_rate * phase_exceedance
+            ) / (phase_rate - slot_rate)
+            exceedance += (
+                prompt_probability
+                * phase_weight
+                * (
+                    (1 - slot_probability) * phase_exceedance
+                    + slot_probability * sum_exceedance
+                )
+            )
+        return exceedance
 
 
-def _quantile(exceeds: Callable[[float], float], share: float) -> float:
+def _quantile(
+    exceedance: Callable[[float], float], probability: float
+) -> float:
     """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
-    low, high = 0.0, 0.01
-    while exceeds(high) > 1 - share + 1e-9 and high < 1e6:
-        low, high = high, high * 2
+    lower_s, upper_s = 0.0, 0.01
+    while exceedance(upper_s) > 1 - probability + 1e-9 and upper_s < 1e6:
+        lower_s, upper_s = upper_s, upper_s * 2
     for _ in range(24):
-        middle = (low + high) / 2
-        if exceeds(middle) > 1 - share + 1e-9:
-            low = middle
+        midpoint_s = (lower_s + upper_s) / 2
+        if exceedance(midpoint_s) > 1 - probability + 1e-9:
+            lower_s = midpoint_s
         else:
-            high = middle
-    return high
+            upper_s = midpoint_s
+    return upper_s

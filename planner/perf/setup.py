@@ -88,53 +88,77 @@ class Setup:
 
     def server(self) -> Server:
         """Return a replica under this load, ready for the formulas of load shapes."""
-        asked = self.demand
-        placed = self.layout, self.node
-        c, t, r = _prepared(
-            self.llm, placed, self.engine, asked.lengths, self.draft
+        demand = self.demand
+        layout_and_node = self.layout, self.node
+        coefficients, profile, times = _prepared(
+            self.llm, layout_and_node, self.engine, demand.lengths, self.draft
         )
-        busy, alone = prompt(r, asked.prompt), first(r, asked.prompt)
-        share, serial = c.interference, 1.0
+        prompt_busy_s, idle_prompt_s = (
+            prompt(times, demand.prompt),
+            first(times, demand.prompt),
+        )
+        interference_share, serial_share = coefficients.interference, 1.0
         if self.prefill:
-            ahead = rates(self.prefill_terms, c)
-            busy = prompt(ahead, asked.prompt) * self.replicas / self.prefill[0]
-            alone = first(ahead, asked.prompt) + handover(t, c, asked.prompt)
-            share = serial = 0.0
-        kept = self.kept
-        kept = c.reserve_gib if kept is None else kept
-        room = min(self.limit, fitting(t, c, kept, asked.prompt, asked.answer))
+            prefill_times = rates(self.prefill_terms, coefficients)
+            prompt_busy_s = (
+                prompt(prefill_times, demand.prompt)
+                * self.replicas
+                / self.prefill[0]
+            )
+            idle_prompt_s = first(prefill_times, demand.prompt) + handover(
+                profile, coefficients, demand.prompt
+            )
+            interference_share = serial_share = 0.0
+        overhead_gib = self.kept
+        overhead_gib = (
+            coefficients.reserve_gib if overhead_gib is None else overhead_gib
+        )
+        max_batch = min(
+            self.limit,
+            fitting(
+                profile,
+                coefficients,
+                overhead_gib,
+                demand.prompt,
+                demand.answer,
+            ),
+        )
         return Server(
-            rates=r,
-            coefficients=c,
-            prompt=asked.prompt,
-            answer=asked.answer,
-            room=room,
-            busy=busy,
-            alone=alone,
-            share=share,
-            serial=serial,
+            rates=times,
+            coefficients=coefficients,
+            prompt=demand.prompt,
+            answer=demand.answer,
+            room=max_batch,
+            busy=prompt_busy_s,
+            alone=idle_prompt_s,
+            share=interference_share,
+            serial=serial_share,
         )
 
 
 @lru_cache(maxsize=4096)
 def _prepared(
     llm: Llm,
-    placed: tuple[Layout, Node],
-    used: Engine,
-    lengths: tuple[str, ...],
-    guess: Draft,
+    layout_and_node: tuple[Layout, Node],
+    serving_engine: Engine,
+    length_keys: tuple[str, ...],
+    speculation: Draft,
 ) -> tuple[Coefficients, Terms, Rates]:
     """What the rows of one deployment share, whatever its load."""
-    layout, node = placed
-    c = SERVING.at(keys(layout, node, used, lengths), used.year)
-    t = terms(llm, layout, node)
-    return c, t, rates(t, c, guess)
+    layout, node = layout_and_node
+    coefficients = SERVING.at(
+        keys(layout, node, serving_engine, length_keys), serving_engine.year
+    )
+    profile = terms(llm, layout, node)
+    return coefficients, profile, rates(profile, coefficients, speculation)
 
 
 @lru_cache(maxsize=4096)
-def _kept(llm: Llm, layout: Layout, node: Node, used: Engine) -> float | None:
+def _kept(
+    llm: Llm, layout: Layout, node: Node, serving_engine: Engine
+) -> float | None:
     return (
-        served(llm, layout, node, used.year).kept_gib
-        if used.kind == "vllm"
+        served(llm, layout, node, serving_engine.year).kept_gib
+        if serving_engine.kind == "vllm"
         else None
     )

@@ -47,8 +47,10 @@ class Server:
 
         Context: prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + variation^2).
         """
-        longer = 1 + self.coefficients.answer_variance
-        return attention(self.rates, self.prompt + self.answer / 2 * longer)
+        length_factor = 1 + self.coefficients.answer_variance
+        return attention(
+            self.rates, self.prompt + self.answer / 2 * length_factor
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,99 +67,173 @@ class Mean:
 
 
 def fitting(
-    t: Terms, c: Coefficients, kept: float, prompt: float, answer: float
+    profile: Terms,
+    coefficients: Coefficients,
+    overhead_gib: float,
+    prompt_tokens: float,
+    answer_tokens: float,
 ) -> float:
     """How many requests the memory of one replica holds; may be a fraction.
 
     (share * memory - weights - kept GiB) / KV bytes of what is reserved for a request.
     """
-    pool = c.memory_share * t.memory - t.weights - kept * GIB
-    held = prompt + c.answer_share * answer
-    each = (
-        held * t.kv_full + least(held, t.window) * t.kv_window
-    ) / t.pp + t.kv_state
-    return most(pool, 0.0) / most(each, 1.0) * t.adp
-
-
-def handover(t: Terms, c: Coefficients, prompt: float) -> float:
-    """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
-    held = (
-        prompt * t.kv_full + least(prompt, t.window) * t.kv_window + t.kv_state
+    pool_bytes = (
+        coefficients.memory_share * profile.memory
+        - profile.weights
+        - overhead_gib * GIB
     )
-    return held / (t.network_share * c.network_bandwidth)
+    reserved_tokens = prompt_tokens + coefficients.answer_share * answer_tokens
+    request_bytes = (
+        reserved_tokens * profile.kv_full
+        + least(reserved_tokens, profile.window) * profile.kv_window
+    ) / profile.pp + profile.kv_state
+    return most(pool_bytes, 0.0) / most(request_bytes, 1.0) * profile.adp
 
 
-def pace(s: Server, batch: float) -> float:
+def handover(
+    profile: Terms, coefficients: Coefficients, prompt_tokens: float
+) -> float:
+    """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
+    cache_bytes = (
+        prompt_tokens * profile.kv_full
+        + least(prompt_tokens, profile.window) * profile.kv_window
+        + profile.kv_state
+    )
+    return cache_bytes / (
+        profile.network_share * coefficients.network_bandwidth
+    )
+
+
+def pace(rates: Server, batch_size: float) -> float:
     """Seconds per output token with `batch` requests in flight and prompts coming in between."""
-    return decode(s.rates, batch, s.held) + s.share * batch * s.busy / s.answer
+    return (
+        decode(rates.rates, batch_size, rates.held)
+        + rates.share * batch_size * rates.busy / rates.answer
+    )
 
 
-def offline(s: Server) -> float:
+def offline(rates: Server) -> float:
     """Output tokens a second of a replica that is kept full: as fast as its slower half."""
-    cycle = (
-        s.answer * decode(s.rates, s.room, s.held) + s.serial * s.room * s.busy
+    cycle_s = (
+        rates.answer * decode(rates.rates, rates.room, rates.held)
+        + rates.serial * rates.room * rates.busy
     )
     return (
-        least(s.room * s.answer / cycle, s.answer / s.busy)
-        / s.coefficients.run_time
+        least(rates.room * rates.answer / cycle_s, rates.answer / rates.busy)
+        / rates.coefficients.run_time
     )
 
 
-def static(s: Server, batch: float) -> float:
+def static(rates: Server, batch_size: float) -> float:
     """Output tokens a second when `batch` prompts start together and answer to the end."""
-    step = decode(s.rates, batch, attention(s.rates, s.prompt + s.answer / 2))
-    return batch * s.answer / (batch * s.busy + (s.answer - 1) * step)
+    step_s = decode(
+        rates.rates,
+        batch_size,
+        attention(rates.rates, rates.prompt + rates.answer / 2),
+    )
+    return (
+        batch_size
+        * rates.answer
+        / (batch_size * rates.busy + (rates.answer - 1) * step_s)
+    )
 
 
-def together(s: Server, batch: float) -> float:
+def together(rates: Server, batch_size: float) -> float:
     """Seconds to the first token when `batch` prompts start together."""
-    return s.alone + most(batch - 1, 0.0) * s.busy
+    return rates.alone + most(batch_size - 1, 0.0) * rates.busy
 
 
-def closed(s: Server, users: float) -> Mean:
+def closed(rates: Server, user_count: float) -> Mean:
     """Mean latency with `users` requests always under way.
 
     Prompts pass one server and decode in between: mean-value analysis (Schweitzer) with the
     queue weighted, solved together with the batch. Who finds no slot waits for a whole request.
     """
-    c, active, held = s.coefficients, least(users, s.room), s.held
-    batch = active
-    stay = s.busy
-    for _ in range(TURNS):
-        think = s.answer * decode(s.rates, batch, held)
-        less = think - s.busy - s.busy * c.prompt_queue * (active - 1)
-        stay = (-less + (less * less + 4 * s.busy * think) ** 0.5) / 2
-        spent = think + s.share * batch * s.busy
-        batch = most(active * spent / (spent + stay), least(active, 1.0))
-    tpot = decode(s.rates, batch, held) + s.share * batch * s.busy / s.answer
-    waiting = most(users / s.room - 1, 0.0) * (s.answer * tpot + stay)
-    begun = (
-        c.prompt_share * (s.alone + stay - s.busy) + c.wave * batch * s.busy / 2
+    coefficients, active_requests, attention_s = (
+        rates.coefficients,
+        least(user_count, rates.room),
+        rates.held,
     )
-    ttft = c.first_token + begun + c.step_wait * tpot + waiting
-    return Mean(ttft=ttft, tpot=tpot, batch=batch, queue=stay - s.busy)
+    batch_size = active_requests
+    prompt_stay_s = rates.busy
+    for _ in range(TURNS):
+        decode_s = rates.answer * decode(rates.rates, batch_size, attention_s)
+        linear_term_s = (
+            decode_s
+            - rates.busy
+            - rates.busy * coefficients.prompt_queue * (active_requests - 1)
+        )
+        prompt_stay_s = (
+            -linear_term_s
+            + (linear_term_s * linear_term_s + 4 * rates.busy * decode_s) ** 0.5
+        ) / 2
+        answer_s = decode_s + rates.share * batch_size * rates.busy
+        batch_size = most(
+            active_requests * answer_s / (answer_s + prompt_stay_s),
+            least(active_requests, 1.0),
+        )
+    tpot_s = (
+        decode(rates.rates, batch_size, attention_s)
+        + rates.share * batch_size * rates.busy / rates.answer
+    )
+    slot_wait_s = most(user_count / rates.room - 1, 0.0) * (
+        rates.answer * tpot_s + prompt_stay_s
+    )
+    prompt_delay_s = (
+        coefficients.prompt_share * (rates.alone + prompt_stay_s - rates.busy)
+        + coefficients.wave * batch_size * rates.busy / 2
+    )
+    ttft_s = (
+        coefficients.first_token
+        + prompt_delay_s
+        + coefficients.step_wait * tpot_s
+        + slot_wait_s
+    )
+    return Mean(
+        ttft=ttft_s,
+        tpot=tpot_s,
+        batch=batch_size,
+        queue=prompt_stay_s - rates.busy,
+    )
 
 
-def arriving(s: Server, rate: float, tpot: float) -> Mean:
+def arriving(rates: Server, rate_per_s: float, tpot_s: float) -> Mean:
     """Mean latency at a rate whose time per token is known: M/D/1 for the prompts."""
-    c = s.coefficients
-    busy = least(rate * s.busy, BUSIEST)
-    queue = s.busy * busy / (2 * (1 - busy))
-    ttft = c.first_token + c.prompt_share * s.alone + c.step_wait * tpot + queue
-    return Mean(ttft=ttft, tpot=tpot, batch=rate * s.answer * tpot, queue=queue)
+    coefficients = rates.coefficients
+    utilization = least(rate_per_s * rates.busy, BUSIEST)
+    queue_s = rates.busy * utilization / (2 * (1 - utilization))
+    ttft_s = (
+        coefficients.first_token
+        + coefficients.prompt_share * rates.alone
+        + coefficients.step_wait * tpot_s
+        + queue_s
+    )
+    return Mean(
+        ttft=ttft_s,
+        tpot=tpot_s,
+        batch=rate_per_s * rates.answer * tpot_s,
+        queue=queue_s,
+    )
 
 
-def poisson(s: Server, rate: float) -> Mean:
+def poisson(rates: Server, rate_per_s: float) -> Mean:
     """Mean latency with Poisson arrivals at `rate`: the batch is rate * answer * time per token.
 
     That equation is solved by bisection below the room. A batch at the room tells that requests
     come faster than they leave, and queue without end.
     """
-    low, high, slower = 0.0, s.room, s.coefficients.server_time
+    lower_batch, upper_batch, slowdown = (
+        0.0,
+        rates.room,
+        rates.coefficients.server_time,
+    )
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        if rate * s.answer * slower * pace(s, middle) <= middle:
-            high = middle
+        middle_batch = (lower_batch + upper_batch) / 2
+        if (
+            rate_per_s * rates.answer * slowdown * pace(rates, middle_batch)
+            <= middle_batch
+        ):
+            upper_batch = middle_batch
         else:
-            low = middle
-    return arriving(s, rate, slower * pace(s, high))
+            lower_batch = middle_batch
+    return arriving(rates, rate_per_s, slowdown * pace(rates, upper_batch))

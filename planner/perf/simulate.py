@@ -67,56 +67,78 @@ class Machine:
 
 
 def machine(
-    r: Rates, c: Coefficients, slots: int, pool: float, held: float
+    times: Rates,
+    coefficients: Coefficients,
+    slot_count: int,
+    pool_tokens: float,
+    context_tokens: float,
 ) -> Machine:
     """Tabulate a replica of so many slots and tokens of pool.
 
     Sliding layers and correction of the context are those of a mean request, `held` tokens.
     """
-    flat = attention(r, held) - r.kv_full * min(held, r.sparse)
-    base, growth = [0.0], [0.0]
-    for n in range(1, slots + 1):
-        base.append(decode(r, n, flat))
-        growth.append(
-            max(max(n / r.pp, 1.0) / r.adp, 1.0)
-            / n
-            * r.kv_full
-            / r.draft.gained
+    fixed_attention_s = attention(times, context_tokens) - times.kv_full * min(
+        context_tokens, times.sparse
+    )
+    base_steps_s, step_growths_s = [0.0], [0.0]
+    for batch_size in range(1, slot_count + 1):
+        base_steps_s.append(decode(times, batch_size, fixed_attention_s))
+        step_growths_s.append(
+            max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
+            / batch_size
+            * times.kv_full
+            / times.draft.gained
         )
     return Machine(
-        base=tuple(base),
-        growth=tuple(growth),
-        rates=r,
-        coefficients=c,
-        pool=pool,
-        reserved=c.answer_share,
-        slots=slots,
-        slowed=max(CRAWL, 1 - c.interference),
+        base=tuple(base_steps_s),
+        growth=tuple(step_growths_s),
+        rates=times,
+        coefficients=coefficients,
+        pool=pool_tokens,
+        reserved=coefficients.answer_share,
+        slots=slot_count,
+        slowed=max(CRAWL, 1 - coefficients.interference),
     )
 
 
 def of_replica(replica: Replica) -> Machine:
     """Tabulate a replica under its load, as far as a benchmark corrected it."""
-    held = replica.load.held
-    each = memory.kv(replica.llm, replica.layout, held) / held
-    pool = replica.memory.kv_gib * memory.GIB / each
-    found = machine(
-        replica.rates, replica.coefficients, replica.max_batch, pool, held
+    context_tokens = replica.load.held
+    token_bytes = (
+        memory.kv(replica.llm, replica.layout, context_tokens) / context_tokens
+    )
+    pool_tokens = replica.memory.kv_gib * memory.GIB / token_bytes
+    replica_table = machine(
+        replica.rates,
+        replica.coefficients,
+        replica.max_batch,
+        pool_tokens,
+        context_tokens,
     )
     if replica.learned is None:
-        return found
-    factors = [
+        return replica_table
+    tpot_factors = [
         1.0,
         *(
-            replica.learned.factor("tpot", n, held)
-            for n in range(1, found.slots + 1)
+            replica.learned.factor("tpot", batch_size, context_tokens)
+            for batch_size in range(1, replica_table.slots + 1)
         ),
     ]
     return replace(
-        found,
-        base=tuple(x * f for x, f in zip(found.base, factors, strict=True)),
-        growth=tuple(x * f for x, f in zip(found.growth, factors, strict=True)),
-        starts=replica.learned.factor("ttft", BATCH, held),
+        replica_table,
+        base=tuple(
+            step_s * tpot_factor
+            for step_s, tpot_factor in zip(
+                replica_table.base, tpot_factors, strict=True
+            )
+        ),
+        growth=tuple(
+            step_s * tpot_factor
+            for step_s, tpot_factor in zip(
+                replica_table.growth, tpot_factors, strict=True
+            )
+        ),
+        starts=replica.learned.factor("ttft", BATCH, context_tokens),
     )
 
 
@@ -146,90 +168,104 @@ class Lane:
             len(self.queue) + len(self.running) + (self.prompting is not None)
         )
 
-    def advance(self, to: float) -> float:
+    def advance(self, until_s: float) -> float:
         """Play on to a time; return when something happens next."""
         while True:
             if self.prompting is None:
                 self._begin()
-            ends, full = self._ahead()
-            soonest = min(ends, self.until, full)
-            if soonest > to or soonest == NEVER:
-                return soonest
-            if full < ends and full < self.until:
-                self._restart(full)
-            elif ends < self.until:
-                self._complete(ends)
+            completion_s, overflow_s = self._ahead()
+            next_event_s = min(completion_s, self.until, overflow_s)
+            if next_event_s > until_s or next_event_s == NEVER:
+                return next_event_s
+            if overflow_s < completion_s and overflow_s < self.until:
+                self._restart(overflow_s)
+            elif completion_s < self.until:
+                self._complete(completion_s)
             else:
                 self._prompted()
 
     def _begin(self) -> None:
         """Start the next prompt, or note when it is due."""
-        one, n = self.machine, len(self.running)
+        table, batch_size = self.machine, len(self.running)
         self.until = NEVER
-        if not self.queue or n >= one.slots or self.hold:
+        if not self.queue or batch_size >= table.slots or self.hold:
             return
         request = self.queue[0]
         if request.due > self.now:
             self.until = request.due
             return
-        needs = request.prompt + one.reserved * request.answer
-        if self.kept + needs <= one.pool or not n:
+        needed_tokens = request.prompt + table.reserved * request.answer
+        if self.kept + needed_tokens <= table.pool or not batch_size:
             self.queue.popleft()
-            self.kept += needs
+            self.kept += needed_tokens
             request.begun = self.now
-            request.pace = one.base[n or 1] + one.growth[n or 1] * self.context
+            request.pace = (
+                table.base[batch_size or 1]
+                + table.growth[batch_size or 1] * self.context
+            )
             self.prompting = request
-            self.until = self.now + prompt(one.rates, request.prompt)
+            self.until = self.now + prompt(table.rates, request.prompt)
 
     def _ahead(self) -> tuple[float, float]:
         """When the next request ends, and when the pool overflows if that is earlier."""
-        n = len(self.running)
-        if not n:
+        batch_size = len(self.running)
+        if not batch_size:
             return NEVER, NEVER
-        one = self.machine
-        growth = one.growth[n]
-        step = one.base[n] + growth * self.context
-        speed = 1.0 if self.prompting is None else one.slowed
-        tokens = max(0.0, self.running[0][0] - self.clock)
-        ends = self.now + tokens * (step + growth * n * tokens / 2) / speed
-        room = one.pool - self.context
-        if n == 1 or tokens * n <= room:
-            return ends, NEVER  # somebody ends first
-        tokens = max(0.0, room / n)
-        return ends, self.now + tokens * (
-            step + growth * n * tokens / 2
-        ) / speed
+        table = self.machine
+        step_growth_s = table.growth[batch_size]
+        step_s = table.base[batch_size] + step_growth_s * self.context
+        decode_speed = 1.0 if self.prompting is None else table.slowed
+        decoded_tokens = max(0.0, self.running[0][0] - self.clock)
+        completion_s = (
+            self.now
+            + decoded_tokens
+            * (step_s + step_growth_s * batch_size * decoded_tokens / 2)
+            / decode_speed
+        )
+        free_tokens = table.pool - self.context
+        if batch_size == 1 or decoded_tokens * batch_size <= free_tokens:
+            return completion_s, NEVER  # somebody ends first
+        decoded_tokens = max(0.0, free_tokens / batch_size)
+        return completion_s, self.now + decoded_tokens * (
+            step_s + step_growth_s * batch_size * decoded_tokens / 2
+        ) / decode_speed
 
-    def _pass(self, to: float) -> None:
+    def _pass(self, event_s: float) -> None:
         """Let time pass without an event: tokens from the quadratic of _ahead."""
-        n = len(self.running)
-        if n:
-            one = self.machine
-            worth = (to - self.now) * (
-                1.0 if self.prompting is None else one.slowed
+        batch_size = len(self.running)
+        if batch_size:
+            table = self.machine
+            decode_s = (event_s - self.now) * (
+                1.0 if self.prompting is None else table.slowed
             )
-            growth = one.growth[n]
-            step = one.base[n] + growth * self.context
-            tokens = (
+            step_growth_s = table.growth[batch_size]
+            step_s = table.base[batch_size] + step_growth_s * self.context
+            decoded_tokens = (
                 2
-                * worth
-                / (step + math.sqrt(step * step + 2 * growth * n * worth))
+                * decode_s
+                / (
+                    step_s
+                    + math.sqrt(
+                        step_s * step_s
+                        + 2 * step_growth_s * batch_size * decode_s
+                    )
+                )
             )
-            self.clock += tokens
-            self.context += n * tokens
-        self.now = to
+            self.clock += decoded_tokens
+            self.context += batch_size * decoded_tokens
+        self.now = event_s
 
-    def _complete(self, at: float) -> None:
-        end, _, request = self.running[0]
-        self.context += len(self.running) * (end - self.clock)
-        self.clock, self.now = end, at
+    def _complete(self, event_s: float) -> None:
+        end_clock_tokens, _, request = self.running[0]
+        self.context += len(self.running) * (end_clock_tokens - self.clock)
+        self.clock, self.now = end_clock_tokens, event_s
         heappop(self.running)
         self.context = max(
             0.0, self.context - request.prompt - request.answer + 1
         )
         self.kept -= request.prompt + self.machine.reserved * request.answer
         self.hold = False
-        request.end = at
+        request.end = event_s
         self.done.append(request)
 
     def _prompted(self) -> None:
@@ -244,16 +280,16 @@ class Lane:
         )
         self.context += request.prompt
 
-    def _restart(self, at: float) -> None:
+    def _restart(self, event_s: float) -> None:
         """Send the newest request back: it starts again, with its first token already sent."""
-        self._pass(at)
-        newest = max(self.running, key=lambda entry: entry[1])
-        self.running.remove(newest)
+        self._pass(event_s)
+        newest_entry = max(self.running, key=lambda entry: entry[1])
+        self.running.remove(newest_entry)
         heapify(self.running)
-        request = newest[2]
+        request = newest_entry[2]
         self.kept -= request.prompt + self.machine.reserved * request.answer
         self.context -= (
-            request.prompt + request.answer - 1 - (newest[0] - self.clock)
+            request.prompt + request.answer - 1 - (newest_entry[0] - self.clock)
         )
         self.queue.appendleft(request)
         self.hold = self.prompting is None

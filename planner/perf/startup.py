@@ -85,86 +85,106 @@ class Startup:
 
 @cache
 def _eras() -> tuple[table.Row, ...]:
-    number = table.real(0, 10_000)
+    number_column = table.real(0, 10_000)
     columns: dict[str, Any] = {
-        "from_year": number,
-        "sampler_bytes": number,
-        "buffers_gib": number,
-        "non_torch_gib": number,
-        "non_torch_tp_gib": number,
-        "non_torch_tp8_gib": number,
-        "non_torch_pcie_gib": number,
-        "graph_gib": number,
-        "graph_large_gib": number,
+        "from_year": number_column,
+        "sampler_bytes": number_column,
+        "buffers_gib": number_column,
+        "non_torch_gib": number_column,
+        "non_torch_tp_gib": number_column,
+        "non_torch_tp8_gib": number_column,
+        "non_torch_pcie_gib": number_column,
+        "graph_gib": number_column,
+        "graph_large_gib": number_column,
         "chunked": table.yes,
-        "share": number,
+        "share": number_column,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "vllm_memory.csv")
         .read_text(encoding="utf-8")
     )
-    return tuple(table.rows(text, "vllm_memory.csv", columns))
+    return tuple(table.rows(csv_text, "vllm_memory.csv", columns))
 
 
 @cache
-def era(year: float) -> table.Row:
+def era(software_year: float) -> table.Row:
     """Return the constants of the vLLM of a year (with fraction)."""
     return [
-        row
-        for row in _eras()
-        if row["from_year"] <= max(year, _eras()[0]["from_year"])
+        version_row
+        for version_row in _eras()
+        if version_row["from_year"]
+        <= max(software_year, _eras()[0]["from_year"])
     ][-1]
 
 
-def steps(card: Card, context: int) -> Steps:
+def steps(accelerator: Card, context_tokens: int) -> Steps:
     """Return the defaults of `vllm serve`; early versions step over the whole context."""
-    if not era(card.year)["chunked"]:
-        long = context > LONG
+    if not era(accelerator.year)["chunked"]:
+        long_context = context_tokens > LONG
         return Steps(
-            tokens=2048 if long else max(context, 2048),
-            sequences=0 if long else 256,
+            tokens=2048 if long_context else max(context_tokens, 2048),
+            sequences=0 if long_context else 256,
         )
-    large = card.total_gib >= LARGE_GIB and not card.small
-    return Steps(tokens=8192, sequences=1024) if large else SMALL
+    large_memory = accelerator.total_gib >= LARGE_GIB and not accelerator.small
+    return Steps(tokens=8192, sequences=1024) if large_memory else SMALL
 
 
-def card(node: Node, tp: int, year: float) -> Card:
+def card(node: Node, tp: int, software_year: float) -> Card:
     """Return an accelerator of a node under the defaults of the vLLM of a year."""
-    small = node.accelerator.architecture == "Ampere"
+    small_defaults = node.accelerator.architecture == "Ampere"
     return Card(
         total_gib=node.memory_gib,
-        year=year,
-        share=era(year)["share"],
+        year=software_year,
+        share=era(software_year)["share"],
         linked=node.linked(tp),
-        small=small,
+        small=small_defaults,
     )
 
 
-def served(llm: Llm, layout: Layout, node: Node, year: float) -> Startup:
+def served(
+    llm: Llm, layout: Layout, node: Node, software_year: float
+) -> Startup:
     """Return the start-up memory of a replica on a node, with every default of vLLM."""
-    one = card(node, layout.tp, year)
-    return startup(llm, layout, one, steps(one, llm.max_context))
+    accelerator = card(node, layout.tp, software_year)
+    return startup(
+        llm, layout, accelerator, steps(accelerator, llm.max_context)
+    )
 
 
-def startup(llm: Llm, layout: Layout, card: Card, step: Steps) -> Startup:
+def startup(
+    llm: Llm, layout: Layout, accelerator: Card, step_limits: Steps
+) -> Startup:
     """Return the start-up memory of one accelerator."""
-    rules = era(card.year)
-    held = weights(llm, layout) / GIB
-    peak = activation(llm, layout, card.year, step) / GIB + rules["buffers_gib"]
-    other = non_torch(layout, card)
-    graphs = rules["graph_large_gib" if step.sequences >= MANY else "graph_gib"]
-    pool = card.share * card.total_gib - held - peak - other - graphs
+    version_row = era(accelerator.year)
+    weights_gib = weights(llm, layout) / GIB
+    activation_gib = (
+        activation(llm, layout, accelerator.year, step_limits) / GIB
+        + version_row["buffers_gib"]
+    )
+    driver_gib = non_torch(layout, accelerator)
+    graph_gib = version_row[
+        "graph_large_gib" if step_limits.sequences >= MANY else "graph_gib"
+    ]
+    kv_pool_gib = (
+        accelerator.share * accelerator.total_gib
+        - weights_gib
+        - activation_gib
+        - driver_gib
+        - graph_gib
+    )
     return Startup(
-        total_gib=card.total_gib,
-        weights_gib=held,
-        activation_gib=peak,
-        non_torch_gib=other,
-        graph_gib=graphs,
-        kv_gib=pool,
-        kv_tokens=tokens(llm, layout, max(0.0, pool) * GIB, card.year),
-        sequences=step.sequences,
+        total_gib=accelerator.total_gib,
+        weights_gib=weights_gib,
+        activation_gib=activation_gib,
+        non_torch_gib=driver_gib,
+        graph_gib=graph_gib,
+        kv_gib=kv_pool_gib,
+        kv_tokens=tokens(
+            llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.year
+        ),
+        sequences=step_limits.sequences,
     )
 
 
@@ -173,81 +193,110 @@ def weights(llm: Llm, layout: Layout) -> float:
 
     table = context * rotary width * 2; repeats = 2 * layers * hidden * head_dim * 2 (1 - kv / tp).
     """
-    rotary = llm.qk_rope_dim or llm.head_dim
-    extra = float(llm.max_context * rotary * 2)
+    rotary_width = llm.qk_rope_dim or llm.head_dim
+    extra_bytes = float(llm.max_context * rotary_width * 2)
     if layout.tensor > llm.kv_heads > 0 and not llm.kv_lora_rank:
-        share = 1 - llm.kv_heads / layout.tensor
-        extra += (
+        repeated_share = 1 - llm.kv_heads / layout.tensor
+        extra_bytes += (
             2
             * llm.attending
             * llm.hidden
             * llm.head_dim
             * 2
-            * share
+            * repeated_share
             / layout.pp
         )
-    return memory.weights(llm, layout) + extra
+    return memory.weights(llm, layout) + extra_bytes
 
 
-def activation(llm: Llm, layout: Layout, year: float, step: Steps) -> float:
+def activation(
+    llm: Llm, layout: Layout, software_year: float, step_limits: Steps
+) -> float:
     """Peak bytes of the profiling run: the sampler's logits, or the widest layer of a forward.
 
     sampler = bytes * sequences * vocabulary + 2 * tokens * hidden
     forward = 2 * tokens * (3 * ffn / tp + 3 * hidden); with experts their workspace instead.
     """
-    rows = min(step.sequences, step.tokens)
-    vocabulary = math.ceil(llm.vocab / PADDED) * PADDED
-    sampler = (
-        era(year)["sampler_bytes"] * rows * vocabulary
-        + 2.0 * step.tokens * llm.hidden
+    sampled_rows = min(step_limits.sequences, step_limits.tokens)
+    padded_vocabulary = math.ceil(llm.vocab / PADDED) * PADDED
+    sampler_bytes = (
+        era(software_year)["sampler_bytes"] * sampled_rows * padded_vocabulary
+        + 2.0 * step_limits.tokens * llm.hidden
     )
-    last = layout.pp == 1  # the first stage of several has no head
-    forward = 2.0 * step.tokens * 3 * llm.hidden
-    workspace = 0.0
+    has_head = layout.pp == 1  # the first stage of several has no head
+    forward_bytes = 2.0 * step_limits.tokens * 3 * llm.hidden
+    workspace_bytes = 0.0
     if not llm.experts:
-        forward += 2.0 * step.tokens * 3 * llm.ffn / layout.tensor
+        forward_bytes += 2.0 * step_limits.tokens * 3 * llm.ffn / layout.tensor
     elif llm.precision != "mxfp4":
-        wide = 2 * llm.moe_ffn / layout.tp
-        each = max(wide / 2, llm.hidden) + max(wide, llm.hidden)
-        workspace = 2.0 * step.tokens * llm.experts_per_token * each
-    if not last:
-        forward += 4.0 * step.tokens * llm.hidden
-    kept = workspace if year >= _eras()[2]["from_year"] else 0.0
-    return max(sampler + kept if last and rows else 0.0, forward + workspace)
+        gate_up_width = 2 * llm.moe_ffn / layout.tp
+        token_width = max(gate_up_width / 2, llm.hidden) + max(
+            gate_up_width, llm.hidden
+        )
+        workspace_bytes = (
+            2.0 * step_limits.tokens * llm.experts_per_token * token_width
+        )
+    if not has_head:
+        forward_bytes += 4.0 * step_limits.tokens * llm.hidden
+    reserved_bytes = (
+        workspace_bytes if software_year >= _eras()[2]["from_year"] else 0.0
+    )
+    return max(
+        sampler_bytes + reserved_bytes if has_head and sampled_rows else 0.0,
+        forward_bytes + workspace_bytes,
+    )
 
 
-def non_torch(layout: Layout, card: Card) -> float:
+def non_torch(layout: Layout, accelerator: Card) -> float:
     """GiB of the driver's context and the collectives' buffers."""
     if layout.tp == 1:
-        name = "non_torch_gib"
-    elif card.linked:
-        name = "non_torch_tp8_gib" if layout.tp >= WIDE else "non_torch_tp_gib"
+        column_name = "non_torch_gib"
+    elif accelerator.linked:
+        column_name = (
+            "non_torch_tp8_gib" if layout.tp >= WIDE else "non_torch_tp_gib"
+        )
     else:
-        name = "non_torch_pcie_gib"
-    return float(era(card.year)[name])
+        column_name = "non_torch_pcie_gib"
+    return float(era(accelerator.year)[column_name])
 
 
-def tokens(llm: Llm, layout: Layout, pool: float, year: float) -> int:
+def tokens(
+    llm: Llm, layout: Layout, pool_bytes: float, software_year: float
+) -> int:
     """How many tokens vLLM says that a pool holds: blocks, shared by groups of equal layers.
 
     Layers of one kind form groups of equal size; the last group is padded. State-space layers
     take pages as large as attention's, whose blocks grow until a state fits in one.
     """
-    each = memory.kv_per_token(llm, layout)
-    block = LATENT_PAGE if llm.kv_lora_rank else PAGE
+    token_bytes = memory.kv_per_token(llm, layout)
+    block_tokens = LATENT_PAGE if llm.kv_lora_rank else PAGE
     if llm.state_layers:
-        state = llm.state_bytes / layout.tensor
-        block = PAGE * math.ceil(state / (PAGE * each))
-    index = llm.index_bytes / llm.attending
-    kinds = [
+        state_bytes = llm.state_bytes / layout.tensor
+        block_tokens = PAGE * math.ceil(state_bytes / (PAGE * token_bytes))
+    index_bytes = llm.index_bytes / llm.attending
+    kind_layers = [
         llm.attending - llm.window_layers,
         llm.window_layers,
         llm.state_layers,
     ]
-    if not era(year)["chunked"]:
-        kinds = [llm.attending, 0, llm.state_layers]
-    counts = [math.ceil(n / layout.pp) for n in kinds if n]
-    size = max(counts) if max(counts) < GROUPED * min(counts) else min(counts)
-    groups = sum(math.ceil(n / size) for n in counts)
-    blocks = int(pool // (block * (each + index)) // size)
-    return blocks // groups * block
+    if not era(software_year)["chunked"]:
+        kind_layers = [llm.attending, 0, llm.state_layers]
+    stage_layers = [
+        math.ceil(layer_count / layout.pp)
+        for layer_count in kind_layers
+        if layer_count
+    ]
+    group_layers = (
+        max(stage_layers)
+        if max(stage_layers) < GROUPED * min(stage_layers)
+        else min(stage_layers)
+    )
+    group_count = sum(
+        math.ceil(layer_count / group_layers) for layer_count in stage_layers
+    )
+    block_count = int(
+        pool_bytes
+        // (block_tokens * (token_bytes + index_bytes))
+        // group_layers
+    )
+    return block_count // group_count * block_tokens

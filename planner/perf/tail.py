@@ -20,53 +20,79 @@ if TYPE_CHECKING:
     from planner.perf.shape import Mean, Server
 
 
-def gamma(mean: float, variance: float, share: float) -> float:
+def gamma(mean: float, variance: float, probability: float) -> float:
     """Quantile of a gamma distribution (Wilson and Hilferty, PNAS 17, 1931).
 
     mean * (1 - 1 / 9k + z / (3 sqrt k))^3 with k = mean^2 / variance.
     """
-    inverse = variance / (mean * mean)
-    z = NormalDist().inv_cdf(share)
-    return mean * most(1 - inverse / 9 + z * inverse**0.5 / 3, 0.0) ** 3
+    relative_variance = variance / (mean * mean)
+    z_score = NormalDist().inv_cdf(probability)
+    return (
+        mean
+        * most(
+            1 - relative_variance / 9 + z_score * relative_variance**0.5 / 3,
+            0.0,
+        )
+        ** 3
+    )
 
 
-def above(x: float, mean: float, variance: float) -> float:
+def above(threshold: float, mean: float, variance: float) -> float:
     """Chance that a gamma distribution exceeds x (the same approximation, turned around)."""
-    share = variance / (mean * mean)
-    z = ((x / mean) ** (1 / 3) - 1 + share / 9) * 3 / math.sqrt(share)
-    return math.erfc(z / math.sqrt(2)) / 2
+    relative_variance = variance / (mean * mean)
+    z_score = (
+        ((threshold / mean) ** (1 / 3) - 1 + relative_variance / 9)
+        * 3
+        / math.sqrt(relative_variance)
+    )
+    return math.erfc(z_score / math.sqrt(2)) / 2
 
 
-def ttft(s: Server, mean: Mean, share: float) -> float:
+def ttft(rates: Server, latency: Mean, probability: float) -> float:
     """Seconds within which this share of requests has its first token.
 
     Variance: w^2 (2 b - b^2) of a wait that is exponential with mean w in a share b of cases,
     b * w being the mean wait, and the share of the mean that neither explains.
     """
-    busy = least(mean.batch * s.busy / (s.answer * mean.tpot), BUSIEST)
-    wait = mean.queue / busy
-    unexplained = constant("late_ttft") * mean.ttft
+    utilization = least(
+        latency.batch * rates.busy / (rates.answer * latency.tpot), BUSIEST
+    )
+    mean_wait_s = latency.queue / utilization
+    unexplained_s = constant("late_ttft") * latency.ttft
     return gamma(
-        mean.ttft,
-        wait * wait * (2 * busy - busy * busy) + unexplained**2,
-        share,
+        latency.ttft,
+        mean_wait_s
+        * mean_wait_s
+        * (2 * utilization - utilization * utilization)
+        + unexplained_s**2,
+        probability,
     )
 
 
-def tpot(s: Server, mean: Mean, share: float, *, arriving: bool) -> float:
+def tpot(
+    rates: Server, latency: Mean, probability: float, *, arriving: bool
+) -> float:
     """Seconds per token that this share of requests stays within.
 
     Prompts come in as a Poisson process at batch / (answer * tpot): variance
     batch * (k * busy)^2 * E[1 / answer] / answer. `arriving` requests meet a Poisson batch too.
     """
-    longer = 1 + s.coefficients.answer_variance
+    length_factor = 1 + rates.coefficients.answer_variance
     variance = (
-        mean.batch * (s.share * s.busy) ** 2 * longer / (s.answer * s.answer)
+        latency.batch
+        * (rates.share * rates.busy) ** 2
+        * length_factor
+        / (rates.answer * rates.answer)
     )
     if arriving:
-        slope = (pace(s, mean.batch * 1.1) - pace(s, mean.batch)) / (
-            mean.batch * 0.1
+        batch_slope_s = (
+            pace(rates, latency.batch * 1.1) - pace(rates, latency.batch)
+        ) / (latency.batch * 0.1)
+        scaled_slope_s = rates.coefficients.server_time * batch_slope_s
+        variance += (
+            constant("late_batch")
+            * latency.batch
+            * scaled_slope_s
+            * scaled_slope_s
         )
-        factor = s.coefficients.server_time * slope
-        variance += constant("late_batch") * mean.batch * factor * factor
-    return gamma(mean.tpot, variance, share)
+    return gamma(latency.tpot, variance, probability)

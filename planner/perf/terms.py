@@ -90,13 +90,13 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
 
     Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
     """
-    chip, tensor = node.accelerator, layout.tensor
+    accelerator, attention_tp = node.accelerator, layout.tensor
     precision = layout.precision
-    attention = llm.attention * memory.attention_bytes(llm, precision)
-    head = llm.vocab * llm.hidden
-    other = max(0.0, llm.dense - llm.attention)
-    kv = memory.kv_per_token(llm, layout)
-    latent = (
+    attention_bytes = llm.attention * memory.attention_bytes(llm, precision)
+    head_params = llm.vocab * llm.hidden
+    dense_params = max(0.0, llm.dense - llm.attention)
+    token_kv_bytes = memory.kv_per_token(llm, layout)
+    latent_flop = (
         2.0
         * llm.heads
         * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
@@ -108,53 +108,59 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
         latent_layers=llm.attending if llm.kv_lora_rank else 0,
-        read_attention=attention / tensor,
-        read_rest=other * memory.dense_bytes(precision) / tensor,
-        read_head=head * 2.0 / tensor,
+        read_attention=attention_bytes / attention_tp,
+        read_rest=dense_params * memory.dense_bytes(precision) / attention_tp,
+        read_head=head_params * 2.0 / attention_tp,
         read_experts=llm.expert * memory.bytes_of(precision) / layout.tp,
-        flop_attention=2.0 * llm.attention / tensor,
-        flop_rest=2.0 * other / tensor,
-        flop_head=2.0 * head / tensor,
+        flop_attention=2.0 * llm.attention / attention_tp,
+        flop_rest=2.0 * dense_params / attention_tp,
+        flop_head=2.0 * head_params / attention_tp,
         flop_experts=2.0 * llm.expert_active / layout.tp,
         vocabulary=float(llm.vocab),
         chosen=llm.experts_per_token / llm.experts if llm.experts else 0.0,
         width=float((llm.moe_ffn or WIDTH) * layout.ep / layout.tp),
-        kv_full=kv * (llm.attending - llm.window_layers) + llm.index_bytes,
-        kv_window=kv * llm.window_layers,
-        kv_state=float(llm.state_bytes * llm.state_layers) / tensor,
+        kv_full=token_kv_bytes * (llm.attending - llm.window_layers)
+        + llm.index_bytes,
+        kv_window=token_kv_bytes * llm.window_layers,
+        kv_state=float(llm.state_bytes * llm.state_layers) / attention_tp,
         window=float(llm.window),
         sparse=float(llm.sparse or ALL),
-        latent=latent / tensor if llm.kv_lora_rank else 0.0,
+        latent=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
         pair=2.0
         * llm.heads
         * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
-        / tensor,
-        bandwidth=(chip.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
+        / attention_tp,
+        bandwidth=(accelerator.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
         **_peaks(llm, layout, node),
         memory=node.memory_gib * memory.GIB,
         weights=memory.weights(llm, layout),
         pp=float(layout.pp),
         adp=float(layout.adp),
-        tensor=float(tensor),
+        tensor=float(attention_tp),
         **_links(llm, layout, node),
     )
 
 
 def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
-    chip, precision = node.accelerator, layout.precision
+    accelerator, precision = node.accelerator, layout.precision
 
-    def peak(name: str) -> float:
-        return chip.tflops(name) * 1e12 * node.fraction
+    def peak(format_name: str) -> float:
+        return accelerator.tflops(format_name) * 1e12 * node.fraction
 
-    half, full = peak("bf16"), peak(chip.computes(precision))
+    half_flop_per_s, full_flop_per_s = (
+        peak("bf16"),
+        peak(accelerator.computes(precision)),
+    )
     return {
-        "peak": full,
-        "half": half,
-        "attention_peak": half
+        "peak": full_flop_per_s,
+        "half": half_flop_per_s,
+        "attention_peak": half_flop_per_s
         if memory.attention_bytes(llm, precision) == HALF
-        else full,
-        "rest_peak": half if memory.dense_bytes(precision) == HALF else full,
+        else full_flop_per_s,
+        "rest_peak": half_flop_per_s
+        if memory.dense_bytes(precision) == HALF
+        else full_flop_per_s,
     }
 
 
@@ -164,31 +170,37 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     Two all-reduces a layer over the group of attention; dispatch and return of each token to the
     accelerators of its experts under attention-DP; a hand-over between pipeline stages.
     """
-    tensor = layout.tensor
-    gathers = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
-    reached = layout.tp * (1 - (1 - 1 / layout.tp) ** llm.experts_per_token)
-    remote = reached * (layout.tp - 1) / layout.tp
-    inner = (
+    attention_tp = layout.tensor
+    gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
+    reached_ranks = layout.tp * (
+        1 - (1 - 1 / layout.tp) ** llm.experts_per_token
+    )
+    remote_ranks = reached_ranks * (layout.tp - 1) / layout.tp
+    inner_width = (
         llm.moe_ffn * (llm.experts_per_token + llm.shared_experts)
         if llm.experts
         else llm.ffn
     )
-    spread = layout.accelerators > node.count
+    spans_nodes = layout.accelerators > node.count
     return {
         "link": node.link_gb_s(layout.tp) * 1e9,
-        "reduces": 2.0 * llm.layers if tensor > 1 else 0.0,
+        "reduces": 2.0 * llm.layers if attention_tp > 1 else 0.0,
         "reduce_bytes": 2.0
         * llm.layers
         * llm.hidden
         * 2
         * 2
-        * (tensor - 1)
-        / tensor,
-        "gathers": gathers,
-        "gather_bytes": gathers * remote * llm.hidden * DISPATCHED,
-        "stream_bytes": 2.0 * llm.layers * (llm.hidden + inner / layout.tp / 4),
+        * (attention_tp - 1)
+        / attention_tp,
+        "gathers": gather_count,
+        "gather_bytes": gather_count * remote_ranks * llm.hidden * DISPATCHED,
+        "stream_bytes": 2.0
+        * llm.layers
+        * (llm.hidden + inner_width / layout.tp / 4),
         "hops": float(layout.pp - 1),
-        "hop_bytes": float((layout.pp - 1) * llm.hidden * 2) if spread else 0.0,
+        "hop_bytes": float((layout.pp - 1) * llm.hidden * 2)
+        if spans_nodes
+        else 0.0,
         "network": max(node.network_gb_s, 1e-3) * 1e9,
         "network_share": max(node.network_gb_s, 1e-3) * 1e9 / node.count,
     }

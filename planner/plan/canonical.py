@@ -22,16 +22,22 @@ def dump(document: dict[str, Any]) -> str:
 
 def digest(document: dict[str, Any]) -> str:
     """SHA-256 of a plan without its digest and without how long solving took."""
-    rest = {key: value for key, value in document.items() if key != "digest"}
-    solution = rest.get("solution")
-    if isinstance(solution, dict):
-        rest["solution"] = {
-            k: v for k, v in solution.items() if k != "solve_ms"
+    digested = {
+        section: content
+        for section, content in document.items()
+        if section != "digest"
+    }
+    solution_section = digested.get("solution")
+    if isinstance(solution_section, dict):
+        digested["solution"] = {
+            solution_key: entry
+            for solution_key, entry in solution_section.items()
+            if solution_key != "solve_ms"
         }
-    body = json.dumps(
-        rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    canonical_text = json.dumps(
+        digested, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
-    return hashlib.sha256(body.encode()).hexdigest()
+    return hashlib.sha256(canonical_text.encode()).hexdigest()
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +54,12 @@ def parse(raw: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _unreadable(path, f"not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else None
-        raise _unreadable(path, f"not a {SCHEMA} document: {str(found)[:40]}")
+        schema_name = (
+            document.get("schema") if isinstance(document, dict) else None
+        )
+        raise _unreadable(
+            path, f"not a {SCHEMA} document: {str(schema_name)[:40]}"
+        )
     if document.get("digest") != digest(document):
         raise _unreadable(
             path, "the plan was changed after it was made: its digest differs"
@@ -63,7 +73,9 @@ def is_plan(raw: bytes) -> bool:
 
 
 def _unreadable(path: str, message: str) -> UsageError:
-    step = "make a new plan: tonnage plan SPEC -o FILE"
+    next_step = "make a new plan: tonnage plan SPEC -o FILE"
     return UsageError(
-        Problem(code="plan", message=message, place=Place(path), next_step=step)
+        Problem(
+            code="plan", message=message, place=Place(path), next_step=next_step
+        )
     )

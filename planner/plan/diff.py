@@ -54,60 +54,86 @@ class Diff:
 
 def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
     """Compare two plan documents."""
-    pools = _compare("pool", _pools(before), _pools(after))
-    lines = _compare("line", _lines(before), _lines(after))
+    pool_changes = _compare("pool", _pools(before), _pools(after))
+    line_changes = _compare("line", _lines(before), _lines(after))
     return Diff(
         name=after["workload"]["name"],
         period="run" if after["workload"]["kind"] == "training" else "month",
-        changes=(*pools, *lines),
+        changes=(*pool_changes, *line_changes),
         usd_before=Decimal(before["cost"]["usd_month"]),
         usd_after=Decimal(after["cost"]["usd_month"]),
         partial=any(
-            not x["price_found"]
-            for d in (before, after)
-            for x in d["cost"]["lines"]
+            not cost_line["price_found"]
+            for document in (before, after)
+            for cost_line in document["cost"]["lines"]
         ),
     )
 
 
 def _compare(
-    what: Literal["pool", "line"],
-    old: dict[str, tuple[str, Decimal]],
-    new: dict[str, tuple[str, Decimal]],
+    subject: Literal["pool", "line"],
+    before_entries: dict[str, tuple[str, Decimal]],
+    after_entries: dict[str, tuple[str, Decimal]],
 ) -> list[Change]:
-    found = []
-    nothing = ("", Decimal(0))
-    for name in list(dict.fromkeys([*old, *new])):
-        before, after = old.get(name, nothing), new.get(name, nothing)
+    changes = []
+    absent = ("", Decimal(0))
+    for name in list(dict.fromkeys([*before_entries, *after_entries])):
+        before, after = (
+            before_entries.get(name, absent),
+            after_entries.get(name, absent),
+        )
         if before != after:
             mark: Literal["+", "~", "-"] = "~"
-            mark = "+" if name not in old else "-" if name not in new else mark
-            found.append(
+            mark = (
+                "+"
+                if name not in before_entries
+                else "-"
+                if name not in after_entries
+                else mark
+            )
+            changes.append(
                 Change(
-                    mark, what, name, before[0], after[0], before[1], after[1]
+                    mark,
+                    subject,
+                    name,
+                    before[0],
+                    after[0],
+                    before[1],
+                    after[1],
                 )
             )
-    return found
+    return changes
 
 
 def _pools(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Pools by role; their cost is that of the accelerator lines."""
-    machines = [x for x in plan["cost"]["lines"] if x["kind"] == "accelerators"]
-    result = {}
-    for pool, line in zip(plan["solution"]["pools"], machines, strict=False):
-        place = f"{pool['provider']} {pool['region']}"
-        kind = f"{pool['nodes']} x {pool['instance_type']} {pool['purchase']}"
-        result[pool["role"]] = (f"{place} {kind}", Decimal(line["usd_month"]))
-    return result
+    accelerator_lines = [
+        cost_line
+        for cost_line in plan["cost"]["lines"]
+        if cost_line["kind"] == "accelerators"
+    ]
+    pools_by_role = {}
+    for pool, accelerator_line in zip(
+        plan["solution"]["pools"], accelerator_lines, strict=False
+    ):
+        location = f"{pool['provider']} {pool['region']}"
+        machine_text = (
+            f"{pool['nodes']} x {pool['instance_type']} {pool['purchase']}"
+        )
+        pools_by_role[pool["role"]] = (
+            f"{location} {machine_text}",
+            Decimal(accelerator_line["usd_month"]),
+        )
+    return pools_by_role
 
 
 def _lines(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Other lines by name; an unknown price compares by its quantity."""
     return {
-        x["name"]: (
-            f"{Decimal(x['quantity']):,.1f} {x['unit']}",
-            Decimal(x["usd_month"] or 0),
+        cost_line["name"]: (
+            f"{Decimal(cost_line['quantity']):,.1f} {cost_line['unit']}",
+            Decimal(cost_line["usd_month"] or 0),
         )
-        for x in plan["cost"]["lines"]
-        if x["kind"] != "accelerators"
+        for cost_line in plan["cost"]["lines"]
+        if cost_line["kind"] != "accelerators"
     }

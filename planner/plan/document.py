@@ -71,21 +71,27 @@ def assemble(
                 "solve_ms": None,
                 "considered": solution.considered,
                 "funnel": [
-                    {"rule": rule, "offers": left}
-                    for rule, left in solution.funnel
+                    {"rule": rule_name, "offers": remaining_offers}
+                    for rule_name, remaining_offers in solution.funnel
                 ],
-                "pools": [_pool(p) for p in solution.pools],
+                "pools": [_pool(element) for element in solution.pools],
                 "predicted": {
-                    key: predicted(p) for key, p in solution.predicted.items()
+                    metric: predicted(element)
+                    for metric, element in solution.predicted.items()
                 },
-                "binding": [_binding(b) for b in solution.binding],
+                "binding": [
+                    _binding(constraint) for constraint in solution.binding
+                ],
                 "safety": _safety(solution.safety),
                 "verified": _verified(solution.verified),
                 "calibration": _learned(solution.learned),
                 "run": _run(solution.run),
                 "energy": _energy(solution),
             },
-            "alternatives": [_alternative(a) for a in solution.alternatives],
+            "alternatives": [
+                _alternative(alternative)
+                for alternative in solution.alternatives
+            ],
             "cost": _cost(solution),
             "graph": stack["graph"],
             "launch": stack["launch"],
@@ -94,34 +100,41 @@ def assemble(
                 "state_sha256": stack["state_sha256"],
             },
             "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
-            "warnings": [_warning(w) for w in solution.warnings],
+            "warnings": [_warning(warning) for warning in solution.warnings],
         }
     )
 
 
 def _normal(spec: Spec) -> dict[str, Any]:
-    result: dict[str, Any] = normal(spec)
-    return {"apiVersion": "tonnage/v1", "kind": type(spec).__name__, **result}
+    normalized: dict[str, Any] = normal(spec)
+    return {
+        "apiVersion": "tonnage/v1",
+        "kind": type(spec).__name__,
+        **normalized,
+    }
 
 
 def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
-    names = {
+    kind_names = {
         Inference: "inference",
         Batch: "batch",
         Training: "training",
         Workspace: "workspace",
     }
-    result: dict[str, Any] = {"kind": names[type(spec)], "name": spec.name}
+    workload: dict[str, Any] = {
+        "kind": kind_names[type(spec)],
+        "name": spec.name,
+    }
     if solution.llm is not None:
-        llm = solution.llm
-        result["model"] = {
-            "name": llm.model,
-            "family": llm.family,
-            "params": _number(llm.params),
-            "active_params": _number(llm.active),
-            "source": llm.source,
+        language_model = solution.llm
+        workload["model"] = {
+            "name": language_model.model,
+            "family": language_model.family,
+            "params": _number(language_model.params),
+            "active_params": _number(language_model.active),
+            "source": language_model.source,
         }
-    return result
+    return workload
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
@@ -154,42 +167,46 @@ def _pool(pool: Pool) -> dict[str, Any]:
     }
 
 
-def predicted(found: Predicted) -> dict[str, Any]:
+def predicted(estimate: Predicted) -> dict[str, Any]:
     """Return a predicted number, its band and what it rests on as data."""
     return {
-        "value": _number(found.value),
-        "low": _number(found.low),
-        "high": _number(found.high),
-        "basis": found.basis,
+        "value": _number(estimate.value),
+        "low": _number(estimate.low),
+        "high": _number(estimate.high),
+        "basis": estimate.basis,
     }
 
 
-def _safety(found: Safety | None) -> dict[str, Any] | None:
-    if found is None:
+def _safety(safety: Safety | None) -> dict[str, Any] | None:
+    if safety is None:
         return None
     return {
-        "confidence": _number(found.confidence),
-        "usd_month": _amount(found.usd_month),
-        "fleet": found.fleet,
+        "confidence": _number(safety.confidence),
+        "usd_month": _amount(safety.usd_month),
+        "fleet": safety.fleet,
     }
 
 
-def _verified(found: Verified | None) -> dict[str, Any] | None:
-    if found is None:
+def _verified(verification: Verified | None) -> dict[str, Any] | None:
+    if verification is None:
         return None
     return {
         "by": "simulation",
-        "passed": found.passed,
-        "requests": found.requests,
-        "requests_of": found.requests_of,
-        "routing": found.routing,
-        "seeds": found.seeds,
-        "added_groups": found.added,
+        "passed": verification.passed,
+        "requests": verification.requests,
+        "requests_of": verification.requests_of,
+        "routing": verification.routing,
+        "seeds": verification.seeds,
+        "added_groups": verification.added,
         "found": {
-            key: dict(
-                zip(("value", "low", "high"), map(_number, parts), strict=True)
+            metric: dict(
+                zip(
+                    ("value", "low", "high"),
+                    map(_number, estimate_band),
+                    strict=True,
+                )
             )
-            for key, parts in found.found.items()
+            for metric, estimate_band in verification.found.items()
         },
     }
 
@@ -198,193 +215,210 @@ def _energy(solution: Solution) -> dict[str, Any] | None:
     """Energy of the hours that the first line of the bill pays."""
     if not solution.pools or solution.bill is None:
         return None
-    pool, kind = solution.pools[0], solution.pools[0].offer.instance
-    machine = Machine(
-        provider=kind.provider,
-        region=pool.offer.region,
-        chip=kind.chip,
-        boards=kind.accelerators * kind.fraction,
-        role=pool.role,
+    first_pool, instance = solution.pools[0], solution.pools[0].offer.instance
+    energy_machine = Machine(
+        provider=instance.provider,
+        region=first_pool.offer.region,
+        chip=instance.chip,
+        boards=instance.accelerators * instance.fraction,
+        role=first_pool.role,
     )
-    found = energy(machine, pool.nodes, solution.bill.lines[0].quantity)
-    if found is None:
+    consumption = energy(
+        energy_machine, first_pool.nodes, solution.bill.lines[0].quantity
+    )
+    if consumption is None:
         return None
-    carbon = None if found.kg_co2e is None else _number(found.kg_co2e)
+    carbon_kg = (
+        None if consumption.kg_co2e is None else _number(consumption.kg_co2e)
+    )
     return {
-        "kw": _number(found.kw),
-        "kwh": _number(found.kwh),
-        "kg_co2e": carbon,
+        "kw": _number(consumption.kw),
+        "kwh": _number(consumption.kwh),
+        "kg_co2e": carbon_kg,
     }
 
 
-def _run(found: Run | None) -> dict[str, Any] | None:
-    if found is None:
+def _run(training_run: Run | None) -> dict[str, Any] | None:
+    if training_run is None:
         return None
     return {
-        "method": found.method,
-        "tokens": _number(found.tokens),
-        "steps": found.steps,
-        "sequence": found.sequence,
-        "global_batch": found.batch,
-        "checkpoint_interval_s": _number(found.interval),
-        "checkpoint_blocks_s": _number(found.save),
-        "checkpoint_gb": _number(found.checkpoint / 1e9),
-        "stops": _number(found.stops),
-        "spares": found.spares,
-        "hours_p50": _number(found.hours[0]),
-        "hours_p90": _number(found.hours[1]),
-        "usd_p50": _amount(found.usd[0]),
-        "usd_p90": _amount(found.usd[1]),
-        "storage": _stored(found.storage),
-        "layouts": [laid(x) for x in found.layouts],
+        "method": training_run.method,
+        "tokens": _number(training_run.tokens),
+        "steps": training_run.steps,
+        "sequence": training_run.sequence,
+        "global_batch": training_run.batch,
+        "checkpoint_interval_s": _number(training_run.interval),
+        "checkpoint_blocks_s": _number(training_run.save),
+        "checkpoint_gb": _number(training_run.checkpoint / 1e9),
+        "stops": _number(training_run.stops),
+        "spares": training_run.spares,
+        "hours_p50": _number(training_run.hours[0]),
+        "hours_p90": _number(training_run.hours[1]),
+        "usd_p50": _amount(training_run.usd[0]),
+        "usd_p90": _amount(training_run.usd[1]),
+        "storage": _stored(training_run.storage),
+        "layouts": [
+            laid(timed_layout) for timed_layout in training_run.layouts
+        ],
         "ways": [
             {
-                "way": w.name,
-                "usd": None if w.usd is None else _amount(w.usd),
-                "hours_p90": None if w.hours is None else _number(w.hours),
-                "remark": w.remark,
+                "way": scenario.name,
+                "usd": None if scenario.usd is None else _amount(scenario.usd),
+                "hours_p90": None
+                if scenario.hours is None
+                else _number(scenario.hours),
+                "remark": scenario.remark,
             }
-            for w in found.ways
+            for scenario in training_run.ways
         ],
     }
 
 
-def _stored(found: Storage) -> dict[str, Any]:
+def _stored(storage: Storage) -> dict[str, Any]:
     """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
-    kind = (
+    storage_kind = (
         {"kind": "object"}
-        if found.files is None
+        if storage.files is None
         else {
             "kind": "parallel",
-            "gib": found.files.gib,
-            "mb_s_tib": found.files.mb_s_tib,
+            "gib": storage.files.gib,
+            "mb_s_tib": storage.files.mb_s_tib,
         }
     )
     return {
-        **kind,
-        "wanted_mb_s": _number(found.wanted / 1e6),
-        "given_mb_s": _number(found.given / 1e6),
-        "checkpoint_write_s": _number(found.written),
+        **storage_kind,
+        "wanted_mb_s": _number(storage.wanted / 1e6),
+        "given_mb_s": _number(storage.given / 1e6),
+        "checkpoint_write_s": _number(storage.written),
     }
 
 
-def laid(found: Laid) -> dict[str, Any]:
+def laid(timed_layout: Laid) -> dict[str, Any]:
     """Return a layout of a training job as data."""
-    s, soft = found.job.spread, found.job.software
+    parallel_layout, software = (
+        timed_layout.job.spread,
+        timed_layout.job.software,
+    )
     return {
-        "tp": s.tp,
-        "pp": s.pp,
-        "vpp": s.vpp,
-        "cp": s.cp,
-        "ep": s.ep,
-        "dp": s.dp,
-        "sharding": s.sharding,
-        "shard": s.shard,
-        "micro_batch": _number(s.micro),
-        "recompute": s.recompute,
-        "precision": soft.precision,
-        "step_time_s": _number(found.step.total),
-        "peak_gib": _number(found.peak_gib),
-        "limit": found.limit,
+        "tp": parallel_layout.tp,
+        "pp": parallel_layout.pp,
+        "vpp": parallel_layout.vpp,
+        "cp": parallel_layout.cp,
+        "ep": parallel_layout.ep,
+        "dp": parallel_layout.dp,
+        "sharding": parallel_layout.sharding,
+        "shard": parallel_layout.shard,
+        "micro_batch": _number(parallel_layout.micro),
+        "recompute": parallel_layout.recompute,
+        "precision": software.precision,
+        "step_time_s": _number(timed_layout.step.total),
+        "peak_gib": _number(timed_layout.peak_gib),
+        "limit": timed_layout.limit,
     }
 
 
-def _learned(found: Correction | None) -> dict[str, Any] | None:
-    if found is None:
+def _learned(correction: Correction | None) -> dict[str, Any] | None:
+    if correction is None:
         return None
     return {
-        "sha256": found.sha256,
-        "accelerator": found.accelerator,
-        "points": found.points,
+        "sha256": correction.sha256,
+        "accelerator": correction.accelerator,
+        "points": correction.points,
     }
 
 
-def _binding(found: Binding) -> dict[str, Any]:
+def _binding(constraint: Binding) -> dict[str, Any]:
     return {
-        "constraint": found.constraint,
-        "slack": None if found.slack is None else _number(found.slack),
-        "relax_to": found.relax_to,
-        "saves_usd_month": _amount(found.saves_usd_month),
-        "usd_month": _amount(found.usd_month),
-        "fleet": found.fleet,
+        "constraint": constraint.constraint,
+        "slack": None
+        if constraint.slack is None
+        else _number(constraint.slack),
+        "relax_to": constraint.relax_to,
+        "saves_usd_month": _amount(constraint.saves_usd_month),
+        "usd_month": _amount(constraint.usd_month),
+        "fleet": constraint.fleet,
     }
 
 
-def _alternative(found: Alternative) -> dict[str, Any]:
-    offer = found.offer
-    pool = {
+def _alternative(alternative: Alternative) -> dict[str, Any]:
+    offer = alternative.offer
+    pool_data = {
         "provider": offer.provider,
         "region": offer.region,
         "instance_type": offer.instance.instance_type,
         "accelerator": offer.instance.accelerator,
-        "nodes": found.nodes,
+        "nodes": alternative.nodes,
         "purchase": offer.purchase,
         "usd_per_hour": money(offer.usd_hour),
     }
     return {
-        "pools": [pool],
-        "usd_month": money(found.usd_month),
-        "rejected_by": found.rejected_by,
+        "pools": [pool_data],
+        "usd_month": money(alternative.usd_month),
+        "rejected_by": alternative.rejected_by,
     }
 
 
 def _cost(solution: Solution) -> dict[str, Any]:
-    bill = solution.bill
+    monthly_bill = solution.bill
     return {
         "currency": "USD",
-        "usd_hour": money(bill.usd_hour) if bill else "0",
-        "usd_month": money(bill.usd_month) if bill else "0",
-        "lines": [_line(x) for x in bill.lines] if bill else [],
-        "excludes": sorted([*EXCLUDES, *(bill.unknown if bill else ())]),
+        "usd_hour": money(monthly_bill.usd_hour) if monthly_bill else "0",
+        "usd_month": money(monthly_bill.usd_month) if monthly_bill else "0",
+        "lines": [_line(cost_line) for cost_line in monthly_bill.lines]
+        if monthly_bill
+        else [],
+        "excludes": sorted(
+            [*EXCLUDES, *(monthly_bill.unknown if monthly_bill else ())]
+        ),
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(cost_line: Line) -> dict[str, Any]:
     return {
-        "name": line.name,
-        "kind": line.kind,
-        "unit": line.unit,
-        "quantity": money(line.quantity),
-        "unit_price": _amount(line.unit_price),
-        "usd_month": _amount(line.usd_month),
-        "price_source": line.source or None,
-        "price_as_of": line.as_of or None,
-        "price_found": line.found,
+        "name": cost_line.name,
+        "kind": cost_line.kind,
+        "unit": cost_line.unit,
+        "quantity": money(cost_line.quantity),
+        "unit_price": _amount(cost_line.unit_price),
+        "usd_month": _amount(cost_line.usd_month),
+        "price_source": cost_line.source or None,
+        "price_as_of": cost_line.as_of or None,
+        "price_found": cost_line.found,
     }
 
 
 def _shutdown(spec: Spec) -> dict[str, Any]:
-    wish = spec.shutdown
+    shutdown = spec.shutdown
     return {
-        "idle": None if wish.idle is None else money(wish.idle),
-        "ttl": None if wish.ttl is None else money(wish.ttl),
-        "schedule": wish.schedule,
+        "idle": None if shutdown.idle is None else money(shutdown.idle),
+        "ttl": None if shutdown.ttl is None else money(shutdown.ttl),
+        "schedule": shutdown.schedule,
     }
 
 
-def _warning(found: Warn) -> dict[str, Any]:
-    place = found.place
+def _warning(warning: Warn) -> dict[str, Any]:
+    position = warning.place
     return {
-        "code": found.code,
-        "message": found.message,
-        "path": place.path if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "code": warning.code,
+        "message": warning.message,
+        "path": position.path if position else None,
+        "line": position.line if position else None,
+        "column": position.column if position else None,
     }
 
 
-def money(value: Decimal) -> str:
+def money(amount: Decimal) -> str:
     """A decimal as text, without an exponent."""
-    return format(value, "f")
+    return format(amount, "f")
 
 
-def _amount(value: Decimal | None) -> str | None:
-    return None if value is None else money(value)
+def _amount(amount: Decimal | None) -> str | None:
+    return None if amount is None else money(amount)
 
 
-def _number(value: float) -> float | int:
+def _number(number: float) -> float | int:
     """A float with six significant digits: more would be noise, and differ by machine."""
-    if value == 0 or not math.isfinite(value):
+    if number == 0 or not math.isfinite(number):
         return 0
-    rounded = round(value, DIGITS - 1 - math.floor(math.log10(abs(value))))
+    rounded = round(number, DIGITS - 1 - math.floor(math.log10(abs(number))))
     return int(rounded) if rounded == int(rounded) else rounded

@@ -30,8 +30,11 @@ def check(
         reasons.append(
             f"it was made by tonnage {plan['tool_version']}, this is {VERSION}"
         )
-    applied = state.get("plan") == plan["digest"]
-    if state.get("sha256") != plan["stack"]["state_sha256"] and not applied:
+    already_applied = state.get("plan") == plan["digest"]
+    if (
+        state.get("sha256") != plan["stack"]["state_sha256"]
+        and not already_applied
+    ):
         reasons.append(f"stack {plan['stack']['name']} has changed")
     if reasons:
         raise StaleError(

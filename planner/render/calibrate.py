@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 MS = 1000.0
 
 
-def page(found: Learned, written: str) -> Page:
+def page(learning: Learned, calibration_path: str) -> Page:
     """Return the points before and after, their errors, and what to look at."""
-    c = found.correction
-    head = f"{c.points} points of {c.model} on {c.accelerator}, TP{c.tp} in {c.precision}"
-    columns = (
+    correction = learning.correction
+    headline = f"{correction.points} points of {correction.model} on {correction.accelerator}, TP{correction.tp} in {correction.precision}"
+    column_titles = (
         "point",
         ">load",
         ">TPOT",
@@ -29,83 +29,112 @@ def page(found: Learned, written: str) -> Page:
         ">before",
         ">after",
     )
-    errors = tuple(_errors(found, metric) for metric in ("tpot", "ttft"))
-    step = "keep it: add -o FILE"
-    if written:
-        step = f"use it: tonnage plan SPEC --calibration {written}"
+    error_rows = tuple(
+        _errors(learning, metric_name) for metric_name in ("tpot", "ttft")
+    )
+    next_step = "keep it: add -o FILE"
+    if calibration_path:
+        next_step = (
+            f"use it: tonnage plan SPEC --calibration {calibration_path}"
+        )
     return (
-        Paragraph(head, "strong"),
-        Table(columns, tuple(_point(x) for x in found.compared)),
+        Paragraph(headline, "strong"),
+        Table(
+            column_titles,
+            tuple(_point(comparison) for comparison in learning.compared),
+        ),
         Paragraph("each point is predicted by the others alone", "dim"),
-        Table(("mean error", ">before", ">after"), errors),
-        *(Paragraph(f"! {warning}", "warn") for warning in found.warnings),
-        Paragraph(step, "dim"),
+        Table(("mean error", ">before", ">after"), error_rows),
+        *(Paragraph(f"! {warning}", "warn") for warning in learning.warnings),
+        Paragraph(next_step, "dim"),
     )
 
 
-def _point(found: Compared) -> tuple[str, ...]:
-    point = found.point
-    load = f"{point.users:g} users" if point.users else f"{point.rate:g}/s"
-    cells = [point.place.rsplit("/", 1)[-1] + (" !" if found.odd else ""), load]
-    for metric in ("tpot", "ttft"):
-        measured = found.measured[metric]
-        cells.append(words.milliseconds(measured * MS))
-        cells += [
-            words.percent_off(x[metric] / measured - 1)
-            for x in (found.before, found.after)
+def _point(comparison: Compared) -> tuple[str, ...]:
+    bench_point = comparison.point
+    load_text = (
+        f"{bench_point.users:g} users"
+        if bench_point.users
+        else f"{bench_point.rate:g}/s"
+    )
+    row_cells = [
+        bench_point.place.rsplit("/", 1)[-1] + (" !" if comparison.odd else ""),
+        load_text,
+    ]
+    for metric_name in ("tpot", "ttft"):
+        measured_s = comparison.measured[metric_name]
+        row_cells.append(words.milliseconds(measured_s * MS))
+        row_cells += [
+            words.percent_off(predicted_s[metric_name] / measured_s - 1)
+            for predicted_s in (comparison.before, comparison.after)
         ]
-    return tuple(cells)
+    return tuple(row_cells)
 
 
-def _errors(found: Learned, metric: str) -> tuple[str, str, str]:
-    def mean(side: str) -> str:
-        errors = [
-            abs(getattr(x, side)[metric] / x.measured[metric] - 1)
-            for x in found.compared
+def _errors(learning: Learned, metric_name: str) -> tuple[str, str, str]:
+    def mean(prediction_side: str) -> str:
+        relative_errors = [
+            abs(
+                getattr(comparison, prediction_side)[metric_name]
+                / comparison.measured[metric_name]
+                - 1
+            )
+            for comparison in learning.compared
         ]
-        return words.share(statistics.fmean(errors))
+        return words.share(statistics.fmean(relative_errors))
 
-    return (metric.upper(), mean("before"), mean("after"))
+    return (metric_name.upper(), mean("before"), mean("after"))
 
 
-def recipe(plan: dict[str, Any], found: Sweep) -> Page:
+def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
     """Return the commands of a sweep, with its time and cost."""
-    pool = plan["solution"]["pools"][0]
-    layout, model = pool["layout"], plan["workload"]["model"]["name"]
-    gpu = f"--metadata gpu={pool['accelerator']} tp={layout['tp']} dtype={layout['precision']}"
-    rows = tuple(
-        (f"{s.users}", f"{s.requests}", f"{s.minutes:.1f}") for s in found.steps
+    pool_entry = plan["solution"]["pools"][0]
+    layout_entry, model_name = (
+        pool_entry["layout"],
+        plan["workload"]["model"]["name"],
     )
-    guide = ",".join(str(s.users) for s in found.steps)
-    cost = words.dollars(str(round(found.usd, 2)), cents=True)
-    flags = f"--model {model} --gpu {pool['accelerator']} --tp {layout['tp']}"
+    metadata_flags = f"--metadata gpu={pool_entry['accelerator']} tp={layout_entry['tp']} dtype={layout_entry['precision']}"
+    table_rows = tuple(
+        (
+            f"{load_step.users}",
+            f"{load_step.requests}",
+            f"{load_step.minutes:.1f}",
+        )
+        for load_step in sweep.steps
+    )
+    guidellm_rates = ",".join(str(load_step.users) for load_step in sweep.steps)
+    cost_text = words.dollars(str(round(sweep.usd, 2)), cents=True)
+    calibrate_flags = f"--model {model_name} --gpu {pool_entry['accelerator']} --tp {layout_entry['tp']}"
     return (
         Paragraph(
-            f"one {pool['instance_type']} for {found.minutes:.0f} minutes: about {cost}",
+            f"one {pool_entry['instance_type']} for {sweep.minutes:.0f} minutes: about {cost_text}",
             "strong",
         ),
-        Table((">users", ">requests", ">minutes"), rows),
+        Table((">users", ">requests", ">minutes"), table_rows),
         Heading("with vLLM"),
-        *(Paragraph(line) for line in _vllm(found, gpu)),
+        *(
+            Paragraph(command_line)
+            for command_line in _vllm(sweep, metadata_flags)
+        ),
         Heading("or with GuideLLM"),
         Paragraph(
             "guidellm benchmark --target http://localhost:8000 --model $MODEL --rate-type "
-            f"concurrent --rate {guide} --data prompt_tokens={found.prompt},"
-            f"output_tokens={found.answer} --output-path bench.json"
+            f"concurrent --rate {guidellm_rates} --data prompt_tokens={sweep.prompt},"
+            f"output_tokens={sweep.answer} --output-path bench.json"
         ),
         Heading("then"),
         Paragraph(
-            f"tonnage calibrate bench*.json {flags} --precision {layout['precision']} -o mine.json"
+            f"tonnage calibrate bench*.json {calibrate_flags} --precision {layout_entry['precision']} -o mine.json"
         ),
     )
 
 
-def _vllm(found: Sweep, metadata: str) -> list[str]:
+def _vllm(sweep: Sweep, metadata: str) -> list[str]:
     """One command for each load; the seed differs, or the prefix cache would answer."""
     return [
-        f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {found.prompt} "
-        f"--random-output-len {found.answer} --ignore-eos --max-concurrency {s.users} "
-        f"--num-prompts {s.requests} --seed {s.users} --percentile-metrics ttft,tpot,itl,e2el "
-        f"{metadata} --save-result --result-filename bench-{s.users}.json"
-        for s in found.steps
+        f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt} "
+        f"--random-output-len {sweep.answer} --ignore-eos --max-concurrency {load_step.users} "
+        f"--num-prompts {load_step.requests} --seed {load_step.users} --percentile-metrics ttft,tpot,itl,e2el "
+        f"{metadata} --save-result --result-filename bench-{load_step.users}.json"
+        for load_step in sweep.steps
     ]

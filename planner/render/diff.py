@@ -11,61 +11,83 @@ if TYPE_CHECKING:
     from planner.plan.diff import Change, Diff
 
 
-def page(diffs: tuple[Diff, ...], sides: tuple[str, str]) -> Page:
+def page(diffs: tuple[Diff, ...], side_names: tuple[str, str]) -> Page:
     """Return the page of one or more workloads, old to new, with the catalog held fixed."""
-    blocks: list[Block] = [
+    page_blocks: list[Block] = [
         Paragraph(
-            f"{sides[0]} -> {sides[1]}   catalog fixed on both sides", "dim"
+            f"{side_names[0]} -> {side_names[1]}   catalog fixed on both sides",
+            "dim",
         )
     ]
-    for found in diffs:
-        blocks += _workload(found)
-    return tuple(blocks)
+    for plan_diff in diffs:
+        page_blocks += _workload(plan_diff)
+    return tuple(page_blocks)
 
 
-def _workload(found: Diff) -> list[Block]:
-    if not found.changes:
-        period = "/mo" if found.period == "month" else ""
-        cost = words.dollars(str(found.usd_after))
-        return [Paragraph(f"{found.name}: no change, {cost}{period}")]
-    blocks: list[Block] = [
+def _workload(plan_diff: Diff) -> list[Block]:
+    if not plan_diff.changes:
+        period_suffix = "/mo" if plan_diff.period == "month" else ""
+        cost_text = words.dollars(str(plan_diff.usd_after))
+        return [
+            Paragraph(
+                f"{plan_diff.name}: no change, {cost_text}{period_suffix}"
+            )
+        ]
+    page_blocks: list[Block] = [
         Paragraph(
-            f"{item.mark} {item.name}  {item.before or 'nothing'} -> {item.after or 'nothing'}"
+            f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> {diff_change.after or 'nothing'}"
         )
-        for item in found.changes
-        if item.what == "pool"
+        for diff_change in plan_diff.changes
+        if diff_change.what == "pool"
     ]
-    rows = [_row(item) for item in found.changes]
-    mark = ">= " if found.partial else ""
-    total = f"{words.change(found.delta)} ({words.percent(found.percent)})"
-    rows.append(
+    table_rows = [_row(diff_change) for diff_change in plan_diff.changes]
+    partial_mark = ">= " if plan_diff.partial else ""
+    total_change = (
+        f"{words.change(plan_diff.delta)} ({words.percent(plan_diff.percent)})"
+    )
+    table_rows.append(
         (
             "",
             "total",
             "",
-            _usd(found.usd_before),
-            f"{mark}{_usd(found.usd_after)}",
-            total,
+            _usd(plan_diff.usd_before),
+            f"{partial_mark}{_usd(plan_diff.usd_after)}",
+            total_change,
         )
     )
-    now = ">USD a month" if found.period == "month" else ">USD of a run"
-    columns = ("", found.name, ">quantity", now, ">then", ">change")
-    return [*blocks, Table(columns, tuple(rows), total_last(len(rows)))]
+    cost_title = (
+        ">USD a month" if plan_diff.period == "month" else ">USD of a run"
+    )
+    column_titles = (
+        "",
+        plan_diff.name,
+        ">quantity",
+        cost_title,
+        ">then",
+        ">change",
+    )
+    return [
+        *page_blocks,
+        Table(column_titles, tuple(table_rows), total_last(len(table_rows))),
+    ]
 
 
-def _row(item: Change) -> tuple[str, ...]:
-    name, quantity = item.name, f"{item.before or '-'} -> {item.after or '-'}"
-    if item.what == "pool":
-        name, quantity = "machines", ""
+def _row(diff_change: Change) -> tuple[str, ...]:
+    line_name, quantity_text = (
+        diff_change.name,
+        f"{diff_change.before or '-'} -> {diff_change.after or '-'}",
+    )
+    if diff_change.what == "pool":
+        line_name, quantity_text = "machines", ""
     return (
-        item.mark,
-        name,
-        quantity,
-        _usd(item.usd_before),
-        _usd(item.usd_after),
-        words.change(item.delta),
+        diff_change.mark,
+        line_name,
+        quantity_text,
+        _usd(diff_change.usd_before),
+        _usd(diff_change.usd_after),
+        words.change(diff_change.delta),
     )
 
 
-def _usd(value: object) -> str:
-    return words.dollars(str(value), cents=True)
+def _usd(amount_usd: object) -> str:
+    return words.dollars(str(amount_usd), cents=True)

@@ -13,52 +13,54 @@ if TYPE_CHECKING:
     from planner.solve.exact import Exact
 
 
-def page(found: Exact) -> Page:
+def page(estimate: Exact) -> Page:
     """Return what the fleet is and what it would do."""
-    layout, kind = found.layout, found.instance
-    shape = f"TP{layout.tp}" + (f" PP{layout.pp}" if layout.pp > 1 else "")
-    shape += f" EP{layout.ep}" if layout.ep > 1 else ""
-    fleet = f"{found.nodes} x {kind.instance_type}  {kind.accelerators} x {kind.accelerator}"
-    text = f"{found.replicas * found.nodes} x {shape} in {layout.precision}, up to "
-    text += f"{found.max_batch} requests each, {found.most_rps:,.1f} requests/s at most"
+    layout, instance = estimate.layout, estimate.instance
+    layout_text = f"TP{layout.tp}" + (
+        f" PP{layout.pp}" if layout.pp > 1 else ""
+    )
+    layout_text += f" EP{layout.ep}" if layout.ep > 1 else ""
+    fleet_text = f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x {instance.accelerator}"
+    replica_text = f"{estimate.replicas * estimate.nodes} x {layout_text} in {layout.precision}, up to "
+    replica_text += f"{estimate.max_batch} requests each, {estimate.most_rps:,.1f} requests/s at most"
     return (
-        Paragraph(fleet, "strong"),
-        Paragraph("  " + text),
+        Paragraph(fleet_text, "strong"),
+        Paragraph("  " + replica_text),
         Table(
             ("predicted", ">value", ">90 % band", "basis"),
-            tuple(predicted(_numbers(found))),
+            tuple(predicted(_numbers(estimate))),
         ),
     )
 
 
-def document(found: Exact) -> str:
+def document(estimate: Exact) -> str:
     """Return the prediction as JSON."""
-    layout = found.layout
-    content: dict[str, Any] = {
-        "instance_type": found.instance.instance_type,
-        "nodes": found.nodes,
-        "replicas": found.replicas * found.nodes,
+    layout = estimate.layout
+    json_content: dict[str, Any] = {
+        "instance_type": estimate.instance.instance_type,
+        "nodes": estimate.nodes,
+        "replicas": estimate.replicas * estimate.nodes,
         "layout": {
             "precision": layout.precision,
             "kv_precision": layout.kv_precision,
             "tp": layout.tp,
             "pp": layout.pp,
             "ep": layout.ep,
-            "max_batch": found.max_batch,
+            "max_batch": estimate.max_batch,
         },
-        "requests_per_s_most": words.significant(found.most_rps),
-        "predicted": _numbers(found),
+        "requests_per_s_most": words.significant(estimate.most_rps),
+        "predicted": _numbers(estimate),
     }
-    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+    return json.dumps(json_content, indent=2, sort_keys=True) + "\n"
 
 
-def _numbers(found: Exact) -> dict[str, dict[str, Any]]:
+def _numbers(estimate: Exact) -> dict[str, dict[str, Any]]:
     return {
-        name: {
-            "value": words.significant(x.value),
-            "low": words.significant(x.low),
-            "high": words.significant(x.high),
-            "basis": x.basis,
+        metric_key: {
+            "value": words.significant(prediction.value),
+            "low": words.significant(prediction.low),
+            "high": words.significant(prediction.high),
+            "basis": prediction.basis,
         }
-        for name, x in found.predicted.items()
+        for metric_key, prediction in estimate.predicted.items()
     }

@@ -17,43 +17,56 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "list[dict[str, str]]"
 
 
-def show(rows: Rows, form: str, *, color: bool = False) -> str:
+def show(rows: Rows, output_format: str, *, color: bool = False) -> str:
     """Write rows in a format; numbers align to the right."""
-    if form == "json":
+    if output_format == "json":
         return json.dumps(rows, indent=2, sort_keys=True) + "\n"
-    titles = list(rows[0]) if rows else []
-    if form == "csv":
-        sink = io.StringIO()
-        writer = csv.DictWriter(sink, titles, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return sink.getvalue()
+    column_names = list(rows[0]) if rows else []
+    if output_format == "csv":
+        csv_buffer = io.StringIO()
+        csv_writer = csv.DictWriter(
+            csv_buffer, column_names, lineterminator="\n"
+        )
+        csv_writer.writeheader()
+        csv_writer.writerows(rows)
+        return csv_buffer.getvalue()
     if not rows:
         return "nothing found\n"
-    columns = tuple(f">{t}" if _numeric(rows, t) else t for t in titles)
-    table = Table(columns, tuple(tuple(row[t] for t in titles) for row in rows))
-    if form == "markdown":
-        return markdown.render((table,))
-    return text.render((table,), color=color)
+    column_titles = tuple(
+        f">{column_name}" if _numeric(rows, column_name) else column_name
+        for column_name in column_names
+    )
+    text_table = Table(
+        column_titles,
+        tuple(
+            tuple(listing_row[column_name] for column_name in column_names)
+            for listing_row in rows
+        ),
+    )
+    if output_format == "markdown":
+        return markdown.render((text_table,))
+    return text.render((text_table,), color=color)
 
 
-def model_rows(found: list[Llm], not_yet: dict[str, str]) -> Rows:
+def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
     """Models by name, and those that are known but not sized."""
-    rows = [
+    listing_rows = [
         {
-            "model": m.model,
-            "params_b": f"{m.params / 1e9:.2f}",
-            "active_b": f"{m.active / 1e9:.2f}",
-            "layers": str(m.layers),
-            "attention": _attention(m),
-            "experts": str(m.experts or ""),
-            "context": str(m.max_context),
-            "released_in": m.precision,
-            "source": m.source,
+            "model": model_facts.model,
+            "params_b": f"{model_facts.params / 1e9:.2f}",
+            "active_b": f"{model_facts.active / 1e9:.2f}",
+            "layers": str(model_facts.layers),
+            "attention": _attention(model_facts),
+            "experts": str(model_facts.experts or ""),
+            "context": str(model_facts.max_context),
+            "released_in": model_facts.precision,
+            "source": model_facts.source,
         }
-        for m in sorted(found, key=lambda m: m.model)
+        for model_facts in sorted(
+            models, key=lambda model_facts: model_facts.model
+        )
     ]
-    blank = dict.fromkeys(
+    blank_cells = dict.fromkeys(
         (
             "params_b",
             "active_b",
@@ -65,11 +78,15 @@ def model_rows(found: list[Llm], not_yet: dict[str, str]) -> Rows:
         ),
         "",
     )
-    for name, why in sorted(not_yet.items()):
-        rows.append(
-            {"model": name, **blank, "attention": f"not sized yet: {why}"}
+    for model_name, reason_text in sorted(unsized_reasons.items()):
+        listing_rows.append(
+            {
+                "model": model_name,
+                **blank_cells,
+                "attention": f"not sized yet: {reason_text}",
+            }
         )
-    order = (
+    column_order = (
         "model",
         "params_b",
         "active_b",
@@ -80,57 +97,70 @@ def model_rows(found: list[Llm], not_yet: dict[str, str]) -> Rows:
         "released_in",
         "source",
     )
-    return [{key: row[key] for key in order} for row in rows]
+    return [
+        {column_name: listing_row[column_name] for column_name in column_order}
+        for listing_row in listing_rows
+    ]
 
 
-def accelerator_rows(found: list[Accelerator]) -> Rows:
+def accelerator_rows(accelerators: list[Accelerator]) -> Rows:
     """Accelerators by name, peaks dense."""
     return [
         {
-            "accelerator": a.accelerator,
-            "memory_gib": f"{a.memory_gib:g}",
-            "gb_s": _maybe(a.bandwidth_gb_s),
-            "bf16_tflops": _maybe(a.bf16_tflops),
-            "fp8_tflops": _maybe(a.fp8_tflops),
-            "link": a.link,
-            "link_gb_s": f"{a.link_gb_s:g}",
-            "mig": "yes" if a.mig else "no",
-            "confidence": a.confidence,
-            "as_of": a.as_of,
+            "accelerator": accelerator.accelerator,
+            "memory_gib": f"{accelerator.memory_gib:g}",
+            "gb_s": _maybe(accelerator.bandwidth_gb_s),
+            "bf16_tflops": _maybe(accelerator.bf16_tflops),
+            "fp8_tflops": _maybe(accelerator.fp8_tflops),
+            "link": accelerator.link,
+            "link_gb_s": f"{accelerator.link_gb_s:g}",
+            "mig": "yes" if accelerator.mig else "no",
+            "confidence": accelerator.confidence,
+            "as_of": accelerator.as_of,
         }
-        for a in found
+        for accelerator in accelerators
     ]
 
 
-def mig_rows(found: list[MigProfile]) -> Rows:
+def mig_rows(mig_profiles: list[MigProfile]) -> Rows:
     """MIG profiles by accelerator."""
     return [
         {
-            "accelerator": m.accelerator,
-            "profile": m.profile,
-            "memory_gb": f"{m.memory_gb:g}",
-            "compute": str(m.compute_fraction),
-            "at_most": str(m.max_instances),
+            "accelerator": mig_profile.accelerator,
+            "profile": mig_profile.profile,
+            "memory_gb": f"{mig_profile.memory_gb:g}",
+            "compute": str(mig_profile.compute_fraction),
+            "at_most": str(mig_profile.max_instances),
         }
-        for m in found
+        for mig_profile in mig_profiles
     ]
 
 
-def _attention(m: Llm) -> str:
-    if m.kv_lora_rank:
-        return f"MLA rank {m.kv_lora_rank}"
-    kind = "MHA" if m.kv_heads == m.heads else f"GQA {m.heads}/{m.kv_heads}"
+def _attention(model_facts: Llm) -> str:
+    if model_facts.kv_lora_rank:
+        return f"MLA rank {model_facts.kv_lora_rank}"
+    attention_text = (
+        "MHA"
+        if model_facts.kv_heads == model_facts.heads
+        else f"GQA {model_facts.heads}/{model_facts.kv_heads}"
+    )
     return (
-        f"{kind}, window {m.window} in {m.window_layers}"
-        if m.window_layers
-        else kind
+        f"{attention_text}, window {model_facts.window} in {model_facts.window_layers}"
+        if model_facts.window_layers
+        else attention_text
     )
 
 
-def _maybe(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
+def _maybe(number: float | None) -> str:
+    return "" if number is None else f"{number:g}"
 
 
-def _numeric(rows: Rows, title: str) -> bool:
-    cells = [row[title] for row in rows if row[title]]
-    return bool(cells) and all(c.replace(".", "", 1).isdigit() for c in cells)
+def _numeric(rows: Rows, column_name: str) -> bool:
+    filled_cells = [
+        listing_row[column_name]
+        for listing_row in rows
+        if listing_row[column_name]
+    ]
+    return bool(filled_cells) and all(
+        cell_text.replace(".", "", 1).isdigit() for cell_text in filled_cells
+    )

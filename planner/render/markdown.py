@@ -13,33 +13,51 @@ if TYPE_CHECKING:
 
 def render(page: Page) -> str:
     """Return the page as markdown, ending with a newline."""
-    parts = []
-    for block in page:
-        if isinstance(block, Heading):
-            parts.append(f"### {escape(block.text)}")
-        elif isinstance(block, Paragraph):
-            text = escape(block.text)
-            parts.append(f"**{text}**" if block.tone == "strong" else text)
+    markdown_parts = []
+    for page_block in page:
+        if isinstance(page_block, Heading):
+            markdown_parts.append(f"### {escape(page_block.text)}")
+        elif isinstance(page_block, Paragraph):
+            escaped_text = escape(page_block.text)
+            markdown_parts.append(
+                f"**{escaped_text}**"
+                if page_block.tone == "strong"
+                else escaped_text
+            )
         else:
-            parts.append(_table(block))
-    return "\n\n".join(part for part in parts if part) + "\n"
+            markdown_parts.append(_table(page_block))
+    return (
+        "\n\n".join(
+            markdown_part for markdown_part in markdown_parts if markdown_part
+        )
+        + "\n"
+    )
 
 
 def escape(text: str) -> str:
     """Take the meaning from characters that markdown or HTML would act on."""
-    flat = re.sub(r"[\r\n]+", " ", text)
-    flat = flat.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_{}\[\]|@#])", r"\\\1", flat)
+    single_line = re.sub(r"[\r\n]+", " ", text)
+    single_line = single_line.replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*_{}\[\]|@#])", r"\\\1", single_line)
 
 
 def _table(table: Table) -> str:
-    titles = [escape(title.lstrip(">")) or " " for title in table.columns]
-    rules = [
-        "---:" if title.startswith(">") else "---" for title in table.columns
+    header_cells = [
+        escape(column_title.lstrip(">")) or " "
+        for column_title in table.columns
     ]
-    lines = [
-        titles,
-        rules,
-        *([escape(cell) or " " for cell in row] for row in table.rows),
+    rule_cells = [
+        "---:" if column_title.startswith(">") else "---"
+        for column_title in table.columns
     ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    table_lines = [
+        header_cells,
+        rule_cells,
+        *(
+            [escape(cell_text) or " " for cell_text in table_row]
+            for table_row in table.rows
+        ),
+    ]
+    return "\n".join(
+        "| " + " | ".join(line_cells) + " |" for line_cells in table_lines
+    )

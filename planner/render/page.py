@@ -36,8 +36,8 @@ Block: TypeAlias = Heading | Paragraph | Table
 Page: TypeAlias = tuple[Block, ...]
 
 
-def total_last(count: int) -> tuple[Tone, ...]:
+def total_last(row_count: int) -> tuple[Tone, ...]:
     """Tones for so many rows, the last of which is a total."""
-    plain: Tone = ""
-    strong: Tone = "strong"
-    return (*(plain for _ in range(count - 1)), strong)
+    plain_tone: Tone = ""
+    strong_tone: Tone = "strong"
+    return (*(plain_tone for _ in range(row_count - 1)), strong_tone)

@@ -27,173 +27,213 @@ ROUTED: Final = {
 }
 
 
-def page(plan: dict[str, Any], *, full: bool = False, saved: str = "") -> Page:
+def page(
+    plan: dict[str, Any], *, full: bool = False, saved_path: str = ""
+) -> Page:
     """Return the page; `full` lists every resource, `saved` names the file for the next step."""
-    blocks: list[Block] = [*_asked(plan)]
+    page_blocks: list[Block] = [*_asked(plan)]
     if plan["solution"]["status"] == "infeasible":
-        return (*blocks, *_infeasible(plan))
-    blocks += chosen(plan)
-    blocks += others(plan)
+        return (*page_blocks, *_infeasible(plan))
+    page_blocks += chosen(plan)
+    page_blocks += others(plan)
     if plan["solution"].get("run"):
-        blocks += train.blocks(plan["solution"]["run"])
+        page_blocks += train.blocks(plan["solution"]["run"])
     else:
-        blocks += binding(plan)
-    blocks += _cost(plan)
-    blocks += _energy(plan)
-    blocks += _resources(plan, full=full)
-    blocks += _ending(plan, saved)
-    return tuple(blocks)
+        page_blocks += binding(plan)
+    page_blocks += _cost(plan)
+    page_blocks += _energy(plan)
+    page_blocks += _resources(plan, full=full)
+    page_blocks += _ending(plan, saved_path)
+    return tuple(page_blocks)
 
 
 def _asked(plan: dict[str, Any]) -> list[Block]:
-    spec, workload = plan["spec"], plan["workload"]
-    words_ = [spec["path"], workload["kind"]]
-    if "model" in workload:
-        words_.append(workload["model"]["name"])
-    words_ += _traffic(spec["normalized"])
-    limits = (spec["normalized"].get("sla") or {}).get("limits", [])
-    words_ += [
-        f"{x['metric'].upper()} p{x['percentile']} <= {_seconds(x['seconds'])}"
-        for x in limits
+    spec_entry, workload_entry = plan["spec"], plan["workload"]
+    spec_phrases = [spec_entry["path"], workload_entry["kind"]]
+    if "model" in workload_entry:
+        spec_phrases.append(workload_entry["model"]["name"])
+    spec_phrases += _traffic(spec_entry["normalized"])
+    sla_limits = (spec_entry["normalized"].get("sla") or {}).get("limits", [])
+    spec_phrases += [
+        f"{sla_limit['metric'].upper()} p{sla_limit['percentile']} <= {_seconds(sla_limit['seconds'])}"
+        for sla_limit in sla_limits
     ]
-    catalog = plan["catalog"]
-    second = (
-        f"catalog of {catalog['as_of']} ({catalog['sha256'][:8]}), "
+    catalog_entry = plan["catalog"]
+    catalog_line = (
+        f"catalog of {catalog_entry['as_of']} ({catalog_entry['sha256'][:8]}), "
         f"{plan['solution']['considered']:,} offers considered"
     )
-    first = "  ·  ".join(words_[:4]), "  ·  ".join(words_[4:])
+    phrase_lines = (
+        "  ·  ".join(spec_phrases[:4]),
+        "  ·  ".join(spec_phrases[4:]),
+    )
     return [
-        *(Paragraph(line, "strong") for line in first if line),
-        Paragraph(second, "dim"),
+        *(
+            Paragraph(phrase_line, "strong")
+            for phrase_line in phrase_lines
+            if phrase_line
+        ),
+        Paragraph(catalog_line, "dim"),
     ]
 
 
-def _seconds(text: str) -> str:
-    return words.milliseconds(float(text) * 1000)
+def _seconds(seconds_text: str) -> str:
+    return words.milliseconds(float(seconds_text) * 1000)
 
 
-def _traffic(spec: dict[str, Any]) -> list[str]:
-    if "train" in spec:
-        return train.asked(spec)
-    traffic = spec.get("traffic", {})
-    if "peak_rps" in traffic:
-        return [f"peak {words.quantity(traffic['peak_rps'])} req/s"]
-    if "requests_per_day" in traffic:
-        return [f"{traffic['requests_per_day']:,} requests a day"]
-    if "total_requests" in traffic:
-        return [f"{traffic['total_requests']:,} requests"]
-    if "concurrency" in traffic:
-        return [f"{traffic['concurrency']:,} in flight"]
-    return [f"{spec['users']} users"] if "users" in spec else []
+def _traffic(normalized_spec: dict[str, Any]) -> list[str]:
+    if "train" in normalized_spec:
+        return train.asked(normalized_spec)
+    traffic_entry = normalized_spec.get("traffic", {})
+    if "peak_rps" in traffic_entry:
+        return [f"peak {words.quantity(traffic_entry['peak_rps'])} req/s"]
+    if "requests_per_day" in traffic_entry:
+        return [f"{traffic_entry['requests_per_day']:,} requests a day"]
+    if "total_requests" in traffic_entry:
+        return [f"{traffic_entry['total_requests']:,} requests"]
+    if "concurrency" in traffic_entry:
+        return [f"{traffic_entry['concurrency']:,} in flight"]
+    return (
+        [f"{normalized_spec['users']} users"]
+        if "users" in normalized_spec
+        else []
+    )
 
 
 def chosen(plan: dict[str, Any]) -> list[Block]:
     """What was chosen, its layout and what it is expected to do."""
-    rows = []
-    for pool in plan["solution"]["pools"]:
-        gpus = f"{pool['accelerators_per_node']} x {pool['accelerator']}"
-        rows.append(
+    table_rows = []
+    for pool_entry in plan["solution"]["pools"]:
+        accelerator_text = f"{pool_entry['accelerators_per_node']} x {pool_entry['accelerator']}"
+        table_rows.append(
             (
                 "CHOSEN",
-                f"{pool['provider']} {pool['region']}",
-                f"{pool['nodes']} x {pool['instance_type']}",
-                gpus,
-                pool["purchase"],
+                f"{pool_entry['provider']} {pool_entry['region']}",
+                f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
+                accelerator_text,
+                pool_entry["purchase"],
                 _total(plan),
             )
         )
-    blocks: list[Block] = [
+    page_blocks: list[Block] = [
         Table(
-            ("", "", "", "", "", ">"), tuple(rows), tuple(GOOD for _ in rows)
+            ("", "", "", "", "", ">"),
+            tuple(table_rows),
+            tuple(GOOD for _ in table_rows),
         ),
-        *(Paragraph("  " + line) for line in _layout(plan)),
+        *(Paragraph("  " + layout_line) for layout_line in _layout(plan)),
     ]
-    numbers = predicted(_limited(plan, plan["solution"]["predicted"]))
-    if numbers:
-        columns = ("predicted at peak", ">value", ">90 % band", "basis")
-        blocks.append(Table(columns, tuple(numbers)))
-    return [*blocks, *_verified(plan)]
+    metric_rows = predicted(_limited(plan, plan["solution"]["predicted"]))
+    if metric_rows:
+        column_titles = ("predicted at peak", ">value", ">90 % band", "basis")
+        page_blocks.append(Table(column_titles, tuple(metric_rows)))
+    return [*page_blocks, *_verified(plan)]
 
 
-def _limited(plan: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+def _limited(
+    plan: dict[str, Any], metric_entries: dict[str, Any]
+) -> dict[str, Any]:
     """Leave out the percentiles that nobody limits; without limits, show the 95th of tokens."""
-    limits = (plan["spec"]["normalized"].get("sla") or {}).get("limits", [])
-    kept = {f"{x['metric']}_p{x['percentile']}_ms" for x in limits} or UNLIMITED
+    sla_limits = (plan["spec"]["normalized"].get("sla") or {}).get("limits", [])
+    shown_percentiles = {
+        f"{metric_entry['metric']}_p{metric_entry['percentile']}_ms"
+        for metric_entry in sla_limits
+    } or UNLIMITED
     return {
-        key: x
-        for key, x in numbers.items()
-        if key in kept or not key.endswith("_ms")
+        metric_key: metric_entry
+        for metric_key, metric_entry in metric_entries.items()
+        if metric_key in shown_percentiles or not metric_key.endswith("_ms")
     }
 
 
 def _verified(plan: dict[str, Any]) -> list[Block]:
     """How the fleet did when its requests were simulated one by one."""
-    found = plan["solution"].get("verified")
-    if not found:
+    verification = plan["solution"].get("verified")
+    if not verification:
         return []
-    shown = [
-        f"{_title(key)} {_shown(key, x['value'])} ({_shown(key, x['low'])} to "
-        f"{_shown(key, x['high'])})"
-        for key, x in sorted(_limited(plan, found["found"]).items())
+    metric_texts = [
+        f"{_title(metric_key)} {_shown(metric_key, metric_entry['value'])} ({_shown(metric_key, metric_entry['low'])} to "
+        f"{_shown(metric_key, metric_entry['high'])})"
+        for metric_key, metric_entry in sorted(
+            _limited(plan, verification["found"]).items()
+        )
     ]
-    taken = "of the trace, " if found["requests_of"] == "trace" else ""
-    text = f"  verified with {found['requests']:,} simulated requests {taken}routed "
-    text += f"{ROUTED[found['routing']]}: {', '.join(shown)}"
-    if found["added_groups"]:
-        text += f"; that took {found['added_groups']} more than the formulas"
-    return [Paragraph(text)]
+    trace_phrase = (
+        "of the trace, " if verification["requests_of"] == "trace" else ""
+    )
+    summary_text = f"  verified with {verification['requests']:,} simulated requests {trace_phrase}routed "
+    summary_text += (
+        f"{ROUTED[verification['routing']]}: {', '.join(metric_texts)}"
+    )
+    if verification["added_groups"]:
+        summary_text += (
+            f"; that took {verification['added_groups']} more than the formulas"
+        )
+    return [Paragraph(summary_text)]
 
 
 def _total(plan: dict[str, Any]) -> str:
-    mark = (
+    partial_mark = (
         ">= "
-        if any(not x["price_found"] for x in plan["cost"]["lines"])
+        if any(
+            not cost_line["price_found"] for cost_line in plan["cost"]["lines"]
+        )
         else ""
     )
-    period = "" if plan["solution"].get("run") else "/mo"
-    return f"{mark}{words.dollars(plan['cost']['usd_month'])}{period}"
+    period_suffix = "" if plan["solution"].get("run") else "/mo"
+    return f"{partial_mark}{words.dollars(plan['cost']['usd_month'])}{period_suffix}"
 
 
 def _layout(plan: dict[str, Any]) -> list[str]:
     if plan["solution"].get("run"):
         return train.layout(plan["solution"]["run"])
-    lines = []
-    for pool in plan["solution"]["pools"]:
-        layout = pool["layout"]
-        if layout is None:
-            lines.append(f"one machine for each of {pool['nodes']} users")
+    layout_lines = []
+    for pool_entry in plan["solution"]["pools"]:
+        layout_entry = pool_entry["layout"]
+        if layout_entry is None:
+            layout_lines.append(
+                f"one machine for each of {pool_entry['nodes']} users"
+            )
             continue
-        shape = f"TP{layout['tp']}" + (
-            f" PP{layout['pp']}" if layout["pp"] > 1 else ""
+        layout_text = f"TP{layout_entry['tp']}" + (
+            f" PP{layout_entry['pp']}" if layout_entry["pp"] > 1 else ""
         )
-        shape += f" EP{layout['ep']}" if layout["ep"] > 1 else ""
-        copies = "replica" if pool["replicas"] == 1 else "replicas"
-        text = (
-            f"{pool['replicas']} {copies} of {shape} in {layout['precision']}, "
+        layout_text += (
+            f" EP{layout_entry['ep']}" if layout_entry["ep"] > 1 else ""
         )
-        text += f"up to {layout['max_batch']} requests each"
-        if pool["nodes_least"] < pool["nodes"]:
-            text += f"; {pool['nodes_least']} to {pool['nodes']} nodes over the week"
-        lines.append(text)
-    return lines
+        replica_noun = "replica" if pool_entry["replicas"] == 1 else "replicas"
+        pool_text = f"{pool_entry['replicas']} {replica_noun} of {layout_text} in {layout_entry['precision']}, "
+        pool_text += f"up to {layout_entry['max_batch']} requests each"
+        if pool_entry["nodes_least"] < pool_entry["nodes"]:
+            pool_text += f"; {pool_entry['nodes_least']} to {pool_entry['nodes']} nodes over the week"
+        layout_lines.append(pool_text)
+    return layout_lines
 
 
-def predicted(numbers: dict[str, Any]) -> list[tuple[str, ...]]:
+def predicted(metric_entries: dict[str, Any]) -> list[tuple[str, ...]]:
     """Rows of predicted numbers: name, value, band, basis."""
-    rows: list[tuple[str, ...]] = []
-    for key, found in sorted(numbers.items()):
-        value, low, high = (
-            _shown(key, found[part]) for part in ("value", "low", "high")
+    table_rows: list[tuple[str, ...]] = []
+    for metric_key, metric_entry in sorted(metric_entries.items()):
+        value_text, low_text, high_text = (
+            _shown(metric_key, metric_entry[statistic])
+            for statistic in ("value", "low", "high")
         )
-        rows.append((_title(key), value, f"{low} to {high}", found["basis"]))
-    return rows
+        table_rows.append(
+            (
+                _title(metric_key),
+                value_text,
+                f"{low_text} to {high_text}",
+                metric_entry["basis"],
+            )
+        )
+    return table_rows
 
 
-def _title(key: str) -> str:
-    if key.endswith("_ms"):
-        metric, percentile = key.removesuffix("_ms").rsplit("_", 1)
-        return f"{metric.upper()} {percentile}"
-    names = {
+def _title(metric_key: str) -> str:
+    if metric_key.endswith("_ms"):
+        metric_name, percentile = metric_key.removesuffix("_ms").rsplit("_", 1)
+        return f"{metric_name.upper()} {percentile}"
+    metric_titles = {
         "memory_fraction": "memory used",
         "memory_gib_per_accelerator": "GiB per accelerator",
         "output_tokens_per_s": "output tokens/s",
@@ -203,183 +243,237 @@ def _title(key: str) -> str:
         "step_time_s": "seconds of a step",
         "tokens_per_s_per_accelerator": "tokens/s each",
     }
-    return names.get(key, key)
+    return metric_titles.get(metric_key, metric_key)
 
 
-def _shown(key: str, value: float) -> str:
-    if key.endswith("_ms"):
-        return words.milliseconds(value)
-    if key in ("memory_fraction", "mfu", "goodput"):
-        return words.share(value)
-    if key == "duration_days":
-        return f"{value * 24:,.1f}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+def _shown(metric_key: str, metric_value: float) -> str:
+    if metric_key.endswith("_ms"):
+        return words.milliseconds(metric_value)
+    if metric_key in ("memory_fraction", "mfu", "goodput"):
+        return words.share(metric_value)
+    if metric_key == "duration_days":
+        return f"{metric_value * 24:,.1f}"
+    return (
+        f"{metric_value:,.0f}"
+        if metric_value >= 100
+        else f"{metric_value:,.1f}"
+    )
 
 
 def others(plan: dict[str, Any]) -> list[Block]:
     """What was not chosen, and what stopped it."""
-    rows = []
-    for other in plan["alternatives"]:
-        for pool in other["pools"]:
-            place = f"{pool['provider']} {pool['region']}"
-            kind = f"{pool['nodes']} x {pool['instance_type']}"
-            amount = words.dollars(other["usd_month"])
-            rows.append(
-                (place, kind, pool["purchase"], amount, other["rejected_by"])
+    table_rows = []
+    for alternative in plan["alternatives"]:
+        for pool_entry in alternative["pools"]:
+            location = f"{pool_entry['provider']} {pool_entry['region']}"
+            machine_text = (
+                f"{pool_entry['nodes']} x {pool_entry['instance_type']}"
             )
-    if not rows:
+            cost_text = words.dollars(alternative["usd_month"])
+            table_rows.append(
+                (
+                    location,
+                    machine_text,
+                    pool_entry["purchase"],
+                    cost_text,
+                    alternative["rejected_by"],
+                )
+            )
+    if not table_rows:
         return []
-    money = ">USD" if plan["solution"].get("run") else ">$/mo"
-    columns = ("not chosen", "", "", money, "what stops it")
-    return [Table(columns, tuple(rows))]
+    cost_title = ">USD" if plan["solution"].get("run") else ">$/mo"
+    column_titles = ("not chosen", "", "", cost_title, "what stops it")
+    return [Table(column_titles, tuple(table_rows))]
 
 
 def binding(plan: dict[str, Any]) -> list[Block]:
     """The wishes that cost money, and what relaxing each would save."""
-    rows = []
-    for found in plan["solution"]["binding"]:
-        slack = "" if found["slack"] is None else words.share(found["slack"])
-        amount = words.dollars(found["saves_usd_month"])
-        rows.append(
+    table_rows = []
+    for relaxation in plan["solution"]["binding"]:
+        slack_text = (
+            ""
+            if relaxation["slack"] is None
+            else words.share(relaxation["slack"])
+        )
+        savings_text = words.dollars(relaxation["saves_usd_month"])
+        table_rows.append(
             (
-                found["constraint"],
-                slack,
-                found["relax_to"],
-                amount,
-                found["fleet"],
+                relaxation["constraint"],
+                slack_text,
+                relaxation["relax_to"],
+                savings_text,
+                relaxation["fleet"],
             )
         )
-    safety = plan["solution"].get("safety")
-    if safety and safety["fleet"]:
-        wish = f"confidence {words.share(safety['confidence'])}"
-        rows.append(
+    safety_cost = plan["solution"].get("safety")
+    if safety_cost and safety_cost["fleet"]:
+        constraint_text = f"confidence {words.share(safety_cost['confidence'])}"
+        table_rows.append(
             (
-                wish,
+                constraint_text,
                 "",
                 "50 %",
-                words.dollars(safety["usd_month"]),
-                safety["fleet"],
+                words.dollars(safety_cost["usd_month"]),
+                safety_cost["fleet"],
             )
         )
-    if not rows:
+    if not table_rows:
         return [
             Paragraph(
                 "no wish of the spec costs money: nothing binds but the price",
                 "dim",
             )
         ]
-    columns = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")
-    return [Table(columns, tuple(rows))]
+    column_titles = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")
+    return [Table(column_titles, tuple(table_rows))]
 
 
 def _cost(plan: dict[str, Any]) -> list[Block]:
-    rows = []
-    for line in plan["cost"]["lines"]:
-        price = words.quantity_price(line["unit_price"])
-        quantity = f"{words.quantity(line['quantity'])} {line['unit']}"
-        age = line["price_as_of"] or "no price known"
-        rows.append(
+    table_rows = []
+    for cost_line in plan["cost"]["lines"]:
+        price_text = words.quantity_price(cost_line["unit_price"])
+        quantity_text = (
+            f"{words.quantity(cost_line['quantity'])} {cost_line['unit']}"
+        )
+        price_date = cost_line["price_as_of"] or "no price known"
+        table_rows.append(
             (
-                line["name"],
-                quantity,
-                price,
-                words.dollars(line["usd_month"], cents=True),
-                age,
+                cost_line["name"],
+                quantity_text,
+                price_text,
+                words.dollars(cost_line["usd_month"], cents=True),
+                price_date,
             )
         )
-    rows.append(("total", "", "", _total(plan), ""))
-    period = (
+    table_rows.append(("total", "", "", _total(plan), ""))
+    period_title = (
         "cost of the run" if plan["solution"].get("run") else "cost of a month"
     )
-    columns = (period, ">quantity", ">unit price", ">USD", "price of")
-    return [Table(columns, tuple(rows), total_last(len(rows)))]
+    column_titles = (
+        period_title,
+        ">quantity",
+        ">unit price",
+        ">USD",
+        "price of",
+    )
+    return [
+        Table(column_titles, tuple(table_rows), total_last(len(table_rows)))
+    ]
 
 
 def _energy(plan: dict[str, Any]) -> list[Block]:
     """Power and energy, when the board power of the accelerators is known."""
-    found = plan["solution"].get("energy")
-    if not found:
+    energy_use = plan["solution"].get("energy")
+    if not energy_use:
         return []
-    period = "the run" if plan["solution"].get("run") else "a month"
-    text = f"energy  {found['kw']:,.1f} kW at work, {found['kwh']:,.0f} kWh in {period}"
-    if found["kg_co2e"] is not None:
-        text += f", {found['kg_co2e']:,.0f} kg CO2e"
-    return [Paragraph(text)]
+    period_text = "the run" if plan["solution"].get("run") else "a month"
+    energy_text = f"energy  {energy_use['kw']:,.1f} kW at work, {energy_use['kwh']:,.0f} kWh in {period_text}"
+    if energy_use["kg_co2e"] is not None:
+        energy_text += f", {energy_use['kg_co2e']:,.0f} kg CO2e"
+    return [Paragraph(energy_text)]
 
 
 def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
     resources = plan["graph"]["resources"]
     if full:
-        rows = tuple((r["name"], r["type"]) for r in resources)
+        table_rows = tuple(
+            (resource["name"], resource["type"]) for resource in resources
+        )
         return [
             Heading(f"{len(resources)} resources to create"),
-            Table(("", ""), rows),
+            Table(("", ""), table_rows),
         ]
-    counts = Counter(r["type"].split(":")[-1] for r in resources)
-    listed = ", ".join(
-        f"{n} {kind}" if n > 1 else kind for kind, n in sorted(counts.items())
+    type_counts = Counter(
+        resource["type"].split(":")[-1] for resource in resources
     )
-    lines = textwrap.wrap(listed, WIDE - 4)
+    counts_text = ", ".join(
+        f"{resource_count} {resource_type}"
+        if resource_count > 1
+        else resource_type
+        for resource_type, resource_count in sorted(type_counts.items())
+    )
+    wrapped_lines = textwrap.wrap(counts_text, WIDE - 4)
     return [
         Heading(f"{len(resources)} resources to create"),
-        *(Paragraph(f"  {x}") for x in lines),
+        *(Paragraph(f"  {wrapped_line}") for wrapped_line in wrapped_lines),
     ]
 
 
-def _ending(plan: dict[str, Any], saved: str) -> list[Block]:
-    shutdown = plan["shutdown"]
-    wishes = (
-        [f"idle {words.span(shutdown['idle'])}"] if shutdown["idle"] else []
+def _ending(plan: dict[str, Any], saved_path: str) -> list[Block]:
+    shutdown_entry = plan["shutdown"]
+    shutdown_phrases = (
+        [f"idle {words.span(shutdown_entry['idle'])}"]
+        if shutdown_entry["idle"]
+        else []
     )
-    wishes += [f"ttl {words.span(shutdown['ttl'])}"] if shutdown["ttl"] else []
-    wishes += [shutdown["schedule"]] if shutdown["schedule"] else []
-    line = "shutdown  " + (
-        ", ".join(wishes) or "never: it runs until it is destroyed"
+    shutdown_phrases += (
+        [f"ttl {words.span(shutdown_entry['ttl'])}"]
+        if shutdown_entry["ttl"]
+        else []
     )
-    blocks: list[Block] = [
+    shutdown_phrases += (
+        [shutdown_entry["schedule"]] if shutdown_entry["schedule"] else []
+    )
+    shutdown_line = "shutdown  " + (
+        ", ".join(shutdown_phrases) or "never: it runs until it is destroyed"
+    )
+    page_blocks: list[Block] = [
         Paragraph(""),
-        Paragraph(line, "" if wishes else "warn"),
+        Paragraph(shutdown_line, "" if shutdown_phrases else "warn"),
     ]
-    if shutdown["backstop"]:
-        blocks.append(
-            Paragraph(f"  enforced from outside: {shutdown['backstop']}")
+    if shutdown_entry["backstop"]:
+        page_blocks.append(
+            Paragraph(f"  enforced from outside: {shutdown_entry['backstop']}")
         )
-    blocks += [Paragraph(f"! {w['message']}", "warn") for w in plan["warnings"]]
-    excludes = ", ".join(plan["cost"]["excludes"])
-    blocks.append(Paragraph(f"not in the total: {excludes}", "dim"))
-    if saved:
-        blocks.append(
-            Paragraph(f"saved to {saved}     next: tonnage apply {saved}")
+    page_blocks += [
+        Paragraph(f"! {plan_warning['message']}", "warn")
+        for plan_warning in plan["warnings"]
+    ]
+    excluded_text = ", ".join(plan["cost"]["excludes"])
+    page_blocks.append(Paragraph(f"not in the total: {excluded_text}", "dim"))
+    if saved_path:
+        page_blocks.append(
+            Paragraph(
+                f"saved to {saved_path}     next: tonnage apply {saved_path}"
+            )
         )
-    return blocks
+    return page_blocks
 
 
 def _infeasible(plan: dict[str, Any]) -> list[Block]:
-    funnel = "  >  ".join(
-        f"{f['rule']} {f['offers']:,}" for f in plan["solution"]["funnel"]
+    funnel_text = "  >  ".join(
+        f"{funnel_step['rule']} {funnel_step['offers']:,}"
+        for funnel_step in plan["solution"]["funnel"]
     )
-    blocks: list[Block] = [
+    page_blocks: list[Block] = [
         Paragraph(
             "INFEASIBLE: no offer meets every constraint, and that is proved",
             "bad",
         ),
-        Paragraph(f"  offers left after each rule: {funnel}"),
+        Paragraph(f"  offers left after each rule: {funnel_text}"),
     ]
-    rows = [
+    table_rows = [
         (
-            b["constraint"],
-            b["relax_to"],
-            words.dollars(b["usd_month"]),
-            b["fleet"],
+            relaxation["constraint"],
+            relaxation["relax_to"],
+            words.dollars(relaxation["usd_month"]),
+            relaxation["fleet"],
         )
-        for b in plan["solution"]["binding"]
+        for relaxation in plan["solution"]["binding"]
     ]
-    if rows:
-        money = ">USD" if plan["workload"]["kind"] == "training" else ">$/mo"
-        columns = ("nearest, changing one thing", "to", money, "with")
-        blocks.append(Table(columns, tuple(rows)))
+    if table_rows:
+        cost_title = (
+            ">USD" if plan["workload"]["kind"] == "training" else ">$/mo"
+        )
+        column_titles = (
+            "nearest, changing one thing",
+            "to",
+            cost_title,
+            "with",
+        )
+        page_blocks.append(Table(column_titles, tuple(table_rows)))
     else:
-        blocks.append(
+        page_blocks.append(
             Paragraph("  no single change makes it feasible: relax two", "warn")
         )
-    return blocks
+    return page_blocks

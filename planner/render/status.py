@@ -8,50 +8,54 @@ from planner.render import words
 from planner.render.page import Block, Page, Paragraph, Table
 
 
-def listing(names: list[str]) -> Page:
+def listing(stack_names: list[str]) -> Page:
     """Return the page that names all stacks."""
-    if not names:
+    if not stack_names:
         return (Paragraph("no stack exists"),)
-    return tuple(Paragraph(name) for name in names)
+    return tuple(Paragraph(stack_name) for stack_name in stack_names)
 
 
-def page(status: dict[str, Any], *, full: bool = False) -> Page:
+def page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
-    facts = status["facts"]
-    whole = (
+    stack_facts = stack_status["facts"]
+    completeness = (
         "complete"
-        if status["complete"]
+        if stack_status["complete"]
         else "INCOMPLETE: the last apply failed"
     )
-    head = f"{status['stack']}  ·  {len(status['resources'])} resources  ·  {whole}"
-    blocks: list[Block] = [
-        Paragraph(head, "strong" if status["complete"] else "bad")
+    headline = f"{stack_status['stack']}  ·  {len(stack_status['resources'])} resources  ·  {completeness}"
+    page_blocks: list[Block] = [
+        Paragraph(headline, "strong" if stack_status["complete"] else "bad")
     ]
-    if facts:
-        blocks.append(
+    if stack_facts:
+        page_blocks.append(
             Table(
                 ("", "", "", ">"),
                 tuple(
                     (
-                        f"{p['provider']} {p['region']}",
-                        f"{p['nodes']} x {p['instance_type']}",
-                        p["purchase"],
-                        f"{words.dollars(facts['usd_hour'], cents=True)}/h",
+                        f"{pool_entry['provider']} {pool_entry['region']}",
+                        f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
+                        pool_entry["purchase"],
+                        f"{words.dollars(stack_facts['usd_hour'], cents=True)}/h",
                     )
-                    for p in facts["pools"]
+                    for pool_entry in stack_facts["pools"]
                 ),
             )
         )
-    rows = tuple(
-        (key, str(value)) for key, value in sorted(status["outputs"].items())
+    output_rows = tuple(
+        (output_name, str(output_value))
+        for output_name, output_value in sorted(stack_status["outputs"].items())
     )
-    if rows:
-        blocks.append(Table(("output", "value"), rows))
+    if output_rows:
+        page_blocks.append(Table(("output", "value"), output_rows))
     if full:
-        blocks.append(
+        page_blocks.append(
             Table(
                 ("resource", "type"),
-                tuple((r["name"], r["type"]) for r in status["resources"]),
+                tuple(
+                    (resource["name"], resource["type"])
+                    for resource in stack_status["resources"]
+                ),
             )
         )
-    return tuple(blocks)
+    return tuple(page_blocks)

@@ -28,9 +28,9 @@ GAP: Final = 2
 
 def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     """Return the page as text, ending with a newline; `width` None never wraps."""
-    sink = io.StringIO()
-    console = Console(
-        file=sink,
+    text_buffer = io.StringIO()
+    rich_console = Console(
+        file=text_buffer,
         width=width or _widest(page),
         color_system="standard" if color else None,
         force_terminal=color,
@@ -40,64 +40,83 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
         soft_wrap=False,
         legacy_windows=False,
     )
-    for index, block in enumerate(page):
+    for block_index, page_block in enumerate(page):
         if (
-            index
-            and isinstance(block, Heading | Table)
-            and not _joined(page[index - 1], block)
+            block_index
+            and isinstance(page_block, Heading | Table)
+            and not _joined(page[block_index - 1], page_block)
         ):
-            console.print()
-        if isinstance(block, Heading):
-            console.print(Text(block.text, style="bold"))
-        elif isinstance(block, Paragraph):
-            console.print(Text(block.text, style=STYLES[block.tone]))
+            rich_console.print()
+        if isinstance(page_block, Heading):
+            rich_console.print(Text(page_block.text, style="bold"))
+        elif isinstance(page_block, Paragraph):
+            rich_console.print(
+                Text(page_block.text, style=STYLES[page_block.tone])
+            )
         else:
-            console.print(_grid(block))
+            rich_console.print(_grid(page_block))
     return (
-        "\n".join(line.rstrip() for line in sink.getvalue().splitlines()) + "\n"
+        "\n".join(
+            text_line.rstrip()
+            for text_line in text_buffer.getvalue().splitlines()
+        )
+        + "\n"
     )
 
 
-def _joined(before: object, block: object) -> bool:
-    return isinstance(before, Heading) and isinstance(block, Table)
+def _joined(previous_block: object, block: object) -> bool:
+    return isinstance(previous_block, Heading) and isinstance(block, Table)
 
 
 def _grid(table: Table) -> Grid:
-    titled = any(title.strip(">") for title in table.columns)
-    grid = Grid(
+    has_titles = any(column_title.strip(">") for column_title in table.columns)
+    rich_table = Grid(
         box=None,
-        show_header=titled,
+        show_header=has_titles,
         pad_edge=False,
         padding=(0, 2, 0, 0),
         header_style="dim",
     )
-    grid.add_column(width=0)  # its padding is the indentation of the table
-    for title in table.columns:
-        right = title.startswith(">")
-        grid.add_column(
-            Text(title.lstrip(">")),
-            justify="right" if right else "left",
+    rich_table.add_column(
+        width=0
+    )  # its padding is the indentation of the table
+    for column_title in table.columns:
+        is_numeric = column_title.startswith(">")
+        rich_table.add_column(
+            Text(column_title.lstrip(">")),
+            justify="right" if is_numeric else "left",
             overflow="fold",
-            no_wrap=right,
+            no_wrap=is_numeric,
         )
-    for index, row in enumerate(table.rows):
-        tone = table.tones[index] if index < len(table.tones) else ""
-        grid.add_row("", *(Text(cell, style=STYLES[tone]) for cell in row))
-    return grid
+    for row_index, table_row in enumerate(table.rows):
+        row_tone = (
+            table.tones[row_index] if row_index < len(table.tones) else ""
+        )
+        rich_table.add_row(
+            "",
+            *(
+                Text(cell_text, style=STYLES[row_tone])
+                for cell_text in table_row
+            ),
+        )
+    return rich_table
 
 
 def _widest(page: Page) -> int:
     """Columns that the page needs when nothing may wrap."""
-    widths = [1]
-    for block in page:
-        if isinstance(block, Table):
-            columns = zip(block.columns, *block.rows, strict=True)
-            widths.append(
+    block_widths = [1]
+    for page_block in page:
+        if isinstance(page_block, Table):
+            table_columns = zip(
+                page_block.columns, *page_block.rows, strict=True
+            )
+            block_widths.append(
                 GAP
                 + sum(
-                    max(cell_len(c) for c in cells) + GAP for cells in columns
+                    max(cell_len(cell_text) for cell_text in column_cells) + GAP
+                    for column_cells in table_columns
                 )
             )
         else:
-            widths.append(cell_len(block.text))
-    return max(widths)
+            block_widths.append(cell_len(page_block.text))
+    return max(block_widths)

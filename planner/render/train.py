@@ -24,97 +24,113 @@ SHARDED: Final = {
 }
 
 
-def asked(spec: dict[str, Any]) -> list[str]:
+def asked(normalized_spec: dict[str, Any]) -> list[str]:
     """What a training spec asks, in words for the first lines."""
-    data, train = spec["data"], spec["train"]
-    found = [train["method"]]
-    if "tokens" in data:
-        found.append(f"{words.short(data['tokens'])} tokens")
-    elif "samples" in data:
-        what = "pairs" if train["method"].startswith("dpo") else "sequences"
-        found.append(f"{words.short(data['samples'])} {what}")
-    if "deadline" in train:
-        found.append(f"within {words.span(train['deadline'])}")
-    return found
+    dataset_entry, train_entry = (
+        normalized_spec["data"],
+        normalized_spec["train"],
+    )
+    phrases = [train_entry["method"]]
+    if "tokens" in dataset_entry:
+        phrases.append(f"{words.short(dataset_entry['tokens'])} tokens")
+    elif "samples" in dataset_entry:
+        sample_noun = (
+            "pairs" if train_entry["method"].startswith("dpo") else "sequences"
+        )
+        phrases.append(f"{words.short(dataset_entry['samples'])} {sample_noun}")
+    if "deadline" in train_entry:
+        phrases.append(f"within {words.span(train_entry['deadline'])}")
+    return phrases
 
 
-def layout(run: dict[str, Any]) -> list[str]:
+def layout(run_entry: dict[str, Any]) -> list[str]:
     """The layout and the run, a line each."""
-    laid = run["layouts"][0]
-    batch = f"{run['steps']:,} steps of {run['global_batch']:,} x {run['sequence']:,} tokens"
-    saves = (
-        f"a checkpoint of {words.quantity(str(run['checkpoint_gb']))} GB every "
+    layout_entry = run_entry["layouts"][0]
+    steps_text = f"{run_entry['steps']:,} steps of {run_entry['global_batch']:,} x {run_entry['sequence']:,} tokens"
+    checkpoint_text = f"a checkpoint of {words.quantity(str(run_entry['checkpoint_gb']))} GB every "
+    checkpoint_text += f"{run_entry['checkpoint_interval_s'] / 60:,.0f} min, {run_entry['stops']:,.1f} stops expected"
+    if run_entry["spares"]:
+        checkpoint_text += f", {run_entry['spares']} spare machine{'s' if run_entry['spares'] > 1 else ''}"
+    ending_text = f"ends within {days(run_entry['hours_p50'])} in half of 1,000 simulated runs "
+    ending_text += f"({words.dollars(run_entry['usd_p50'])}), {days(run_entry['hours_p90'])} in 90 % of them "
+    ending_text += f"({words.dollars(run_entry['usd_p90'])})"
+    layout_text = (
+        f"{shape(layout_entry)} in {layout_entry['precision']}; {steps_text}"
     )
-    saves += f"{run['checkpoint_interval_s'] / 60:,.0f} min, {run['stops']:,.1f} stops expected"
-    if run["spares"]:
-        saves += (
-            f", {run['spares']} spare machine{'s' if run['spares'] > 1 else ''}"
-        )
-    end = (
-        f"ends within {days(run['hours_p50'])} in half of 1,000 simulated runs "
-    )
-    end += f"({words.dollars(run['usd_p50'])}), {days(run['hours_p90'])} in 90 % of them "
-    end += f"({words.dollars(run['usd_p90'])})"
-    first = f"{shape(laid)} in {laid['precision']}; {batch}"
-    return [first, saves, stored(run["storage"]), end]
+    return [
+        layout_text,
+        checkpoint_text,
+        stored(run_entry["storage"]),
+        ending_text,
+    ]
 
 
-def stored(found: dict[str, Any]) -> str:
+def stored(storage_entry: dict[str, Any]) -> str:
     """Where data and checkpoints lie, and whether they come fast enough, in a line."""
-    what = "object storage"
-    if found["kind"] == "parallel":
-        what = f"a parallel file system of {found['gib']:,} GiB"
-    written = f"a checkpoint is written in {found['checkpoint_write_s']:,.0f} s"
-    reads = f"the job reads {_rate(found['wanted_mb_s'])} of {_rate(found['given_mb_s'])}"
-    return f"data on {what}, {reads}; {written}"
+    storage_text = "object storage"
+    if storage_entry["kind"] == "parallel":
+        storage_text = f"a parallel file system of {storage_entry['gib']:,} GiB"
+    write_text = f"a checkpoint is written in {storage_entry['checkpoint_write_s']:,.0f} s"
+    read_text = f"the job reads {_rate(storage_entry['wanted_mb_s'])} of {_rate(storage_entry['given_mb_s'])}"
+    return f"data on {storage_text}, {read_text}; {write_text}"
 
 
-def _rate(mb_s: float) -> str:
+def _rate(rate_mb_s: float) -> str:
     return (
-        f"{mb_s / 1000:,.1f} GB/s"
-        if mb_s >= 1000
-        else f"{max(1, mb_s):,.0f} MB/s"
+        f"{rate_mb_s / 1000:,.1f} GB/s"
+        if rate_mb_s >= 1000
+        else f"{max(1, rate_mb_s):,.0f} MB/s"
     )
 
 
-def shape(laid: dict[str, Any]) -> str:
+def shape(layout_entry: dict[str, Any]) -> str:
     """A layout in short: TP2 PP4x5 CP2 DP16, ZeRO-1, micro-batch 1, recomputed."""
-    parts = []
-    for key in ("tp", "pp", "cp", "ep", "dp"):
-        if laid[key] > 1 or key == "dp":
-            chunks = (
-                f"x{laid['vpp']}" if key == "pp" and laid["vpp"] > 1 else ""
+    degree_texts = []
+    for degree_key in ("tp", "pp", "cp", "ep", "dp"):
+        if layout_entry[degree_key] > 1 or degree_key == "dp":
+            chunks_suffix = (
+                f"x{layout_entry['vpp']}"
+                if degree_key == "pp" and layout_entry["vpp"] > 1
+                else ""
             )
-            parts.append(f"{key.upper()}{laid[key]}{chunks}")
-    text = " ".join(parts)
-    kind = SHARDED[laid["sharding"]] + (
-        f" of {laid['shard']}" if laid["shard"] else ""
+            degree_texts.append(
+                f"{degree_key.upper()}{layout_entry[degree_key]}{chunks_suffix}"
+            )
+    summary_text = " ".join(degree_texts)
+    sharding_text = SHARDED[layout_entry["sharding"]] + (
+        f" of {layout_entry['shard']}" if layout_entry["shard"] else ""
     )
-    text += f", {kind}" if kind and laid["dp"] * laid["cp"] > 1 else ""
-    text += f", micro-batch {laid['micro_batch']:g}"
-    return text + RECOMPUTED[laid["recompute"]]
+    summary_text += (
+        f", {sharding_text}"
+        if sharding_text and layout_entry["dp"] * layout_entry["cp"] > 1
+        else ""
+    )
+    summary_text += f", micro-batch {layout_entry['micro_batch']:g}"
+    return summary_text + RECOMPUTED[layout_entry["recompute"]]
 
 
-def layouts(found: list[dict[str, Any]]) -> Table:
+def layouts(layout_entries: list[dict[str, Any]]) -> Table:
     """The best layouts with what limits them."""
-    rows = tuple(
+    table_rows = tuple(
         (
-            shape(x),
-            f"{x['step_time_s']:,.2f} s",
-            f"{x['peak_gib']:,.0f} GiB",
-            x["limit"],
+            shape(layout_entry),
+            f"{layout_entry['step_time_s']:,.2f} s",
+            f"{layout_entry['peak_gib']:,.0f} GiB",
+            layout_entry["limit"],
         )
-        for x in found
+        for layout_entry in layout_entries
     )
-    return Table(("best layouts", ">step", ">peak", "costs most time"), rows)
+    return Table(
+        ("best layouts", ">step", ">peak", "costs most time"), table_rows
+    )
 
 
-def blocks(run: dict[str, Any]) -> list[Block]:
+def blocks(run_entry: dict[str, Any]) -> list[Block]:
     """The best layouts, and other ways to run the same job."""
-    found: list[Block] = [layouts(run["layouts"])]
-    if len(run["ways"]) > 1:
-        base = Decimal(run["ways"][0]["usd"])
-        found.append(
+    run_tables: list[Block] = [layouts(run_entry["layouts"])]
+    if len(run_entry["ways"]) > 1:
+        base_usd = Decimal(run_entry["ways"][0]["usd"])
+        run_tables.append(
             Table(
                 (
                     "the same machines",
@@ -123,24 +139,32 @@ def blocks(run: dict[str, Any]) -> list[Block]:
                     ">ends within (90 %)",
                     "",
                 ),
-                tuple(_way(x, base) for x in run["ways"]),
+                tuple(
+                    _way(scenario, base_usd) for scenario in run_entry["ways"]
+                ),
             )
         )
-    return found
+    return run_tables
 
 
-def _way(way: dict[str, Any], base: Decimal) -> tuple[str, ...]:
-    if way["usd"] is None:
-        return (way["way"].replace("_", " "), "", "", "", way["remark"])
-    difference = Decimal(way["usd"]) - base
-    sign = "" if not difference else words.change(difference)
-    name = way["way"].replace("_", " ")
+def _way(scenario: dict[str, Any], base_usd: Decimal) -> tuple[str, ...]:
+    if scenario["usd"] is None:
+        return (
+            scenario["way"].replace("_", " "),
+            "",
+            "",
+            "",
+            scenario["remark"],
+        )
+    extra_usd = Decimal(scenario["usd"]) - base_usd
+    change_text = "" if not extra_usd else words.change(extra_usd)
+    scenario_name = scenario["way"].replace("_", " ")
     return (
-        name,
-        words.dollars(way["usd"]),
-        sign,
-        days(way["hours_p90"]),
-        way["remark"],
+        scenario_name,
+        words.dollars(scenario["usd"]),
+        change_text,
+        days(scenario["hours_p90"]),
+        scenario["remark"],
     )
 
 

@@ -15,42 +15,43 @@ if TYPE_CHECKING:
     from planner.solve.train.exact import Trained
 
 
-def page(found: Trained) -> Page:
+def page(estimate: Trained) -> Page:
     """Return what the cluster is, its layouts, and how the job would run in the best."""
-    told, kind = _content(found), found.offer.instance
-    fleet = f"{found.nodes} x {kind.instance_type}  {kind.accelerators} x {kind.accelerator}"
-    best = told["layouts"][0]
-    end = f"ends within {days(told['hours'])} (90 %), {words.dollars(told['usd'])} "
-    end += f"{told['purchase'].replace('_', ' ')} in {told['provider']} {told['region']}"
+    json_content, instance = _content(estimate), estimate.offer.instance
+    fleet_text = f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x {instance.accelerator}"
+    best_layout = json_content["layouts"][0]
+    ending_text = f"ends within {days(json_content['hours'])} (90 %), {words.dollars(json_content['usd'])} "
+    ending_text += f"{json_content['purchase'].replace('_', ' ')} in {json_content['provider']} {json_content['region']}"
     return (
-        Paragraph(fleet, "strong"),
-        Paragraph(f"  {shape(best)} in {best['precision']}"),
-        Paragraph(f"  {end}"),
+        Paragraph(fleet_text, "strong"),
+        Paragraph(f"  {shape(best_layout)} in {best_layout['precision']}"),
+        Paragraph(f"  {ending_text}"),
         Table(
             ("predicted", ">value", ">90 % band", "basis"),
-            tuple(rows(told["predicted"])),
+            tuple(rows(json_content["predicted"])),
         ),
-        layouts(told["layouts"]),
+        layouts(json_content["layouts"]),
     )
 
 
-def document(found: Trained) -> str:
+def document(estimate: Trained) -> str:
     """Return the prediction as JSON."""
-    return json.dumps(_content(found), indent=2, sort_keys=True) + "\n"
+    return json.dumps(_content(estimate), indent=2, sort_keys=True) + "\n"
 
 
-def _content(found: Trained) -> dict[str, Any]:
-    offer = found.offer
+def _content(estimate: Trained) -> dict[str, Any]:
+    offer = estimate.offer
     return {
         "instance_type": offer.instance.instance_type,
-        "nodes": found.nodes,
+        "nodes": estimate.nodes,
         "provider": offer.provider,
         "region": offer.region,
         "purchase": offer.purchase,
-        "layouts": [laid(x) for x in found.layouts],
+        "layouts": [laid(estimate_part) for estimate_part in estimate.layouts],
         "predicted": {
-            name: predicted(x) for name, x in found.predicted.items()
+            metric_key: predicted(estimate_part)
+            for metric_key, estimate_part in estimate.predicted.items()
         },
-        "hours": words.significant(found.hours),
-        "usd": money(found.usd),
+        "hours": words.significant(estimate.hours),
+        "usd": money(estimate.usd),
     }

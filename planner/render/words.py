@@ -5,82 +5,89 @@ from __future__ import annotations
 from decimal import Decimal
 
 
-def dollars(text: str | None, *, cents: bool = False) -> str:
+def dollars(amount_text: str | None, *, cents: bool = False) -> str:
     """Write money: $48,912 or $48,912.07; a missing price is ?."""
-    if text is None:
+    if amount_text is None:
         return "?"
-    value = Decimal(text)
+    amount_usd = Decimal(amount_text)
     return (
-        f"${value:,.2f}" if cents or 0 < abs(value) < 10 else f"${value:,.0f}"
+        f"${amount_usd:,.2f}"
+        if cents or 0 < abs(amount_usd) < 10
+        else f"${amount_usd:,.0f}"
     )
 
 
-def change(value: Decimal) -> str:
+def change(delta_usd: Decimal) -> str:
     """Write a difference of money with its sign."""
-    sign = "-" if value < 0 else "+"
-    return f"{sign}${abs(value):,.2f}" if value else "$0.00"
+    sign = "-" if delta_usd < 0 else "+"
+    return f"{sign}${abs(delta_usd):,.2f}" if delta_usd else "$0.00"
 
 
-def percent(value: Decimal | None) -> str:
+def percent(change_percent: Decimal | None) -> str:
     """Write a relative change, or `new` when there was nothing before."""
-    return "new" if value is None else f"{value:+.1f} %"
+    return "new" if change_percent is None else f"{change_percent:+.1f} %"
 
 
-def significant(value: float) -> float:
+def significant(number: float) -> float:
     """Round to the six digits that a prediction is worth at most."""
-    return float(f"{value:.6g}")
+    return float(f"{number:.6g}")
 
 
-def percent_off(value: float) -> str:
+def percent_off(relative_error: float) -> str:
     """Write a relative error with its sign."""
-    return f"{100 * value:+.0f} %"
+    return f"{100 * relative_error:+.0f} %"
 
 
-def quantity(text: str) -> str:
+def quantity(number_text: str) -> str:
     """Write how much of something: at most two decimals, none when they are zero."""
-    value = Decimal(text)
-    if 0 < abs(value) < Decimal("0.01"):
-        return f"{value.normalize():f}"
-    return f"{value:,.2f}".rstrip("0").rstrip(".")
+    amount = Decimal(number_text)
+    if 0 < abs(amount) < Decimal("0.01"):
+        return f"{amount.normalize():f}"
+    return f"{amount:,.2f}".rstrip("0").rstrip(".")
 
 
-def milliseconds(value: float) -> str:
+def milliseconds(time_ms: float) -> str:
     """Write a time: 33 ms, 1.4 s, 2.1 h."""
-    if value < 1000:
-        return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    if time_ms < 1000:
+        return f"{time_ms:,.0f} ms" if time_ms >= 10 else f"{time_ms:.1f} ms"
     return (
-        f"{value / 1000:,.1f} s"
-        if value < 3_600_000
-        else f"{value / 3_600_000:,.1f} h"
+        f"{time_ms / 1000:,.1f} s"
+        if time_ms < 3_600_000
+        else f"{time_ms / 3_600_000:,.1f} h"
     )
 
 
-def span(text: str) -> str:
+def span(seconds_text: str) -> str:
     """Write seconds as people do: 30m, 12h, 3d."""
-    seconds = Decimal(text)
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:f}{unit}"
-    return f"{seconds:f}s"
+    duration_s = Decimal(seconds_text)
+    for unit_letter, unit_s in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if duration_s >= unit_s and duration_s % unit_s == 0:
+            return f"{duration_s / unit_s:f}{unit_letter}"
+    return f"{duration_s:f}s"
 
 
-def short(value: int) -> str:
+def short(count: int) -> str:
     """Write a large count in short: 140B, 1.5T, 64k."""
-    for unit, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("k", 10**3)):
-        if value >= size:
-            return f"{value / size:,.4g}{unit}"
-    return str(value)
+    for unit_letter, unit_size in (
+        ("T", 10**12),
+        ("B", 10**9),
+        ("M", 10**6),
+        ("k", 10**3),
+    ):
+        if count >= unit_size:
+            return f"{count / unit_size:,.4g}{unit_letter}"
+    return str(count)
 
 
-def share(value: float) -> str:
+def share(fraction: float) -> str:
     """Write a fraction of one as a percentage."""
-    return f"{value * 100:.0f} %"
+    return f"{fraction * 100:.0f} %"
 
 
-def quantity_price(text: str | None) -> str:
+def quantity_price(price_text: str | None) -> str:
     """Write a unit price as exactly as it is known."""
-    if text is None:
+    if price_text is None:
         return "?"
-    value = f"{Decimal(text):,.6f}".rstrip("0")
-    whole, _, part = value.partition(".")
-    return f"{whole}.{part.ljust(2, '0')}"
+    decimal_text = f"{Decimal(price_text):,.6f}".rstrip("0")
+    whole_digits, _, fraction_digits = decimal_text.partition(".")
+    return f"{whole_digits}.{fraction_digits.ljust(2, '0')}"

@@ -73,122 +73,160 @@ class Solver:
                 next_step="use runtime: vm",
             )
             raise SpecError(problem)
-        market = Market(self.catalog.kinds, rules(spec, self.built))
+        offer_filter = Market(self.catalog.kinds, rules(spec, self.built))
         if isinstance(spec, Workspace):
-            return self._workspace(spec, market)
+            return self._workspace(spec, offer_filter)
         if isinstance(spec, Training):
-            wanted = train_need(spec, self.read, self.trust.confidence)
-            return training(wanted, market, self.catalog, self.keep)
-        return self._serving(spec, self.need(spec), market)
+            requirement = train_need(spec, self.read, self.trust.confidence)
+            return training(requirement, offer_filter, self.catalog, self.keep)
+        return self._serving(spec, self.need(spec), offer_filter)
 
     def need(self, spec: Inference | Batch) -> Need:
         """Return what a spec needs, to be met with the wished confidence."""
         return replace(need(spec, self.read), trust=self.trust)
 
     def _serving(
-        self, spec: Inference | Batch, wanted: Need, market: Market
+        self, spec: Inference | Batch, requirement: Need, offer_filter: Market
     ) -> Solution:
         search = Search(self.catalog.book)
-        offers = market.best()
-        result = search.solve(
-            wanted, offers, keep=max(FINALISTS, self.keep + 1)
+        offers = offer_filter.best()
+        search_result = search.solve(
+            requirement, offers, cluster_limit=max(FINALISTS, self.keep + 1)
         )
-        budget = spec.buy.budget
-        chosen, checked = (
-            verified(wanted, result.found, search.bill)
-            if result.found
+        budget_usd = spec.buy.budget
+        selection, simulation_check = (
+            verified(requirement, search_result.found, search.bill)
+            if search_result.found
             else (None, None)
         )
-        if chosen is None or (
-            budget is not None and chosen.bill.usd_month > budget
+        if selection is None or (
+            budget_usd is not None and selection.bill.usd_month > budget_usd
         ):
-            broke = budget if result.found else None
-            nearest = relaxations(wanted, search, market, broke)
-            return self._nothing(wanted, market, nearest)
-        barred = self._barred(wanted, search, market, chosen)
-        spare = chosen.fit.groups - chosen.fit.needed
-        hours = wanted.week.nodes(chosen.fit.needed, chosen.fit.span, spare)
+            exceeded_budget = budget_usd if search_result.found else None
+            nearest_bindings = relaxations(
+                requirement, search, offer_filter, exceeded_budget
+            )
+            return self._nothing(requirement, offer_filter, nearest_bindings)
+        excluded_candidates = self._barred(
+            requirement, search, offer_filter, selection
+        )
+        spare_groups = selection.fit.groups - selection.fit.needed
+        hourly_nodes = requirement.week.nodes(
+            selection.fit.needed, selection.fit.span, spare_groups
+        )
         pool = Pool(
-            offer=chosen.offer,
-            nodes=chosen.fit.nodes,
-            least=min(n for n in hours if n),
-            span=chosen.fit.span,
-            replicas=chosen.fit.replicas * chosen.fit.groups,
-            role="batch" if wanted.mode == "batch" else "serve",
-            layout=chosen.fit.layout,
-            max_batch=chosen.fit.replica.max_batch,
-            spare=spare,
-            context=wanted.load.context,
-            window=int(wanted.deadline) if wanted.runs_per_month > 1 else 0,
+            offer=selection.offer,
+            nodes=selection.fit.nodes,
+            least=min(node_count for node_count in hourly_nodes if node_count),
+            span=selection.fit.span,
+            replicas=selection.fit.replicas * selection.fit.groups,
+            role="batch" if requirement.mode == "batch" else "serve",
+            layout=selection.fit.layout,
+            max_batch=selection.fit.replica.max_batch,
+            spare=spare_groups,
+            context=requirement.load.context,
+            window=int(requirement.deadline)
+            if requirement.runs_per_month > 1
+            else 0,
         )
         return Solution(
             status="optimal",
             pools=(pool,),
-            predicted=predict(wanted, chosen.fit),
-            binding=bindings(wanted, search, market, chosen, barred),
-            alternatives=alternatives(
-                wanted, result, barred, self.keep, chosen
+            predicted=predict(requirement, selection.fit),
+            binding=bindings(
+                requirement,
+                search,
+                offer_filter,
+                selection,
+                excluded_candidates,
             ),
-            bill=chosen.bill,
-            warnings=_warnings(spec, wanted, chosen, checked),
-            week=wanted.week,
-            llm=wanted.llm,
-            funnel=market.funnel,
-            considered=market.allowed,
-            safety=_safety(wanted, search, offers, chosen),
-            verified=checked,
-            learned=chosen.fit.replica.learned,
+            alternatives=alternatives(
+                requirement,
+                search_result,
+                excluded_candidates,
+                self.keep,
+                selection,
+            ),
+            bill=selection.bill,
+            warnings=_warnings(spec, requirement, selection, simulation_check),
+            week=requirement.week,
+            llm=requirement.llm,
+            funnel=offer_filter.funnel,
+            considered=offer_filter.allowed,
+            safety=_safety(requirement, search, offers, selection),
+            verified=simulation_check,
+            learned=selection.fit.replica.learned,
         )
 
     def _barred(
-        self, wanted: Need, search: Search, market: Market, chosen: Found
+        self,
+        requirement: Need,
+        search: Search,
+        offer_filter: Market,
+        selection: Found,
     ) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
-        wide = search.solve(wanted, market.best("buy"), keep=self.keep).found
-        return [f for f in wide if f.bill.usd_month < chosen.bill.usd_month]
+        candidates = search.solve(
+            requirement, offer_filter.best("buy"), cluster_limit=self.keep
+        ).found
+        return [
+            candidate
+            for candidate in candidates
+            if candidate.bill.usd_month < selection.bill.usd_month
+        ]
 
     def _nothing(
-        self, wanted: Need, market: Market, nearest: tuple[Binding, ...]
+        self,
+        requirement: Need,
+        offer_filter: Market,
+        nearest_bindings: tuple[Binding, ...],
     ) -> Solution:
         return Solution(
             status="infeasible",
             pools=(),
             predicted={},
-            binding=nearest,
+            binding=nearest_bindings,
             alternatives=(),
             bill=None,
             warnings=(),
-            week=wanted.week,
-            llm=wanted.llm,
-            funnel=market.funnel,
+            week=requirement.week,
+            llm=requirement.llm,
+            funnel=offer_filter.funnel,
             considered=len(self.catalog.offers),
         )
 
-    def _workspace(self, spec: Workspace, market: Market) -> Solution:
-        wanted = workspace.room(spec)
-        fits: list[_Machine] = []
-        small: list[_Machine] = []
-        for offer in market.best():
-            lack = wanted.lacks(offer.instance)
-            cost = workspace.bill(spec, offer, self.catalog.book).usd_month
-            (small if lack else fits).append((cost, offer.key, offer, lack))
-        fits.sort(key=lambda f: f[:2])
-        weekly = workspace.open_week(spec)
-        chosen = fits[0][2] if fits else None
-        total = (
-            workspace.bill(spec, chosen, self.catalog.book) if chosen else None
+    def _workspace(self, spec: Workspace, offer_filter: Market) -> Solution:
+        requirement = workspace.room(spec)
+        fitting_choices: list[_Machine] = []
+        undersized_choices: list[_Machine] = []
+        for offer in offer_filter.best():
+            shortfall = requirement.lacks(offer.instance)
+            usd_month = workspace.bill(spec, offer, self.catalog.book).usd_month
+            (undersized_choices if shortfall else fitting_choices).append(
+                (usd_month, offer.key, offer, shortfall)
+            )
+        fitting_choices.sort(key=lambda choice: choice[:2])
+        weekly_schedule = workspace.open_week(spec)
+        selected_offer = fitting_choices[0][2] if fitting_choices else None
+        monthly_bill = (
+            workspace.bill(spec, selected_offer, self.catalog.book)
+            if selected_offer
+            else None
         )
-        budget = spec.buy.budget
+        budget_usd = spec.buy.budget
         if (
-            chosen is None
-            or total is None
-            or (budget is not None and total.usd_month > budget)
+            selected_offer is None
+            or monthly_bill is None
+            or (budget_usd is not None and monthly_bill.usd_month > budget_usd)
         ):
             return self._no_machine(
-                spec, wanted, market, total.usd_month if total else None
+                spec,
+                requirement,
+                offer_filter,
+                monthly_bill.usd_month if monthly_bill else None,
             )
         pool = Pool(
-            offer=chosen,
+            offer=selected_offer,
             nodes=spec.users,
             least=spec.users,
             span=1,
@@ -203,32 +241,54 @@ class Solver:
         return Solution(
             status="optimal",
             pools=(pool,),
-            predicted=_held(wanted, chosen),
+            predicted=_held(requirement, selected_offer),
             binding=(),
-            alternatives=self._others(spec, fits, small, total.usd_month),
-            bill=total,
-            warnings=(FLEETING, *_price_warnings(chosen, total.unknown)),
-            week=weekly,
-            llm=wanted.llm,
-            funnel=market.funnel,
-            considered=market.allowed,
+            alternatives=self._others(
+                spec,
+                fitting_choices,
+                undersized_choices,
+                monthly_bill.usd_month,
+            ),
+            bill=monthly_bill,
+            warnings=(
+                FLEETING,
+                *_price_warnings(selected_offer, monthly_bill.unknown),
+            ),
+            week=weekly_schedule,
+            llm=requirement.llm,
+            funnel=offer_filter.funnel,
+            considered=offer_filter.allowed,
         )
 
     def _others(
         self,
         spec: Workspace,
-        fits: list[_Machine],
-        small: list[_Machine],
-        below: Decimal,
+        fitting_choices: list[_Machine],
+        undersized_choices: list[_Machine],
+        ceiling_usd: Decimal,
     ) -> tuple[Alternative, ...]:
-        chosen = fits[0][2].instance.instance_type
-        dearer = _first_of_type(
-            [f for f in fits if f[2].instance.instance_type != chosen]
+        selected_type = fitting_choices[0][2].instance.instance_type
+        pricier_choices = _first_of_type(
+            [
+                choice
+                for choice in fitting_choices
+                if choice[2].instance.instance_type != selected_type
+            ]
         )
-        cheaper = _first_of_type(
-            sorted((f for f in small if f[0] < below), key=lambda f: f[:2])
+        cheaper_choices = _first_of_type(
+            sorted(
+                (
+                    choice
+                    for choice in undersized_choices
+                    if choice[0] < ceiling_usd
+                ),
+                key=lambda choice: choice[:2],
+            )
         )
-        picked = [*dearer[: self.keep], *cheaper[-self.keep :]]
+        shown_choices = [
+            *pricier_choices[: self.keep],
+            *cheaper_choices[-self.keep :],
+        ]
         return tuple(
             Alternative(
                 offer=offer,
@@ -236,42 +296,61 @@ class Solver:
                 usd_month=workspace.bill(
                     spec, offer, self.catalog.book
                 ).usd_month,
-                rejected_by=lack or "price",
+                rejected_by=shortfall or "price",
             )
-            for _, _, offer, lack in picked
+            for _, _, offer, shortfall in shown_choices
         )
 
     def _no_machine(
         self,
         spec: Workspace,
-        wanted: workspace.Room,
-        market: Market,
-        cost: Decimal | None,
+        requirement: workspace.Room,
+        offer_filter: Market,
+        exceeding_usd_month: Decimal | None,
     ) -> Solution:
-        nearest = []
-        for rule in market.given[1:]:
-            left = market.best(rule.key)
-            wide = [offer for offer in left if not wanted.lacks(offer.instance)]
-            if wide and cost is None:
-                best = min(wide, key=lambda o: (o.usd_hour, o.key))
-                total = workspace.bill(spec, best, self.catalog.book).usd_month
-                fleet = f"{best.provider} {best.region} {best.instance.instance_type}"
-                nearest.append(_relaxed(rule.key, "any", total, fleet))
-        if cost is not None:
-            nearest.append(
-                _relaxed("buy.budget", f"{cost:,.0f} USD/month", cost, "")
+        nearest_bindings = []
+        for rule in offer_filter.given[1:]:
+            relaxed_offers = offer_filter.best(rule.key)
+            sufficient_offers = [
+                offer
+                for offer in relaxed_offers
+                if not requirement.lacks(offer.instance)
+            ]
+            if sufficient_offers and exceeding_usd_month is None:
+                cheapest_offer = min(
+                    sufficient_offers,
+                    key=lambda sufficient_offer: (
+                        sufficient_offer.usd_hour,
+                        sufficient_offer.key,
+                    ),
+                )
+                usd_month = workspace.bill(
+                    spec, cheapest_offer, self.catalog.book
+                ).usd_month
+                fleet_label = f"{cheapest_offer.provider} {cheapest_offer.region} {cheapest_offer.instance.instance_type}"
+                nearest_bindings.append(
+                    _relaxed(rule.key, "any", usd_month, fleet_label)
+                )
+        if exceeding_usd_month is not None:
+            nearest_bindings.append(
+                _relaxed(
+                    "buy.budget",
+                    f"{exceeding_usd_month:,.0f} USD/month",
+                    exceeding_usd_month,
+                    "",
+                )
             )
         return Solution(
             status="infeasible",
             pools=(),
             predicted={},
-            binding=tuple(nearest),
+            binding=tuple(nearest_bindings),
             alternatives=(),
             bill=None,
             warnings=(),
             week=workspace.open_week(spec),
-            llm=wanted.llm,
-            funnel=market.funnel,
+            llm=requirement.llm,
+            funnel=offer_filter.funnel,
             considered=len(self.catalog.offers),
         )
 
@@ -279,91 +358,117 @@ class Solver:
 _Machine: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
 
 
-def _relaxed(key: str, relax_to: str, cost: Decimal, fleet: str) -> Binding:
+def _relaxed(
+    constraint: str, relax_to: str, usd_month: Decimal, fleet_label: str
+) -> Binding:
     return Binding(
-        constraint=key,
+        constraint=constraint,
         slack=None,
         relax_to=relax_to,
         saves_usd_month=None,
-        usd_month=cost,
-        fleet=fleet,
+        usd_month=usd_month,
+        fleet=fleet_label,
     )
 
 
 def _first_of_type(
-    fits: list[_Machine],
+    choices: list[_Machine],
 ) -> list[_Machine]:
-    seen: dict[str, _Machine] = {}
-    for item in fits:
-        seen.setdefault(item[2].instance.instance_type, item)
-    return list(seen.values())
+    choice_by_type: dict[str, _Machine] = {}
+    for choice in choices:
+        choice_by_type.setdefault(choice[2].instance.instance_type, choice)
+    return list(choice_by_type.values())
 
 
 def _safety(
-    wanted: Need, search: Search, offers: list[Offer], chosen: Found
+    requirement: Need, search: Search, offers: list[Offer], selection: Found
 ) -> Safety | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
-    if not wanted.limits or wanted.trust.confidence <= EVEN:
+    if not requirement.limits or requirement.trust.confidence <= EVEN:
         return None
-    bold = search.solve(
-        replace(wanted, trust=replace(wanted.trust, confidence=EVEN)), offers
+    even_candidates = search.solve(
+        replace(requirement, trust=replace(requirement.trust, confidence=EVEN)),
+        offers,
     ).found
-    more = (
-        chosen.bill.usd_month - bold[0].bill.usd_month if bold else Decimal(0)
+    extra_usd_month = (
+        selection.bill.usd_month - even_candidates[0].bill.usd_month
+        if even_candidates
+        else Decimal(0)
     )
-    return Safety(wanted.trust.confidence, more, fleet(bold[0]) if more else "")
+    return Safety(
+        requirement.trust.confidence,
+        extra_usd_month,
+        fleet(even_candidates[0]) if extra_usd_month else "",
+    )
 
 
-def _held(wanted: workspace.Room, offer: Offer) -> dict[str, Predicted]:
-    have = offer.instance.node.memory_gib * offer.instance.accelerators
-    if not wanted.total_gib:
+def _held(requirement: workspace.Room, offer: Offer) -> dict[str, Predicted]:
+    available_gib = offer.instance.node.memory_gib * offer.instance.accelerators
+    if not requirement.total_gib:
         return {}
-    each = wanted.total_gib / offer.instance.accelerators
-    share = wanted.total_gib / have
+    accelerator_gib = requirement.total_gib / offer.instance.accelerators
+    memory_share = requirement.total_gib / available_gib
     return {
         "memory_gib_per_accelerator": Predicted(
-            each, each / 1.05, each * 1.05, "physics"
+            accelerator_gib,
+            accelerator_gib / 1.05,
+            accelerator_gib * 1.05,
+            "physics",
         ),
         "memory_fraction": Predicted(
-            share, share / 1.05, share * 1.05, "physics"
+            memory_share, memory_share / 1.05, memory_share * 1.05, "physics"
         ),
     }
 
 
 def _warnings(
     spec: Inference | Batch,
-    wanted: Need,
-    chosen: Found,
-    checked: Verified | None,
+    requirement: Need,
+    selection: Found,
+    simulation_check: Verified | None,
 ) -> tuple[Warn, ...]:
-    found = [Warn(code="assumed-model", message=note) for note in wanted.notes]
-    if checked is not None and not checked.passed:
+    plan_warnings = [
+        Warn(code="assumed-model", message=note) for note in requirement.notes
+    ]
+    if simulation_check is not None and not simulation_check.passed:
         message = "no fleet that was simulated kept every limit: this is the largest of them"
-        found.append(Warn(code="unverified", message=message))
-    if wanted.trust.learned is not None and chosen.fit.replica.learned is None:
-        taught = wanted.trust.learned
+        plan_warnings.append(Warn(code="unverified", message=message))
+    if (
+        requirement.trust.learned is not None
+        and selection.fit.replica.learned is None
+    ):
+        calibration = requirement.trust.learned
         message = (
-            f"the calibration is of {taught.model} on {taught.accelerator}: it says "
+            f"the calibration is of {calibration.model} on {calibration.accelerator}: it says "
             "nothing here"
         )
-        found.append(Warn(code="calibration", message=message))
-    if chosen.offer.purchase == "spot":
+        plan_warnings.append(Warn(code="calibration", message=message))
+    if selection.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
-        found.append(Warn(code="spot", message=message, place=spec.buy.place))
-    return (*found, *_price_warnings(chosen.offer, chosen.bill.unknown))
+        plan_warnings.append(
+            Warn(code="spot", message=message, place=spec.buy.place)
+        )
+    return (
+        *plan_warnings,
+        *_price_warnings(selection.offer, selection.bill.unknown),
+    )
 
 
-def _price_warnings(offer: Offer, unknown: tuple[str, ...]) -> tuple[Warn, ...]:
-    found = []
+def _price_warnings(
+    offer: Offer, unpriced_lines: tuple[str, ...]
+) -> tuple[Warn, ...]:
+    price_warnings = []
     if offer.confidence == UNRELIABLE or offer.basis != "observed":
         message = (
             f"the {offer.purchase} price of {offer.instance.instance_type} in {offer.region} is "
             f"{offer.basis}, of {offer.as_of}, with {offer.confidence} confidence"
         )
-        found.append(Warn(code="price", message=message))
-    if unknown:
+        price_warnings.append(Warn(code="price", message=message))
+    if unpriced_lines:
         message = (
-            "no price is known of " + ", ".join(unknown) + ": not in the total"
+            "no price is known of "
+            + ", ".join(unpriced_lines)
+            + ": not in the total"
         )
-        found.append(Warn(code="price-unknown", message=message))
-    return tuple(found)
+        price_warnings.append(Warn(code="price-unknown", message=message))
+    return tuple(price_warnings)

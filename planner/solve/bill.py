@@ -30,21 +30,23 @@ class Bill:
     unknown: tuple[str, ...]
 
 
-def hours(need: Need, fit: Fit, purchase: str) -> Decimal:
+def hours(requirement: Need, sizing: Fit, purchase: str) -> Decimal:
     """Node-hours of a month that are paid: a commitment is paid for whether it runs or not."""
     if purchase in COMMITTED:
-        return HOURS_PER_MONTH * fit.nodes
-    if need.mode == "batch":
-        return Decimal(fit.hours) * fit.nodes * need.runs_per_month
-    return need.week.node_hours(fit.needed, fit.span, fit.groups - fit.needed)
+        return HOURS_PER_MONTH * sizing.nodes
+    if requirement.mode == "batch":
+        return Decimal(sizing.hours) * sizing.nodes * requirement.runs_per_month
+    return requirement.week.node_hours(
+        sizing.needed, sizing.span, sizing.groups - sizing.needed
+    )
 
 
 def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
     """The line of the machines themselves."""
     quantity = node_hours.quantize(FINE, ROUND_HALF_UP)
-    kind = offer.instance
+    instance = offer.instance
     return Line(
-        name=f"{nodes} x {kind.instance_type} {offer.purchase}",
+        name=f"{nodes} x {instance.instance_type} {offer.purchase}",
         kind="accelerators",
         unit="node-hour",
         quantity=quantity,
@@ -55,61 +57,69 @@ def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
     )
 
 
-def bill(need: Need, fit: Fit, offer: Offer, book: PriceBook) -> Bill:
+def bill(
+    requirement: Need, sizing: Fit, offer: Offer, price_book: PriceBook
+) -> Bill:
     """Return the bill of a fit bought through an offer."""
-    node_hours = hours(need, fit, offer.purchase)
-    stored = Decimal(int(memory.stored(need.llm, fit.layout))) / GB
-    month = need.requests_per_month
-    if need.mode == "closed":
-        month = Decimal(
-            fit.service.rate * fit.replicas * fit.needed * need.week.mean
+    node_hours = hours(requirement, sizing, offer.purchase)
+    stored_gb = Decimal(int(memory.stored(requirement.llm, sizing.layout))) / GB
+    monthly_requests = requirement.requests_per_month
+    if requirement.mode == "closed":
+        monthly_requests = Decimal(
+            sizing.service.rate
+            * sizing.replicas
+            * sizing.needed
+            * requirement.week.mean
         )
-        month *= 730 * 3600
-    sent = (
-        month
-        * Decimal(need.load.answer.mean)
+        monthly_requests *= 730 * 3600
+    sent_gb = (
+        monthly_requests
+        * Decimal(requirement.load.answer.mean)
         * usage("stream_bytes_per_token")
         / GB
     )
-    given = (
-        month
-        * Decimal(need.load.prompt.mean)
+    received_gb = (
+        monthly_requests
+        * Decimal(requirement.load.prompt.mean)
         * usage("prompt_bytes_per_token")
         / GB
     )
-    served = need.mode != "batch"
-    use = Usage(
+    serves_traffic = requirement.mode != "batch"
+    monthly_usage = Usage(
         provider=offer.provider,
-        nodes=fit.nodes,
+        nodes=sizing.nodes,
         node_hours=node_hours,
-        on_hours=need.week.on_hours,
-        cache_gb=cache_gb(offer, stored),
-        weights_gb=stored,
-        sent_gb=sent if served else Decimal(0),
-        received_gb=given if served else Decimal(0),
-        served=served,
+        on_hours=requirement.week.on_hours,
+        cache_gb=cache_gb(offer, stored_gb),
+        weights_gb=stored_gb,
+        sent_gb=sent_gb if serves_traffic else Decimal(0),
+        received_gb=received_gb if serves_traffic else Decimal(0),
+        served=serves_traffic,
     )
     return summed(
-        [machines(offer, fit.nodes, node_hours), *services(use, book)],
+        [
+            machines(offer, sizing.nodes, node_hours),
+            *services(monthly_usage, price_book),
+        ],
         offer,
-        fit.nodes,
+        sizing.nodes,
     )
 
 
-def summed(lines: list[Line], offer: Offer, nodes: int) -> Bill:
+def summed(bill_lines: list[Line], offer: Offer, nodes: int) -> Bill:
     """Add the lines up; the hourly figure is that of all machines running."""
-    known, unknown = total(lines)
+    known_usd_month, unpriced_lines = total(bill_lines)
     return Bill(
-        lines=tuple(lines),
-        usd_month=known,
+        lines=tuple(bill_lines),
+        usd_month=known_usd_month,
         usd_hour=offer.usd_hour * nodes,
-        unknown=tuple(unknown),
+        unknown=tuple(unpriced_lines),
     )
 
 
-def cache_gb(offer: Offer, stored: Decimal) -> Decimal:
+def cache_gb(offer: Offer, stored_gb: Decimal) -> Decimal:
     """Size of the disk for the weights: none when local NVMe holds them."""
-    wanted = stored * usage("cache_headroom")
-    if Decimal(offer.instance.nvme_gb) >= wanted:
+    required_gb = stored_gb * usage("cache_headroom")
+    if Decimal(offer.instance.nvme_gb) >= required_gb:
         return Decimal(0)
-    return Decimal(int(wanted) + 1)
+    return Decimal(int(required_gb) + 1)

@@ -34,77 +34,103 @@ class Exact:
 
 
 def exactly(
-    need: Need, instance: Instance, nodes: int, given: Mapping[str, str]
+    requirement: Need,
+    instance: Instance,
+    nodes: int,
+    layout_options: Mapping[str, str],
 ) -> Exact:
     """Predict a fleet; raises InfeasibleError when it cannot run or cannot keep up.
 
     Without a layout all accelerators of a machine hold one replica, in the first precision.
     """
     node = instance.node
-    precision = given.get("precision", need.precisions[0])
-    tp, pp = int(given.get("tp", node.count)), int(given.get("pp", 1))
+    precision = layout_options.get("precision", requirement.precisions[0])
+    tp, pp = (
+        int(layout_options.get("tp", node.count)),
+        int(layout_options.get("pp", 1)),
+    )
     layout = Layout(
         precision=precision,
-        kv_precision=given.get("kv_precision", need.kv_precision),
+        kv_precision=layout_options.get(
+            "kv_precision", requirement.kv_precision
+        ),
         tp=tp,
         pp=pp,
-        ep=int(given.get("ep", 1)),
+        ep=int(layout_options.get("ep", 1)),
     )
-    if layout.ep > 1 and (not need.llm.experts or tp % layout.ep):
-        message = f"ep {layout.ep} does not suit {need.llm.model} over tp {tp}"
+    if layout.ep > 1 and (not requirement.llm.experts or tp % layout.ep):
+        message = (
+            f"ep {layout.ep} does not suit {requirement.llm.model} over tp {tp}"
+        )
         raise _impossible(
             message, "leave ep out, or choose one that divides tp"
         )
-    if tp * pp > node.count or pp > need.llm.layers or not valid(need.llm, tp):
-        message = f"{need.llm.model} cannot be cut into tp {tp}, pp {pp} on {node.count}"
+    if (
+        tp * pp > node.count
+        or pp > requirement.llm.layers
+        or not valid(requirement.llm, tp)
+    ):
+        message = f"{requirement.llm.model} cannot be cut into tp {tp}, pp {pp} on {node.count}"
         raise _impossible(
             message, "choose a tp that divides its heads and the machine"
         )
     if not node.accelerator.runs(precision):
         message = f"{node.accelerator.accelerator} does not run {precision}"
         raise _impossible(message, "choose another precision")
-    replica = Replica(need.llm, layout, node, need.load)
+    replica = Replica(requirement.llm, layout, node, requirement.load)
     if not replica.max_batch:
-        held = memory.weights(need.llm, layout) / memory.GIB
-        message = f"weights take {held:,.1f} of {node.memory_gib:,.1f} GiB: no room for a request"
+        weights_gib = memory.weights(requirement.llm, layout) / memory.GIB
+        message = f"weights take {weights_gib:,.1f} of {node.memory_gib:,.1f} GiB: no room for a request"
         raise _impossible(
             message, "use more accelerators, or a smaller precision"
         )
-    count = node.count // layout.accelerators
+    replicas_per_node = node.count // layout.accelerators
     return Exact(
         instance=instance,
         nodes=nodes,
-        replicas=count,
+        replicas=replicas_per_node,
         layout=layout,
         max_batch=replica.max_batch,
-        most_rps=most(replica) * count * nodes,
-        predicted=predict(need, _fit(need, replica, count, nodes)),
+        most_rps=most(replica) * replicas_per_node * nodes,
+        predicted=predict(
+            requirement, _fit(requirement, replica, replicas_per_node, nodes)
+        ),
     )
 
 
-def _fit(need: Need, replica: Replica, count: int, nodes: int) -> Fit:
-    full = replica.closed(replica.max_batch)
+def _fit(
+    requirement: Need, replica: Replica, replicas_per_node: int, nodes: int
+) -> Fit:
+    saturated_service = replica.closed(replica.max_batch)
     service = (
-        full if need.mode == "batch" else serve(need, replica, count * nodes)
+        saturated_service
+        if requirement.mode == "batch"
+        else serve(requirement, replica, replicas_per_node * nodes)
     )
     if service is None:
-        reached = most(replica) * count * nodes
-        message = f"it cannot keep up: at most {reached:,.1f} requests a second"
+        reachable_rps = most(replica) * replicas_per_node * nodes
+        message = (
+            f"it cannot keep up: at most {reachable_rps:,.1f} requests a second"
+        )
         raise _impossible(message, "use more machines, or a lower rate")
-    hours = float(need.requests) / (most(replica) * count * nodes) / 3600
+    duration_hours = (
+        float(requirement.requests)
+        / (most(replica) * replicas_per_node * nodes)
+        / 3600
+    )
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=count,
+        replicas=replicas_per_node,
         span=1,
         needed=nodes,
         groups=nodes,
         service=service,
-        hours=hours,
+        hours=duration_hours,
     )
 
 
-def _impossible(message: str, step: str) -> InfeasibleError:
+def _impossible(message: str, next_step: str) -> InfeasibleError:
     return InfeasibleError(
-        Problem(code="infeasible", message=message, next_step=step)
+        Problem(code="infeasible", message=message, next_step=next_step)
     )

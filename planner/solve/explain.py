@@ -19,304 +19,431 @@ if TYPE_CHECKING:
 
 
 def alternatives(
-    need: Need, result: Result, others: list[Found], keep: int, chosen: Found
+    requirement: Need,
+    search_result: Result,
+    excluded_candidates: list[Found],
+    max_count: int,
+    selection: Found,
 ) -> tuple[Alternative, ...]:
     """Return what else was possible: dearer fits, and cheaper ones with what stops them.
 
     `others` are cheaper fits that a rule of the spec excludes.
     """
-    rest = [f for f in result.found if f.offer.key != chosen.offer.key]
-    dearer = [
+    rival_candidates = [
+        candidate
+        for candidate in search_result.found
+        if candidate.offer.key != selection.offer.key
+    ]
+    pricier_options = [
         Alternative(
-            offer=f.offer,
-            nodes=f.fit.nodes,
-            usd_month=f.bill.usd_month,
+            offer=candidate.offer,
+            nodes=candidate.fit.nodes,
+            usd_month=candidate.bill.usd_month,
             rejected_by="price"
-            if f.rank > chosen.rank
+            if candidate.rank > selection.rank
             else "simulation: it missed a limit",
         )
-        for f in rest[:keep]
+        for candidate in rival_candidates[:max_count]
     ]
-    cheaper = [_smaller(need, chosen)] if chosen.fit.groups > 1 else []
-    cheaper += [
+    cheaper_options = (
+        [_smaller(requirement, selection)] if selection.fit.groups > 1 else []
+    )
+    cheaper_options += [
         Alternative(
-            offer=r.offer,
-            nodes=r.nodes,
-            usd_month=r.usd_month,
-            rejected_by=reason(r.refusal),
+            offer=rejected_offer.offer,
+            nodes=rejected_offer.nodes,
+            usd_month=rejected_offer.usd_month,
+            rejected_by=reason(rejected_offer.refusal),
         )
-        for r in nearest(result.rejected, chosen.bill.usd_month, keep)
+        for rejected_offer in nearest(
+            search_result.rejected, selection.bill.usd_month, max_count
+        )
     ]
-    cheaper += [
+    cheaper_options += [
         Alternative(
-            offer=f.offer,
-            nodes=f.fit.nodes,
-            usd_month=f.bill.usd_month,
-            rejected_by=excluded(f.offer, chosen.offer),
+            offer=candidate.offer,
+            nodes=candidate.fit.nodes,
+            usd_month=candidate.bill.usd_month,
+            rejected_by=excluded(candidate.offer, selection.offer),
         )
-        for f in others[:keep]
+        for candidate in excluded_candidates[:max_count]
     ]
     return tuple(
-        sorted([*dearer, *cheaper], key=lambda a: (a.usd_month, a.offer.key))
+        sorted(
+            [*pricier_options, *cheaper_options],
+            key=lambda alternative: (
+                alternative.usd_month,
+                alternative.offer.key,
+            ),
+        )
     )
 
 
 def nearest(
-    rejected: tuple[Rejected, ...], below: Decimal, keep: int
+    rejected_offers: tuple[Rejected, ...], ceiling_usd: Decimal, max_count: int
 ) -> list[Rejected]:
     """The rejected machine types that came nearest to the limits, one for each accelerator."""
-    seen: set[str] = set()
-    found: list[Rejected] = []
-    ranked = sorted(
-        (r for r in rejected if r.usd_month < below),
-        key=lambda r: (
-            r.refusal.value / r.refusal.limit,
-            r.usd_month,
-            r.offer.key,
+    seen_accelerators: set[str] = set()
+    nearest_offers: list[Rejected] = []
+    ranked_offers = sorted(
+        (
+            rejected_offer
+            for rejected_offer in rejected_offers
+            if rejected_offer.usd_month < ceiling_usd
+        ),
+        key=lambda rejected_offer: (
+            rejected_offer.refusal.value / rejected_offer.refusal.limit,
+            rejected_offer.usd_month,
+            rejected_offer.offer.key,
         ),
     )
-    for item in ranked:
-        if item.offer.instance.accelerator not in seen and len(found) < keep:
-            seen.add(item.offer.instance.accelerator)
-            found.append(item)
-    return found
+    for nearest_offer in ranked_offers:
+        if (
+            nearest_offer.offer.instance.accelerator not in seen_accelerators
+            and len(nearest_offers) < max_count
+        ):
+            seen_accelerators.add(nearest_offer.offer.instance.accelerator)
+            nearest_offers.append(nearest_offer)
+    return nearest_offers
 
 
-def reason(refusal: Refusal) -> str:
+def reason(rejection: Refusal) -> str:
     """Say what a layout lacks, in the words of the spec."""
-    if refusal.key == "memory":
-        return f"memory: needs {refusal.value:,.0f} GiB of {refusal.limit:,.0f} GiB each"
-    if refusal.value == math.inf:
-        return f"{refusal.key}: not met by any number of machines"
-    return f"{refusal.key}: {span(refusal.value)} > {span(refusal.limit)} even when idle"
+    if rejection.key == "memory":
+        return f"memory: needs {rejection.value:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+    if rejection.value == math.inf:
+        return f"{rejection.key}: not met by any number of machines"
+    return f"{rejection.key}: {span(rejection.value)} > {span(rejection.limit)} even when idle"
 
 
-def excluded(offer: Offer, chosen: Offer) -> str:
+def excluded(offer: Offer, selected_offer: Offer) -> str:
     """Say which wish of the spec keeps a cheaper offer out."""
-    if offer.purchase == "spot" and chosen.purchase != "spot":
+    if offer.purchase == "spot" and selected_offer.purchase != "spot":
         return "buy.spot: could be taken back at any time"
     return "buy.commit: the commitment is not allowed"
 
 
-def above(seconds: float) -> str:
+def above(duration_s: float) -> str:
     """Write a time as span() does, rounded up, so that what is written is enough."""
-    step = 0.0001 if seconds < 0.01 else 0.001 if seconds < 1 else 0.1
-    if seconds >= 3600:
-        step = 360.0
-    return span(math.ceil(seconds / step - 1e-9) * step)
+    rounding_s = (
+        0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
+    )
+    if duration_s >= 3600:
+        rounding_s = 360.0
+    return span(math.ceil(duration_s / rounding_s - 1e-9) * rounding_s)
 
 
-def span(seconds: float) -> str:
+def span(duration_s: float) -> str:
     """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
-    if seconds < 1:
+    if duration_s < 1:
         return (
-            f"{seconds * 1000:,.0f} ms"
-            if seconds >= 0.01
-            else f"{seconds * 1000:.1f} ms"
+            f"{duration_s * 1000:,.0f} ms"
+            if duration_s >= 0.01
+            else f"{duration_s * 1000:.1f} ms"
         )
-    return f"{seconds:,.1f} s" if seconds < 3600 else f"{seconds / 3600:,.1f} h"
+    return (
+        f"{duration_s:,.1f} s"
+        if duration_s < 3600
+        else f"{duration_s / 3600:,.1f} h"
+    )
 
 
 def bindings(
-    need: Need,
+    requirement: Need,
     search: Search,
-    market: Market,
-    chosen: Found,
-    barred: list[Found],
+    offer_filter: Market,
+    selection: Found,
+    excluded_candidates: list[Found],
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
     `barred` are the cheaper fits that the way of buying keeps out.
     """
-    offers = market.best()
-    found = []
-    for limit in need.limits:
-        other = search.solve(need.without(limit.key), offers).found
-        found.append(
-            _priced(limit.key, _slack(chosen.fit, limit), chosen, other, limit)
+    offers = offer_filter.best()
+    priced_bindings = []
+    for limit in requirement.limits:
+        relaxed_candidates = search.solve(
+            requirement.without(limit.key), offers
+        ).found
+        priced_bindings.append(
+            _priced(
+                limit.key,
+                _slack(selection.fit, limit),
+                selection,
+                relaxed_candidates,
+                limit,
+            )
         )
-    found.append(_priced("buy", None, chosen, tuple(barred), None))
-    for key in ("where.regions", "where.clouds", "where.accelerators"):
-        wide = market.best(key)
-        if wide != offers:
-            other = search.solve(need, wide).found
-            found.append(_priced(key, None, chosen, other, None))
-    if need.availability is not None and chosen.fit.groups > chosen.fit.needed:
-        other = search.solve(replace(need, availability=None), offers).found
-        found.append(_priced("sla.availability", 0.0, chosen, other, None))
-    binding = [b for b in found if b and b.saves_usd_month]
+    priced_bindings.append(
+        _priced("buy", None, selection, tuple(excluded_candidates), None)
+    )
+    for constraint in ("where.regions", "where.clouds", "where.accelerators"):
+        relaxed_offers = offer_filter.best(constraint)
+        if relaxed_offers != offers:
+            relaxed_candidates = search.solve(requirement, relaxed_offers).found
+            priced_bindings.append(
+                _priced(constraint, None, selection, relaxed_candidates, None)
+            )
+    if (
+        requirement.availability is not None
+        and selection.fit.groups > selection.fit.needed
+    ):
+        relaxed_candidates = search.solve(
+            replace(requirement, availability=None), offers
+        ).found
+        priced_bindings.append(
+            _priced(
+                "sla.availability", 0.0, selection, relaxed_candidates, None
+            )
+        )
+    costly_bindings = [
+        priced_binding
+        for priced_binding in priced_bindings
+        if priced_binding and priced_binding.saves_usd_month
+    ]
     return tuple(
-        sorted(binding, key=lambda b: (-(b.saves_usd_month or 0), b.constraint))
+        sorted(
+            costly_bindings,
+            key=lambda priced_binding: (
+                -(priced_binding.saves_usd_month or 0),
+                priced_binding.constraint,
+            ),
+        )
     )
 
 
 def relaxations(
-    need: Need, search: Search, market: Market, budget: Decimal | None
+    requirement: Need,
+    search: Search,
+    offer_filter: Market,
+    budget_usd: Decimal | None,
 ) -> tuple[Binding, ...]:
     """For an infeasible need: each single change with which a fleet exists, cheapest first.
 
     With a budget the need itself is feasible: then only changes that keep the budget count.
     """
-    offers = market.best()
-    found: list[Binding] = []
-    if budget is not None:
-        found += _nearest("buy.budget", "", search, need, offers)
-    for limit in need.limits:
-        found += _loosened(need, search, offers, limit, budget)
-    for key in ("where.clouds", "where.regions", "where.accelerators", "buy"):
-        wide = market.best(key)
-        if wide != offers:
-            found += _nearest(key, "any", search, need, wide)
-    for precision in ("fp8", "int4"):
-        if precision not in need.precisions:
-            tried = replace(need, precisions=(*need.precisions, precision))
-            found += _nearest(
-                "model.precision", f"also {precision}", search, tried, offers
+    offers = offer_filter.best()
+    relaxed_bindings: list[Binding] = []
+    if budget_usd is not None:
+        relaxed_bindings += _nearest(
+            "buy.budget", "", search, requirement, offers
+        )
+    for limit in requirement.limits:
+        relaxed_bindings += _loosened(
+            requirement, search, offers, limit, budget_usd
+        )
+    for constraint in (
+        "where.clouds",
+        "where.regions",
+        "where.accelerators",
+        "buy",
+    ):
+        relaxed_offers = offer_filter.best(constraint)
+        if relaxed_offers != offers:
+            relaxed_bindings += _nearest(
+                constraint, "any", search, requirement, relaxed_offers
             )
-    if budget is not None:
-        found = [
-            b
-            for b in found
-            if b.constraint == "buy.budget" or _within(b, budget)
+    for precision in ("fp8", "int4"):
+        if precision not in requirement.precisions:
+            relaxed_requirement = replace(
+                requirement, precisions=(*requirement.precisions, precision)
+            )
+            relaxed_bindings += _nearest(
+                "model.precision",
+                f"also {precision}",
+                search,
+                relaxed_requirement,
+                offers,
+            )
+    if budget_usd is not None:
+        relaxed_bindings = [
+            relaxed_binding
+            for relaxed_binding in relaxed_bindings
+            if relaxed_binding.constraint == "buy.budget"
+            or _within(relaxed_binding, budget_usd)
         ]
     return tuple(
         sorted(
-            found, key=lambda b: (b.usd_month or 0, b.constraint, b.relax_to)
+            relaxed_bindings,
+            key=lambda relaxed_binding: (
+                relaxed_binding.usd_month or 0,
+                relaxed_binding.constraint,
+                relaxed_binding.relax_to,
+            ),
         )
     )
 
 
-def _within(found: Binding, budget: Decimal) -> bool:
-    return found.usd_month is not None and found.usd_month <= budget
+def _within(binding: Binding, budget_usd: Decimal) -> bool:
+    return binding.usd_month is not None and binding.usd_month <= budget_usd
 
 
 def _loosened(
-    need: Need,
+    requirement: Need,
     search: Search,
     offers: list[Offer],
     limit: Limit,
-    budget: Decimal | None,
+    budget_usd: Decimal | None,
 ) -> list[Binding]:
     """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
-    free = search.solve(need.without(limit.key), offers).found
-    if not free:
+    unlimited_candidates = search.solve(
+        requirement.without(limit.key), offers
+    ).found
+    if not unlimited_candidates:
         return []
-    if budget is not None:
-        value = free[0].fit.service.assured(limit.metric, limit.percentile)
-        return _nearest(
-            limit.key, above(value), search, need.without(limit.key), offers
+    if budget_usd is not None:
+        predicted_s = unlimited_candidates[0].fit.service.assured(
+            limit.metric, limit.percentile
         )
-    reach = _reach(need, search, offers, limit)
-    if reach is None:
+        return _nearest(
+            limit.key,
+            above(predicted_s),
+            search,
+            requirement.without(limit.key),
+            offers,
+        )
+    reachable_s = _reach(requirement, search, offers, limit)
+    if reachable_s is None:
         return []
-    tried = replace(limit, seconds=reach)
-    limits = tuple(tried if x.key == limit.key else x for x in need.limits)
-    looser = replace(need, limits=limits)
-    return _nearest(limit.key, span(float(reach)), search, looser, offers)
+    relaxed_limit = replace(limit, seconds=reachable_s)
+    relaxed_limits = tuple(
+        relaxed_limit if sla_limit.key == limit.key else sla_limit
+        for sla_limit in requirement.limits
+    )
+    relaxed_requirement = replace(requirement, limits=relaxed_limits)
+    return _nearest(
+        limit.key, span(float(reachable_s)), search, relaxed_requirement, offers
+    )
 
 
 def _nearest(
-    key: str, relax_to: str, search: Search, need: Need, offers: list[Offer]
+    constraint: str,
+    relax_to: str,
+    search: Search,
+    requirement: Need,
+    offers: list[Offer],
 ) -> list[Binding]:
-    found = search.solve(need, offers).found
-    if not found:
+    candidates = search.solve(requirement, offers).found
+    if not candidates:
         return []
-    cost = found[0].bill.usd_month
+    usd_month = candidates[0].bill.usd_month
     return [
         Binding(
-            constraint=key,
+            constraint=constraint,
             slack=None,
-            relax_to=relax_to or f"{cost:,.0f} USD/month",
+            relax_to=relax_to or f"{usd_month:,.0f} USD/month",
             saves_usd_month=None,
-            usd_month=cost,
-            fleet=fleet(found[0]),
+            usd_month=usd_month,
+            fleet=fleet(candidates[0]),
         )
     ]
 
 
-def fleet(found: Found) -> str:
+def fleet(candidate: Found) -> str:
     """Name a fleet in one line."""
-    offer = found.offer
-    return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {found.fit.nodes}"
+    offer = candidate.offer
+    return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {candidate.fit.nodes}"
 
 
 def _reach(
-    need: Need, search: Search, offers: list[Offer], limit: Limit
+    requirement: Need, search: Search, offers: list[Offer], limit: Limit
 ) -> Decimal | None:
     """The nearest value of a limit that some layout reaches, with the other limits kept.
 
     The best idle value over all layouts, and 5 % so that a finite fleet exists.
     """
-    best = math.inf
-    rest = need.without(limit.key)
+    fastest_s = math.inf
+    relaxed_requirement = requirement.without(limit.key)
     for offer in offers:
-        for replica, span_ in search.replicas(rest, offer):
+        for replica, nodes_per_group in search.replicas(
+            relaxed_requirement, offer
+        ):
             if not replica.max_batch:
                 continue
-            reached = replica.idle(limit.metric, limit.percentile)
-            if reached < best and isinstance(
-                search.size(rest, replica, span_), Fit
+            idle_s = replica.idle(limit.metric, limit.percentile)
+            if idle_s < fastest_s and isinstance(
+                search.size(relaxed_requirement, replica, nodes_per_group), Fit
             ):
-                best = reached
-    if best == math.inf:
+                fastest_s = idle_s
+    if fastest_s == math.inf:
         return None
-    digits = 3 - math.floor(math.log10(best * 1.05)) - 2
-    scale = 10.0**digits
-    return Decimal(str(math.ceil(best * 1.05 * scale) / scale))
-
-
-def _slack(fit: Fit, limit: Limit) -> float:
-    value = fit.service.assured(limit.metric, limit.percentile)
-    return 1 - value / float(limit.seconds)
-
-
-def _priced(
-    key: str,
-    slack: float | None,
-    chosen: Found,
-    other: tuple[Found, ...],
-    limit: Limit | None,
-) -> Binding | None:
-    if not other or other[0].bill.usd_month >= chosen.bill.usd_month:
-        return None
-    better = other[0]
-    relax_to = better.offer.purchase if key == "buy" else "any"
-    if limit is not None:
-        value = better.fit.service.assured(limit.metric, limit.percentile)
-        relax_to = above(value)
-    return Binding(
-        constraint=key,
-        slack=slack,
-        relax_to=relax_to,
-        saves_usd_month=chosen.bill.usd_month - better.bill.usd_month,
-        usd_month=better.bill.usd_month,
-        fleet=fleet(better),
+    decimal_digits = 3 - math.floor(math.log10(fastest_s * 1.05)) - 2
+    rounding_scale = 10.0**decimal_digits
+    return Decimal(
+        str(math.ceil(fastest_s * 1.05 * rounding_scale) / rounding_scale)
     )
 
 
-def _smaller(need: Need, chosen: Found) -> Alternative:
+def _slack(sizing: Fit, limit: Limit) -> float:
+    predicted_s = sizing.service.assured(limit.metric, limit.percentile)
+    return 1 - predicted_s / float(limit.seconds)
+
+
+def _priced(
+    constraint: str,
+    slack: float | None,
+    selection: Found,
+    relaxed_candidates: tuple[Found, ...],
+    limit: Limit | None,
+) -> Binding | None:
+    if (
+        not relaxed_candidates
+        or relaxed_candidates[0].bill.usd_month >= selection.bill.usd_month
+    ):
+        return None
+    cheapest_candidate = relaxed_candidates[0]
+    relax_to = (
+        cheapest_candidate.offer.purchase if constraint == "buy" else "any"
+    )
+    if limit is not None:
+        predicted_s = cheapest_candidate.fit.service.assured(
+            limit.metric, limit.percentile
+        )
+        relax_to = above(predicted_s)
+    return Binding(
+        constraint=constraint,
+        slack=slack,
+        relax_to=relax_to,
+        saves_usd_month=selection.bill.usd_month
+        - cheapest_candidate.bill.usd_month,
+        usd_month=cheapest_candidate.bill.usd_month,
+        fleet=fleet(cheapest_candidate),
+    )
+
+
+def _smaller(requirement: Need, selection: Found) -> Alternative:
     """The chosen fleet with one group fewer, and the limit that it breaks."""
-    fit = chosen.fit
-    groups = fit.groups - 1
-    cost = chosen.bill.usd_month * groups / fit.groups
-    if need.mode == "batch":
-        why = "deadline: the run would end too late"
-    elif fit.groups > fit.needed:
-        why = "sla.availability: the loss of one node would break the SLA"
+    sizing = selection.fit
+    remaining_groups = sizing.groups - 1
+    usd_month = selection.bill.usd_month * remaining_groups / sizing.groups
+    if requirement.mode == "batch":
+        failure_reason = "deadline: the run would end too late"
+    elif sizing.groups > sizing.needed:
+        failure_reason = (
+            "sla.availability: the loss of one node would break the SLA"
+        )
     else:
-        service = serve(need, fit.replica, fit.replicas * groups)
-        why = "traffic: it cannot keep up at peak"
+        service = serve(
+            requirement, sizing.replica, sizing.replicas * remaining_groups
+        )
+        failure_reason = "traffic: it cannot keep up at peak"
         if service is not None:
-            late = [
-                f"{x.key}: {span(service.assured(x.metric, x.percentile))} > "
-                f"{span(float(x.seconds))} at peak"
-                for x in need.limits
-                if not service.meets(x.metric, x.percentile, float(x.seconds))
+            missed_limits = [
+                f"{sla_limit.key}: {span(service.assured(sla_limit.metric, sla_limit.percentile))} > "
+                f"{span(float(sla_limit.seconds))} at peak"
+                for sla_limit in requirement.limits
+                if not service.meets(
+                    sla_limit.metric,
+                    sla_limit.percentile,
+                    float(sla_limit.seconds),
+                )
             ]
-            why = late[0] if late else why
+            failure_reason = (
+                missed_limits[0] if missed_limits else failure_reason
+            )
     return Alternative(
-        offer=chosen.offer,
-        nodes=groups * fit.span,
-        usd_month=cost.quantize(Decimal("0.01")),
-        rejected_by=why,
+        offer=selection.offer,
+        nodes=remaining_groups * sizing.span,
+        usd_month=usd_month.quantize(Decimal("0.01")),
+        rejected_by=failure_reason,
     )

@@ -15,86 +15,96 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "list[dict[str, str]]"
 
 
-def unit_price(offer: Offer, unit: str) -> float:
+def unit_price(offer: Offer, price_unit: str) -> float:
     """USD an hour for one GPU, TFLOP/s (bf16), GB/s, GiB, or the whole machine."""
-    kind = offer.instance
-    count = kind.accelerators * kind.fraction
-    amounts = {
-        "gpu": count,
+    instance = offer.instance
+    accelerator_count = instance.accelerators * instance.fraction
+    unit_amounts = {
+        "gpu": accelerator_count,
         "hour": 1.0,
-        "memory": kind.node.memory_gib * kind.accelerators,
-        "tflop": count * (kind.chip.bf16_tflops or 0),
-        "bandwidth": count * (kind.chip.bandwidth_gb_s or 0),
+        "memory": instance.node.memory_gib * instance.accelerators,
+        "tflop": accelerator_count * (instance.chip.bf16_tflops or 0),
+        "bandwidth": accelerator_count * (instance.chip.bandwidth_gb_s or 0),
     }
-    return float(offer.usd_hour) / amounts[unit] if amounts[unit] else math.inf
+    return (
+        float(offer.usd_hour) / unit_amounts[price_unit]
+        if unit_amounts[price_unit]
+        else math.inf
+    )
 
 
 def ranked(
     offers: Iterable[Offer],
-    accelerator: str,
-    sort: str,
-    wishes: dict[str, tuple[str, ...]],
+    accelerator_pattern: str,
+    price_unit: str,
+    filter_patterns: dict[str, tuple[str, ...]],
 ) -> list[Offer]:
     """Return the offers that keep every wish, the cheapest by the unit first."""
-    wanted = (
-        accelerator
-        if any(c in accelerator for c in "*?")
-        else f"{accelerator}*"
+    accelerator_glob = (
+        accelerator_pattern
+        if any(wildcard in accelerator_pattern for wildcard in "*?")
+        else f"{accelerator_pattern}*"
     )
-    found = [
-        o
-        for o in offers
-        if fnmatchcase(o.instance.accelerator, wanted)
-        and _any(o.provider, wishes["cloud"])
-        and _any(o.region, wishes["region"])
-        and _any(o.instance.instance_type, wishes["kind"])
-        and _any(o.purchase, wishes["purchase"])
+    matching_offers = [
+        offer
+        for offer in offers
+        if fnmatchcase(offer.instance.accelerator, accelerator_glob)
+        and _any(offer.provider, filter_patterns["cloud"])
+        and _any(offer.region, filter_patterns["region"])
+        and _any(offer.instance.instance_type, filter_patterns["kind"])
+        and _any(offer.purchase, filter_patterns["purchase"])
     ]
-    return sorted(found, key=lambda o: (unit_price(o, sort), o.key))
+    return sorted(
+        matching_offers,
+        key=lambda offer: (unit_price(offer, price_unit), offer.key),
+    )
 
 
 def offer_rows(offers: list[Offer]) -> Rows:
     """Return offers as rows."""
     return [
         {
-            "cloud": o.provider,
-            "region": o.region,
-            "type": o.instance.instance_type,
-            "accelerators": f"{o.instance.accelerators} x {o.instance.accelerator}",
-            "purchase": o.purchase,
-            "usd_hour": f"{o.usd_hour:f}",
-            "usd_gpu": _fine(unit_price(o, "gpu")),
-            "usd_tflop": _fine(unit_price(o, "tflop")),
-            "usd_gb_s": _fine(unit_price(o, "bandwidth")),
-            "as_of": o.as_of,
-            "confidence": o.confidence,
+            "cloud": offer.provider,
+            "region": offer.region,
+            "type": offer.instance.instance_type,
+            "accelerators": f"{offer.instance.accelerators} x {offer.instance.accelerator}",
+            "purchase": offer.purchase,
+            "usd_hour": f"{offer.usd_hour:f}",
+            "usd_gpu": _fine(unit_price(offer, "gpu")),
+            "usd_tflop": _fine(unit_price(offer, "tflop")),
+            "usd_gb_s": _fine(unit_price(offer, "bandwidth")),
+            "as_of": offer.as_of,
+            "confidence": offer.confidence,
         }
-        for o in offers
+        for offer in offers
     ]
 
 
 def catalog_rows(catalog: Catalog) -> Rows:
     """Return how many offers the catalog has, by cloud and purchase option."""
-    counts = Counter(
-        (o.provider, o.purchase) for o in (*catalog.offers, *catalog.unlisted)
+    offer_counts = Counter(
+        (offer.provider, offer.purchase)
+        for offer in (*catalog.offers, *catalog.unlisted)
     )
-    regions = {
-        p: {o.region for o in catalog.offers if o.provider == p}
-        for p, _ in counts
+    provider_regions = {
+        cloud: {
+            offer.region for offer in catalog.offers if offer.provider == cloud
+        }
+        for cloud, _ in offer_counts
     }
     return [
         {
             "cloud": provider,
             "purchase": purchase,
-            "offers": str(count),
-            "regions": str(len(regions[provider])),
+            "offers": str(offer_count),
+            "regions": str(len(provider_regions[provider])),
             "as_of": catalog.as_of,
             "sha256": catalog.sha256[:16],
             "used": "no, shown only"
             if purchase in ("list_unclear", "capacity_block", "dws_calendar")
             else "yes",
         }
-        for (provider, purchase), count in sorted(counts.items())
+        for (provider, purchase), offer_count in sorted(offer_counts.items())
     ]
 
 
@@ -102,19 +112,22 @@ def unpriced_rows(catalog: Catalog) -> Rows:
     """Return the machine types that no price is known of: they are never chosen."""
     return [
         {
-            "cloud": i.provider,
-            "type": i.instance_type,
-            "accelerators": f"{i.accelerators} x {i.accelerator}",
+            "cloud": instance.provider,
+            "type": instance.instance_type,
+            "accelerators": f"{instance.accelerators} x {instance.accelerator}",
         }
-        for i in sorted(
-            catalog.unpriced, key=lambda i: (i.provider, i.instance_type)
+        for instance in sorted(
+            catalog.unpriced,
+            key=lambda instance: (instance.provider, instance.instance_type),
         )
     ]
 
 
-def _any(word: str, patterns: tuple[str, ...]) -> bool:
-    return not patterns or any(fnmatchcase(word, p) for p in patterns)
+def _any(candidate: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(
+        fnmatchcase(candidate, pattern) for pattern in patterns
+    )
 
 
-def _fine(value: float) -> str:
-    return "" if value == math.inf else f"{value:.5f}"
+def _fine(price_usd: float) -> str:
+    return "" if price_usd == math.inf else f"{price_usd:.5f}"

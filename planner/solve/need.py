@@ -50,27 +50,33 @@ class Need:
     trace: tuple[Arrival, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
-    def without(self, key: str) -> Need:
+    def without(self, limit_key: str) -> Need:
         """The same need without one limit."""
         return replace(
-            self, limits=tuple(x for x in self.limits if x.key != key)
+            self,
+            limits=tuple(
+                sla_limit
+                for sla_limit in self.limits
+                if sla_limit.key != limit_key
+            ),
         )
 
-    def scaled(self, factor: float) -> Need:
+    def scaled(self, traffic_factor: float) -> Need:
         """The same need with more or less traffic."""
-        load = replace(
+        scaled_load = replace(
             self.load,
-            rate=self.load.rate * factor,
-            concurrency=round(self.load.concurrency * factor),
+            rate=self.load.rate * traffic_factor,
+            concurrency=round(self.load.concurrency * traffic_factor),
         )
-        trace = tuple(
-            (at / factor, prompt, answer) for at, prompt, answer in self.trace
+        scaled_trace = tuple(
+            (arrival_s / traffic_factor, prompt, answer)
+            for arrival_s, prompt, answer in self.trace
         )
         return replace(
             self,
-            load=load,
-            trace=trace,
-            requests=self.requests * Decimal(factor),
+            load=scaled_load,
+            trace=scaled_trace,
+            requests=self.requests * Decimal(traffic_factor),
         )
 
     @property
@@ -78,106 +84,124 @@ class Need:
         """Requests served in a month, under the profile and the schedule."""
         if self.mode == "batch":
             return self.requests * self.runs_per_month
-        seconds = Decimal(730 * 3600)
-        return Decimal(self.load.rate * self.week.mean) * seconds
+        seconds_per_month = Decimal(730 * 3600)
+        return Decimal(self.load.rate * self.week.mean) * seconds_per_month
 
 
-def model(spec: ModelSpec, read: Callable[[str], bytes]) -> Llm:
+def model(model_spec: ModelSpec, read_file: Callable[[str], bytes]) -> Llm:
     """Return the architecture that a spec names; `read` opens files beside the spec."""
-    if spec.config is not None:
-        return huggingface.read(read(spec.config), spec.config)
-    if spec.params is not None:
-        return llm.dense_of(spec.params)
-    return llm.find(spec.name or "", spec.place)
+    if model_spec.config is not None:
+        return huggingface.read(read_file(model_spec.config), model_spec.config)
+    if model_spec.params is not None:
+        return llm.dense_of(model_spec.params)
+    return llm.find(model_spec.name or "", model_spec.place)
 
 
-def need(spec: Inference | Batch, read: Callable[[str], bytes]) -> Need:
+def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
-    chosen = model(spec.model, read)
-    trace = read_trace(spec.traffic.trace, read) if spec.traffic.trace else ()
-    traffic = observed(spec.traffic, trace) if trace else spec.traffic
-    given, wanted = traffic.input_tokens, traffic.output_tokens
-    if given is None or wanted is None:  # load() has reported it already
+    architecture = model(spec.model, read_file)
+    recorded_trace = (
+        read_trace(spec.traffic.trace, read_file) if spec.traffic.trace else ()
+    )
+    traffic = (
+        observed(spec.traffic, recorded_trace)
+        if recorded_trace
+        else spec.traffic
+    )
+    prompt_tokens, answer_tokens = traffic.input_tokens, traffic.output_tokens
+    if (
+        prompt_tokens is None or answer_tokens is None
+    ):  # load() has reported it already
         raise SpecError(
             _problem(traffic.place, "traffic has no lengths", "give them")
         )
-    longest = spec.model.context or round(
-        HEADROOM * float(given.p95 + wanted.p95)
+    context_tokens = spec.model.context or round(
+        HEADROOM * float(prompt_tokens.p95 + answer_tokens.p95)
     )
-    if longest > chosen.max_context > 0:
-        message = f"context {longest:,} is longer than {chosen.model} takes"
-        step = f"shorten the traffic, or set model.context to at most {chosen.max_context}"
-        raise SpecError(_problem(spec.model.place, message, step))
-    load = Load(
-        prompt=_lengths(given),
-        answer=_lengths(wanted),
+    if context_tokens > architecture.max_context > 0:
+        message = f"context {context_tokens:,} is longer than {architecture.model} takes"
+        next_step = f"shorten the traffic, or set model.context to at most {architecture.max_context}"
+        raise SpecError(_problem(spec.model.place, message, next_step))
+    base_load = Load(
+        prompt=_lengths(prompt_tokens),
+        answer=_lengths(answer_tokens),
         concurrency=traffic.concurrency or 0,
         variation=float(traffic.burstiness) ** 2,
         prefix_hit=float(traffic.prefix_hit),
-        context=longest,
+        context=context_tokens,
         routing=traffic.routing,
     )
-    shared = {
-        "llm": chosen,
-        "precisions": precisions(spec.model.precision, chosen),
+    shared_fields = {
+        "llm": architecture,
+        "precisions": precisions(spec.model.precision, architecture),
         "kv_precision": "bf16"
         if spec.model.kv_precision == "auto"
         else spec.model.kv_precision,
-        "notes": (chosen.assumed,) if chosen.assumed else (),
+        "notes": (architecture.assumed,) if architecture.assumed else (),
     }
     if isinstance(spec, Batch):
-        return _batch(spec, load, shared)
-    weekly = week(traffic.profile, spec.shutdown.schedule)
-    rate = float(traffic.peak_rps or 0)
+        return _batch(spec, base_load, shared_fields)
+    weekly_profile = week(traffic.profile, spec.shutdown.schedule)
+    peak_rps = float(traffic.peak_rps or 0)
     if traffic.requests_per_day:
-        rate = (
+        peak_rps = (
             traffic.requests_per_day
             / DAY
-            / (sum(weekly.load) / len(weekly.load))
+            / (sum(weekly_profile.load) / len(weekly_profile.load))
         )
     sla = spec.sla
     return Need(
         mode="closed" if traffic.concurrency else "open",
-        load=replace(load, rate=rate),
-        limits=tuple(sorted(sla.limits, key=lambda x: x.key)) if sla else (),
+        load=replace(base_load, rate=peak_rps),
+        limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key))
+        if sla
+        else (),
         availability=sla.availability if sla else None,
-        week=weekly,
-        trace=trace,
-        **shared,  # type: ignore[arg-type]
+        week=weekly_profile,
+        trace=recorded_trace,
+        **shared_fields,  # type: ignore[arg-type]
     )
 
 
-def precisions(allowed: tuple[str, ...], chosen: Llm) -> tuple[str, ...]:
+def precisions(
+    allowed_names: tuple[str, ...], architecture: Llm
+) -> tuple[str, ...]:
     """Resolve auto: the released precision, and fp8 for models released in 16 bit."""
-    found: list[str] = []
-    for word in allowed:
-        auto = (
-            (chosen.precision, "fp8")
-            if chosen.precision == "bf16"
-            else (chosen.precision,)
+    resolved_names: list[str] = []
+    for precision_name in allowed_names:
+        automatic_names = (
+            (architecture.precision, "fp8")
+            if architecture.precision == "bf16"
+            else (architecture.precision,)
         )
-        found += auto if word == "auto" else (word,)
-    return tuple(dict.fromkeys(found))
+        resolved_names += (
+            automatic_names if precision_name == "auto" else (precision_name,)
+        )
+    return tuple(dict.fromkeys(resolved_names))
 
 
-def _batch(spec: Batch, load: Load, shared: dict[str, object]) -> Need:
-    daily = spec.traffic.requests_per_day
+def _batch(
+    spec: Batch, base_load: Load, shared_fields: dict[str, object]
+) -> Need:
+    daily_requests = spec.traffic.requests_per_day
     return Need(
         mode="batch",
-        load=load,
+        load=base_load,
         limits=(),
         availability=None,
         week=week("flat", None),
-        requests=Decimal(daily or spec.traffic.total_requests or 0),
+        requests=Decimal(daily_requests or spec.traffic.total_requests or 0),
         deadline=float(spec.deadline),
-        runs_per_month=DAYS_PER_MONTH if daily else Decimal(1),
-        **shared,  # type: ignore[arg-type]
+        runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
+        **shared_fields,  # type: ignore[arg-type]
     )
 
 
-def _lengths(tokens: Tokens) -> Lengths:
-    return Lengths(mean=float(tokens.mean), p95=float(tokens.p95))
+def _lengths(token_stats: Tokens) -> Lengths:
+    return Lengths(mean=float(token_stats.mean), p95=float(token_stats.p95))
 
 
-def _problem(place: Place, message: str, step: str) -> Problem:
-    return Problem(code="traffic", message=message, place=place, next_step=step)
+def _problem(place: Place, message: str, next_step: str) -> Problem:
+    return Problem(
+        code="traffic", message=message, place=place, next_step=next_step
+    )

@@ -121,17 +121,20 @@ class Catalog:
 
 def grouped(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
     """Group offers by machine type and purchase; sort by price, then by region."""
-    ranked = sorted(offers, key=_rank)
+    ranked_offers = sorted(offers, key=_rank)
     return tuple(
-        tuple(group) for _, group in groupby(ranked, key=lambda o: _rank(o)[:3])
+        tuple(offer_group)
+        for _, offer_group in groupby(
+            ranked_offers, key=lambda offer: _rank(offer)[:3]
+        )
     )
 
 
 def _rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
-    kind = offer.instance
+    instance = offer.instance
     return (
-        kind.provider,
-        kind.instance_type,
+        instance.provider,
+        instance.instance_type,
         offer.purchase,
         offer.usd_hour,
         offer.region,

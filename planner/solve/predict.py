@@ -18,53 +18,83 @@ MS: Final = 1000.0
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
-def predict(need: Need, fit: Fit) -> dict[str, Predicted]:
+def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
     """Return the predicted numbers of a fit at peak, with every needed replica up.
 
     What arrives is served as long as
     the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
     """
-    new, basis = news(need.llm, fit.replica.node.accelerator)
-    copies, service = fit.replicas * fit.needed, fit.service
-    flow = band("throughput", "offline", new, basis)
-    result = _memory(need, fit)
-    for name, value in (
+    novelties, basis = news(requirement.llm, sizing.replica.node.accelerator)
+    replica_count, service = sizing.replicas * sizing.needed, sizing.service
+    throughput_band = band("throughput", "offline", novelties, basis)
+    predictions = _memory(requirement, sizing)
+    for metric_name, metric_value in (
         ("output_tokens_per_s", service.output_tokens_per_s),
         ("requests_per_s", service.rate),
     ):
-        most = min(1.0, flow.high) if need.mode == "open" else flow.high
-        result[name] = _within(value * copies, Band(flow.low, most, basis))
-    if need.mode == "batch":
-        slower = Band(1 / flow.high, 1 / flow.low, basis)
-        result["duration_days"] = _within(fit.hours / 24, slower)
-        return result
-    bands = {metric: fit.replica.band(metric) for metric in ("ttft", "tpot")}
-    bands["e2e"] = _wider(*bands.values())
-    for metric, percentile in itertools.product(sorted(bands), PERCENTILES):
-        value = service.quantile(metric, percentile) * MS
-        result[f"{metric}_p{percentile}_ms"] = _within(value, bands[metric])
-    return result
+        high_factor = (
+            min(1.0, throughput_band.high)
+            if requirement.mode == "open"
+            else throughput_band.high
+        )
+        predictions[metric_name] = _within(
+            metric_value * replica_count,
+            Band(throughput_band.low, high_factor, basis),
+        )
+    if requirement.mode == "batch":
+        duration_band = Band(
+            1 / throughput_band.high, 1 / throughput_band.low, basis
+        )
+        predictions["duration_days"] = _within(sizing.hours / 24, duration_band)
+        return predictions
+    latency_bands = {
+        metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
+    }
+    latency_bands["e2e"] = _wider(*latency_bands.values())
+    for metric, percentile in itertools.product(
+        sorted(latency_bands), PERCENTILES
+    ):
+        metric_value = service.quantile(metric, percentile) * MS
+        predictions[f"{metric}_p{percentile}_ms"] = _within(
+            metric_value, latency_bands[metric]
+        )
+    return predictions
 
 
-def _memory(need: Need, fit: Fit) -> dict[str, Predicted]:
-    room = fit.replica.memory
-    held = (
-        fit.service.in_flight
-        * memory.kv(need.llm, fit.layout, need.load.held)
+def _memory(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
+    memory_budget = sizing.replica.memory
+    kv_cache_gib = (
+        sizing.service.in_flight
+        * memory.kv(requirement.llm, sizing.layout, requirement.load.held)
         / memory.GIB
     )
-    used = room.weights_gib + room.kept_gib + min(held, room.kv_gib)
-    share = constant("memory_error", "used")
-    within = Band(1 - share, 1 + share, "calibrated")
+    used_gib = (
+        memory_budget.weights_gib
+        + memory_budget.kept_gib
+        + min(kv_cache_gib, memory_budget.kv_gib)
+    )
+    error_share = constant("memory_error", "used")
+    memory_band = Band(1 - error_share, 1 + error_share, "calibrated")
     return {
-        "memory_gib_per_accelerator": _within(used, within),
-        "memory_fraction": _within(used / room.total_gib, within),
+        "memory_gib_per_accelerator": _within(used_gib, memory_band),
+        "memory_fraction": _within(
+            used_gib / memory_budget.total_gib, memory_band
+        ),
     }
 
 
-def _wider(one: Band, other: Band) -> Band:
-    return Band(min(one.low, other.low), max(one.high, other.high), one.basis)
+def _wider(first_band: Band, second_band: Band) -> Band:
+    return Band(
+        min(first_band.low, second_band.low),
+        max(first_band.high, second_band.high),
+        first_band.basis,
+    )
 
 
-def _within(value: float, found: Band) -> Predicted:
-    return Predicted(value, value * found.low, value * found.high, found.basis)
+def _within(metric_value: float, error_band: Band) -> Predicted:
+    return Predicted(
+        metric_value,
+        metric_value * error_band.low,
+        metric_value * error_band.high,
+        error_band.basis,
+    )

@@ -39,94 +39,136 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
     First the rules that exclude it, then what it lacks or misses, then its price. Raises
     MissingError when no machine type matches.
     """
-    asked = [o for o in solver.catalog.offers if _matches(o, pattern)]
-    if not asked:
-        step = "run: tonnage offers --limit 1000"
+    matching_offers = [
+        offer for offer in solver.catalog.offers if _matches(offer, pattern)
+    ]
+    if not matching_offers:
+        next_step = "run: tonnage offers --limit 1000"
         message = f"no machine type matches '{pattern}'"
         raise MissingError(
-            Problem(code="offer", message=message, next_step=step)
+            Problem(code="offer", message=message, next_step=next_step)
         )
-    kinds = sorted({(o.provider, o.instance.instance_type) for o in asked})
+    machine_types = sorted(
+        {
+            (offer.provider, offer.instance.instance_type)
+            for offer in matching_offers
+        }
+    )
     return [
-        _answer(spec, solver, [o for o in asked if _kind(o) == kind])
-        for kind in kinds
+        _answer(
+            spec,
+            solver,
+            [
+                offer
+                for offer in matching_offers
+                if _kind(offer) == machine_type
+            ],
+        )
+        for machine_type in machine_types
     ]
 
 
-def what_if(spec: Spec, solver: Solver, factor: float) -> Answer:
+def what_if(spec: Spec, solver: Solver, traffic_factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
     offers = Market(solver.catalog.kinds, rules(spec, solver.built)).best()
     if isinstance(spec, Training):
-        return _longer(spec, solver, factor)
+        return _longer(spec, solver, traffic_factor)
     if isinstance(spec, Workspace):
-        users = max(1, round(spec.users * factor))
-        solution = solver.solve(replace(spec, users=users))
-        cost = solution.bill.usd_month if solution.bill else None
+        user_count = max(1, round(spec.users * traffic_factor))
+        solution = solver.solve(replace(spec, users=user_count))
+        usd_month = solution.bill.usd_month if solution.bill else None
         return Answer(
-            f"{users} users", cost, "" if cost is not None else "infeasible"
+            f"{user_count} users",
+            usd_month,
+            "" if usd_month is not None else "infeasible",
         )
-    wanted = solver.need(spec).scaled(factor)
-    found = Search(solver.catalog.book).solve(wanted, offers).found
-    if not found:
+    requirement = solver.need(spec).scaled(traffic_factor)
+    candidates = Search(solver.catalog.book).solve(requirement, offers).found
+    if not candidates:
         return Answer("", None, "infeasible")
-    return Answer(fleet(found[0]), found[0].bill.usd_month, "")
+    return Answer(fleet(candidates[0]), candidates[0].bill.usd_month, "")
 
 
-def _longer(spec: Training, solver: Solver, factor: float) -> Answer:
+def _longer(spec: Training, solver: Solver, token_factor: float) -> Answer:
     """The cluster for so many times the tokens, or the pairs."""
-    tokens = (
-        train_need(spec, solver.read, solver.trust.confidence).tokens * factor
+    token_count = (
+        train_need(spec, solver.read, solver.trust.confidence).tokens
+        * token_factor
     )
     solution = solver.solve(
-        replace(spec, data=replace(spec.data, tokens=round(tokens)))
+        replace(spec, data=replace(spec.data, tokens=round(token_count)))
     )
     if solution.bill is None:
         return Answer("", None, "infeasible")
     pool = solution.pools[0]
-    fleet = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
-    return Answer(fleet, solution.bill.usd_month, "")
+    fleet_label = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
+    return Answer(fleet_label, solution.bill.usd_month, "")
 
 
 def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
-    market = Market(grouped(offers), rules(spec, solver.built))
-    left = market.best()
-    name = f"{offers[0].provider} {offers[0].instance.instance_type}"
-    if not left:
-        broken = min((market.breaks(o) for o in offers), key=len)
-        unbuilt = solver.built(offers[0].instance)
+    offer_filter = Market(grouped(offers), rules(spec, solver.built))
+    allowed_offers = offer_filter.best()
+    machine_label = f"{offers[0].provider} {offers[0].instance.instance_type}"
+    if not allowed_offers:
+        violated_rules = min(
+            (offer_filter.breaks(offer) for offer in offers), key=len
+        )
+        unbuilt_reason = solver.built(offers[0].instance)
         return Answer(
-            name, None, unbuilt or "excluded by " + ", ".join(sorted(broken))
+            machine_label,
+            None,
+            unbuilt_reason
+            or "excluded by " + ", ".join(sorted(violated_rules)),
         )
     if isinstance(spec, Training):
-        return _trained(spec, solver, name, left)
+        return _trained(spec, solver, machine_label, allowed_offers)
     if isinstance(spec, Workspace):
-        lack = room(spec).lacks(left[0].instance)
-        best = min(left, key=lambda o: (o.usd_hour, o.key))
-        cost = bill(spec, best, solver.catalog.book).usd_month
-        return Answer(
-            f"{name} x {spec.users}", None if lack else cost, lack or "price"
+        shortfall = room(spec).lacks(allowed_offers[0].instance)
+        cheapest_offer = min(
+            allowed_offers, key=lambda offer: (offer.usd_hour, offer.key)
         )
-    result = Search(solver.catalog.book).solve(solver.need(spec), left)
-    if result.found:
+        usd_month = bill(spec, cheapest_offer, solver.catalog.book).usd_month
         return Answer(
-            fleet(result.found[0]), result.found[0].bill.usd_month, "price"
+            f"{machine_label} x {spec.users}",
+            None if shortfall else usd_month,
+            shortfall or "price",
         )
-    if result.rejected:
-        return Answer(name, None, reason(result.rejected[0].refusal))
-    return Answer(name, None, "no layout of the model fits its accelerators")
+    search_result = Search(solver.catalog.book).solve(
+        solver.need(spec), allowed_offers
+    )
+    if search_result.found:
+        return Answer(
+            fleet(search_result.found[0]),
+            search_result.found[0].bill.usd_month,
+            "price",
+        )
+    if search_result.rejected:
+        return Answer(
+            machine_label, None, reason(search_result.rejected[0].refusal)
+        )
+    return Answer(
+        machine_label, None, "no layout of the model fits its accelerators"
+    )
 
 
 def _trained(
-    spec: Training, solver: Solver, name: str, left: list[Offer]
+    spec: Training,
+    solver: Solver,
+    machine_label: str,
+    allowed_offers: list[Offer],
 ) -> Answer:
-    wanted = train_need(spec, solver.read, solver.trust.confidence)
-    result = TrainSearch(wanted, solver.catalog.book).solve(left, 1)
-    if result.found:
-        best = result.found[0]
+    requirement = train_need(spec, solver.read, solver.trust.confidence)
+    search_result = TrainSearch(requirement, solver.catalog.book).solve(
+        allowed_offers, 1
+    )
+    if search_result.found:
+        best_candidate = search_result.found[0]
         return Answer(
-            f"{name} x {best.cluster.nodes}", best.bill.usd_month, "price"
+            f"{machine_label} x {best_candidate.cluster.nodes}",
+            best_candidate.bill.usd_month,
+            "price",
         )
-    return Answer(name, None, result.missed[0].reason)
+    return Answer(machine_label, None, search_result.missed[0].reason)
 
 
 def _kind(offer: Offer) -> tuple[str, str]:
@@ -134,6 +176,12 @@ def _kind(offer: Offer) -> tuple[str, str]:
 
 
 def _matches(offer: Offer, pattern: str) -> bool:
-    wanted = pattern.lower()
-    names = (offer.instance.instance_type.lower(), offer.instance.accelerator)
-    return any(fnmatchcase(name, wanted) for name in names)
+    lowered_pattern = pattern.lower()
+    searched_names = (
+        offer.instance.instance_type.lower(),
+        offer.instance.accelerator,
+    )
+    return any(
+        fnmatchcase(searched_name, lowered_pattern)
+        for searched_name in searched_names
+    )

@@ -48,24 +48,32 @@ def sweep(plan: dict[str, Any], spec: Spec) -> Sweep:
     if not isinstance(spec, Inference | Batch):
         raise TypeError(spec)
     pool = plan["solution"]["pools"][0]
-    found = plan["solution"]["predicted"]
-    tokens = spec.traffic.input_tokens, spec.traffic.output_tokens
-    prompt, answer = (round(float(t.mean)) if t else 0 for t in tokens)
-    pace = found.get("tpot_p95_ms", {"value": 50.0})["value"] / MS
-    start = found.get("ttft_p95_ms", {"value": 1000.0})["value"] / MS
-    steps = []
-    users = 1
-    while users <= min(pool["layout"]["max_batch"], 256):
-        requests = max(FEWEST, ROUNDS * users)
-        seconds = requests / users * (start + answer * pace)
-        steps.append(Step(users, requests, seconds / 60))
-        users *= FACTOR
-    minutes = sum(step.minutes for step in steps) + 2 * constant("boot") / 60
-    usd = Decimal(pool["usd_per_hour"]) * Decimal(minutes) / 60
+    predictions = plan["solution"]["predicted"]
+    length_stats = spec.traffic.input_tokens, spec.traffic.output_tokens
+    prompt_tokens, answer_tokens = (
+        round(float(token_stats.mean)) if token_stats else 0
+        for token_stats in length_stats
+    )
+    tpot_s = predictions.get("tpot_p95_ms", {"value": 50.0})["value"] / MS
+    ttft_s = predictions.get("ttft_p95_ms", {"value": 1000.0})["value"] / MS
+    sweep_steps = []
+    user_count = 1
+    while user_count <= min(pool["layout"]["max_batch"], 256):
+        request_count = max(FEWEST, ROUNDS * user_count)
+        duration_s = (
+            request_count / user_count * (ttft_s + answer_tokens * tpot_s)
+        )
+        sweep_steps.append(Step(user_count, request_count, duration_s / 60))
+        user_count *= FACTOR
+    total_minutes = (
+        sum(sweep_step.minutes for sweep_step in sweep_steps)
+        + 2 * constant("boot") / 60
+    )
+    total_usd = Decimal(pool["usd_per_hour"]) * Decimal(total_minutes) / 60
     return Sweep(
-        prompt=prompt,
-        answer=answer,
-        steps=tuple(steps),
-        minutes=minutes,
-        usd=usd,
+        prompt=prompt_tokens,
+        answer=answer_tokens,
+        steps=tuple(sweep_steps),
+        minutes=total_minutes,
+        usd=total_usd,
     )

@@ -32,37 +32,49 @@ class Rule:
 
 
 def rules(
-    spec: Spec, built: Callable[[Instance], str | None]
+    spec: Spec, unbuilt_reason: Callable[[Instance], str | None]
 ) -> tuple[Rule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
     `built` says why no stack can be built yet for a machine type, or nothing.
     """
-    where = spec.where
-    allow, deny = where.accelerators.allow, where.accelerators.deny
-    bought = purchases(spec)
+    where_spec = spec.where
+    allowed_patterns, denied_patterns = (
+        where_spec.accelerators.allow,
+        where_spec.accelerators.deny,
+    )
+    purchase_options = purchases(spec)
     return (
         Rule("data sheet", "instance", _known),
-        Rule("stack", "instance", lambda machine: built(machine) is None),
+        Rule(
+            "stack",
+            "instance",
+            lambda instance: unbuilt_reason(instance) is None,
+        ),
         Rule(
             "where.clouds",
             "instance",
-            lambda machine: machine.provider in where.clouds,
+            lambda instance: instance.provider in where_spec.clouds,
         ),
         Rule(
             "where.regions",
             "region",
-            lambda r: not where.regions or _any(r, where.regions),
+            lambda region: (
+                not where_spec.regions or _any(region, where_spec.regions)
+            ),
         ),
         Rule(
             "where.accelerators",
             "instance",
-            lambda machine: (
-                (not allow or _any(machine.accelerator, allow))
-                and not _any(machine.accelerator, deny)
+            lambda instance: (
+                (
+                    not allowed_patterns
+                    or _any(instance.accelerator, allowed_patterns)
+                )
+                and not _any(instance.accelerator, denied_patterns)
             ),
         ),
-        Rule("buy", "purchase", lambda purchase: purchase in bought),
+        Rule("buy", "purchase", lambda purchase: purchase in purchase_options),
     )
 
 
@@ -74,12 +86,16 @@ def purchases(spec: Spec) -> tuple[str, ...]:
     """
     if spec.buy.spot == "only":
         return ("spot",)
-    found = [COMMITMENTS[c] for c in spec.buy.commit if c != "none"]
+    purchase_options = [
+        COMMITMENTS[commitment]
+        for commitment in spec.buy.commit
+        if commitment != "none"
+    ]
     if "none" in spec.buy.commit:
-        found.insert(0, "on_demand")
+        purchase_options.insert(0, "on_demand")
     if spec.buy.spot == "auto" and isinstance(spec, Batch | Training):
-        found.append("spot")
-    return tuple(found)
+        purchase_options.append("spot")
+    return tuple(purchase_options)
 
 
 class Market:
@@ -89,28 +105,30 @@ class Market:
     """
 
     def __init__(
-        self, kinds: tuple[tuple[Offer, ...], ...], given: tuple[Rule, ...]
+        self,
+        offer_groups: tuple[tuple[Offer, ...], ...],
+        offer_rules: tuple[Rule, ...],
     ) -> None:
-        self.kinds, self.given = kinds, given
+        self.kinds, self.given = offer_groups, offer_rules
         self._kind: dict[tuple[int, str], frozenset[str]] = {}
         self._region: dict[str, frozenset[str]] = {}
 
-    def best(self, skip: str = "") -> list[Offer]:
+    def best(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest region of each machine type and purchase, skipping one rule.
 
         Speed is the same in every region, and so is the price of everything else in the catalog:
         that drops only dominated offers.
         """
-        ignored = {skip}
-        found = []
-        for kind in self.kinds:
-            if not self._of_kind(kind[0]) <= ignored:
+        ignored_rules = {skipped_rule}
+        cheapest_offers = []
+        for offer_group in self.kinds:
+            if not self._of_kind(offer_group[0]) <= ignored_rules:
                 continue
-            for offer in kind:
-                if self._region_of(offer.region) <= ignored:
-                    found.append(offer)
+            for offer in offer_group:
+                if self._region_of(offer.region) <= ignored_rules:
+                    cheapest_offers.append(offer)
                     break
-        return found
+        return cheapest_offers
 
     @property
     def allowed(self) -> int:
@@ -120,53 +138,61 @@ class Market:
     @cached_property
     def funnel(self) -> tuple[tuple[str, int], ...]:
         """How many offers are left after each rule in turn."""
-        counts: Counter[frozenset[str]] = Counter()
-        for kind in self.kinds:
-            machine = self._of_kind(
-                kind[0]
+        offer_counts: Counter[frozenset[str]] = Counter()
+        for offer_group in self.kinds:
+            instance_violations = self._of_kind(
+                offer_group[0]
             )  # the same for all offers of a kind
-            for region, n in Counter(offer.region for offer in kind).items():
-                counts[machine | self._region_of(region)] += n
-        result = []
-        applied: set[str] = set()
+            for region, offer_count in Counter(
+                offer.region for offer in offer_group
+            ).items():
+                offer_counts[instance_violations | self._region_of(region)] += (
+                    offer_count
+                )
+        funnel_stages = []
+        applied_rules: set[str] = set()
         for rule in self.given:
-            applied.add(rule.key)
-            left = sum(
-                n for broken, n in counts.items() if applied.isdisjoint(broken)
+            applied_rules.add(rule.key)
+            remaining_count = sum(
+                offer_count
+                for violated_rules, offer_count in offer_counts.items()
+                if applied_rules.isdisjoint(violated_rules)
             )
-            result.append((rule.key, left))
-        return tuple(result)
+            funnel_stages.append((rule.key, remaining_count))
+        return tuple(funnel_stages)
 
     def breaks(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
         return self._of_kind(offer) | self._region_of(offer.region)
 
     def _of_kind(self, offer: Offer) -> frozenset[str]:
-        machine, purchase = offer.instance, offer.purchase
-        found = self._kind.get((id(machine), purchase))
-        if found is None:
-            found = self._judge("instance", machine) | self._judge(
+        instance, purchase = offer.instance, offer.purchase
+        violations = self._kind.get((id(instance), purchase))
+        if violations is None:
+            violations = self._judge("instance", instance) | self._judge(
                 "purchase", purchase
             )
-            self._kind[id(machine), purchase] = found
-        return found
+            self._kind[id(instance), purchase] = violations
+        return violations
 
     def _region_of(self, region: str) -> frozenset[str]:
-        found = self._region.get(region)
-        if found is None:
-            found = self._region[region] = self._judge("region", region)
-        return found
+        violations = self._region.get(region)
+        if violations is None:
+            violations = self._region[region] = self._judge("region", region)
+        return violations
 
-    def _judge(self, part: str, value: Any) -> frozenset[str]:
+    def _judge(self, offer_part: str, part_value: Any) -> frozenset[str]:
         return frozenset(
-            r.key for r in self.given if r.part == part and not r.allows(value)
+            rule.key
+            for rule in self.given
+            if rule.part == offer_part and not rule.allows(part_value)
         )
 
 
-def _known(machine: Instance) -> bool:
+def _known(instance: Instance) -> bool:
     """Whether enough is known of an accelerator to say how fast it is."""
-    return bool(machine.chip.bandwidth_gb_s and machine.chip.bf16_tflops)
+    return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
 
 
-def _any(word: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(word, pattern) for pattern in patterns)
+def _any(candidate: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(candidate, pattern) for pattern in patterns)

@@ -54,8 +54,13 @@ class Found:
     ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
         """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
         layout = self.fit.layout
-        size = (layout.accelerators, layout.pp, layout.ep)
-        return (self.bill.usd_month, self.fit.nodes, *size, self.offer.key)
+        tie_breakers = (layout.accelerators, layout.pp, layout.ep)
+        return (
+            self.bill.usd_month,
+            self.fit.nodes,
+            *tie_breakers,
+            self.offer.key,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +97,8 @@ class _Learned:
 class Search:
     """Searches offers for a need; what is learned of a layout serves later questions too."""
 
-    def __init__(self, book: PriceBook) -> None:
-        self.book = book
+    def __init__(self, price_book: PriceBook) -> None:
+        self.book = price_book
         self._replicas: dict[
             tuple[Hardware, Layout, int], dict[float, Replica]
         ] = {}
@@ -101,131 +106,188 @@ class Search:
         self._last: Need | None = None
         self._current = _Learned({}, {})
 
-    def solve(self, need: Need, offers: list[Offer], keep: int = 1) -> Result:
+    def solve(
+        self, requirement: Need, offers: list[Offer], result_count: int = 1
+    ) -> Result:
         """Return the `keep` cheapest fits on `offers`, one region of each machine type.
 
         Replicas on one machine first; replicas over several only when none of those fits.
         """
-        result = self._search(need, offers, keep, (1,))
-        if result.found:
-            return result
-        spread = self._search(need, offers, keep, SPANS)
-        return spread if spread.found else result
+        single_node_result = self._search(
+            requirement, offers, result_count, (1,)
+        )
+        if single_node_result.found:
+            return single_node_result
+        multi_node_result = self._search(
+            requirement, offers, result_count, SPANS
+        )
+        return (
+            multi_node_result if multi_node_result.found else single_node_result
+        )
 
     def _search(
-        self, need: Need, offers: list[Offer], keep: int, spans: tuple[int, ...]
+        self,
+        requirement: Need,
+        offers: list[Offer],
+        result_count: int,
+        group_sizes: tuple[int, ...],
     ) -> Result:
         """Best first: an offer is opened into its layouts when its own bound comes up."""
-        count = itertools.count()
-        queue: list[_Waiting] = [
-            (_floor(need, offer), offer.key, next(count), offer, None)
+        tie_counter = itertools.count()
+        entry_queue: list[_Waiting] = [
+            (
+                _floor(requirement, offer),
+                offer.key,
+                next(tie_counter),
+                offer,
+                None,
+            )
             for offer in offers
-            if spans == (1,)
+            if group_sizes == (1,)
             or offer.instance.fabric
             != "none"  # nodes need a fabric between them
         ]
-        heapq.heapify(queue)
-        refused: list[_Refused] = []
-        best: dict[tuple[str, str, str], Found] = {}
-        worst = math.inf
-        while queue:
-            bound, key, _, offer, option = heapq.heappop(queue)
-            if bound > worst:
+        heapq.heapify(entry_queue)
+        rejected_layouts: list[_Refused] = []
+        best_candidates: dict[tuple[str, str, str], Found] = {}
+        cutoff_usd = math.inf
+        while entry_queue:
+            bound_usd, offer_key, _, offer, layout_option = heapq.heappop(
+                entry_queue
+            )
+            if bound_usd > cutoff_usd:
                 break
-            if option is None:
-                for opened in self._options(need, offer.instance.node, spans):
-                    cost = _least(need, offer, opened)
+            if layout_option is None:
+                for opened_option in self._options(
+                    requirement, offer.instance.node, group_sizes
+                ):
+                    layout_usd = _least(requirement, offer, opened_option)
                     heapq.heappush(
-                        queue, (cost, key, next(count), offer, opened)
+                        entry_queue,
+                        (
+                            layout_usd,
+                            offer_key,
+                            next(tie_counter),
+                            offer,
+                            opened_option,
+                        ),
                     )
                 continue
-            answer = self.size(need, option[0], option[1])
-            if isinstance(answer, Refusal):
-                refused.append((bound, offer, answer, _nodes(option)))
+            sizing_result = self.size(
+                requirement, layout_option[0], layout_option[1]
+            )
+            if isinstance(sizing_result, Refusal):
+                rejected_layouts.append(
+                    (bound_usd, offer, sizing_result, _nodes(layout_option))
+                )
             else:
                 _keep(
-                    best,
+                    best_candidates,
                     Found(
                         offer=offer,
-                        fit=answer,
-                        bill=self.bill(need, answer, offer),
+                        fit=sizing_result,
+                        bill=self.bill(requirement, sizing_result, offer),
                     ),
                 )
-                costs = sorted(f.bill.usd_month for f in best.values())[
-                    keep - 1 : keep
-                ]
-                worst = float(costs[0] + TIE) if costs else math.inf
-        ranked = sorted(best.values(), key=lambda f: f.rank)
+                cutoff_costs = sorted(
+                    candidate.bill.usd_month
+                    for candidate in best_candidates.values()
+                )[result_count - 1 : result_count]
+                cutoff_usd = (
+                    float(cutoff_costs[0] + TIE) if cutoff_costs else math.inf
+                )
+        ranked_candidates = sorted(
+            best_candidates.values(), key=lambda candidate: candidate.rank
+        )
         return Result(
-            found=tuple(ranked[:keep]), rejected=_summary(refused, best)
+            found=tuple(ranked_candidates[:result_count]),
+            rejected=_summary(rejected_layouts, best_candidates),
         )
 
-    def bill(self, need: Need, fit: Fit, offer: Offer) -> Bill:
+    def bill(self, requirement: Need, sizing: Fit, offer: Offer) -> Bill:
         """Return the bill of a fit bought through an offer."""
-        return bill(need, fit, offer, self.book)
+        return bill(requirement, sizing, offer, self.book)
 
     def _options(
-        self, need: Need, node: Node, spans: tuple[int, ...]
+        self, requirement: Need, node: Node, group_sizes: tuple[int, ...]
     ) -> list[_Option]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
-        known = self._asked(need).options
-        key = (_hardware(node), spans, need.precisions)
-        if key not in known:
-            known[key] = [
+        cached_options = self._asked(requirement).options
+        cache_key = (_hardware(node), group_sizes, requirement.precisions)
+        if cache_key not in cached_options:
+            cached_options[cache_key] = [
                 (
                     replica,
-                    span,
-                    lowest(need, replica, span)
+                    nodes_per_group,
+                    lowest(requirement, replica, nodes_per_group)
                     if replica.max_batch
                     else math.inf,
                 )
-                for span in spans
-                for layout in layouts(need.llm, need, node, span)
-                for replica in (self.replica(need, layout, node, span),)
+                for nodes_per_group in group_sizes
+                for layout in layouts(
+                    requirement.llm, requirement, node, nodes_per_group
+                )
+                for replica in (
+                    self.replica(requirement, layout, node, nodes_per_group),
+                )
             ]
-        return known[key]
+        return cached_options[cache_key]
 
     def replicas(
-        self, need: Need, offer: Offer
+        self, requirement: Need, offer: Offer
     ) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
         node = offer.instance.node
-        for layout in layouts(need.llm, need, node, 1):
-            yield self.replica(need, layout, node, 1), 1
+        for layout in layouts(requirement.llm, requirement, node, 1):
+            yield self.replica(requirement, layout, node, 1), 1
 
-    def size(self, need: Need, replica: Replica, span: int) -> Fit | Refusal:
+    def size(
+        self, requirement: Need, replica: Replica, nodes_per_group: int
+    ) -> Fit | Refusal:
         """Size a replica once for each question that is asked of it."""
-        answers = self._asked(need).answers
-        found = answers.get((replica, span))
-        if found is None:
-            found = answers[replica, span] = size(need, replica, span)
-        return found
+        cached_sizings = self._asked(requirement).answers
+        sizing_result = cached_sizings.get((replica, nodes_per_group))
+        if sizing_result is None:
+            sizing_result = cached_sizings[replica, nodes_per_group] = size(
+                requirement, replica, nodes_per_group
+            )
+        return sizing_result
 
     def replica(
-        self, need: Need, layout: Layout, node: Node, span: int
+        self,
+        requirement: Need,
+        layout: Layout,
+        node: Node,
+        nodes_per_group: int,
     ) -> Replica:
         """Return the replica of a layout on a node; equal hardware shares one.
 
         Lengths and variation of the load never change within a search, only its rate does.
         """
-        key = (_hardware(node), layout, span)
-        known = self._replicas.setdefault(key, {})
-        found = known.get(need.trust.confidence)
-        if found is None:
-            like = next(iter(known.values()), None)
-            found = known[need.trust.confidence] = (
-                like.doubting(need.trust.confidence)
-                if like
-                else Replica(need.llm, layout, node, need.load, need.trust)
+        cache_key = (_hardware(node), layout, nodes_per_group)
+        cached_replicas = self._replicas.setdefault(cache_key, {})
+        replica = cached_replicas.get(requirement.trust.confidence)
+        if replica is None:
+            similar_replica = next(iter(cached_replicas.values()), None)
+            replica = cached_replicas[requirement.trust.confidence] = (
+                similar_replica.doubting(requirement.trust.confidence)
+                if similar_replica
+                else Replica(
+                    requirement.llm,
+                    layout,
+                    node,
+                    requirement.load,
+                    requirement.trust,
+                )
             )
-        return found
+        return replica
 
-    def _asked(self, need: Need) -> _Learned:
+    def _asked(self, requirement: Need) -> _Learned:
         """What is known for a question; the last one is asked again most often."""
-        if need is not self._last:
-            self._last = need
+        if requirement is not self._last:
+            self._last = requirement
             self._current = self._learned.setdefault(
-                _question(need), _Learned({}, {})
+                _question(requirement), _Learned({}, {})
             )
         return self._current
 
@@ -248,80 +310,124 @@ def _hardware(node: Node) -> Hardware:
     )
 
 
-def _question(need: Need) -> Question:
+def _question(requirement: Need) -> Question:
     return (
-        need.limits,
-        need.load.rate,
-        need.load.concurrency,
-        need.availability,
-        need.requests,
-        need.deadline,
-        need.trust.confidence,
+        requirement.limits,
+        requirement.load.rate,
+        requirement.load.concurrency,
+        requirement.availability,
+        requirement.requests,
+        requirement.deadline,
+        requirement.trust.confidence,
     )
 
 
-def _keep(best: dict[tuple[str, str, str], Found], found: Found) -> None:
+def _keep(
+    best_candidates: dict[tuple[str, str, str], Found], candidate: Found
+) -> None:
     """Remember the better fit of a machine type and purchase."""
-    offer = found.offer
-    kind = (offer.provider, offer.instance.instance_type, offer.purchase)
-    if kind not in best or found.rank < best[kind].rank:
-        best[kind] = found
+    offer = candidate.offer
+    purchase_key = (
+        offer.provider,
+        offer.instance.instance_type,
+        offer.purchase,
+    )
+    if (
+        purchase_key not in best_candidates
+        or candidate.rank < best_candidates[purchase_key].rank
+    ):
+        best_candidates[purchase_key] = candidate
 
 
-def _floor(need: Need, offer: Offer) -> float:
+def _floor(requirement: Need, offer: Offer) -> float:
     """USD a month that any fleet of an offer costs at least: one machine while anything runs."""
-    price = float(offer.usd_hour)
+    usd_hour = float(offer.usd_hour)
     if offer.purchase in COMMITTED:
-        return price * float(HOURS_PER_MONTH)
-    if need.mode == "batch":
-        return price * constant("boot") / 3600 * float(need.runs_per_month)
-    return price * float(need.week.on_hours)
+        return usd_hour * float(HOURS_PER_MONTH)
+    if requirement.mode == "batch":
+        return (
+            usd_hour
+            * constant("boot")
+            / 3600
+            * float(requirement.runs_per_month)
+        )
+    return usd_hour * float(requirement.week.on_hours)
 
 
-def _least(need: Need, offer: Offer, option: _Option) -> float:
+def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
     """USD a month that a layout costs at least: fractional groups, but one while running.
 
     Where no number of groups will do, the price of one is shown.
     """
-    replica, span, bound = option
-    groups = 1.0 if bound == math.inf else bound
-    price = float(offer.usd_hour) * span
+    replica, nodes_per_group, group_bound = layout_option
+    group_count = 1.0 if group_bound == math.inf else group_bound
+    group_usd_hour = float(offer.usd_hour) * nodes_per_group
     if offer.purchase in COMMITTED:
         return (
-            price * max(1.0, math.ceil(groups - 1e-9)) * float(HOURS_PER_MONTH)
+            group_usd_hour
+            * max(1.0, math.ceil(group_count - 1e-9))
+            * float(HOURS_PER_MONTH)
         )
-    if need.mode == "batch":
-        run = groups * need.deadline + startup(replica)
-        return price * run / 3600 * float(need.runs_per_month)
-    return price * max(
-        float(need.week.on_hours),
-        groups * need.week.mean * float(HOURS_PER_MONTH),
+    if requirement.mode == "batch":
+        paid_run_s = group_count * requirement.deadline + startup(replica)
+        return (
+            group_usd_hour
+            * paid_run_s
+            / 3600
+            * float(requirement.runs_per_month)
+        )
+    return group_usd_hour * max(
+        float(requirement.week.on_hours),
+        group_count * requirement.week.mean * float(HOURS_PER_MONTH),
     )
 
 
-def _nodes(option: _Option) -> int:
+def _nodes(layout_option: _Option) -> int:
     """Nodes behind the least cost of a layout."""
-    _, span, bound = option
-    return span * (1 if bound == math.inf else max(1, math.ceil(bound - 1e-9)))
+    _, nodes_per_group, group_bound = layout_option
+    return nodes_per_group * (
+        1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
+    )
 
 
 def _summary(
-    refused: list[_Refused], best: dict[tuple[str, str, str], Found]
+    rejected_layouts: list[_Refused],
+    best_candidates: dict[tuple[str, str, str], Found],
 ) -> tuple[Rejected, ...]:
     """For each machine type that found nothing: the layout that came nearest."""
-    nearest: dict[tuple[str, str, str], tuple[float, Rejected]] = {}
-    for bound, offer, refusal, nodes in refused:
-        kind = (offer.provider, offer.instance.instance_type, offer.purchase)
-        if kind in best:
-            continue
-        excess = refusal.value / refusal.limit + (
-            1e6 if refusal.key == "memory" else 0.0
+    nearest_layouts: dict[tuple[str, str, str], tuple[float, Rejected]] = {}
+    for bound_usd, offer, rejection, node_count in rejected_layouts:
+        purchase_key = (
+            offer.provider,
+            offer.instance.instance_type,
+            offer.purchase,
         )
-        if kind not in nearest or excess < nearest[kind][0]:
-            cost = Decimal(str(round(bound, 2)))
-            rejected = Rejected(
-                offer=offer, refusal=refusal, nodes=nodes, usd_month=cost
+        if purchase_key in best_candidates:
+            continue
+        limit_excess = rejection.value / rejection.limit + (
+            1e6 if rejection.key == "memory" else 0.0
+        )
+        if (
+            purchase_key not in nearest_layouts
+            or limit_excess < nearest_layouts[purchase_key][0]
+        ):
+            usd_month = Decimal(str(round(bound_usd, 2)))
+            rejected_offer = Rejected(
+                offer=offer,
+                refusal=rejection,
+                nodes=node_count,
+                usd_month=usd_month,
             )
-            nearest[kind] = (excess, rejected)
-    found = [rejected for _, rejected in nearest.values()]
-    return tuple(sorted(found, key=lambda r: (r.usd_month, r.offer.key)))
+            nearest_layouts[purchase_key] = (limit_excess, rejected_offer)
+    rejected_offers = [
+        rejected_offer for _, rejected_offer in nearest_layouts.values()
+    ]
+    return tuple(
+        sorted(
+            rejected_offers,
+            key=lambda ranked_offer: (
+                ranked_offer.usd_month,
+                ranked_offer.offer.key,
+            ),
+        )
+    )

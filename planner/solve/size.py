@@ -60,17 +60,19 @@ class Refusal:
     limit: float
 
 
-def layouts(llm: Llm, need: Need, node: Node, span: int) -> Iterator[Layout]:
+def layouts(
+    llm: Llm, requirement: Need, node: Node, nodes_per_group: int
+) -> Iterator[Layout]:
     """Every layout of a model over `span` nodes, in the documented order of ties.
 
     One node: all tp * pp up to its accelerators. Several nodes: tp fills each, pp spans them.
     Experts are also spread (ep = tp). Order: precision as allowed, fewer accelerators, fewer
     stages, tensor before expert parallelism.
     """
-    for precision in need.precisions:
+    for precision in requirement.precisions:
         if not node.accelerator.runs(precision):
             continue
-        for tp, pp in _shapes(llm, node, span):
+        for tp, pp in _shapes(llm, node, nodes_per_group):
             for ep in (
                 (1, tp)
                 if llm.experts and tp > 1 and llm.experts % tp == 0
@@ -78,7 +80,7 @@ def layouts(llm: Llm, need: Need, node: Node, span: int) -> Iterator[Layout]:
             ):
                 yield Layout(
                     precision=precision,
-                    kv_precision=need.kv_precision,
+                    kv_precision=requirement.kv_precision,
                     tp=tp,
                     pp=pp,
                     ep=ep,
@@ -86,71 +88,105 @@ def layouts(llm: Llm, need: Need, node: Node, span: int) -> Iterator[Layout]:
 
 
 @cache
-def _widths(count: int) -> tuple[int, ...]:
-    return tuple(t for t in range(1, count + 1) if count % t == 0)
+def _widths(accelerator_count: int) -> tuple[int, ...]:
+    return tuple(
+        divisor
+        for divisor in range(1, accelerator_count + 1)
+        if accelerator_count % divisor == 0
+    )
 
 
-def _shapes(llm: Llm, node: Node, span: int) -> list[tuple[int, int]]:
-    widths = [t for t in _widths(node.count) if valid(llm, t)]
-    if span > 1:
-        return [(t, node.count // t * span) for t in widths if t == max(widths)]
-    pairs = [
+def _shapes(
+    llm: Llm, node: Node, nodes_per_group: int
+) -> list[tuple[int, int]]:
+    tp_degrees = [
+        tp_degree for tp_degree in _widths(node.count) if valid(llm, tp_degree)
+    ]
+    if nodes_per_group > 1:
+        return [
+            (tp_degree, node.count // tp_degree * nodes_per_group)
+            for tp_degree in tp_degrees
+            if tp_degree == max(tp_degrees)
+        ]
+    degree_pairs = [
         (tp, pp)
-        for tp in widths
+        for tp in tp_degrees
         for pp in (1, 2, 4, 8)
         if tp * pp <= node.count
     ]
-    return sorted(pairs, key=lambda pair: (pair[0] * pair[1], pair[1]))
+    return sorted(
+        degree_pairs,
+        key=lambda degree_pair: (
+            degree_pair[0] * degree_pair[1],
+            degree_pair[1],
+        ),
+    )
 
 
-def size(need: Need, replica: Replica, span: int) -> Fit | Refusal:
+def size(
+    requirement: Need, replica: Replica, nodes_per_group: int
+) -> Fit | Refusal:
     """Return the fewest groups that meet every limit, or the limit that cannot be met."""
     if not replica.max_batch:
-        room = replica.memory
-        held = (
-            memory.kv(replica.llm, replica.layout, need.load.context)
+        memory_budget = replica.memory
+        kv_cache_gib = (
+            memory.kv(replica.llm, replica.layout, requirement.load.context)
             / memory.GIB
         )
         return Refusal(
             layout=replica.layout,
             key="memory",
-            value=room.total_gib - room.kv_gib + held,
-            limit=room.total_gib,
+            value=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
+            limit=memory_budget.total_gib,
         )
-    count = (
+    replicas_per_group = (
         max(1, replica.node.count // replica.layout.accelerators)
-        if span == 1
+        if nodes_per_group == 1
         else 1
     )
-    if need.mode == "batch":
-        return _run(need, replica, count, span)
-    for limit in need.limits:
-        best = replica.idle(limit.metric, limit.percentile)
-        if best > float(limit.seconds):
+    if requirement.mode == "batch":
+        return _run(requirement, replica, replicas_per_group, nodes_per_group)
+    for limit in requirement.limits:
+        idle_s = replica.idle(limit.metric, limit.percentile)
+        if idle_s > float(limit.seconds):
             return Refusal(
                 layout=replica.layout,
                 key=limit.key,
-                value=best,
+                value=idle_s,
                 limit=float(limit.seconds),
             )
-    return _grow(need, replica, count, span)
+    return _grow(requirement, replica, replicas_per_group, nodes_per_group)
 
 
-def lowest(need: Need, replica: Replica, span: int) -> float:
+def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
     """A number of groups, perhaps fractional, below which no fit can be: the search's bound."""
-    count = (
+    replicas_per_group = (
         max(1, replica.node.count // replica.layout.accelerators)
-        if span == 1
+        if nodes_per_group == 1
         else 1
     )
-    if need.mode == "batch":
-        return float(need.requests) / need.deadline / (most(replica) * count)
-    paces = (float(x.seconds) for x in need.limits if x.metric == "tpot")
-    pace = min(paces, default=math.inf) / replica.margin("tpot")
-    if need.mode == "closed":
-        return need.load.concurrency / (replica.max_batch * count)
-    reachable = replica.bound(pace)
-    return need.load.rate / (reachable * count) if reachable else math.inf
+    if requirement.mode == "batch":
+        return (
+            float(requirement.requests)
+            / requirement.deadline
+            / (most(replica) * replicas_per_group)
+        )
+    tpot_limits_s = (
+        float(sla_limit.seconds)
+        for sla_limit in requirement.limits
+        if sla_limit.metric == "tpot"
+    )
+    tpot_limit_s = min(tpot_limits_s, default=math.inf) / replica.margin("tpot")
+    if requirement.mode == "closed":
+        return requirement.load.concurrency / (
+            replica.max_batch * replicas_per_group
+        )
+    reachable_rps = replica.bound(tpot_limit_s)
+    return (
+        requirement.load.rate / (reachable_rps * replicas_per_group)
+        if reachable_rps
+        else math.inf
+    )
 
 
 def most(replica: Replica) -> float:
@@ -168,106 +204,147 @@ def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
     return None
 
 
-def spared(groups: int, span: int, availability: Decimal | None) -> int:
+def spared(
+    peak_groups: int, nodes_per_group: int, availability: Decimal | None
+) -> int:
     """Groups to run so that at least `groups` are up with the availability asked for.
 
     A node is up with a = 1 / (1 + failures * replacement time); a group needs all its nodes.
     Smallest N > groups with P(Binomial(N, a^span) >= groups) >= availability.
     """
     if availability is None:
-        return groups
-    down = constant("node_failures") / 24 * constant("node_replacement")
-    up = (1 / (1 + down)) ** span
-    total = groups + 1
+        return peak_groups
+    downtime_ratio = (
+        constant("node_failures") / 24 * constant("node_replacement")
+    )
+    group_availability = (1 / (1 + downtime_ratio)) ** nodes_per_group
+    total_groups = peak_groups + 1
     while True:
-        enough = sum(
-            math.comb(total, k) * up**k * (1 - up) ** (total - k)
-            for k in range(groups, total + 1)
+        quorum_probability = sum(
+            math.comb(total_groups, groups_up)
+            * group_availability**groups_up
+            * (1 - group_availability) ** (total_groups - groups_up)
+            for groups_up in range(peak_groups, total_groups + 1)
         )
-        if enough >= float(availability):
-            return total
-        total += 1
+        if quorum_probability >= float(availability):
+            return total_groups
+        total_groups += 1
 
 
-def _grow(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
+def _grow(
+    requirement: Need,
+    replica: Replica,
+    replicas_per_group: int,
+    nodes_per_group: int,
+) -> Fit | Refusal:
     """Find the fewest groups: gallop up from the bound, then halve; delays fall with groups."""
-    low = max(0, math.ceil(lowest(need, replica, span) - 1e-9) - 1)
-    high, found = low + 1, None
-    ceiling = max(MOST_GROUPS, 8 * high)
-    while (found := _meets(need, replica, high * count)) is None:
-        low, high = high, high * 2
-        if high > ceiling:
-            limit = need.limits[0] if need.limits else None
+    low_groups = max(
+        0, math.ceil(lowest(requirement, replica, nodes_per_group) - 1e-9) - 1
+    )
+    high_groups, service = low_groups + 1, None
+    group_ceiling = max(MOST_GROUPS, 8 * high_groups)
+    while (
+        service := _meets(
+            requirement, replica, high_groups * replicas_per_group
+        )
+    ) is None:
+        low_groups, high_groups = high_groups, high_groups * 2
+        if high_groups > group_ceiling:
+            limit = requirement.limits[0] if requirement.limits else None
             return Refusal(
                 layout=replica.layout,
                 key=limit.key if limit else "rate",
                 value=math.inf,
-                limit=float(limit.seconds) if limit else need.load.rate,
+                limit=float(limit.seconds) if limit else requirement.load.rate,
             )
-    while high - low > 1:
-        middle = (low + high) // 2
-        better = _meets(need, replica, middle * count)
-        if better is None:
-            low = middle
+    while high_groups - low_groups > 1:
+        middle_groups = (low_groups + high_groups) // 2
+        middle_service = _meets(
+            requirement, replica, middle_groups * replicas_per_group
+        )
+        if middle_service is None:
+            low_groups = middle_groups
         else:
-            high, found = middle, better
+            high_groups, service = middle_groups, middle_service
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=count,
-        span=span,
-        needed=high,
-        groups=spared(high, span, need.availability),
-        service=found,
+        replicas=replicas_per_group,
+        span=nodes_per_group,
+        needed=high_groups,
+        groups=spared(high_groups, nodes_per_group, requirement.availability),
+        service=service,
     )
 
 
-def _meets(need: Need, replica: Replica, replicas: int) -> Service | None:
-    service = serve(need, replica, replicas)
-    return service if service and broken(service, need.limits) is None else None
+def _meets(
+    requirement: Need, replica: Replica, replica_count: int
+) -> Service | None:
+    service = serve(requirement, replica, replica_count)
+    return (
+        service
+        if service and broken(service, requirement.limits) is None
+        else None
+    )
 
 
-def serve(need: Need, replica: Replica, replicas: int) -> Service | None:
+def serve(
+    requirement: Need, replica: Replica, replica_count: int
+) -> Service | None:
     """Return the service when the load is spread evenly over so many replicas.
 
     Nothing when they cannot keep up, or cannot hold what is to be in flight at once.
     """
-    if need.mode == "closed":
-        each = need.load.concurrency / replicas
-        return replica.closed(each) if each <= replica.max_batch else None
-    return replica.at(need.load.rate / replicas, replicas)
+    if requirement.mode == "closed":
+        replica_concurrency = requirement.load.concurrency / replica_count
+        return (
+            replica.closed(replica_concurrency)
+            if replica_concurrency <= replica.max_batch
+            else None
+        )
+    return replica.at(requirement.load.rate / replica_count, replica_count)
 
 
-def _run(need: Need, replica: Replica, count: int, span: int) -> Fit | Refusal:
+def _run(
+    requirement: Need,
+    replica: Replica,
+    replicas_per_group: int,
+    nodes_per_group: int,
+) -> Fit | Refusal:
     """Groups for a batch run: requests / rate + start-up within the deadline."""
-    started = startup(replica)
-    left = need.deadline - started
-    if left <= 0:
+    startup_s = startup(replica)
+    remaining_s = requirement.deadline - startup_s
+    if remaining_s <= 0:
         return Refusal(
             layout=replica.layout,
             key="deadline",
-            value=started,
-            limit=need.deadline,
+            value=startup_s,
+            limit=requirement.deadline,
         )
-    rate = most(replica) * count
-    groups = max(1, math.ceil(float(need.requests) / rate / left - 1e-9))
-    hours = (float(need.requests) / (rate * groups) + started) / 3600
+    group_rps = most(replica) * replicas_per_group
+    group_count = max(
+        1,
+        math.ceil(float(requirement.requests) / group_rps / remaining_s - 1e-9),
+    )
+    duration_hours = (
+        float(requirement.requests) / (group_rps * group_count) + startup_s
+    ) / 3600
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=count,
-        span=span,
-        needed=groups,
-        groups=groups,
+        replicas=replicas_per_group,
+        span=nodes_per_group,
+        needed=group_count,
+        groups=group_count,
         service=replica.closed(replica.max_batch),
-        hours=hours,
+        hours=duration_hours,
     )
 
 
 def startup(replica: Replica) -> float:
     """Seconds from the request of a node until it serves: boot, then loading the weights."""
-    bytes_held = (
+    replica_bytes = (
         memory.weights(replica.llm, replica.layout)
         * replica.layout.accelerators
     )
-    return constant("boot") + bytes_held / (constant("load_gb_s") * GB)
+    return constant("boot") + replica_bytes / (constant("load_gb_s") * GB)

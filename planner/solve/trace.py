@@ -24,17 +24,23 @@ MINUTE: Final = 60
 WILDEST: Final = 20.0  # the largest burstiness that a spec may name
 
 
-def read_trace(path: str, read: Callable[[str], bytes]) -> tuple[Arrival, ...]:
+def read_trace(
+    trace_path: str, read_file: Callable[[str], bytes]
+) -> tuple[Arrival, ...]:
     """Return the requests of a trace in the order of their times; raises SpecError."""
-    lines = csv.DictReader(
-        read(path).decode("utf-8-sig", "replace").splitlines()
+    csv_reader = csv.DictReader(
+        read_file(trace_path).decode("utf-8-sig", "replace").splitlines()
     )
-    found = []
-    for row in lines:
+    arrivals = []
+    for row in csv_reader:
         try:
-            at, given, wanted = (
-                _number(row[name])
-                for name in ("timestamp", "input_tokens", "output_tokens")
+            arrival_s, prompt_tokens, answer_tokens = (
+                _number(row[column_name])
+                for column_name in (
+                    "timestamp",
+                    "input_tokens",
+                    "output_tokens",
+                )
             )
         except (KeyError, TypeError, ValueError):
             message = (
@@ -42,13 +48,17 @@ def read_trace(path: str, read: Callable[[str], bytes]) -> tuple[Arrival, ...]:
                 "output_tokens"
             )
             raise _error(
-                Place(path, lines.line_num, 1), message, "correct the trace"
+                Place(trace_path, csv_reader.line_num, 1),
+                message,
+                "correct the trace",
             ) from None
-        found.append((at, given, wanted))
-    if len(found) < FEWEST:
-        message = f"the trace has {len(found)} requests"
-        raise _error(Place(path), message, f"give at least {FEWEST} requests")
-    return tuple(sorted(found))
+        arrivals.append((arrival_s, prompt_tokens, answer_tokens))
+    if len(arrivals) < FEWEST:
+        message = f"the trace has {len(arrivals)} requests"
+        raise _error(
+            Place(trace_path), message, f"give at least {FEWEST} requests"
+        )
+    return tuple(sorted(arrivals))
 
 
 def observed(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
@@ -56,34 +66,49 @@ def observed(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
 
     The peak is the busiest minute; burstiness is the coefficient of variation between arrivals.
     """
-    times = [at for at, _, _ in trace]
-    gaps = [b - a for a, b in itertools.pairwise(times)]
-    minutes = Counter(int((at - times[0]) // MINUTE) for at in times)
-    bursts = statistics.pstdev(gaps) / (statistics.fmean(gaps) or 1e-9)
+    arrival_times_s = [arrival_s for arrival_s, _, _ in trace]
+    arrival_gaps_s = [
+        later_s - earlier_s
+        for earlier_s, later_s in itertools.pairwise(arrival_times_s)
+    ]
+    minute_counts = Counter(
+        int((arrival_s - arrival_times_s[0]) // MINUTE)
+        for arrival_s in arrival_times_s
+    )
+    burstiness = statistics.pstdev(arrival_gaps_s) / (
+        statistics.fmean(arrival_gaps_s) or 1e-9
+    )
     return replace(
         traffic,
-        peak_rps=Decimal(max(minutes.values())) / MINUTE,
-        input_tokens=_lengths([given for _, given, _ in trace]),
-        output_tokens=_lengths([wanted for _, _, wanted in trace]),
-        burstiness=Decimal(str(round(min(WILDEST, bursts), 3))),
+        peak_rps=Decimal(max(minute_counts.values())) / MINUTE,
+        input_tokens=_lengths([prompt_tokens for _, prompt_tokens, _ in trace]),
+        output_tokens=_lengths(
+            [answer_tokens for _, _, answer_tokens in trace]
+        ),
+        burstiness=Decimal(str(round(min(WILDEST, burstiness), 3))),
     )
 
 
-def _number(given: str) -> float:
+def _number(number_text: str) -> float:
     """Read a finite number of 0 or more; ValueError else."""
-    number = float(given)
-    if not 0 <= number < math.inf:
-        raise ValueError(given)
-    return number
+    parsed_number = float(number_text)
+    if not 0 <= parsed_number < math.inf:
+        raise ValueError(number_text)
+    return parsed_number
 
 
-def _lengths(found: list[float]) -> Tokens:
-    p95 = statistics.quantiles(found, n=20)[-1]
-    mean = max(1.0, statistics.fmean(found))
-    return Tokens(mean=Decimal(round(mean)), p95=Decimal(round(max(mean, p95))))
+def _lengths(token_counts: list[float]) -> Tokens:
+    p95_tokens = statistics.quantiles(token_counts, n=20)[-1]
+    mean_tokens = max(1.0, statistics.fmean(token_counts))
+    return Tokens(
+        mean=Decimal(round(mean_tokens)),
+        p95=Decimal(round(max(mean_tokens, p95_tokens))),
+    )
 
 
-def _error(place: Place, message: str, step: str) -> SpecError:
+def _error(place: Place, message: str, next_step: str) -> SpecError:
     return SpecError(
-        Problem(code="traffic", message=message, place=place, next_step=step)
+        Problem(
+            code="traffic", message=message, place=place, next_step=next_step
+        )
     )

@@ -44,91 +44,139 @@ MS: Final = 1000.0
 
 
 def verified(
-    need: Need,
+    requirement: Need,
     finalists: Sequence[Found],
-    bill: Callable[[Need, Fit, Offer], Bill],
+    bill_fleet: Callable[[Need, Fit, Offer], Bill],
 ) -> tuple[Found, Verified | None]:
     """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
 
     Replicas are played at their share of the peak. Fleets are tried in the order of their cost.
     Without latency limits there is nothing to verify.
     """
-    if not need.limits or need.mode == "batch":
+    if not requirement.limits or requirement.mode == "batch":
         return finalists[0], None
-    queue = [
-        (found.rank, place, found, 0) for place, found in enumerate(finalists)
+    candidate_queue = [
+        (candidate.rank, finalist_index, candidate, 0)
+        for finalist_index, candidate in enumerate(finalists)
     ]
-    heapq.heapify(queue)
-    for turn in range(MOST):
-        _, place, found, added = heapq.heappop(queue)
-        run = play(need, found.fit)
-        if turn == MOST - 1 or passes(need, run):
+    heapq.heapify(candidate_queue)
+    for attempt_index in range(MOST):
+        _, finalist_index, candidate, added_groups = heapq.heappop(
+            candidate_queue
+        )
+        simulation = play(requirement, candidate.fit)
+        if attempt_index == MOST - 1 or passes(requirement, simulation):
             break
-        more = max(1, found.fit.needed // GROWTH)
-        larger = _grown(need, found, more, bill)
-        heapq.heappush(queue, (larger.rank, place, larger, added + more))
-    passed = passes(need, run)
-    shown = {
-        f"{m}_p{p}_ms": (x.value * MS, x.low * MS, x.high * MS)
-        for (m, p), x in run.found.items()
+        extra_groups = max(1, candidate.fit.needed // GROWTH)
+        larger_candidate = _grown(
+            requirement, candidate, extra_groups, bill_fleet
+        )
+        heapq.heappush(
+            candidate_queue,
+            (
+                larger_candidate.rank,
+                finalist_index,
+                larger_candidate,
+                added_groups + extra_groups,
+            ),
+        )
+    passed = passes(requirement, simulation)
+    percentile_bands = {
+        f"{metric}_p{percentile}_ms": (
+            measurement.value * MS,
+            measurement.low * MS,
+            measurement.high * MS,
+        )
+        for (metric, percentile), measurement in simulation.found.items()
     }
-    return found, Verified(
-        requests=run.requests,
-        seeds=run.seeds,
-        added=added,
-        found=shown,
+    return candidate, Verified(
+        requests=simulation.requests,
+        seeds=simulation.seeds,
+        added=added_groups,
+        found=percentile_bands,
         passed=passed,
-        requests_of="trace" if need.trace else "drawn",
-        routing=need.load.routing,
+        requests_of="trace" if requirement.trace else "drawn",
+        routing=requirement.load.routing,
     )
 
 
-def passes(need: Need, run: Run) -> bool:
+def passes(requirement: Need, simulation: Run) -> bool:
     """Whether every limit is met over all simulated requests."""
     return all(
-        run.found[x.metric, x.percentile].value <= float(x.seconds)
-        for x in need.limits
+        simulation.found[sla_limit.metric, sla_limit.percentile].value
+        <= float(sla_limit.seconds)
+        for sla_limit in requirement.limits
     )
 
 
-def play(need: Need, fit: Fit) -> Run:
+def play(requirement: Need, sizing: Fit) -> Run:
     """Play a fit at the peak with several seeds."""
-    one = simulate.of_replica(fit.replica)
-    runs = [times(one, _played(need, fit, one, seed)) for seed in SEEDS]
-    return summary(runs, itertools.product(METRICS, PERCENTILES))
+    replica_table = simulate.of_replica(sizing.replica)
+    simulated_times = [
+        times(replica_table, _played(requirement, sizing, replica_table, seed))
+        for seed in SEEDS
+    ]
+    return summary(simulated_times, itertools.product(METRICS, PERCENTILES))
 
 
-def _played(need: Need, fit: Fit, one: Machine, seed: int) -> list[Request]:
+def _played(
+    requirement: Need, sizing: Fit, replica_table: Machine, seed: int
+) -> list[Request]:
     """What one replica gets, or several when their router looks at how busy they are."""
-    load, copies = need.load, fit.needed * fit.replicas
-    if need.mode == "closed":
+    load, replica_count = requirement.load, sizing.needed * sizing.replicas
+    if requirement.mode == "closed":
         requests = arrivals(load, REQUESTS, seed, 1.0, simulate.NEVER)
-        return loop(one, requests, max(1, round(load.concurrency / copies)))
-    lanes = min(LANES, copies) if load.routing == "least-loaded" else 1
-    if need.trace:
+        return loop(
+            replica_table,
+            requests,
+            max(1, round(load.concurrency / replica_count)),
+        )
+    simulated_replicas = (
+        min(LANES, replica_count) if load.routing == "least-loaded" else 1
+    )
+    if requirement.trace:
         requests = recorded(
-            busiest(need.trace, REQUESTS * copies), load, copies, lanes, seed
+            busiest(requirement.trace, REQUESTS * replica_count),
+            load,
+            replica_count,
+            simulated_replicas,
+            seed,
         )
     else:
-        part = lanes / copies
-        spread = load.spread(copies) if lanes == 1 else load.thinned(part)
-        requests = arrivals(
-            load, REQUESTS * lanes, seed, spread, load.rate * part
+        traffic_share = simulated_replicas / replica_count
+        gap_variation = (
+            load.spread(replica_count)
+            if simulated_replicas == 1
+            else load.thinned(traffic_share)
         )
-    return deliver(one, requests, lanes, load.routing)
+        requests = arrivals(
+            load,
+            REQUESTS * simulated_replicas,
+            seed,
+            gap_variation,
+            load.rate * traffic_share,
+        )
+    return deliver(replica_table, requests, simulated_replicas, load.routing)
 
 
 def _grown(
-    need: Need,
-    found: Found,
-    more: int,
-    bill: Callable[[Need, Fit, Offer], Bill],
+    requirement: Need,
+    candidate: Found,
+    extra_groups: int,
+    bill_fleet: Callable[[Need, Fit, Offer], Bill],
 ) -> Found:
-    fit = found.fit
-    needed = fit.needed + more
-    service = serve(need, fit.replica, needed * fit.replicas) or fit.service
-    groups = spared(needed, fit.span, need.availability)
-    larger = replace(fit, needed=needed, groups=groups, service=service)
+    sizing = candidate.fit
+    peak_groups = sizing.needed + extra_groups
+    service = (
+        serve(requirement, sizing.replica, peak_groups * sizing.replicas)
+        or sizing.service
+    )
+    total_groups = spared(peak_groups, sizing.span, requirement.availability)
+    larger_sizing = replace(
+        sizing, needed=peak_groups, groups=total_groups, service=service
+    )
     return Found(
-        offer=found.offer, fit=larger, bill=bill(need, larger, found.offer)
+        offer=candidate.offer,
+        fit=larger_sizing,
+        bill=bill_fleet(requirement, larger_sizing, candidate.offer),
     )

@@ -45,79 +45,96 @@ class Room:
     def lacks(self, instance: Instance) -> str:
         """Say what a machine type lacks, or nothing."""
         node = instance.node
-        usable = node.memory_gib
+        usable_gib = node.memory_gib
         if instance.accelerators < self.count:
             return f"accelerators: {instance.accelerators} of {self.count}"
         # Marketed and usable memory differ by up to 7 %: a "24 GB" GPU reports 22.35 GiB.
         if instance.memory_gib_each < self.each_gib * 0.93:
             return f"memory: {instance.memory_gib_each:g} GiB each of {self.each_gib:g} GiB"
-        if usable * instance.accelerators < self.total_gib:
-            have = usable * instance.accelerators
-            return f"memory: {have:,.0f} GiB of {self.total_gib:,.0f} GiB"
+        if usable_gib * instance.accelerators < self.total_gib:
+            available_gib = usable_gib * instance.accelerators
+            return (
+                f"memory: {available_gib:,.0f} GiB of {self.total_gib:,.0f} GiB"
+            )
         return ""
 
 
 def room(spec: Workspace) -> Room:
     """Return what a workspace must hold; raises MissingError for an unknown model."""
     if spec.accelerator is not None:
-        each = spec.accelerator.memory / memory.GIB
+        accelerator_gib = spec.accelerator.memory / memory.GIB
         return Room(
-            each_gib=each, total_gib=0.0, count=spec.accelerator.count, llm=None
+            each_gib=accelerator_gib,
+            total_gib=0.0,
+            count=spec.accelerator.count,
+            llm=None,
         )
     assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
-    found = llm.find(spec.fits.model, spec.fits.place)
+    architecture = llm.find(spec.fits.model, spec.fits.place)
     if spec.fits.use != "inference":
         return Room(
             each_gib=0.0,
-            total_gib=_trained(found, spec.fits.use),
+            total_gib=_trained(architecture, spec.fits.use),
             count=1,
-            llm=found,
+            llm=architecture,
         )
-    layout = Layout(precision=found.precision, kv_precision="bf16", tp=1)
-    held = memory.weights(found, layout) + memory.kv(found, layout, INTERACTIVE)
-    rules, small = startup.era(SERVED.year), startup.SMALL
-    reserve = startup.activation(found, layout, SERVED.year, small) / memory.GIB
-    reserve += (
-        rules["buffers_gib"] + rules["non_torch_gib"] + rules["graph_gib"]
+    layout = Layout(precision=architecture.precision, kv_precision="bf16", tp=1)
+    model_bytes = memory.weights(architecture, layout) + memory.kv(
+        architecture, layout, INTERACTIVE
     )
-    total = (held / memory.GIB + reserve) / rules["share"]
-    return Room(each_gib=0.0, total_gib=total, count=1, llm=found)
+    memory_rules, step_limits = startup.era(SERVED.year), startup.SMALL
+    reserve_gib = (
+        startup.activation(architecture, layout, SERVED.year, step_limits)
+        / memory.GIB
+    )
+    reserve_gib += (
+        memory_rules["buffers_gib"]
+        + memory_rules["non_torch_gib"]
+        + memory_rules["graph_gib"]
+    )
+    required_gib = (model_bytes / memory.GIB + reserve_gib) / memory_rules[
+        "share"
+    ]
+    return Room(each_gib=0.0, total_gib=required_gib, count=1, llm=architecture)
 
 
-def _trained(llm: Llm, use: str) -> float:
+def _trained(architecture: Llm, tuning_method: str) -> float:
     """GiB that training one sequence at a time takes in all, with activations computed again."""
-    frozen = frozen_bytes(use)
-    job = Job(
-        llm=llm,
+    frozen_param_bytes = frozen_bytes(tuning_method)
+    training_job = Job(
+        llm=architecture,
         chip=accelerators()[ANY],
         spread=Spread(recompute="full"),
         software=Software(),
         sequence=TUNED,
         batch=1.0,
         network=1.0,
-        frozen=frozen,
-        rank=RANK if frozen else 0,
+        frozen=frozen_param_bytes,
+        rank=RANK if frozen_param_bytes else 0,
     )
-    return peak_gib(job)
+    return peak_gib(training_job)
 
 
-def bill(spec: Workspace, offer: Offer, book: PriceBook) -> Bill:
+def bill(spec: Workspace, offer: Offer, price_book: PriceBook) -> Bill:
     """Return the bill when every machine runs in all scheduled hours: an upper bound."""
-    hours = node_hours(spec, offer)
-    disk = Decimal(spec.disk) / GB
-    use = Usage(
+    machine_hours = node_hours(spec, offer)
+    disk_gb = Decimal(spec.disk) / GB
+    monthly_usage = Usage(
         provider=offer.provider,
         nodes=spec.users,
-        node_hours=hours,
+        node_hours=machine_hours,
         on_hours=open_week(spec).on_hours,
-        cache_gb=disk,
+        cache_gb=disk_gb,
         weights_gb=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         served=False,
     )
     return summed(
-        [machines(offer, spec.users, hours), *services(use, book)],
+        [
+            machines(offer, spec.users, machine_hours),
+            *services(monthly_usage, price_book),
+        ],
         offer,
         spec.users,
     )

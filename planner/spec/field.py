@@ -46,20 +46,20 @@ class Report:
 class Kind(Protocol):
     """How one sort of value is read and described."""
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Return the value, or MISSING after reporting why not."""
 
     def schema(self) -> dict[str, Any]:
         """Describe the accepted values as JSON Schema, draft 2020-12."""
 
 
-def scalar(node: Node, name: str, report: Report) -> Scalar | None:
+def scalar(node: Node, field_path: str, report: Report) -> Scalar | None:
     """Return the node when it is a single, non-empty value; otherwise report it."""
     if not isinstance(node, Scalar):
         report.add(
             node.place,
             "type",
-            f"{name} takes a single value",
+            f"{field_path} takes a single value",
             "write one value",
         )
         return None
@@ -67,17 +67,17 @@ def scalar(node: Node, name: str, report: Report) -> Scalar | None:
         report.add(
             node.place,
             "empty",
-            f"{name} has no value",
+            f"{field_path} has no value",
             "give a value or remove the key",
         )
         return None
     return node
 
 
-def near(word: str, known: list[str]) -> str:
+def near(word: str, known_words: list[str]) -> str:
     """Return ' (did you mean x?)' when a known word is close, else nothing."""
-    found = difflib.get_close_matches(word, known, 1, cutoff=0.6)
-    return f"did you mean '{found[0]}'?" if found else ""
+    close_matches = difflib.get_close_matches(word, known_words, 1, cutoff=0.6)
+    return f"did you mean '{close_matches[0]}'?" if close_matches else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,21 @@ class Text:
     hint: str = "text"
     maximum: int = 200
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read text as it stands."""
-        found = scalar(node, name, report)
-        if found is None:
+        scalar_node = scalar(node, field_path, report)
+        if scalar_node is None:
             return MISSING
-        if len(found.text) > self.maximum or not re.fullmatch(
-            self.pattern, found.text
+        if len(scalar_node.text) > self.maximum or not re.fullmatch(
+            self.pattern, scalar_node.text
         ):
             return report.add(
-                found.place,
+                scalar_node.place,
                 "value",
-                f"{name}: '{found.text[:60]}' is not {self.hint}",
+                f"{field_path}: '{scalar_node.text[:60]}' is not {self.hint}",
                 f"write {self.hint}",
             )
-        return found.text
+        return scalar_node.text
 
     def schema(self) -> dict[str, Any]:
         """Describe as a string with a pattern."""
@@ -119,18 +119,18 @@ class Choice:
 
     words: tuple[str, ...]
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read a word, with a did-you-mean for others."""
-        found = scalar(node, name, report)
-        if found is None:
+        scalar_node = scalar(node, field_path, report)
+        if scalar_node is None:
             return MISSING
-        if found.text not in self.words:
-            step = near(
-                found.text, list(self.words)
+        if scalar_node.text not in self.words:
+            next_step = near(
+                scalar_node.text, list(self.words)
             ) or "use one of: " + ", ".join(self.words)
-            message = f"{name}: '{found.text[:60]}' is not known"
-            return report.add(found.place, "choice", message, step)
-        return found.text
+            message = f"{field_path}: '{scalar_node.text[:60]}' is not known"
+            return report.add(scalar_node.place, "choice", message, next_step)
+        return scalar_node.text
 
     def schema(self) -> dict[str, Any]:
         """Describe as an enumeration."""
@@ -146,27 +146,35 @@ class Quantity:
     minimum: Any = None
     maximum: Any = None
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read and convert to the base unit."""
-        found = scalar(node, name, report)
-        if found is None:
+        scalar_node = scalar(node, field_path, report)
+        if scalar_node is None:
             return MISSING
         try:
-            value = self.convert(found.text.replace("_", ""))
-        except ValueError as error:
-            message = f"{name}: '{found.text[:60]}' cannot be read"
-            return report.add(found.place, "quantity", message, str(error))
-        if self.minimum is not None and value < self.minimum:
-            message = f"{name}: {found.text} is too small"
+            converted = self.convert(scalar_node.text.replace("_", ""))
+        except ValueError as convert_error:
+            message = f"{field_path}: '{scalar_node.text[:60]}' cannot be read"
             return report.add(
-                found.place, "range", message, f"write at least {self.minimum}"
+                scalar_node.place, "quantity", message, str(convert_error)
             )
-        if self.maximum is not None and value > self.maximum:
-            message = f"{name}: {found.text} is too large"
+        if self.minimum is not None and converted < self.minimum:
+            message = f"{field_path}: {scalar_node.text} is too small"
             return report.add(
-                found.place, "range", message, f"write at most {self.maximum}"
+                scalar_node.place,
+                "range",
+                message,
+                f"write at least {self.minimum}",
             )
-        return value
+        if self.maximum is not None and converted > self.maximum:
+            message = f"{field_path}: {scalar_node.text} is too large"
+            return report.add(
+                scalar_node.place,
+                "range",
+                message,
+                f"write at most {self.maximum}",
+            )
+        return converted
 
     def schema(self) -> dict[str, Any]:
         """Describe as a number or a string with a unit."""
@@ -180,25 +188,35 @@ class ListOf:
     kind: Kind
     single: bool = False
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read every item; one bad item makes the list MISSING."""
         if self.single and isinstance(node, Scalar):
-            value = self.kind.read(node, name, report)
-            return MISSING if value is MISSING else (value,)
+            single_value = self.kind.read(node, field_path, report)
+            return MISSING if single_value is MISSING else (single_value,)
         if not isinstance(node, Sequence):
             return report.add(
-                node.place, "type", f"{name} takes a list", "write [a, b]"
+                node.place, "type", f"{field_path} takes a list", "write [a, b]"
             )
-        values = [
-            self.kind.read(item, f"{name}[{index}]", report)
-            for index, item in enumerate(node.items)
+        element_values = [
+            self.kind.read(
+                element_node, f"{field_path}[{element_index}]", report
+            )
+            for element_index, element_node in enumerate(node.items)
         ]
-        return MISSING if any(v is MISSING for v in values) else tuple(values)
+        return (
+            MISSING
+            if any(element_value is MISSING for element_value in element_values)
+            else tuple(element_values)
+        )
 
     def schema(self) -> dict[str, Any]:
         """Describe as an array, or one item where that is accepted."""
-        array = {"type": "array", "items": self.kind.schema()}
-        return {"anyOf": [self.kind.schema(), array]} if self.single else array
+        array_schema = {"type": "array", "items": self.kind.schema()}
+        return (
+            {"anyOf": [self.kind.schema(), array_schema]}
+            if self.single
+            else array_schema
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,20 +226,24 @@ class Table:
     key: Text
     value: Text
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read all pairs."""
         if not isinstance(node, Mapping):
-            message = f"{name} takes keys and values"
+            message = f"{field_path} takes keys and values"
             return report.add(node.place, "type", message, "write {key: value}")
-        pairs: dict[str, str] = {}
-        for key, item in node.items.items():
+        label_texts: dict[str, str] = {}
+        for label_key, label_node in node.items.items():
             self.key.read(
-                Scalar(node.keys[key], key, plain=False), f"{name} key", report
+                Scalar(node.keys[label_key], label_key, plain=False),
+                f"{field_path} key",
+                report,
             )
-            value = self.value.read(item, f"{name}.{key}", report)
-            if value is not MISSING:
-                pairs[key] = value
-        return pairs
+            label_text = self.value.read(
+                label_node, f"{field_path}.{label_key}", report
+            )
+            if label_text is not MISSING:
+                label_texts[label_key] = label_text
+        return label_texts
 
     def schema(self) -> dict[str, Any]:
         """Describe as an object with free keys."""
@@ -252,81 +274,112 @@ class Block:
     doc: str = ""
     choose: tuple[tuple[str, ...], ...] = ()
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, block_path: str, report: Report) -> Any:
         """Read all fields; report unknown, missing and contradictory keys together."""
         if not isinstance(node, Mapping):
-            message = f"{name} takes keys and values"
-            known = ", ".join(f.name for f in self.fields)
-            return report.add(
-                node.place, "type", message, f"its keys are: {known}"
+            message = f"{block_path} takes keys and values"
+            known_keys = ", ".join(
+                block_field.name for block_field in self.fields
             )
-        before = len(report.problems)
-        values = self._values(node, name, report)
-        self._check_groups(node, name, report)
-        if len(report.problems) > before:
+            return report.add(
+                node.place, "type", message, f"its keys are: {known_keys}"
+            )
+        problem_count = len(report.problems)
+        field_values = self._values(node, block_path, report)
+        self._check_groups(node, block_path, report)
+        if len(report.problems) > problem_count:
             return MISSING
-        return self.build(place=node.place, **values)
+        return self.build(place=node.place, **field_values)
 
     def _values(
-        self, node: Mapping, name: str, report: Report
+        self, node: Mapping, block_path: str, report: Report
     ) -> dict[str, Any]:
-        known = {f.name: f for f in self.fields}
-        for key, place in node.keys.items():
-            if key not in known:
-                label = f"{name}.{key}" if name else key
-                step = near(key, list(known)) or "its keys are: " + ", ".join(
-                    known
-                )
-                report.add(place, "unknown-key", f"unknown key '{label}'", step)
-        values: dict[str, Any] = {}
-        for item in self.fields:
-            label = f"{name}.{item.name}" if name else item.name
-            if item.name in node.items:
-                values[item.name] = item.kind.read(
-                    node.items[item.name], label, report
-                )
-            elif item.required:
+        field_by_name = {
+            block_field.name: block_field for block_field in self.fields
+        }
+        for key, key_place in node.keys.items():
+            if key not in field_by_name:
+                field_path = f"{block_path}.{key}" if block_path else key
+                next_step = near(
+                    key, list(field_by_name)
+                ) or "its keys are: " + ", ".join(field_by_name)
                 report.add(
-                    node.place, "missing-key", f"{label} is missing", item.doc
+                    key_place,
+                    "unknown-key",
+                    f"unknown key '{field_path}'",
+                    next_step,
+                )
+        field_values: dict[str, Any] = {}
+        for field in self.fields:
+            field_path = (
+                f"{block_path}.{field.name}" if block_path else field.name
+            )
+            if field.name in node.items:
+                field_values[field.name] = field.kind.read(
+                    node.items[field.name], field_path, report
+                )
+            elif field.required:
+                report.add(
+                    node.place,
+                    "missing-key",
+                    f"{field_path} is missing",
+                    field.doc,
                 )
             else:
-                values[item.name] = item.default
-        return values
+                field_values[field.name] = field.default
+        return field_values
 
-    def _check_groups(self, node: Mapping, name: str, report: Report) -> None:
-        for group in self.choose:
-            present = [key for key in group if key in node.items]
-            if len(present) == 1:
+    def _check_groups(
+        self, node: Mapping, block_path: str, report: Report
+    ) -> None:
+        for key_group in self.choose:
+            present_keys = [
+                group_key for group_key in key_group if group_key in node.items
+            ]
+            if len(present_keys) == 1:
                 continue
-            words = ", ".join(group)
-            if present:
-                message = f"{name}: {' and '.join(present)} exclude each other"
-                place = node.keys[present[-1]]
+            group_keys = ", ".join(key_group)
+            if present_keys:
+                message = f"{block_path}: {' and '.join(present_keys)} exclude each other"
+                problem_place = node.keys[present_keys[-1]]
             else:
-                message, place = f"{name} needs one of: {words}", node.place
+                message, problem_place = (
+                    f"{block_path} needs one of: {group_keys}",
+                    node.place,
+                )
             report.add(
-                place, "one-of", message, f"give exactly one of: {words}"
+                problem_place,
+                "one-of",
+                message,
+                f"give exactly one of: {group_keys}",
             )
 
     def schema(self) -> dict[str, Any]:
         """Describe as a closed object with descriptions and defaults."""
         properties = {
-            f.name: {"description": f.doc, **f.kind.schema()}
-            for f in self.fields
+            block_field.name: {
+                "description": block_field.doc,
+                **block_field.kind.schema(),
+            }
+            for block_field in self.fields
         }
-        result: dict[str, Any] = {
+        block_schema: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "properties": properties,
         }
         if self.doc:
-            result["description"] = self.doc
-        if required := [f.name for f in self.fields if f.required]:
-            result["required"] = required
-        groups = [
-            {"oneOf": [{"required": [key]} for key in group]}
-            for group in self.choose
+            block_schema["description"] = self.doc
+        if required_keys := [
+            block_field.name
+            for block_field in self.fields
+            if block_field.required
+        ]:
+            block_schema["required"] = required_keys
+        group_schemas = [
+            {"oneOf": [{"required": [group_key]} for group_key in key_group]}
+            for key_group in self.choose
         ]
-        if groups:
-            result["allOf"] = groups
-        return result
+        if group_schemas:
+            block_schema["allOf"] = group_schemas
+        return block_schema

@@ -24,60 +24,72 @@ from planner.spec.source import Mapping, parse
 DEFAULT_IDLE: Final = Decimal(3600)
 
 
-def load(raw: bytes, path: str) -> Spec:
+def load(file_bytes: bytes, source_path: str) -> Spec:
     """Read a spec; raises SpecError with all problems of the file at once."""
-    root = parse(raw, path)
-    if not isinstance(root, Mapping):
+    root_node = parse(file_bytes, source_path)
+    if not isinstance(root_node, Mapping):
         raise SpecError(
             _problem(
-                root.place, "type", "a spec is a mapping of keys to values"
+                root_node.place, "type", "a spec is a mapping of keys to values"
             )
         )
-    kind = kind_of(root)
+    workload_kind = kind_of(root_node)
     report = Report()
-    if kind not in KINDS:
-        if "kind" in root.items:
-            Choice(tuple(KINDS)).read(root.items["kind"], "kind", report)
+    if workload_kind not in KINDS:
+        if "kind" in root_node.items:
+            Choice(tuple(KINDS)).read(root_node.items["kind"], "kind", report)
         else:
             report.add(
-                root.place,
+                root_node.place,
                 "missing-key",
                 "kind is missing",
                 "write kind: Inference",
             )
         raise SpecError(*report.problems)
-    block = KINDS[kind]
-    spec = Block(
-        block.name, _head_off(block), block.fields, choose=block.choose
-    ).read(root, "", report)
+    spec_block = KINDS[workload_kind]
+    loaded_spec = Block(
+        spec_block.name,
+        _head_off(spec_block),
+        spec_block.fields,
+        choose=spec_block.choose,
+    ).read(root_node, "", report)
     if report.problems:
         raise SpecError(*sorted(report.problems, key=_position))
-    return _checked(spec)
+    return _checked(loaded_spec)
 
 
-def normal(value: Any) -> Any:
+def normal(spec_value: Any) -> Any:
     """A spec as plain JSON values: base units, decimals as strings, without file positions."""
-    if is_dataclass(value) and not isinstance(value, type):
-        pairs = {
-            f.name: getattr(value, f.name)
-            for f in fields(value)
-            if f.name != "place"
+    if is_dataclass(spec_value) and not isinstance(spec_value, type):
+        field_values = {
+            spec_field.name: getattr(spec_value, spec_field.name)
+            for spec_field in fields(spec_value)
+            if spec_field.name != "place"
         }
-        return {k: normal(v) for k, v in pairs.items() if v is not None}
-    if isinstance(value, dict):
-        return {key: normal(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [normal(item) for item in value]
+        return {
+            field_name: normal(field_value)
+            for field_name, field_value in field_values.items()
+            if field_value is not None
+        }
+    if isinstance(spec_value, dict):
+        return {
+            entry_key: normal(element)
+            for entry_key, element in spec_value.items()
+        }
+    if isinstance(spec_value, tuple):
+        return [normal(element) for element in spec_value]
     return (
-        format(value.normalize(), "f") if isinstance(value, Decimal) else value
+        format(spec_value.normalize(), "f")
+        if isinstance(spec_value, Decimal)
+        else spec_value
     )
 
 
-def _head_off(block: Block) -> Any:
-    def build(**values: Any) -> Any:
-        for key in ("apiVersion", "kind"):
-            values.pop(key)
-        return block.build(**values)
+def _head_off(spec_block: Block) -> Any:
+    def build(**field_values: Any) -> Any:
+        for header_key in ("apiVersion", "kind"):
+            field_values.pop(header_key)
+        return spec_block.build(**field_values)
 
     return build
 
@@ -86,17 +98,17 @@ def _checked(spec: Spec) -> Spec:
     """Apply the rules that concern several blocks at once."""
     problems: list[Problem] = []
     if isinstance(spec, Inference | Batch):
-        traffic = spec.traffic
-        if traffic.trace is None:
+        spec_traffic = spec.traffic
+        if spec_traffic.trace is None:
             problems.extend(
                 Problem(
                     code="missing-key",
-                    message=f"traffic.{key} is missing",
-                    place=traffic.place,
-                    next_step=f"write {key}: {{mean: 1200, p95: 4000}}",
+                    message=f"traffic.{token_key} is missing",
+                    place=spec_traffic.place,
+                    next_step=f"write {token_key}: {{mean: 1200, p95: 4000}}",
                 )
-                for key in ("input_tokens", "output_tokens")
-                if getattr(traffic, key) is None
+                for token_key in ("input_tokens", "output_tokens")
+                if getattr(spec_traffic, token_key) is None
             )
     if (
         isinstance(spec, Workspace | Batch | Training)
@@ -111,40 +123,57 @@ def _checked(spec: Spec) -> Spec:
     return spec
 
 
-def _dataset(spec: Training) -> list[Problem]:
-    data, method = spec.data, spec.train.method
-    if data.tokens and data.samples:
-        message, step = (
+def _dataset(training_spec: Training) -> list[Problem]:
+    training_data, train_method = training_spec.data, training_spec.train.method
+    if training_data.tokens and training_data.samples:
+        message, next_step = (
             "data: tokens and samples exclude each other",
             "keep one of them",
         )
-    elif not (data.tokens or data.samples) and method != "pretrain":
-        message = f"data: method {method} needs tokens or samples"
-        step = "write how much is trained on, for example tokens: 100M"
+    elif (
+        not (training_data.tokens or training_data.samples)
+        and train_method != "pretrain"
+    ):
+        message = f"data: method {train_method} needs tokens or samples"
+        next_step = "write how much is trained on, for example tokens: 100M"
     else:
         return []
     return [
-        Problem(code="data", message=message, place=data.place, next_step=step)
+        Problem(
+            code="data",
+            message=message,
+            place=training_data.place,
+            next_step=next_step,
+        )
     ]
 
 
-def _buying(buy: Buy) -> list[Problem]:
-    if buy.spot != "only" or buy.commit == ("none",) or buy.place is None:
+def _buying(purchase: Buy) -> list[Problem]:
+    if (
+        purchase.spot != "only"
+        or purchase.commit == ("none",)
+        or purchase.place is None
+    ):
         return []
     message = "buy.spot: only and buy.commit exclude each other"
-    step = "spot cannot be committed to: remove commit, or write spot: auto"
+    next_step = (
+        "spot cannot be committed to: remove commit, or write spot: auto"
+    )
     return [
         Problem(
-            code="conflict", message=message, place=buy.place, next_step=step
+            code="conflict",
+            message=message,
+            place=purchase.place,
+            next_step=next_step,
         )
     ]
 
 
 def _position(problem: Problem) -> tuple[int, int]:
-    place = problem.place or Place("")
-    return place.line, place.column
+    problem_place = problem.place or Place("")
+    return problem_place.line, problem_place.column
 
 
 def _problem(place: Place, code: str, message: str) -> Problem:
-    step = "run: tonnage init"
-    return Problem(code=code, message=message, place=place, next_step=step)
+    next_step = "run: tonnage init"
+    return Problem(code=code, message=message, place=place, next_step=next_step)

@@ -13,25 +13,35 @@ def window(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
 
     An end at or before the start means the next day. Raises ValueError for a time that is none.
     """
-    words = schedule.split()
-    start, end = (_minutes(t) for t in words[1].split("-"))
-    return _days(words[0]), start, end, words[2] if len(words) > 2 else "UTC"
+    schedule_words = schedule.split()
+    start_minute, end_minute = (
+        _minutes(time_text) for time_text in schedule_words[1].split("-")
+    )
+    return (
+        _days(schedule_words[0]),
+        start_minute,
+        end_minute,
+        schedule_words[2] if len(schedule_words) > 2 else "UTC",
+    )
 
 
-def _days(text: str) -> tuple[int, ...]:
-    if text in NAMED:
-        return tuple(DAYS.index(d) for d in NAMED[text])
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        begin = DAYS.index(first)
-        stop = DAYS.index(last or first)
-        found.update((begin + i) % 7 for i in range((stop - begin) % 7 + 1))
-    return tuple(sorted(found))
+def _days(days_text: str) -> tuple[int, ...]:
+    if days_text in NAMED:
+        return tuple(DAYS.index(day_name) for day_name in NAMED[days_text])
+    day_numbers: set[int] = set()
+    for day_range in days_text.split(","):
+        first_name, _, last_name = day_range.partition("-")
+        first_day = DAYS.index(first_name)
+        last_day = DAYS.index(last_name or first_name)
+        day_numbers.update(
+            (first_day + day_offset) % 7
+            for day_offset in range((last_day - first_day) % 7 + 1)
+        )
+    return tuple(sorted(day_numbers))
 
 
-def _minutes(text: str) -> int:
-    hours, minutes = (int(part) for part in text.split(":"))
+def _minutes(time_text: str) -> int:
+    hours, minutes = (int(number_text) for number_text in time_text.split(":"))
     if hours > 24 or minutes > 59 or hours * 60 + minutes > 1440:
-        raise ValueError(f"{text} is not a time of the day")
+        raise ValueError(f"{time_text} is not a time of the day")
     return hours * 60 + minutes

@@ -9,16 +9,18 @@ from planner.spec.shape import KINDS
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of all kinds of specs."""
-    kinds = {}
-    for name, block in KINDS.items():
-        kinds[name] = block.schema()
-        kinds[name]["properties"]["kind"] = {"const": name}
+    kind_schemas = {}
+    for kind_name, spec_block in KINDS.items():
+        kind_schemas[kind_name] = spec_block.schema()
+        kind_schemas[kind_name]["properties"]["kind"] = {"const": kind_name}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:tonnage:schema:spec:v1",
         "title": "tonnage spec",
         "type": "object",
         "required": ["apiVersion", "kind"],
-        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in kinds],
-        "$defs": kinds,
+        "oneOf": [
+            {"$ref": f"#/$defs/{kind_name}"} for kind_name in kind_schemas
+        ],
+        "$defs": kind_schemas,
     }

@@ -57,13 +57,15 @@ FORM: Final = Text(
 def _sla(
     place: Place, availability: Decimal | None, **limits: Decimal | None
 ) -> model.Sla:
-    found = tuple(
-        model.Limit(metric=metric, percentile=percentile, seconds=value)
+    latency_limits = tuple(
+        model.Limit(metric=metric, percentile=percentile, seconds=limit_s)
         for metric in METRICS
         for percentile in PERCENTILES
-        if (value := limits.get(f"{metric}_p{percentile}")) is not None
+        if (limit_s := limits.get(f"{metric}_p{percentile}")) is not None
     )
-    return model.Sla(place=place, limits=found, availability=availability)
+    return model.Sla(
+        place=place, limits=latency_limits, availability=availability
+    )
 
 
 def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  # noqa: ARG001
@@ -74,29 +76,41 @@ def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  
 
 
 def _train(
-    place: Place, global_batch: tuple[int, bool] | None, **values: Any
+    place: Place, global_batch: tuple[int, bool] | None, **train_values: Any
 ) -> model.Train:
-    sequence = values["sequence"]
+    sequence_tokens = train_values["sequence"]
     if global_batch is None:
-        return model.Train(place=place, **values)
-    many, tokens = global_batch
-    batch = _even(many / sequence) if tokens else many
-    return model.Train(place=place, global_batch=batch, **values)
+        return model.Train(place=place, **train_values)
+    batch_size, counts_tokens = global_batch
+    batch_sequences = (
+        _even(batch_size / sequence_tokens) if counts_tokens else batch_size
+    )
+    return model.Train(
+        place=place, global_batch=batch_sequences, **train_values
+    )
 
 
-def _even(sequences: float) -> int:
+def _even(exact_sequences: float) -> int:
     """The most even number of sequences within 5 %: 4M tokens of 4,096 are meant as 1,024."""
-    low, high = math.ceil(0.95 * sequences), math.floor(1.05 * sequences)
-    if low > high:
-        return max(1, round(sequences))
-    step: int = 1 << high.bit_length()
-    while not (high // step) * step >= low:
-        step //= 2
+    low_sequences, high_sequences = (
+        math.ceil(0.95 * exact_sequences),
+        math.floor(1.05 * exact_sequences),
+    )
+    if low_sequences > high_sequences:
+        return max(1, round(exact_sequences))
+    rounding_step: int = 1 << high_sequences.bit_length()
+    while (
+        not (high_sequences // rounding_step) * rounding_step >= low_sequences
+    ):
+        rounding_step //= 2
     return max(
         1,
         min(
-            ((high // step) * step, -(-low // step) * step),
-            key=lambda n: abs(n - sequences),
+            (
+                (high_sequences // rounding_step) * rounding_step,
+                -(-low_sequences // rounding_step) * rounding_step,
+            ),
+            key=lambda candidate: abs(candidate - exact_sequences),
         ),
     )
 
@@ -136,20 +150,27 @@ class _Tokens:
         ),
     )
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read a number as a fixed length, a mapping as a distribution."""
         if not isinstance(node, Scalar):
-            value = self.block.read(node, name, report)
-            if value is not MISSING and value.p95 < value.mean:
+            token_lengths = self.block.read(node, field_path, report)
+            if (
+                token_lengths is not MISSING
+                and token_lengths.p95 < token_lengths.mean
+            ):
                 return report.add(
                     node.place,
                     "range",
-                    f"{name}: p95 is below the mean",
+                    f"{field_path}: p95 is below the mean",
                     "write a p95 of at least the mean",
                 )
-            return value
-        mean = self.block.fields[0].kind.read(node, name, report)
-        return MISSING if mean is MISSING else model.Tokens(mean=mean, p95=mean)
+            return token_lengths
+        mean_tokens = self.block.fields[0].kind.read(node, field_path, report)
+        return (
+            MISSING
+            if mean_tokens is MISSING
+            else model.Tokens(mean=mean_tokens, p95=mean_tokens)
+        )
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
@@ -166,28 +187,28 @@ class _GlobalBatch:
         "a batch such as 4M tokens or 512",
     )
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read (count, whether it is of tokens)."""
-        text = self.form.read(node, name, report)
-        if text is MISSING:
+        batch_text = self.form.read(node, field_path, report)
+        if batch_text is MISSING:
             return MISSING
         try:
-            many = unit.count(text.removesuffix("sequences"))
-        except ValueError as error:
+            batch_size = unit.count(batch_text.removesuffix("sequences"))
+        except ValueError as count_error:
             return report.add(
                 node.place,
                 "value",
-                f"{name}: {error}",
+                f"{field_path}: {count_error}",
                 "write 4M tokens, or 512",
             )
-        if not 1 <= many <= 10**10:
+        if not 1 <= batch_size <= 10**10:
             return report.add(
                 node.place,
                 "range",
-                f"{name} is {many:,}",
+                f"{field_path} is {batch_size:,}",
                 "write 1 to 10 billion",
             )
-        return many, "tokens" in text
+        return batch_size, "tokens" in batch_text
 
     def schema(self) -> dict[str, Any]:
         """Describe the form, or a plain number."""
@@ -199,29 +220,29 @@ class _GlobalBatch:
 class _Schedule:
     """Hours of the week in a time zone that exists."""
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read days, times and zone."""
-        text = FORM.read(node, name, report)
-        if text is MISSING:
+        schedule_text = FORM.read(node, field_path, report)
+        if schedule_text is MISSING:
             return MISSING
         try:
-            zone = window(text)[3]
-            ZoneInfo(zone)
-        except ValueError as error:
+            zone_name = window(schedule_text)[3]
+            ZoneInfo(zone_name)
+        except ValueError as time_error:
             return report.add(
                 node.place,
                 "value",
-                f"{name}: {error}",
+                f"{field_path}: {time_error}",
                 "write times from 00:00 to 24:00",
             )
         except (ZoneInfoNotFoundError, OSError):
             return report.add(
                 node.place,
                 "value",
-                f"{name}: no time zone is named '{zone}'",
+                f"{field_path}: no time zone is named '{zone_name}'",
                 "write a zone such as Europe/Berlin or UTC",
             )
-        return text
+        return schedule_text
 
     def schema(self) -> dict[str, Any]:
         """Describe the form."""
@@ -234,21 +255,21 @@ class _Profile:
     names = Choice(("flat", "business-hours", "diurnal"))
     weights = ListOf(Quantity(unit.number, "0.4", maximum=10**6))
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read a name or a list of weights."""
         if isinstance(node, Scalar):
-            return self.names.read(node, name, report)
-        values = self.weights.read(node, name, report)
-        if values is MISSING:
+            return self.names.read(node, field_path, report)
+        hourly_weights = self.weights.read(node, field_path, report)
+        if hourly_weights is MISSING:
             return MISSING
-        if len(values) not in (24, 168) or not any(values):
+        if len(hourly_weights) not in (24, 168) or not any(hourly_weights):
             return report.add(
                 node.place,
                 "length",
-                f"{name} has {len(values)} weights",
+                f"{field_path} has {len(hourly_weights)} weights",
                 "give 24 or 168 hourly weights, not all zero",
             )
-        return values
+        return hourly_weights
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
@@ -258,20 +279,23 @@ class _Profile:
 class _Renamed:
     """Reads `for` (a Python keyword) into `use` and `model` into `model_`."""
 
-    def __init__(self, block: Block, names: dict[str, str]) -> None:
-        self.block, self.names = block, names
+    def __init__(self, block: Block, argument_names: dict[str, str]) -> None:
+        self.block, self.names = block, argument_names
 
-    def read(self, node: Node, name: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read the block under its own key names."""
-        build = self.block.build
-        block = Block(
+        build_object = self.block.build
+        renamed_block = Block(
             self.block.name,
-            lambda **v: build(
-                **{self.names.get(k, k): x for k, x in v.items()}
+            lambda **field_values: build_object(
+                **{
+                    self.names.get(field_key, field_key): field_value
+                    for field_key, field_value in field_values.items()
+                }
             ),
             self.block.fields,
         )
-        return block.read(node, name, report)
+        return renamed_block.read(node, field_path, report)
 
     def schema(self) -> dict[str, Any]:
         """Describe the block."""
@@ -327,17 +351,17 @@ SLA: Final = Block(
     (
         *(
             Field(
-                f"{m}_p{p}",
+                f"{latency_metric}_p{percentile}",
                 Quantity(
                     unit.seconds,
                     "800ms",
                     minimum=Decimal("0.0001"),
                     maximum=Decimal(86400),
                 ),
-                f"{what}, {p}th percentile, at peak",
+                f"{metric_meaning}, {percentile}th percentile, at peak",
             )
-            for m, what in METRICS.items()
-            for p in PERCENTILES
+            for latency_metric, metric_meaning in METRICS.items()
+            for percentile in PERCENTILES
         ),
         Field(
             "availability",
@@ -828,10 +852,14 @@ KINDS: Final = {
 }
 
 
-def kind_of(root: Mapping) -> str:
+def kind_of(root_node: Mapping) -> str:
     """Return the text of `kind`, or nothing when it is absent or no text."""
-    node = root.items.get("kind")
-    return re.sub(r"\s", "", node.text) if isinstance(node, Scalar) else ""
+    kind_node = root_node.items.get("kind")
+    return (
+        re.sub(r"\s", "", kind_node.text)
+        if isinstance(kind_node, Scalar)
+        else ""
+    )
 
 
 __all__ = [

@@ -55,46 +55,52 @@ class Mapping:
 Node: TypeAlias = Scalar | Sequence | Mapping
 
 
-def parse(raw: bytes, path: str) -> Node:
+def parse(file_bytes: bytes, source_path: str) -> Node:
     """Read one YAML document.
 
     Refuses with SpecError: more than 256 KiB, not UTF-8, NUL or bidirectional control
     characters, aliases, merge keys, tags, several documents, depth over 32, more than 2,000
     nodes, duplicate keys, keys that are not text.
     """
-    if len(raw) > MAX_BYTES:
+    if len(file_bytes) > MAX_BYTES:
         _refuse(
-            Place(path),
+            Place(source_path),
             "too-large",
-            f"the file has {len(raw):,} bytes, more than 262,144",
+            f"the file has {len(file_bytes):,} bytes, more than 262,144",
         )
     try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        _refuse(Place(path, line, 1), "encoding", "the file is not UTF-8")
-    if found := FORBIDDEN.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - text.rfind("\n", 0, found.start())
-        name = f"U+{ord(found[0]):04X}"
+        yaml_text = file_bytes.decode("utf-8-sig")
+    except UnicodeDecodeError as decode_error:
+        line_number = file_bytes.count(b"\n", 0, decode_error.start) + 1
         _refuse(
-            Place(path, line, column),
-            "control-character",
-            f"{name} is not allowed",
+            Place(source_path, line_number, 1),
+            "encoding",
+            "the file is not UTF-8",
         )
-    _refuse_brackets(text, path)
-    return _Reader(path).read(text)
+    if control_match := FORBIDDEN.search(yaml_text):
+        line_number = yaml_text.count("\n", 0, control_match.start()) + 1
+        column_number = control_match.start() - yaml_text.rfind(
+            "\n", 0, control_match.start()
+        )
+        code_point = f"U+{ord(control_match[0]):04X}"
+        _refuse(
+            Place(source_path, line_number, column_number),
+            "control-character",
+            f"{code_point} is not allowed",
+        )
+    _refuse_brackets(yaml_text, source_path)
+    return _Reader(source_path).read(yaml_text)
 
 
-def _refuse_brackets(text: str, path: str) -> None:
+def _refuse_brackets(yaml_text: str, source_path: str) -> None:
     """Refuse absurd nesting before the parser sees it: its time grows with the square of it."""
-    depth = 0
-    for found in BRACKET.finditer(text):
-        depth += 1 if found[0] in "[{" else -1
-        if depth > 2 * MAX_DEPTH:
-            line = text.count("\n", 0, found.start()) + 1
+    bracket_depth = 0
+    for bracket_match in BRACKET.finditer(yaml_text):
+        bracket_depth += 1 if bracket_match[0] in "[{" else -1
+        if bracket_depth > 2 * MAX_DEPTH:
+            line_number = yaml_text.count("\n", 0, bracket_match.start()) + 1
             _refuse(
-                Place(path, line, 1),
+                Place(source_path, line_number, 1),
                 "too-deep",
                 f"nested deeper than {MAX_DEPTH} levels",
             )
@@ -103,143 +109,172 @@ def _refuse_brackets(text: str, path: str) -> None:
 def _refuse(
     place: Place, code: str, message: str, next_step: str = ""
 ) -> NoReturn:
-    step = (
+    next_step_text = (
         next_step or "write the spec as plain YAML: mappings, lists and values"
     )
     raise SpecError(
-        Problem(code=code, message=message, place=place, next_step=step)
+        Problem(
+            code=code, message=message, place=place, next_step=next_step_text
+        )
     )
 
 
 class _Reader:
     """Builds the tree from events, counting depth and nodes as it goes."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, source_path: str) -> None:
+        self.path = source_path
         self.nodes = 0
 
-    def read(self, text: str) -> Node:
-        root: Node | None = None
+    def read(self, yaml_text: str) -> Node:
+        root_node: Node | None = None
         try:
-            events = yaml.parse(text, Loader=yaml.SafeLoader)
-            for event in events:
+            yaml_events = yaml.parse(yaml_text, Loader=yaml.SafeLoader)
+            for yaml_event in yaml_events:
                 if (
-                    isinstance(event, yaml.DocumentStartEvent)
-                    and root is not None
+                    isinstance(yaml_event, yaml.DocumentStartEvent)
+                    and root_node is not None
                 ):
                     _refuse(
-                        self._at(event),
+                        self._at(yaml_event),
                         "documents",
                         "the file has more than one document",
                     )
-                if isinstance(event, yaml.NodeEvent):
-                    root = self._node(event, events, depth=1)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = (
-                Place(self.path, mark.line + 1, mark.column + 1)
-                if mark
+                if isinstance(yaml_event, yaml.NodeEvent):
+                    root_node = self._node(
+                        yaml_event, yaml_events, node_depth=1
+                    )
+        except yaml.MarkedYAMLError as yaml_error:
+            problem_mark = yaml_error.problem_mark or yaml_error.context_mark
+            problem_place = (
+                Place(self.path, problem_mark.line + 1, problem_mark.column + 1)
+                if problem_mark
                 else Place(self.path)
             )
             _refuse(
-                place,
+                problem_place,
                 "yaml",
-                f"not valid YAML: {error.problem or error.context}",
+                f"not valid YAML: {yaml_error.problem or yaml_error.context}",
             )
-        except yaml.YAMLError as error:
+        except yaml.YAMLError as yaml_error:
             _refuse(
                 Place(self.path),
                 "yaml",
-                f"not valid YAML: {str(error).splitlines()[0]}",
+                f"not valid YAML: {str(yaml_error).splitlines()[0]}",
             )
-        if root is None:
+        if root_node is None:
             _refuse(
                 Place(self.path, 1, 1),
                 "empty",
                 "the file is empty",
                 "run: tonnage init",
             )
-        return root
+        return root_node
 
-    def _at(self, event: yaml.Event) -> Place:
-        mark = event.start_mark
-        if mark is None:
+    def _at(self, yaml_event: yaml.Event) -> Place:
+        start_mark = yaml_event.start_mark
+        if start_mark is None:
             return Place(self.path)
-        return Place(self.path, mark.line + 1, mark.column + 1)
+        return Place(self.path, start_mark.line + 1, start_mark.column + 1)
 
     def _node(
-        self, event: yaml.NodeEvent, events: Iterator[yaml.Event], *, depth: int
+        self,
+        yaml_event: yaml.NodeEvent,
+        yaml_events: Iterator[yaml.Event],
+        *,
+        node_depth: int,
     ) -> Node:
-        place = self._at(event)
+        node_place = self._at(yaml_event)
         self.nodes += 1
-        if isinstance(event, yaml.AliasEvent) or event.anchor:
+        if isinstance(yaml_event, yaml.AliasEvent) or yaml_event.anchor:
             _refuse(
-                place,
+                node_place,
                 "alias",
                 "anchors and aliases are not read; write the value out",
             )
-        if getattr(event, "tag", None):
-            _refuse(place, "tag", f"tags such as {event.tag} are not read")  # type: ignore[attr-defined]
-        if depth > MAX_DEPTH:
-            _refuse(place, "too-deep", f"nested deeper than {MAX_DEPTH} levels")
+        if getattr(yaml_event, "tag", None):
+            _refuse(
+                node_place, "tag", f"tags such as {yaml_event.tag} are not read"
+            )  # type: ignore[attr-defined]
+        if node_depth > MAX_DEPTH:
+            _refuse(
+                node_place, "too-deep", f"nested deeper than {MAX_DEPTH} levels"
+            )
         if self.nodes > MAX_NODES:
-            _refuse(place, "too-many", f"more than {MAX_NODES:,} values")
-        if isinstance(event, yaml.ScalarEvent):
-            if len(event.value) > MAX_SCALAR:
+            _refuse(node_place, "too-many", f"more than {MAX_NODES:,} values")
+        if isinstance(yaml_event, yaml.ScalarEvent):
+            if len(yaml_event.value) > MAX_SCALAR:
                 _refuse(
-                    place,
+                    node_place,
                     "too-long",
-                    f"a value of {len(event.value):,} characters",
+                    f"a value of {len(yaml_event.value):,} characters",
                 )
-            return Scalar(place, event.value, event.style is None)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(place, events, depth)
-        return self._mapping(place, events, depth)
+            return Scalar(
+                node_place, yaml_event.value, yaml_event.style is None
+            )
+        if isinstance(yaml_event, yaml.SequenceStartEvent):
+            return self._sequence(node_place, yaml_events, node_depth)
+        return self._mapping(node_place, yaml_events, node_depth)
 
     def _sequence(
-        self, place: Place, events: Iterator[yaml.Event], depth: int
+        self,
+        node_place: Place,
+        yaml_events: Iterator[yaml.Event],
+        node_depth: int,
     ) -> Sequence:
-        result = Sequence(place)
-        for event in events:
-            if isinstance(event, yaml.SequenceEndEvent):
+        sequence_node = Sequence(node_place)
+        for yaml_event in yaml_events:
+            if isinstance(yaml_event, yaml.SequenceEndEvent):
                 break
-            assert isinstance(event, yaml.NodeEvent)  # noqa: S101 - grammar of events
-            result.items.append(self._node(event, events, depth=depth + 1))
-        return result
+            assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
+            sequence_node.items.append(
+                self._node(yaml_event, yaml_events, node_depth=node_depth + 1)
+            )
+        return sequence_node
 
     def _mapping(
-        self, place: Place, events: Iterator[yaml.Event], depth: int
+        self,
+        node_place: Place,
+        yaml_events: Iterator[yaml.Event],
+        node_depth: int,
     ) -> Mapping:
-        result = Mapping(place)
-        for event in events:
-            if isinstance(event, yaml.MappingEndEvent):
+        mapping_node = Mapping(node_place)
+        for yaml_event in yaml_events:
+            if isinstance(yaml_event, yaml.MappingEndEvent):
                 break
-            key = self._key(event, events, depth)
-            if key.text in result.items:
-                first = result.keys[key.text]
+            key_node = self._key(yaml_event, yaml_events, node_depth)
+            if key_node.text in mapping_node.items:
+                first_place = mapping_node.keys[key_node.text]
                 _refuse(
-                    key.place,
+                    key_node.place,
                     "duplicate-key",
-                    f"'{key.text}' is given twice, first in line {first.line}",
+                    f"'{key_node.text}' is given twice, first in line {first_place.line}",
                     "remove one of the two",
                 )
-            result.keys[key.text] = key.place
-            value = next(events)
-            assert isinstance(value, yaml.NodeEvent)  # noqa: S101 - grammar of events
-            result.items[key.text] = self._node(value, events, depth=depth + 1)
-        return result
+            mapping_node.keys[key_node.text] = key_node.place
+            value_event = next(yaml_events)
+            assert isinstance(value_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
+            mapping_node.items[key_node.text] = self._node(
+                value_event, yaml_events, node_depth=node_depth + 1
+            )
+        return mapping_node
 
     def _key(
-        self, event: yaml.Event, events: Iterator[yaml.Event], depth: int
+        self,
+        yaml_event: yaml.Event,
+        yaml_events: Iterator[yaml.Event],
+        node_depth: int,
     ) -> Scalar:
-        assert isinstance(event, yaml.NodeEvent)  # noqa: S101 - grammar of events
-        key = self._node(event, events, depth=depth + 1)
-        if not isinstance(key, Scalar):
-            _refuse(key.place, "key", "a key must be text")
-        if key.text == "<<" and key.plain:
+        assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
+        key_node = self._node(
+            yaml_event, yaml_events, node_depth=node_depth + 1
+        )
+        if not isinstance(key_node, Scalar):
+            _refuse(key_node.place, "key", "a key must be text")
+        if key_node.text == "<<" and key_node.plain:
             _refuse(
-                key.place,
+                key_node.place,
                 "merge-key",
                 "merge keys (<<) are not read; write the values out",
             )
-        return key
+        return key_node

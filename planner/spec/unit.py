@@ -69,51 +69,55 @@ def context(text: str) -> int:
 
 def seconds(text: str) -> Decimal:
     """A time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
-    found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
-    if not found or found[2] not in SECONDS:
+    quantity_match = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
+    if not quantity_match or quantity_match[2] not in SECONDS:
         raise ValueError(
             "write a time span with its unit, for example 800ms, 30m, 12h or 14d"
         )
-    return Decimal(found[1]) * SECONDS[found[2]]
+    return Decimal(quantity_match[1]) * SECONDS[quantity_match[2]]
 
 
 def size(text: str) -> int:
     """A size in bytes: 200GiB (binary) or 4TB (decimal)."""
-    found = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
-    if not found or found[2] not in BYTES:
+    quantity_match = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
+    if not quantity_match or quantity_match[2] not in BYTES:
         raise ValueError(
             "write a size with its unit, for example 200GiB or 4TiB"
         )
-    return int(Decimal(found[1]) * BYTES[found[2]])
+    return int(Decimal(quantity_match[1]) * BYTES[quantity_match[2]])
 
 
 def percent(text: str) -> Decimal:
     """A share as a fraction of one: 99.9% is 0.999."""
-    found = re.fullmatch(NUMBER + r"\s*%", text.strip())
-    if not found or Decimal(found[1]) > 100:
+    percent_match = re.fullmatch(NUMBER + r"\s*%", text.strip())
+    if not percent_match or Decimal(percent_match[1]) > 100:
         raise ValueError(
             "write a percentage from 0% to 100%, for example 99.9%"
         )
-    return Decimal(found[1]) / 100
+    return Decimal(percent_match[1]) / 100
 
 
 def spending(text: str) -> Decimal:
     """Money in USD a month: 60000/month, 20/hour, $500/day."""
-    found = re.fullmatch(
+    money_match = re.fullmatch(
         r"\$?" + NUMBER + r"\s*/\s*([a-z]+)", text.strip().lower()
     )
-    if not found or found[2] not in MONTHS:
+    if not money_match or money_match[2] not in MONTHS:
         raise ValueError(
             "write an amount of USD per time, for example 60000/month"
         )
-    return Decimal(found[1]) * MONTHS[found[2]]
+    return Decimal(money_match[1]) * MONTHS[money_match[2]]
 
 
-def _scaled(text: str, scale: dict[str, int], wanted: str) -> int:
-    found = re.fullmatch(NUMBER + r"\s*([A-Za-z]?)", text.strip())
-    if not found or found[2].lower() not in scale:
-        raise ValueError(f"write {wanted}")
-    value = Decimal(found[1]) * scale[found[2].lower()]
-    if value != value.to_integral_value():
-        raise ValueError(f"write {wanted}; {text.strip()} is not whole")
-    return int(value)
+def _scaled(
+    text: str, suffix_factors: dict[str, int], accepted_form: str
+) -> int:
+    quantity_match = re.fullmatch(NUMBER + r"\s*([A-Za-z]?)", text.strip())
+    if not quantity_match or quantity_match[2].lower() not in suffix_factors:
+        raise ValueError(f"write {accepted_form}")
+    scaled_number = (
+        Decimal(quantity_match[1]) * suffix_factors[quantity_match[2].lower()]
+    )
+    if scaled_number != scaled_number.to_integral_value():
+        raise ValueError(f"write {accepted_form}; {text.strip()} is not whole")
+    return int(scaled_number)

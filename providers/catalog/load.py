@@ -34,27 +34,41 @@ SCALEUPS: Final = (
 )
 
 
-def load(path: Path | None = None) -> Catalog:
+def load(manifest_path: Path | None = None) -> Catalog:
     """Open the catalog of a manifest, or the embedded one; raises CatalogError at the bad row."""
-    texts, sha256, as_of = verified(path or FOLDER / "manifest.json")
-    known = _sources(texts["sources.csv"])
-    instances, where = _instances(texts["instances.csv"])
-    zones = _zones(texts["zones.csv"], known)
-    offers = _offers(texts["prices.csv"], instances, zones, (known, where))
-    priced = {
+    table_texts, manifest_sha256, as_of = verified(
+        manifest_path or FOLDER / "manifest.json"
+    )
+    sources = _sources(table_texts["sources.csv"])
+    instances, offered_regions = _instances(table_texts["instances.csv"])
+    zones = _zones(table_texts["zones.csv"], sources)
+    offers = _offers(
+        table_texts["prices.csv"], instances, zones, (sources, offered_regions)
+    )
+    priced_types = {
         (offer.provider, offer.instance.instance_type) for offer in offers
     }
     return Catalog(
-        offers=tuple(o for o in offers if o.purchase in ORDERABLE),
-        unlisted=tuple(o for o in offers if o.purchase not in ORDERABLE),
-        unpriced=tuple(i for key, i in instances.items() if key not in priced),
-        book=_services(texts["services.csv"]),
-        sha256=sha256,
+        offers=tuple(
+            candidate for candidate in offers if candidate.purchase in ORDERABLE
+        ),
+        unlisted=tuple(
+            candidate
+            for candidate in offers
+            if candidate.purchase not in ORDERABLE
+        ),
+        unpriced=tuple(
+            instance
+            for machine_key, instance in instances.items()
+            if machine_key not in priced_types
+        ),
+        book=_services(table_texts["services.csv"]),
+        sha256=manifest_sha256,
         as_of=as_of,
     )
 
 
-def _sources(text: str) -> dict[str, str]:
+def _sources(table_text: str) -> dict[str, str]:
     columns = {
         "source": table.text,
         "what": table.text,
@@ -62,13 +76,13 @@ def _sources(text: str) -> dict[str, str]:
         "url": table.free,
     }
     return {
-        row["source"]: row["what"]
-        for row in table.rows(text, "sources.csv", columns)
+        table_row["source"]: table_row["what"]
+        for table_row in table.rows(table_text, "sources.csv", columns)
     }
 
 
 def _instances(
-    text: str,
+    table_text: str,
 ) -> tuple[
     dict[tuple[str, str], Instance], dict[tuple[str, str], tuple[str, ...]]
 ]:
@@ -84,11 +98,13 @@ def _instances(
         "vcpu": table.whole(1, 1024),
         "ram_gib": table.real(1, 65_536),
         "nvme_gb": table.real(0, 1_000_000),
-        "network_gbps": lambda c: table.real(0, 100_000)(c or "0"),
+        "network_gbps": lambda cell_text: table.real(0, 100_000)(
+            cell_text or "0"
+        ),
         "fabric": table.one_of(*FABRICS),
         "fabric_gbps": table.real(0, 100_000),
         "gpudirect_rdma": table.yes,
-        "network_cards": lambda c: table.whole(0, 64)(c or "0"),
+        "network_cards": lambda cell_text: table.whole(0, 64)(cell_text or "0"),
         "fabric_interfaces": table.whole(0, 64),
         "scaleup": table.one_of(*SCALEUPS),
         "arch": table.one_of("x86_64", "arm64"),
@@ -99,46 +115,56 @@ def _instances(
         "confidence": table.CONFIDENCE,
         **table.SOURCED,
     }
-    found, where = {}, {}
-    skipped = ("min_driver", "regions", "source", "as_of")
-    for row in table.rows(text, "instances.csv", columns):
-        key = (row["provider"], row["instance_type"])
-        if key in found:
-            table.refuse(row.place, f"{key[1]} is given twice")
-        found[key] = Instance(
-            **{k: v for k, v in row.cells.items() if k not in skipped}
+    instances, offered_regions = {}, {}
+    skipped_columns = ("min_driver", "regions", "source", "as_of")
+    for table_row in table.rows(table_text, "instances.csv", columns):
+        machine_key = (table_row["provider"], table_row["instance_type"])
+        if machine_key in instances:
+            table.refuse(table_row.place, f"{machine_key[1]} is given twice")
+        instances[machine_key] = Instance(
+            **{
+                column: cell_value
+                for column, cell_value in table_row.cells.items()
+                if column not in skipped_columns
+            }
         )
-        where[key] = () if row["regions"] == ("*",) else row["regions"]
-    return found, where
+        offered_regions[machine_key] = (
+            () if table_row["regions"] == ("*",) else table_row["regions"]
+        )
+    return instances, offered_regions
 
 
 def _zones(
-    text: str, known: dict[str, str]
+    table_text: str, sources: dict[str, str]
 ) -> dict[tuple[str, str, str], tuple[str, ...]]:
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
         "region": table.text,
         "instance_type": table.text,
         "zones": table.listed,
-        "source": table.one_of(*known),
+        "source": table.one_of(*sources),
         "as_of": table.date,
         "confidence": table.CONFIDENCE,
     }
-    found = table.rows(text, "zones.csv", columns)
+    zone_rows = table.rows(table_text, "zones.csv", columns)
     return {
-        (r["provider"], r["region"], r["instance_type"]): r["zones"]
-        for r in found
+        (
+            zone_row["provider"],
+            zone_row["region"],
+            zone_row["instance_type"],
+        ): zone_row["zones"]
+        for zone_row in zone_rows
     }
 
 
 def _offers(
-    text: str,
+    table_text: str,
     instances: dict[tuple[str, str], Instance],
     zones: dict[tuple[str, str, str], tuple[str, ...]],
-    facts: tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]],
+    references: tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]],
 ) -> list[Offer]:
     """Join prices with machines: a price in a region is no hardware in that region."""
-    known, where = facts
+    sources, offered_regions = references
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
         "instance_type": table.text,
@@ -150,65 +176,85 @@ def _offers(
         "usd_min": table.optional(table.price),
         "usd_max": table.optional(table.price),
         "as_of": table.date,
-        "source": table.one_of(*known),
+        "source": table.one_of(*sources),
         "confidence": table.CONFIDENCE,
     }
-    listed = {(provider, machine) for provider, _, machine in zones}
-    found: list[Offer] = []
-    rows = list(table.rows(text, "prices.csv", columns))
-    demand = {
-        (r["provider"], r["instance_type"], r["region"]): r["usd_hour"]
-        for r in rows
-        if r["purchase"] == "on_demand"
+    zoned_types = {
+        (provider, instance_type) for provider, _, instance_type in zones
     }
-    for row in rows:
-        key = (row["provider"], row["instance_type"])
-        if key not in instances:
+    offers: list[Offer] = []
+    price_rows = list(table.rows(table_text, "prices.csv", columns))
+    on_demand_usd_hour = {
+        (
+            price_row["provider"],
+            price_row["instance_type"],
+            price_row["region"],
+        ): price_row["usd_hour"]
+        for price_row in price_rows
+        if price_row["purchase"] == "on_demand"
+    }
+    for table_row in price_rows:
+        machine_key = (table_row["provider"], table_row["instance_type"])
+        if machine_key not in instances:
             table.refuse(
-                row.place, f"instance_type: no machine is named '{key[1]}'"
+                table_row.place,
+                f"instance_type: no machine is named '{machine_key[1]}'",
             )
-        at = (key[0], row["region"])
-        everywhere = row["region"] == "*" and row["purchase"] not in ORDERABLE
-        located = (
-            ()
-            if everywhere
-            else zones.get((*at, key[1] if key in listed else "*"))
+        region_key = (machine_key[0], table_row["region"])
+        any_region = (
+            table_row["region"] == "*"
+            and table_row["purchase"] not in ORDERABLE
         )
-        machine = instances[key]
-        sold = {"on_demand": machine.on_demand, "spot": machine.spot}
-        soldout = row["purchase"] == "spot" and row["usd_hour"] >= demand.get(
-            (*key, row["region"]), row["usd_hour"] + 1
+        offer_zones = (
+            ()
+            if any_region
+            else zones.get(
+                (
+                    *region_key,
+                    machine_key[1] if machine_key in zoned_types else "*",
+                )
+            )
+        )
+        instance_type = instances[machine_key]
+        sold_purchases = {
+            "on_demand": instance_type.on_demand,
+            "spot": instance_type.spot,
+        }
+        is_sold_out = table_row["purchase"] == "spot" and table_row[
+            "usd_hour"
+        ] >= on_demand_usd_hour.get(
+            (*machine_key, table_row["region"]), table_row["usd_hour"] + 1
         )
         if (
-            located is None
-            or soldout
-            or not sold.get(row["purchase"], True)
+            offer_zones is None
+            or is_sold_out
+            or not sold_purchases.get(table_row["purchase"], True)
             or (
-                where[key]
-                and not everywhere
-                and row["region"] not in where[key]
+                offered_regions[machine_key]
+                and not any_region
+                and table_row["region"] not in offered_regions[machine_key]
             )
         ):
             continue  # not offered there, or a spot price that says "no capacity"
-        found.append(
+        offers.append(
             Offer(
-                instance=machine,
-                region=row["region"],
-                zones=located,
-                purchase=row["purchase"]
-                if row["scope"] == "machine"
+                instance=instance_type,
+                region=table_row["region"],
+                zones=offer_zones,
+                purchase=table_row["purchase"]
+                if table_row["scope"] == "machine"
                 else "dws_calendar",
-                usd_hour=row["usd_hour"],
-                basis=row["basis"],
-                source=row["source"],
-                as_of=row["as_of"],
-                confidence=row["confidence"],
+                usd_hour=table_row["usd_hour"],
+                basis=table_row["basis"],
+                source=table_row["source"],
+                as_of=table_row["as_of"],
+                confidence=table_row["confidence"],
             )
         )
-    return found
+    return offers
 
 
-def _services(text: str) -> PriceBook:
+def _services(table_text: str) -> PriceBook:
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
         "category": table.text,
@@ -216,7 +262,9 @@ def _services(text: str) -> PriceBook:
         "role": table.free,
         "region": table.text,
         "unit": table.text,
-        "usd": lambda c: table.price(c) if float(c) else Decimal(0),
+        "usd": lambda cell_text: (
+            table.price(cell_text) if float(cell_text) else Decimal(0)
+        ),
         "from_gb": table.optional(table.decimal),
         "to_gb": table.optional(table.decimal),
         "as_of": table.date,
@@ -224,20 +272,24 @@ def _services(text: str) -> PriceBook:
         "confidence": table.CONFIDENCE,
         "note": table.free,
     }
-    prices: dict[tuple[str, str], list[ServicePrice]] = {}
-    for row in table.rows(text, "services.csv", columns):
-        if row["role"]:
+    tiers_by_role: dict[tuple[str, str], list[ServicePrice]] = {}
+    for table_row in table.rows(table_text, "services.csv", columns):
+        if table_row["role"]:
             cells = {
-                k: v
-                for k, v in row.cells.items()
-                if k not in ("category", "note")
+                column: cell_value
+                for column, cell_value in table_row.cells.items()
+                if column not in ("category", "note")
             }
-            prices.setdefault((row["provider"], row["role"]), []).append(
-                ServicePrice(**cells)
-            )
+            tiers_by_role.setdefault(
+                (table_row["provider"], table_row["role"]), []
+            ).append(ServicePrice(**cells))
     return PriceBook(
         {
-            key: tuple(sorted(tiers, key=lambda t: t.from_gb or 0))
-            for key, tiers in prices.items()
+            role_key: tuple(
+                sorted(
+                    price_tiers, key=lambda price_tier: price_tier.from_gb or 0
+                )
+            )
+            for role_key, price_tiers in tiers_by_role.items()
         }
     )

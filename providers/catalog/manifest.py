@@ -23,58 +23,74 @@ FILES: Final = (
 FOLDER: Final = Path(__file__).parent / "data"
 
 
-def digest(raw: bytes) -> str:
+def digest(file_bytes: bytes) -> str:
     """SHA-256 as hexadecimal text."""
-    return hashlib.sha256(raw).hexdigest()
+    return hashlib.sha256(file_bytes).hexdigest()
 
 
-def verified(path: Path) -> tuple[dict[str, str], str, str]:
+def verified(manifest_path: Path) -> tuple[dict[str, str], str, str]:
     """Return the texts of a catalog, its digest and its date.
 
     The digest is that of the manifest, which holds the digests of the files. Raises CatalogError
     when a file is missing or differs from the manifest.
     """
     try:
-        raw = path.read_bytes()
-        manifest: dict[str, Any] = json.loads(raw)
-        files, as_of = dict(manifest["files"]), str(manifest["as_of"])
-        texts = {}
-        for name in FILES:
-            content = (path.parent / name).read_bytes()
-            if digest(content) != files.get(name):
+        manifest_bytes = manifest_path.read_bytes()
+        manifest: dict[str, Any] = json.loads(manifest_bytes)
+        file_digests, as_of = dict(manifest["files"]), str(manifest["as_of"])
+        file_texts = {}
+        for file_name in FILES:
+            file_bytes = (manifest_path.parent / file_name).read_bytes()
+            if digest(file_bytes) != file_digests.get(file_name):
                 _refuse(
-                    path.parent / name, "the file differs from the manifest"
+                    manifest_path.parent / file_name,
+                    "the file differs from the manifest",
                 )
-            texts[name] = content.decode("utf-8")
-    except OSError as error:
+            file_texts[file_name] = file_bytes.decode("utf-8")
+    except OSError as read_error:
         _refuse(
-            Path(error.filename or path), f"cannot be read: {error.strerror}"
+            Path(read_error.filename or manifest_path),
+            f"cannot be read: {read_error.strerror}",
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        _refuse(path, "not a catalog manifest")
-    return texts, digest(raw), as_of
+        _refuse(manifest_path, "not a catalog manifest")
+    return file_texts, digest(manifest_bytes), as_of
 
 
 def write(folder: Path) -> None:
     """Write manifest.json for the files of a folder."""
-    prices = csv.DictReader(
+    price_rows = csv.DictReader(
         (folder / "prices.csv").read_text(encoding="utf-8").splitlines()
     )
-    dates = [
-        row["as_of"] for row in prices if len(row["as_of"]) == len("2026-07-30")
+    price_dates = [
+        price_row["as_of"]
+        for price_row in price_rows
+        if len(price_row["as_of"]) == len("2026-07-30")
     ]
-    files = {name: digest((folder / name).read_bytes()) for name in FILES}
-    body = json.dumps(
-        {"as_of": max(dates), "files": files}, indent=2, sort_keys=True
+    file_digests = {
+        file_name: digest((folder / file_name).read_bytes())
+        for file_name in FILES
+    }
+    manifest_json = json.dumps(
+        {"as_of": max(price_dates), "files": file_digests},
+        indent=2,
+        sort_keys=True,
     )
-    (folder / "manifest.json").write_text(body + "\n", encoding="utf-8")
+    (folder / "manifest.json").write_text(
+        manifest_json + "\n", encoding="utf-8"
+    )
 
 
-def _refuse(path: Path, message: str) -> Any:
-    step = "reinstall tonnage, or give another catalog with --catalog"
-    place = Place(str(path))
+def _refuse(file_path: Path, message: str) -> Any:
+    next_step = "reinstall tonnage, or give another catalog with --catalog"
+    file_place = Place(str(file_path))
     raise CatalogError(
-        Problem(code="catalog", message=message, place=place, next_step=step)
+        Problem(
+            code="catalog",
+            message=message,
+            place=file_place,
+            next_step=next_step,
+        )
     )
 
 

@@ -15,43 +15,60 @@ class Fleet:
 
 
 def fleet(
-    kind: str,
+    resource_type: str,
     inputs: dict[str, Any],
     objects: dict[str, dict[str, Any]],
     region: str,
 ) -> Fleet | None:
     """Return the fleet of an Auto Scaling group, a managed group or a scale set."""
-    if kind == "aws:autoscaling/group:Group":
-        mixed = inputs.get("mixedInstancesPolicy")
-        launch = inputs.get("launchTemplate") or {}
-        if mixed:
-            launch = mixed["launchTemplate"]["launchTemplateSpecification"]
-        template = objects.get(
-            str(launch.get("id") or launch.get("launchTemplateId")), {}
+    if resource_type == "aws:autoscaling/group:Group":
+        mixed_policy = inputs.get("mixedInstancesPolicy")
+        launch_template = inputs.get("launchTemplate") or {}
+        if mixed_policy:
+            launch_template = mixed_policy["launchTemplate"][
+                "launchTemplateSpecification"
+            ]
+        template_object = objects.get(
+            str(
+                launch_template.get("id")
+                or launch_template.get("launchTemplateId")
+            ),
+            {},
         )
-        machine = template.get("inputs", {}).get("instanceType", "")
-        purchase = "spot" if mixed else "on_demand"
+        instance_type = template_object.get("inputs", {}).get(
+            "instanceType", ""
+        )
+        purchase = "spot" if mixed_policy else "on_demand"
         return Fleet(
-            ("aws", region, machine, purchase), int(inputs["desiredCapacity"])
+            ("aws", region, instance_type, purchase),
+            int(inputs["desiredCapacity"]),
         )
-    if kind == "gcp:compute/instanceGroupManager:InstanceGroupManager":
-        link = str(inputs["versions"][0]["instanceTemplate"])
-        template = next((o for key, o in objects.items() if key in link), {})
-        machine = template.get("inputs", {}).get("machineType", "")
-        model = (
-            template.get("inputs", {})
+    if resource_type == "gcp:compute/instanceGroupManager:InstanceGroupManager":
+        template_link = str(inputs["versions"][0]["instanceTemplate"])
+        template_object = next(
+            (
+                cloud_object
+                for object_id, cloud_object in objects.items()
+                if object_id in template_link
+            ),
+            {},
+        )
+        instance_type = template_object.get("inputs", {}).get("machineType", "")
+        provisioning_model = (
+            template_object.get("inputs", {})
             .get("scheduling", {})
             .get("provisioningModel")
         )
-        purchase = "spot" if model == "SPOT" else "on_demand"
+        purchase = "spot" if provisioning_model == "SPOT" else "on_demand"
         return Fleet(
-            ("gcp", region, machine, purchase), int(inputs["targetSize"])
+            ("gcp", region, instance_type, purchase), int(inputs["targetSize"])
         )
-    if kind == "azure-native:compute:VirtualMachineScaleSet":
-        sku = inputs["sku"]
-        spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
-        purchase = "spot" if spot else "on_demand"
+    if resource_type == "azure-native:compute:VirtualMachineScaleSet":
+        machine_sku = inputs["sku"]
+        is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
+        purchase = "spot" if is_spot else "on_demand"
         return Fleet(
-            ("azure", region, sku["name"], purchase), int(sku["capacity"])
+            ("azure", region, machine_sku["name"], purchase),
+            int(machine_sku["capacity"]),
         )
     return None

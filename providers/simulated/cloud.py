@@ -64,216 +64,280 @@ class Cloud:
         self.world, self.memory, self.region = world, memory, region
 
     def create(
-        self, kind: str, name: str, inputs: dict[str, Any]
+        self, resource_type: str, resource_name: str, inputs: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Create an object; returns its id and its outputs. Raises CloudError."""
-        self._fault("create", kind, name)
-        self._unique(kind, inputs)
-        self._room(kind, inputs, None)
+        self._fault("create", resource_type, resource_name)
+        self._unique(resource_type, inputs)
+        self._room(resource_type, inputs, None)
         self.memory.serial += 1
-        seed = f"{kind}/{name}/{self.memory.serial}"
-        token = hashlib.sha256(seed.encode()).hexdigest()[:12]
-        fixed = inputs.get(names().get(kind, ""))
-        identity = f"{kind.rsplit(':', maxsplit=1)[-1].lower()}-{token}"
-        outputs = self._outputs(kind, identity, str(fixed or identity), inputs)
-        self.memory.objects[identity] = {
-            "type": kind,
-            "name": name,
+        id_seed = f"{resource_type}/{resource_name}/{self.memory.serial}"
+        id_suffix = hashlib.sha256(id_seed.encode()).hexdigest()[:12]
+        fixed_name = inputs.get(names().get(resource_type, ""))
+        object_id = (
+            f"{resource_type.rsplit(':', maxsplit=1)[-1].lower()}-{id_suffix}"
+        )
+        outputs = self._outputs(
+            resource_type, object_id, str(fixed_name or object_id), inputs
+        )
+        self.memory.objects[object_id] = {
+            "type": resource_type,
+            "name": resource_name,
             "inputs": inputs,
             "outputs": outputs,
             "region": self.region,
         }
-        return identity, outputs
+        return object_id, outputs
 
-    def update(self, identity: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    def update(self, object_id: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Change an object in place; returns its outputs. Raises CloudError."""
-        found = self._find(identity)
-        self._fault("update", found["type"], found["name"])
-        self._room(found["type"], inputs, identity)
-        fixed = inputs.get(names().get(found["type"], ""))
+        cloud_object = self._find(object_id)
+        self._fault("update", cloud_object["type"], cloud_object["name"])
+        self._room(cloud_object["type"], inputs, object_id)
+        fixed_name = inputs.get(names().get(cloud_object["type"], ""))
         outputs = self._outputs(
-            found["type"], identity, str(fixed or identity), inputs
+            cloud_object["type"],
+            object_id,
+            str(fixed_name or object_id),
+            inputs,
         )
         if "latestVersion" in outputs:
             outputs["latestVersion"] = (
-                int(found["outputs"].get("latestVersion", 1)) + 1
+                int(cloud_object["outputs"].get("latestVersion", 1)) + 1
             )
-        self.memory.objects[identity] = {
-            **found,
+        self.memory.objects[object_id] = {
+            **cloud_object,
             "inputs": inputs,
             "outputs": outputs,
         }
         return outputs
 
-    def delete(self, identity: str) -> None:
+    def delete(self, object_id: str) -> None:
         """Delete an object; one that is gone is fine. Raises CloudError while it is needed."""
-        found = self.memory.objects.get(identity)
-        if found is None:
+        target_object = self.memory.objects.get(object_id)
+        if target_object is None:
             return
-        self._fault("delete", found["type"], found["name"])
-        needed = [
-            o["name"]
-            for key, o in self.memory.objects.items()
-            if key != identity
-            and _mentions(o["inputs"], identity)
-            and not _loose(o["type"])
+        self._fault("delete", target_object["type"], target_object["name"])
+        dependent_names = [
+            dependent["name"]
+            for dependent_id, dependent in self.memory.objects.items()
+            if dependent_id != object_id
+            and _mentions(dependent["inputs"], object_id)
+            and not _loose(dependent["type"])
         ]
-        if needed:
+        if dependent_names:
             raise CloudError(
                 "DependencyViolation",
-                f"still used by {', '.join(sorted(needed))}",
+                f"still used by {', '.join(sorted(dependent_names))}",
             )
-        del self.memory.objects[identity]
+        del self.memory.objects[object_id]
 
-    def read(self, identity: str) -> dict[str, Any] | None:
+    def read(self, object_id: str) -> dict[str, Any] | None:
         """Return an object, or nothing when it is gone."""
-        return self.memory.objects.get(identity)
+        return self.memory.objects.get(object_id)
 
     def replaces(
-        self, kind: str, before: dict[str, Any], after: dict[str, Any]
+        self,
+        resource_type: str,
+        prior_inputs: dict[str, Any],
+        target_inputs: dict[str, Any],
     ) -> list[str]:
         """Return the changed properties that cannot be changed in place."""
-        fixed = _immutable().get(kind, frozenset())
+        immutable_names = _immutable().get(resource_type, frozenset())
         return [
-            key
-            for key in sorted({*before, *after})
-            if key in fixed and before.get(key) != after.get(key)
+            property_name
+            for property_name in sorted({*prior_inputs, *target_inputs})
+            if property_name in immutable_names
+            and prior_inputs.get(property_name)
+            != target_inputs.get(property_name)
         ]
 
-    def _find(self, identity: str) -> dict[str, Any]:
-        found = self.memory.objects.get(identity)
-        if found is None:
-            raise CloudError("NotFound", f"{identity} does not exist")
-        return found
+    def _find(self, object_id: str) -> dict[str, Any]:
+        cloud_object = self.memory.objects.get(object_id)
+        if cloud_object is None:
+            raise CloudError("NotFound", f"{object_id} does not exist")
+        return cloud_object
 
-    def _fault(self, on: str, kind: str, name: str) -> None:
-        for index, fault in enumerate(self.world.faults):
-            if fault.on != on or not fnmatchcase(kind, fault.type):
+    def _fault(
+        self, operation: str, resource_type: str, resource_name: str
+    ) -> None:
+        for fault_index, fault in enumerate(self.world.faults):
+            if fault.on != operation or not fnmatchcase(
+                resource_type, fault.type
+            ):
                 continue
-            if not fnmatchcase(name, fault.name):
+            if not fnmatchcase(resource_name, fault.name):
                 continue
-            calls = self.memory.fired.get(str(index), 0)
-            self.memory.fired[str(index)] = calls + 1
-            if fault.after <= calls < fault.after + fault.times:
+            call_count = self.memory.fired.get(str(fault_index), 0)
+            self.memory.fired[str(fault_index)] = call_count + 1
+            if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
-    def _unique(self, kind: str, inputs: dict[str, Any]) -> None:
-        key = names().get(kind, "")
-        wanted = inputs.get(key)
-        if wanted is None:
+    def _unique(self, resource_type: str, inputs: dict[str, Any]) -> None:
+        name_property = names().get(resource_type, "")
+        requested_name = inputs.get(name_property)
+        if requested_name is None:
             return
-        for other in self.memory.objects.values():
-            if other["type"] == kind and other["inputs"].get(key) == wanted:
-                raise CloudError("AlreadyExists", f"{key} {wanted} is taken")
+        for existing_object in self.memory.objects.values():
+            if (
+                existing_object["type"] == resource_type
+                and existing_object["inputs"].get(name_property)
+                == requested_name
+            ):
+                raise CloudError(
+                    "AlreadyExists",
+                    f"{name_property} {requested_name} is taken",
+                )
 
     def _room(
-        self, kind: str, inputs: dict[str, Any], itself: str | None
+        self, resource_type: str, inputs: dict[str, Any], own_id: str | None
     ) -> None:
         """Check capacity and quota for the nodes that a group asks for."""
-        fleet = capacity.fleet(kind, inputs, self.memory.objects, self.region)
-        if fleet is None:
+        node_group = capacity.fleet(
+            resource_type, inputs, self.memory.objects, self.region
+        )
+        if node_group is None:
             return
-        others = [
-            found
-            for key, o in self.memory.objects.items()
-            if key != itself
+        other_groups = [
+            other_group
+            for object_id, cloud_object in self.memory.objects.items()
+            if object_id != own_id
             and (
-                found := capacity.fleet(
-                    o["type"], o["inputs"], self.memory.objects, o["region"]
+                other_group := capacity.fleet(
+                    cloud_object["type"],
+                    cloud_object["inputs"],
+                    self.memory.objects,
+                    cloud_object["region"],
                 )
             )
         ]
-        for limits, codes, word in (
+        for node_limits, error_codes, limit_kind in (
             (self.world.quota, QUOTA_CODES, "quota"),
             (self.world.capacity, CAPACITY_CODES, "capacity"),
         ):
-            for limit in limits:
-                self._within(limit, fleet, others, (codes[fleet.key[0]], word))
+            for node_limit in node_limits:
+                self._within(
+                    node_limit,
+                    node_group,
+                    other_groups,
+                    (error_codes[node_group.key[0]], limit_kind),
+                )
 
     def _within(
         self,
-        limit: Limit,
-        fleet: capacity.Fleet,
-        others: list[capacity.Fleet],
+        node_limit: Limit,
+        node_group: capacity.Fleet,
+        other_groups: list[capacity.Fleet],
         refusal: tuple[str, str],
     ) -> None:
-        if not matches(limit, fleet.key):
+        if not matches(node_limit, node_group.key):
             return
-        used = sum(o.nodes for o in others if matches(limit, o.key))
-        if used + fleet.nodes > limit.nodes:
-            where = f"{fleet.key[2]} in {fleet.key[1]}"
-            message = (
-                f"{refusal[1]} for {limit.nodes} nodes of {where}, {used} used"
+        used_nodes = sum(
+            other_group.nodes
+            for other_group in other_groups
+            if matches(node_limit, other_group.key)
+        )
+        if used_nodes + node_group.nodes > node_limit.nodes:
+            description = f"{node_group.key[2]} in {node_group.key[1]}"
+            message = f"{refusal[1]} for {node_limit.nodes} nodes of {description}, {used_nodes} used"
+            raise CloudError(
+                refusal[0], f"{message}, {node_group.nodes} wanted"
             )
-            raise CloudError(refusal[0], f"{message}, {fleet.nodes} wanted")
 
     def _outputs(
-        self, kind: str, identity: str, name: str, inputs: dict[str, Any]
+        self,
+        resource_type: str,
+        object_id: str,
+        display_name: str,
+        inputs: dict[str, Any],
     ) -> dict[str, Any]:
         """Inputs are outputs too; the rest comes from the templates."""
-        found = {**inputs, "name": inputs.get("name", name), "id": identity}
-        words = {
-            "id": identity,
-            "name": name,
+        object_outputs = {
+            **inputs,
+            "name": inputs.get("name", display_name),
+            "id": object_id,
+        }
+        placeholders = {
+            "id": object_id,
+            "name": display_name,
             "region": self.region,
             "project": self.world.project,
         }
-        for output, template in _templates().get(kind, ()):
-            filled = template
-            for word, value in words.items():
-                filled = filled.replace("{" + word + "}", value)
-            found[output] = json.loads(filled)
-        return found
+        for output_name, template in _templates().get(resource_type, ()):
+            filled_text = template
+            for placeholder, replacement in placeholders.items():
+                filled_text = filled_text.replace(
+                    "{" + placeholder + "}", replacement
+                )
+            object_outputs[output_name] = json.loads(filled_text)
+        return object_outputs
 
 
-def _mentions(value: Any, identity: str) -> bool:
-    if isinstance(value, dict):
-        return any(_mentions(item, identity) for item in value.values())
-    if isinstance(value, list):
-        return any(_mentions(item, identity) for item in value)
-    return isinstance(value, str) and identity in value
+def _mentions(input_value: Any, object_id: str) -> bool:
+    if isinstance(input_value, dict):
+        return any(
+            _mentions(nested_value, object_id)
+            for nested_value in input_value.values()
+        )
+    if isinstance(input_value, list):
+        return any(
+            _mentions(nested_value, object_id) for nested_value in input_value
+        )
+    return isinstance(input_value, str) and object_id in input_value
 
 
-def _loose(kind: str) -> bool:
-    return any(word in kind for word in LOOSE)
+def _loose(resource_type: str) -> bool:
+    return any(type_fragment in resource_type for type_fragment in LOOSE)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    text = (
+def _rows(file_name: str) -> list[dict[str, str]]:
+    table_text = (
         files("providers.simulated")
-        .joinpath("data", name)
+        .joinpath("data", file_name)
         .read_text(encoding="utf-8")
     )
-    return list(csv.DictReader(text.splitlines()))
+    return list(csv.DictReader(table_text.splitlines()))
 
 
 @cache
 def names() -> dict[str, str]:
     """Return the property that names a resource of each type for good."""
-    return {row["type"]: row["property"] for row in _rows("names.csv")}
+    return {
+        table_row["type"]: table_row["property"]
+        for table_row in _rows("names.csv")
+    }
 
 
 @cache
 def durations() -> dict[str, float]:
     """Return how long the creation of a type takes on the simulated clock; * is the rest."""
     return {
-        row["type"]: float(row["seconds"]) for row in _rows("durations.csv")
+        table_row["type"]: float(table_row["seconds"])
+        for table_row in _rows("durations.csv")
     }
 
 
 @cache
 def _immutable() -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for row in _rows("replace.csv"):
-        found.setdefault(row["type"], set()).add(row["property"])
-    return {kind: frozenset(keys) for kind, keys in found.items()}
+    properties_by_type: dict[str, set[str]] = {}
+    for table_row in _rows("replace.csv"):
+        properties_by_type.setdefault(table_row["type"], set()).add(
+            table_row["property"]
+        )
+    return {
+        resource_type: frozenset(properties)
+        for resource_type, properties in properties_by_type.items()
+    }
 
 
 @cache
 def _templates() -> dict[str, tuple[tuple[str, str], ...]]:
-    found: dict[str, list[tuple[str, str]]] = {}
-    for row in _rows("outputs.csv"):
-        found.setdefault(row["type"], []).append(
-            (row["output"], row["template"])
+    templates_by_type: dict[str, list[tuple[str, str]]] = {}
+    for table_row in _rows("outputs.csv"):
+        templates_by_type.setdefault(table_row["type"], []).append(
+            (table_row["output"], table_row["template"])
         )
-    return {kind: tuple(pairs) for kind, pairs in found.items()}
+    return {
+        resource_type: tuple(output_templates)
+        for resource_type, output_templates in templates_by_type.items()
+    }

@@ -26,36 +26,55 @@ WORLD: Final = "TONNAGE_SIMULATED_WORLD"
 GRACE: Final = 20.0
 
 
-def plain(struct: struct_pb2.Struct) -> dict[str, Any]:
+def plain(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
     """Read a protobuf struct; whole doubles become integers, nulls are left out."""
-    pairs = ((key, _value(struct.fields[key])) for key in sorted(struct.fields))
-    return {key: value for key, value in pairs if value is not None}
+    field_pairs = (
+        (field_name, _value(protobuf_struct.fields[field_name]))
+        for field_name in sorted(protobuf_struct.fields)
+    )
+    return {
+        field_name: field_value
+        for field_name, field_value in field_pairs
+        if field_value is not None
+    }
 
 
-def _value(value: struct_pb2.Value) -> Any:
-    kind = value.WhichOneof("kind")
-    if kind == "struct_value":
-        return plain(value.struct_value)
-    if kind == "list_value":
-        return [_value(item) for item in value.list_value.values]
-    if kind == "number_value":
-        number = value.number_value
+def _value(protobuf_value: struct_pb2.Value) -> Any:
+    value_kind = protobuf_value.WhichOneof("kind")
+    if value_kind == "struct_value":
+        return plain(protobuf_value.struct_value)
+    if value_kind == "list_value":
+        return [
+            _value(list_item) for list_item in protobuf_value.list_value.values
+        ]
+    if value_kind == "number_value":
+        number = protobuf_value.number_value
         return int(number) if number.is_integer() else number
-    return None if kind in (None, "null_value") else getattr(value, kind)
+    return (
+        None
+        if value_kind in (None, "null_value")
+        else getattr(protobuf_value, value_kind)
+    )
 
 
-def struct(value: dict[str, Any]) -> struct_pb2.Struct:
+def struct(properties: dict[str, Any]) -> struct_pb2.Struct:
     """Write a protobuf struct."""
-    result = struct_pb2.Struct()
-    result.update(value)
-    return result
+    protobuf_struct = struct_pb2.Struct()
+    protobuf_struct.update(properties)
+    return protobuf_struct
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc, unused-ignore]
     """The calls that the engine makes, answered from the world."""
 
-    def __init__(self, version: str, folder: Path, rules: world.World) -> None:
-        self.version, self.folder, self.rules = version, folder, rules
+    def __init__(
+        self, plugin_version: str, folder: Path, world_rules: world.World
+    ) -> None:
+        self.version, self.folder, self.rules = (
+            plugin_version,
+            folder,
+            world_rules,
+        )
         self.region = ""
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -72,22 +91,34 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Say that another region is another place: everything in it must be replaced."""
-        before, after = plain(request.old_inputs), plain(request.news)
-        keys = [
-            k for k in ("location", "region") if before.get(k) != after.get(k)
+        prior_inputs, target_inputs = (
+            plain(request.old_inputs),
+            plain(request.news),
+        )
+        changed_keys = [
+            property_name
+            for property_name in ("location", "region")
+            if prior_inputs.get(property_name)
+            != target_inputs.get(property_name)
         ]
-        same, some = (
+        diff_none, diff_some = (
             provider_pb2.DiffResponse.DIFF_NONE,
             provider_pb2.DiffResponse.DIFF_SOME,
         )
         return provider_pb2.DiffResponse(
-            changes=some if keys else same, replaces=keys, diffs=keys
+            changes=diff_some if changed_keys else diff_none,
+            replaces=changed_keys,
+            diffs=changed_keys,
         )
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Learn the region."""
-        found = plain(request.args)
-        self.region = str(found.get("region") or found.get("location") or "")
+        provider_config = plain(request.args)
+        self.region = str(
+            provider_config.get("region")
+            or provider_config.get("location")
+            or ""
+        )
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Check(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -96,28 +127,40 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Compare inputs with inputs, and say what cannot change in place."""
-        before, after = plain(request.old_inputs), plain(request.news)
-        keys = sorted(
-            k for k in {*before, *after} if before.get(k) != after.get(k)
+        prior_inputs, target_inputs = (
+            plain(request.old_inputs),
+            plain(request.news),
+        )
+        changed_keys = sorted(
+            property_name
+            for property_name in {*prior_inputs, *target_inputs}
+            if prior_inputs.get(property_name)
+            != target_inputs.get(property_name)
         )
         cloud = Cloud(self.rules, world.Memory(), self.region)
-        replaces = cloud.replaces(request.type, before, after)
-        kinds = provider_pb2.PropertyDiff
-        detail = {
-            k: kinds(
-                kind=kinds.Kind.Value(
-                    "UPDATE_REPLACE" if k in replaces else "UPDATE"
+        replacing_keys = cloud.replaces(
+            request.type, prior_inputs, target_inputs
+        )
+        property_diff = provider_pb2.PropertyDiff
+        detailed_diff = {
+            property_name: property_diff(
+                kind=property_diff.Kind.Value(
+                    "UPDATE_REPLACE"
+                    if property_name in replacing_keys
+                    else "UPDATE"
                 ),
                 inputDiff=True,
             )
-            for k in keys
+            for property_name in changed_keys
         }
-        some = provider_pb2.DiffResponse.DIFF_SOME
+        diff_some = provider_pb2.DiffResponse.DIFF_SOME
         return provider_pb2.DiffResponse(
-            changes=some if keys else provider_pb2.DiffResponse.DIFF_NONE,
-            diffs=keys,
-            replaces=replaces,
-            detailedDiff=detail,
+            changes=diff_some
+            if changed_keys
+            else provider_pb2.DiffResponse.DIFF_NONE,
+            diffs=changed_keys,
+            replaces=replacing_keys,
+            detailedDiff=detailed_diff,
             hasDetailedDiff=True,
         )
 
@@ -129,10 +172,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
                 id="", properties=request.properties
             )
         with self._cloud(context) as cloud:
-            name = request.urn.rsplit("::", 1)[-1]
-            identity, outputs = cloud.create(request.type, name, inputs)
+            resource_name = request.urn.rsplit("::", 1)[-1]
+            object_id, outputs = cloud.create(
+                request.type, resource_name, inputs
+            )
             return provider_pb2.CreateResponse(
-                id=identity, properties=struct(outputs)
+                id=object_id, properties=struct(outputs)
             )
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -154,13 +199,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Return an object as it is; an empty answer means that it is gone."""
         with self._cloud(context) as cloud:
-            found = cloud.read(request.id)
-        if found is None:
+            cloud_object = cloud.read(request.id)
+        if cloud_object is None:
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
             id=request.id,
-            inputs=struct(found["inputs"]),
-            properties=struct(found["outputs"]),
+            inputs=struct(cloud_object["inputs"]),
+            properties=struct(cloud_object["outputs"]),
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -185,7 +230,9 @@ class _Turn:
         self.memory = world.recall(self.path)
         return Cloud(self.provider.rules, self.memory, self.provider.region)
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
+    def __exit__(
+        self, error_type: object, error: object, traceback: object
+    ) -> None:
         try:
             world.remember(self.path, self.memory)
         finally:
@@ -194,22 +241,23 @@ class _Turn:
             self.context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
-def main(version: str) -> None:
+def main(plugin_version: str) -> None:
     """Serve until the engine ends it; the first line on standard output is the port."""
-    source = os.environ.get(WORLD, "")
-    rules = (
-        world.read(Path(source).read_bytes(), source)
-        if source
+    world_path = os.environ.get(WORLD, "")
+    world_rules = (
+        world.read(Path(world_path).read_bytes(), world_path)
+        if world_path
         else world.default()
     )
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(
-        Provider(version, Path(os.environ[FOLDER]), rules), server
+        Provider(plugin_version, Path(os.environ[FOLDER]), world_rules),
+        grpc_server,
     )
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
+    port = grpc_server.add_insecure_port("127.0.0.1:0")
+    grpc_server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: server.stop(GRACE))
-    server.wait_for_termination()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, lambda *_: grpc_server.stop(GRACE))
+    grpc_server.wait_for_termination()

@@ -91,16 +91,20 @@ class World:
     faults: tuple[Fault, ...] = ()
 
 
-def _at(text: str) -> datetime:
+def _at(time_text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError("write a time such as 2026-11-21T08:00:00Z") from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+        parsed_time = datetime.fromisoformat(time_text)
+    except ValueError as parse_error:
+        raise ValueError(
+            "write a time such as 2026-11-21T08:00:00Z"
+        ) from parse_error
+    return (
+        parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC)
+    )
 
 
-def _placed(build: Any) -> Any:
-    return lambda place, **values: build(**values)  # noqa: ARG005 - positions are not kept
+def _placed(build_class: Any) -> Any:
+    return lambda place, **values: build_class(**values)  # noqa: ARG005 - positions are not kept
 
 
 _WHERE: Final = (
@@ -185,14 +189,14 @@ SHAPE: Final = Block(
 )
 
 
-def read(raw: bytes, path: str) -> World:
+def read(file_bytes: bytes, file_path: str) -> World:
     """Read a world file; raises SpecError with every problem in it."""
     report = Report()
-    world = SHAPE.read(parse(raw, path), "", report)
-    if world is MISSING:
+    parsed_block = SHAPE.read(parse(file_bytes, file_path), "", report)
+    if parsed_block is MISSING:
         raise SpecError(*report.problems)
-    found: World = world
-    return found
+    parsed_world: World = parsed_block
+    return parsed_world
 
 
 def default() -> World:
@@ -200,12 +204,19 @@ def default() -> World:
     return World(clock=_at(START))
 
 
-def matches(limit: Limit | Price, offer: tuple[str, str, str, str]) -> bool:
+def matches(
+    world_rule: Limit | Price, offer_key: tuple[str, str, str, str]
+) -> bool:
     """Whether a row concerns (provider, region, instance type, purchase)."""
-    wanted = (limit.provider, limit.region, limit.instance_type, limit.purchase)
+    patterns = (
+        world_rule.provider,
+        world_rule.region,
+        world_rule.instance_type,
+        world_rule.purchase,
+    )
     return all(
-        fnmatchcase(word, pattern)
-        for word, pattern in zip(offer, wanted, strict=True)
+        fnmatchcase(key_part, pattern)
+        for key_part, pattern in zip(offer_key, patterns, strict=True)
     )
 
 
@@ -213,23 +224,27 @@ def priced(world: World, catalog: Catalog) -> Catalog:
     """Return the catalog with the prices of the world; its digest then tells them apart."""
     if not world.prices:
         return catalog
-    seed = catalog.sha256 + repr(world.prices)
+    digest_seed = catalog.sha256 + repr(world.prices)
     offers = tuple(_repriced(world, offer) for offer in catalog.offers)
     return replace(
-        catalog, offers=offers, sha256=hashlib.sha256(seed.encode()).hexdigest()
+        catalog,
+        offers=offers,
+        sha256=hashlib.sha256(digest_seed.encode()).hexdigest(),
     )
 
 
 def _repriced(world: World, offer: Offer) -> Offer:
-    key = (
+    offer_key = (
         offer.provider,
         offer.region,
         offer.instance.instance_type,
         offer.purchase,
     )
-    for price in world.prices:
-        if matches(price, key):
-            return replace(offer, usd_hour=price.usd_hour, source="world file")
+    for override in world.prices:
+        if matches(override, offer_key):
+            return replace(
+                offer, usd_hour=override.usd_hour, source="world file"
+            )
     return offer
 
 
@@ -243,30 +258,36 @@ class Memory:
     fired: dict[str, int] = field(default_factory=dict)
 
 
-def recall(path: Path) -> Memory:
+def recall(memory_path: Path) -> Memory:
     """Read what exists; nothing when there is no file. Raises SpecError on a broken file."""
-    if not path.exists():
+    if not memory_path.exists():
         return Memory()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Memory(**found)
-    except (ValueError, TypeError) as error:
-        step = "restore the file, or remove it to forget the simulated clouds"
-        problem = Problem(
-            code="world", message=f"{path} is damaged: {error}", next_step=step
+        memory_fields = json.loads(memory_path.read_text(encoding="utf-8"))
+        return Memory(**memory_fields)
+    except (ValueError, TypeError) as read_error:
+        next_step = (
+            "restore the file, or remove it to forget the simulated clouds"
         )
-        raise SpecError(problem) from error
+        problem = Problem(
+            code="world",
+            message=f"{memory_path} is damaged: {read_error}",
+            next_step=next_step,
+        )
+        raise SpecError(problem) from read_error
 
 
-def remember(path: Path, memory: Memory) -> None:
+def remember(memory_path: Path, world_memory: Memory) -> None:
     """Write what exists, all or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    body = {
-        "seconds": memory.seconds,
-        "serial": memory.serial,
-        "objects": memory.objects,
-        "fired": memory.fired,
+    memory_path.parent.mkdir(parents=True, exist_ok=True)
+    memory_fields = {
+        "seconds": world_memory.seconds,
+        "serial": world_memory.serial,
+        "objects": world_memory.objects,
+        "fired": world_memory.fired,
     }
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(body, sort_keys=True), encoding="utf-8")
-    beside.replace(path)
+    temporary_path = memory_path.with_suffix(".tmp")
+    temporary_path.write_text(
+        json.dumps(memory_fields, sort_keys=True), encoding="utf-8"
+    )
+    temporary_path.replace(memory_path)

@@ -16,31 +16,38 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+def resources(stack: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
     """Nothing: EFA interfaces are part of the launch template."""
     return []
 
 
-def interfaces(site: Site) -> list[dict[str, Any]]:
+def interfaces(stack: Site) -> list[dict[str, Any]]:
     """The interfaces of the launch template; no public address, which several forbid."""
-    primary = _interface(0, 0, "interface")
-    if not site.fabric:
-        return [primary]
-    kind = site.instance
-    cards = max(1, kind.network_cards)
-    first = 0 if kind.fabric_interfaces >= cards else 1
-    used = range(first, first + kind.fabric_interfaces)
+    primary_interface = _interface(0, 0, "interface")
+    if not stack.fabric:
+        return [primary_interface]
+    machine_type = stack.instance
+    card_count = max(1, machine_type.network_cards)
+    first_efa_card = 0 if machine_type.fabric_interfaces >= card_count else 1
+    efa_cards = range(
+        first_efa_card, first_efa_card + machine_type.fabric_interfaces
+    )
     return [
-        primary,
-        *(_interface(c, 1 if c == 0 else 0, "efa-only") for c in used),
+        primary_interface,
+        *(
+            _interface(card_index, 1 if card_index == 0 else 0, "efa-only")
+            for card_index in efa_cards
+        ),
     ]
 
 
-def _interface(card: int, device: int, kind: str) -> dict[str, Any]:
+def _interface(
+    card_index: int, device_index: int, interface_type: str
+) -> dict[str, Any]:
     return {
-        "networkCardIndex": card,
-        "deviceIndex": device,
-        "interfaceType": kind,
+        "networkCardIndex": card_index,
+        "deviceIndex": device_index,
+        "interfaceType": interface_type,
         "deleteOnTermination": "true",
         "securityGroups": [ref("nodes-group")],
     }

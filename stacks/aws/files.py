@@ -26,54 +26,54 @@ read -r host name <<< "$(aws --region {region} fsx describe-file-systems --outpu
 mount -t lustre -o relatime,flock "$host@tcp:/$name" /data"""
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The file system, and what loads objects of the dataset when they are first read."""
-    if site.files is None:
+    if stack.files is None:
         return []
-    tags = {**site.tags, "Name": f"{site.name}-data"}
-    found = [
+    resource_tags = {**stack.tags, "Name": f"{stack.name}-data"}
+    file_resources = [
         Resource(
             type="aws:fsx/lustreFileSystem:LustreFileSystem",
             name="data-files",
             inputs={
                 "deploymentType": "PERSISTENT_2",
                 "storageType": "SSD",
-                "storageCapacity": site.files.gib,
-                "perUnitStorageThroughput": site.files.mb_s_tib,
+                "storageCapacity": stack.files.gib,
+                "perUnitStorageThroughput": stack.files.mb_s_tib,
                 "fileSystemTypeVersion": "2.15",
                 "dataCompressionType": "LZ4",
-                "subnetIds": network.subnets(site)[0],
+                "subnetIds": network.subnets(stack)[0],
                 "securityGroupIds": [ref("nodes-group")],
-                "tags": tags,
+                "tags": resource_tags,
             },
             depends_on=("nodes-in", "nodes-out"),
         )
     ]
-    if site.linked:
-        found.append(
+    if stack.linked:
+        file_resources.append(
             Resource(
                 type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
                 name="data-source",
                 inputs={
                     "fileSystemId": ref("data-files"),
                     "fileSystemPath": "/dataset",
-                    "dataRepositoryPath": site.location,
+                    "dataRepositoryPath": stack.location,
                     "batchImportMetaDataOnCreate": True,
-                    "tags": tags,
+                    "tags": resource_tags,
                 },
             )
         )
-    return found
+    return file_resources
 
 
-def ready(site: Site) -> tuple[str, ...]:
+def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return tuple(r.name for r in resources(site))
+    return tuple(resource.name for resource in resources(stack))
 
 
-def commands(site: Site) -> dict[str, str]:
+def commands(stack: Site) -> dict[str, str]:
     """How a node mounts it; objects come by themselves."""
     return {
-        "mount": MOUNT.format(region=site.region, stack=site.name),
+        "mount": MOUNT.format(region=stack.region, stack=stack.name),
         "fill": "true",
     }

@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """Template, group and, for a service, its internal network load balancer."""
     return [
-        _template(site),
-        _group(site),
-        *(_balancer(site) if site.served else []),
+        _template(stack),
+        _group(stack),
+        *(_balancer(stack) if stack.served else []),
     ]
 
 
-def outputs(site: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: Site) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
-    found = {"group": ref("nodes", "name")}
-    if site.served:
-        found["endpoint"] = ref("balancer", "dnsName")
-    if site.layout is not None:
-        found["models"] = ref("models", "bucket")
-    return found
+    output_refs = {"group": ref("nodes", "name")}
+    if stack.served:
+        output_refs["endpoint"] = ref("balancer", "dnsName")
+    if stack.layout is not None:
+        output_refs["models"] = ref("models", "bucket")
+    return output_refs
 
 
-def _template(site: Site) -> Resource:
-    inputs = {
-        "instanceType": site.instance.instance_type,
+def _template(stack: Site) -> Resource:
+    template_inputs = {
+        "instanceType": stack.instance.instance_type,
         "imageId": table("images.csv", "image", "reference")["aws"],
         "iamInstanceProfile": {"arn": ref("node-profile", "arn")},
         "ebsOptimized": "true",
@@ -46,56 +46,56 @@ def _template(site: Site) -> Resource:
             "httpPutResponseHopLimit": 2,
         },
         "monitoring": {"enabled": True},
-        "blockDeviceMappings": _disks(site),
-        "networkInterfaces": fabric.interfaces(site),
-        "userData": encoded(script(site, _commands(site))),
+        "blockDeviceMappings": _disks(stack),
+        "networkInterfaces": fabric.interfaces(stack),
+        "userData": encoded(script(stack, _commands(stack))),
         "tagSpecifications": [
             {
-                "resourceType": kind,
-                "tags": {**site.tags, "Name": f"{site.name}-node"},
+                "resourceType": resource_type,
+                "tags": {**stack.tags, "Name": f"{stack.name}-node"},
             }
-            for kind in ("instance", "volume", "network-interface")
+            for resource_type in ("instance", "volume", "network-interface")
         ],
-        "tags": site.tags,
+        "tags": stack.tags,
     }
     return Resource(
         type="aws:ec2/launchTemplate:LaunchTemplate",
         name="node-template",
-        inputs=inputs,
+        inputs=template_inputs,
     )
 
 
-def _disks(site: Site) -> list[dict[str, Any]]:
-    sizes = {"/dev/sda1": int(usage("boot_disk_gb"))}
-    if site.cache_gb:
-        sizes["/dev/sdf"] = site.cache_gb
+def _disks(stack: Site) -> list[dict[str, Any]]:
+    disk_sizes_gb = {"/dev/sda1": int(usage("boot_disk_gb"))}
+    if stack.cache_gb:
+        disk_sizes_gb["/dev/sdf"] = stack.cache_gb
     return [
         {
-            "deviceName": name,
+            "deviceName": device_name,
             "ebs": {
                 "volumeType": "gp3",
-                "volumeSize": size,
+                "volumeSize": size_gb,
                 "encrypted": "true",
                 "deleteOnTermination": "true",
             },
         }
-        for name, size in sizes.items()
+        for device_name, size_gb in disk_sizes_gb.items()
     ]
 
 
-def _group(site: Site) -> Resource:
+def _group(stack: Site) -> Resource:
     """The group. It may shrink to nothing, or an idle node could not leave it.
 
     The schedule and the agents change the number of nodes too; an apply sets it only when the plan
     asks for another one, because inputs are compared with inputs.
     """
-    template = {"version": ref("node-template", "latestVersion")}
-    inputs: dict[str, Any] = {
-        "name": identity.group(site),
+    template_version = {"version": ref("node-template", "latestVersion")}
+    group_inputs: dict[str, Any] = {
+        "name": identity.group(stack),
         "minSize": 0,
-        "maxSize": site.nodes,
-        "desiredCapacity": site.nodes,
-        "vpcZoneIdentifiers": network.subnets(site),
+        "maxSize": stack.nodes,
+        "desiredCapacity": stack.nodes,
+        "vpcZoneIdentifiers": network.subnets(stack),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": "0",
@@ -105,15 +105,18 @@ def _group(site: Site) -> Resource:
             "preferences": {"minHealthyPercentage": 50},
         },
         "tags": [
-            {"key": key, "value": value, "propagateAtLaunch": False}
-            for key, value in sorted(site.tags.items())
+            {"key": tag_key, "value": tag_value, "propagateAtLaunch": False}
+            for tag_key, tag_value in sorted(stack.tags.items())
         ],
     }
-    if site.spot:
-        launch = {"launchTemplateId": ref("node-template"), **template}
-        inputs["capacityRebalance"] = True
-        inputs["mixedInstancesPolicy"] = {
-            "launchTemplate": {"launchTemplateSpecification": launch},
+    if stack.spot:
+        launch_template = {
+            "launchTemplateId": ref("node-template"),
+            **template_version,
+        }
+        group_inputs["capacityRebalance"] = True
+        group_inputs["mixedInstancesPolicy"] = {
+            "launchTemplate": {"launchTemplateSpecification": launch_template},
             "instancesDistribution": {
                 "onDemandBaseCapacity": 0,
                 "onDemandPercentageAboveBaseCapacity": 0,
@@ -121,24 +124,27 @@ def _group(site: Site) -> Resource:
             },
         }
     else:
-        inputs["launchTemplate"] = {"id": ref("node-template"), **template}
-    if site.together:
-        inputs["placementGroup"] = ref("together", "name")
-    after = [*network.ready(site), *files.ready(site)]
-    if site.served:
-        inputs["targetGroupArns"] = [ref("targets", "arn")]
-        after.append("listener")
+        group_inputs["launchTemplate"] = {
+            "id": ref("node-template"),
+            **template_version,
+        }
+    if stack.together:
+        group_inputs["placementGroup"] = ref("together", "name")
+    dependencies = [*network.ready(stack), *files.ready(stack)]
+    if stack.served:
+        group_inputs["targetGroupArns"] = [ref("targets", "arn")]
+        dependencies.append("listener")
     return Resource(
         type="aws:autoscaling/group:Group",
         name="nodes",
-        inputs=inputs,
-        depends_on=tuple(sorted(after)),
+        inputs=group_inputs,
+        depends_on=tuple(sorted(dependencies)),
         options={"delete_timeout": "45m"},
     )
 
 
-def _balancer(site: Site) -> list[Resource]:
-    health = {
+def _balancer(stack: Site) -> list[Resource]:
+    health_check = {
         "enabled": True,
         "protocol": "HTTP",
         "path": "/health",
@@ -157,10 +163,10 @@ def _balancer(site: Site) -> list[Resource]:
                 "loadBalancerType": "network",
                 "internal": True,
                 "ipAddressType": "ipv4",
-                "subnets": network.subnets(site),
+                "subnets": network.subnets(stack),
                 "securityGroups": [ref("nodes-group")],
                 "enableCrossZoneLoadBalancing": True,
-                "tags": site.tags,
+                "tags": stack.tags,
             },
         ),
         Resource(
@@ -172,8 +178,8 @@ def _balancer(site: Site) -> list[Resource]:
                 "targetType": "instance",
                 "vpcId": ref("vpc"),
                 "deregistrationDelay": 120,
-                "healthCheck": health,
-                "tags": site.tags,
+                "healthCheck": health_check,
+                "tags": stack.tags,
             },
         ),
         Resource(
@@ -186,47 +192,47 @@ def _balancer(site: Site) -> list[Resource]:
                 "defaultActions": [
                     {"type": "forward", "targetGroupArn": ref("targets", "arn")}
                 ],
-                "tags": site.tags,
+                "tags": stack.tags,
             },
         ),
     ]
 
 
-def _commands(site: Site) -> dict[str, str]:
+def _commands(stack: Site) -> dict[str, str]:
     """The commands of a node that are AWS's own."""
-    itself = (
+    instance_lookup = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
         " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
         ' I=$(curl -sH "X-aws-ec2-metadata-token: $T"'
         " http://169.254.169.254/latest/meta-data/instance-id);"
     )
-    leave = (
-        f" aws --region {site.region} autoscaling terminate-instance-in-auto-scaling-group"
+    leave_command = (
+        f" aws --region {stack.region} autoscaling terminate-instance-in-auto-scaling-group"
         " --instance-id $I --should-decrement-desired-capacity"
     )
-    peers = (
-        f"aws --region {site.region} ec2 describe-instances"
-        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group(site)}"
+    peers_command = (
+        f"aws --region {stack.region} ec2 describe-instances"
+        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group(stack)}"
         " Name=instance-state-name,Values=running"
         " --query 'Reservations[].Instances[].PrivateIpAddress' --output text | tr '\\t' '\\n'"
         " | sort"
     )
-    fetch = f"aws --region {site.region} s3 sync s3://{storage.bucket(site)}/ /models/"
-    keep = (
-        f"aws --region {site.region} s3 sync {site.checkpoints}"
-        f" s3://{storage.bucket(site)}/checkpoints"
+    fetch_command = f"aws --region {stack.region} s3 sync s3://{storage.bucket(stack)}/ /models/"
+    save_command = (
+        f"aws --region {stack.region} s3 sync {stack.checkpoints}"
+        f" s3://{storage.bucket(stack)}/checkpoints"
     )
-    notice = (
+    notice_command = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
         " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
         ' curl -sfH "X-aws-ec2-metadata-token: $T"'
         " http://169.254.169.254/latest/meta-data/spot/instance-action"
     )
     return {
-        "give_back": itself + leave,
-        "peers": peers,
-        "fetch": fetch,
-        "keep": keep,
-        "notice": notice,
-        **files.commands(site),
+        "give_back": instance_lookup + leave_command,
+        "peers": peers_command,
+        "fetch": fetch_command,
+        "keep": save_command,
+        "notice": notice_command,
+        **files.commands(stack),
     }

@@ -15,120 +15,134 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def group(site: Site) -> str:
+def group(stack: Site) -> str:
     """The name of the Auto Scaling group."""
-    return f"{site.name}-nodes"
+    return f"{stack.name}-nodes"
 
 
-def log_group(site: Site) -> str:
+def log_group(stack: Site) -> str:
     """The name of the log group."""
-    return f"/tonnage/{site.name}"
+    return f"/tonnage/{stack.name}"
 
 
-def role_name(site: Site, part: str) -> str:
+def role_name(stack: Site, principal_name: str) -> str:
     """Roles are global to an account, so their names carry the digest."""
-    return f"{site.name}-{part}-{site.digest}"
+    return f"{stack.name}-{principal_name}-{stack.digest}"
 
 
-def group_arn(site: Site) -> str:
+def group_arn(stack: Site) -> str:
     """A pattern that only the fleet's own group matches."""
-    return f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{group(site)}"
+    return f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{group(stack)}"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The role of the nodes with its policies, and the profile that carries it."""
-    name = role_name(site, "node")
-    policies = [
-        _policy("node-own-group", "node", "own-group", _own_group(site)),
-        _policy("node-logs", "node", "logs", _logs(site)),
+    profile_name = role_name(stack, "node")
+    role_policies = [
+        _policy("node-own-group", "node", "own-group", _own_group(stack)),
+        _policy("node-logs", "node", "logs", _logs(stack)),
         _policy("node-session", "node", "session", _session()),
     ]
-    if site.layout is not None:
-        policies.append(_policy("node-models", "node", "models", _models(site)))
-    if site.together:
-        find = {
+    if stack.layout is not None:
+        role_policies.append(
+            _policy("node-models", "node", "models", _models(stack))
+        )
+    if stack.together:
+        find_statement = {
             "Effect": "Allow",
             "Action": "ec2:DescribeInstances",
             "Resource": "*",
         }
-        policies.append(_policy("node-peers", "node", "peers", [find]))
-    if site.files is not None:
-        find = {
+        role_policies.append(
+            _policy("node-peers", "node", "peers", [find_statement])
+        )
+    if stack.files is not None:
+        find_statement = {
             "Effect": "Allow",
             "Action": "fsx:DescribeFileSystems",
             "Resource": "*",
         }
-        policies.append(_policy("node-files", "node", "files", [find]))
+        role_policies.append(
+            _policy("node-files", "node", "files", [find_statement])
+        )
     return [
-        role(site, "node", "ec2.amazonaws.com"),
-        *policies,
+        role(stack, "node", "ec2.amazonaws.com"),
+        *role_policies,
         Resource(
             type="aws:iam/instanceProfile:InstanceProfile",
             name="node-profile",
             inputs={
-                "name": name,
+                "name": profile_name,
                 "role": ref("node", "name"),
-                "tags": site.tags,
+                "tags": stack.tags,
             },
-            depends_on=tuple(sorted(p.name for p in policies)),
+            depends_on=tuple(sorted(policy.name for policy in role_policies)),
         ),
     ]
 
 
-def role(site: Site, name: str, service: str) -> Resource:
+def role(stack: Site, principal_name: str, service_domain: str) -> Resource:
     """A role that one service of AWS may assume."""
-    trust = {
+    trust_statement = {
         "Effect": "Allow",
-        "Principal": {"Service": service},
+        "Principal": {"Service": service_domain},
         "Action": "sts:AssumeRole",
     }
     return Resource(
         type="aws:iam/role:Role",
-        name=name,
+        name=principal_name,
         inputs={
-            "name": role_name(site, name),
-            "assumeRolePolicy": document([trust]),
-            "tags": site.tags,
+            "name": role_name(stack, principal_name),
+            "assumeRolePolicy": document([trust_statement]),
+            "tags": stack.tags,
         },
     )
 
 
 def document(statements: list[dict[str, Any]]) -> str:
     """A policy document as the text that AWS takes."""
-    body = {"Version": "2012-10-17", "Statement": statements}
-    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+    policy_body = {"Version": "2012-10-17", "Statement": statements}
+    return json.dumps(policy_body, sort_keys=True, separators=(",", ":"))
 
 
 def _policy(
-    name: str, role_: str, title: str, statements: list[dict[str, Any]]
+    resource_name: str,
+    principal_name: str,
+    policy_name: str,
+    statements: list[dict[str, Any]],
 ) -> Resource:
     return Resource(
         type="aws:iam/rolePolicy:RolePolicy",
-        name=name,
+        name=resource_name,
         inputs={
-            "role": ref(role_, "name"),
-            "name": title,
+            "role": ref(principal_name, "name"),
+            "name": policy_name,
             "policy": document(statements),
         },
     )
 
 
-def scale_policy(site: Site, role_: str) -> Resource:
+def scale_policy(stack: Site, principal_name: str) -> Resource:
     """Lets a role set the size of the fleet's own group, and nothing else."""
-    allow = {
+    allow_statement = {
         "Effect": "Allow",
         "Action": "autoscaling:UpdateAutoScalingGroup",
-        "Resource": group_arn(site),
+        "Resource": group_arn(stack),
     }
-    return _policy(f"{role_}-scale", role_, "scale-own-group", [allow])
+    return _policy(
+        f"{principal_name}-scale",
+        principal_name,
+        "scale-own-group",
+        [allow_statement],
+    )
 
 
-def _own_group(site: Site) -> list[dict[str, Any]]:
+def _own_group(stack: Site) -> list[dict[str, Any]]:
     return [
         {
             "Effect": "Allow",
             "Action": ["autoscaling:TerminateInstanceInAutoScalingGroup"],
-            "Resource": group_arn(site),
+            "Resource": group_arn(stack),
         },
         {
             "Effect": "Allow",
@@ -138,12 +152,12 @@ def _own_group(site: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _logs(site: Site) -> list[dict[str, Any]]:
+def _logs(stack: Site) -> list[dict[str, Any]]:
     return [
         {
             "Effect": "Allow",
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": f"arn:aws:logs:*:*:log-group:{log_group(site)}:*",
+            "Resource": f"arn:aws:logs:*:*:log-group:{log_group(stack)}:*",
         },
         {
             "Effect": "Allow",
@@ -154,20 +168,24 @@ def _logs(site: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _models(site: Site) -> list[dict[str, Any]]:
-    arn = f"arn:aws:s3:::{storage.bucket(site)}"
+def _models(stack: Site) -> list[dict[str, Any]]:
+    bucket_arn = f"arn:aws:s3:::{storage.bucket(stack)}"
     return [
-        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": arn},
-        {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/*"},
+        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
+        {
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": f"{bucket_arn}/*",
+        },
         *(
             [
                 {
                     "Effect": "Allow",
                     "Action": "s3:PutObject",
-                    "Resource": f"{arn}/checkpoints/*",
+                    "Resource": f"{bucket_arn}/checkpoints/*",
                 }
             ]
-            if site.trains
+            if stack.trains
             else []
         ),
     ]
@@ -175,11 +193,11 @@ def _models(site: Site) -> list[dict[str, Any]]:
 
 def _session() -> list[dict[str, Any]]:
     """A shell through Session Manager, without an open port or a key."""
-    actions = [
+    session_actions = [
         "ssm:UpdateInstanceInformation",
         "ssmmessages:CreateControlChannel",
         "ssmmessages:CreateDataChannel",
         "ssmmessages:OpenControlChannel",
         "ssmmessages:OpenDataChannel",
     ]
-    return [{"Effect": "Allow", "Action": actions, "Resource": "*"}]
+    return [{"Effect": "Allow", "Action": session_actions, "Resource": "*"}]

@@ -15,21 +15,21 @@ PUBLIC: Final = "10.42.0.0/24"
 MOST_ZONES: Final = 3
 
 
-def zones(site: Site) -> tuple[str, ...]:
+def zones(stack: Site) -> tuple[str, ...]:
     """The zones that nodes may be in: the fabric and cluster placement do not cross zones."""
-    return site.zones[:1] if site.one_zone else site.zones[:MOST_ZONES]
+    return stack.zones[:1] if stack.one_zone else stack.zones[:MOST_ZONES]
 
 
-def subnets(site: Site) -> list[dict[str, str]]:
+def subnets(stack: Site) -> list[dict[str, str]]:
     """References to the private subnets."""
-    return [ref(f"private-{zone[-1]}") for zone in zones(site)]
+    return [ref(f"private-{zone_name[-1]}") for zone_name in zones(stack)]
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The network, from the VPC to the rules."""
-    found = [
+    network_resources = [
         _named(
-            site,
+            stack,
             "aws:ec2/vpc:Vpc",
             "vpc",
             {
@@ -39,24 +39,24 @@ def resources(site: Site) -> list[Resource]:
             },
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/internetGateway:InternetGateway",
             "gateway",
             {"vpcId": ref("vpc")},
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/subnet:Subnet",
             "public",
             {
                 "vpcId": ref("vpc"),
                 "cidrBlock": PUBLIC,
-                "availabilityZone": zones(site)[0],
+                "availabilityZone": zones(stack)[0],
                 "mapPublicIpOnLaunch": False,
             },
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/routeTable:RouteTable",
             "public-routes",
             {"vpcId": ref("vpc")},
@@ -72,14 +72,14 @@ def resources(site: Site) -> list[Resource]:
         ),
         _joined("public", "public-routes"),
         _named(
-            site,
+            stack,
             "aws:ec2/eip:Eip",
             "nat-address",
             {"domain": "vpc"},
             ("gateway",),
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/natGateway:NatGateway",
             "nat",
             {
@@ -90,7 +90,7 @@ def resources(site: Site) -> list[Resource]:
             ("public-default", "public-routes-public"),
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/routeTable:RouteTable",
             "private-routes",
             {"vpcId": ref("vpc")},
@@ -105,40 +105,42 @@ def resources(site: Site) -> list[Resource]:
             },
         ),
         _named(
-            site,
+            stack,
             "aws:ec2/vpcEndpoint:VpcEndpoint",
             "s3-endpoint",
             {
                 "vpcId": ref("vpc"),
-                "serviceName": f"com.amazonaws.{site.region}.s3",
+                "serviceName": f"com.amazonaws.{stack.region}.s3",
                 "vpcEndpointType": "Gateway",
                 "routeTableIds": [ref("private-routes")],
             },
         ),
     ]
-    for index, zone in enumerate(zones(site)):
-        name = f"private-{zone[-1]}"
-        found.append(
+    for zone_index, zone_name in enumerate(zones(stack)):
+        subnet_name = f"private-{zone_name[-1]}"
+        network_resources.append(
             _named(
-                site,
+                stack,
                 "aws:ec2/subnet:Subnet",
-                name,
+                subnet_name,
                 {
                     "vpcId": ref("vpc"),
-                    "cidrBlock": f"10.42.{16 * (index + 1)}.0/20",
-                    "availabilityZone": zone,
+                    "cidrBlock": f"10.42.{16 * (zone_index + 1)}.0/20",
+                    "availabilityZone": zone_name,
                     "mapPublicIpOnLaunch": False,
                 },
             )
         )
-        found.append(_joined(name, "private-routes"))
-    return found + _rules(site)
+        network_resources.append(_joined(subnet_name, "private-routes"))
+    return network_resources + _rules(stack)
 
 
-def ready(site: Site) -> tuple[str, ...]:
+def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before a node can boot: routes, endpoint and rules."""
-    joined = [f"private-routes-private-{zone[-1]}" for zone in zones(site)]
-    served = ["nodes-from-clients"] if site.served else []
+    associations = [
+        f"private-routes-private-{zone_name[-1]}" for zone_name in zones(stack)
+    ]
+    client_rules = ["nodes-from-clients"] if stack.served else []
     return tuple(
         sorted(
             [
@@ -147,67 +149,67 @@ def ready(site: Site) -> tuple[str, ...]:
                 "nodes-in",
                 "nodes-out",
                 "nodes-out-all",
-                *joined,
-                *served,
+                *associations,
+                *client_rules,
             ]
         )
     )
 
 
-def _rules(site: Site) -> list[Resource]:
+def _rules(stack: Site) -> list[Resource]:
     """The group of the nodes.
 
     EFA needs ingress and egress rules that name the group itself; 0.0.0.0/0 does not cover it.
     """
-    group = ref("nodes-group")
-    ingress = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
-    egress = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
-    found = [
+    group_ref = ref("nodes-group")
+    ingress_type = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+    egress_type = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+    group_resources = [
         _named(
-            site,
+            stack,
             "aws:ec2/securityGroup:SecurityGroup",
             "nodes-group",
             {
                 "vpcId": ref("vpc"),
-                "description": f"{site.name} nodes",
+                "description": f"{stack.name} nodes",
                 "revokeRulesOnDelete": True,
             },
         ),
         Resource(
-            type=ingress,
+            type=ingress_type,
             name="nodes-in",
             inputs={
-                "securityGroupId": group,
+                "securityGroupId": group_ref,
                 "ipProtocol": "-1",
-                "referencedSecurityGroupId": group,
+                "referencedSecurityGroupId": group_ref,
             },
         ),
         Resource(
-            type=egress,
+            type=egress_type,
             name="nodes-out",
             inputs={
-                "securityGroupId": group,
+                "securityGroupId": group_ref,
                 "ipProtocol": "-1",
-                "referencedSecurityGroupId": group,
+                "referencedSecurityGroupId": group_ref,
             },
         ),
         Resource(
-            type=egress,
+            type=egress_type,
             name="nodes-out-all",
             inputs={
-                "securityGroupId": group,
+                "securityGroupId": group_ref,
                 "ipProtocol": "-1",
                 "cidrIpv4": "0.0.0.0/0",
             },
         ),
     ]
-    if site.served:
-        found.append(
+    if stack.served:
+        group_resources.append(
             Resource(
-                type=ingress,
+                type=ingress_type,
                 name="nodes-from-clients",
                 inputs={
-                    "securityGroupId": group,
+                    "securityGroupId": group_ref,
                     "ipProtocol": "tcp",
                     "fromPort": PORT,
                     "toPort": PORT,
@@ -215,25 +217,31 @@ def _rules(site: Site) -> list[Resource]:
                 },
             )
         )
-    return found
+    return group_resources
 
 
-def _joined(subnet: str, routes: str) -> Resource:
+def _joined(subnet_name: str, route_table_name: str) -> Resource:
     return Resource(
         type="aws:ec2/routeTableAssociation:RouteTableAssociation",
-        name=f"{routes}-{subnet}",
-        inputs={"subnetId": ref(subnet), "routeTableId": ref(routes)},
+        name=f"{route_table_name}-{subnet_name}",
+        inputs={
+            "subnetId": ref(subnet_name),
+            "routeTableId": ref(route_table_name),
+        },
     )
 
 
 def _named(
-    site: Site,
-    token: str,
-    name: str,
+    stack: Site,
+    type_token: str,
+    resource_name: str,
     inputs: dict[str, Any],
-    after: tuple[str, ...] = (),
+    dependencies: tuple[str, ...] = (),
 ) -> Resource:
-    tags = {**site.tags, "Name": f"{site.name}-{name}"}
+    resource_tags = {**stack.tags, "Name": f"{stack.name}-{resource_name}"}
     return Resource(
-        type=token, name=name, inputs={**inputs, "tags": tags}, depends_on=after
+        type=type_token,
+        name=resource_name,
+        inputs={**inputs, "tags": resource_tags},
+        depends_on=dependencies,
     )

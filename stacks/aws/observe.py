@@ -16,30 +16,30 @@ LONGEST: Final = (
 )
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The log group, and an alarm on spending that nobody uses.
 
     EC2 has no GPU metric of its own. A service without work also has no traffic, which the cloud
     can see from outside; other work may be silent, so there the agent decides alone.
     """
-    found = [
+    alert_resources = [
         Resource(
             type="aws:cloudwatch/logGroup:LogGroup",
             name="logs",
             inputs={
-                "name": identity.log_group(site),
+                "name": identity.log_group(stack),
                 "retentionInDays": KEPT_DAYS,
-                "tags": site.tags,
+                "tags": stack.tags,
             },
         ),
     ]
-    if site.idle and site.served and 2 * site.idle <= LONGEST:
-        found += _idle(site)
-    return found
+    if stack.idle and stack.served and 2 * stack.idle <= LONGEST:
+        alert_resources += _idle(stack)
+    return alert_resources
 
 
-def _idle(site: Site) -> list[Resource]:
-    periods = max(1, -(-site.idle // 300)) if site.idle else 1
+def _idle(stack: Site) -> list[Resource]:
+    idle_periods = max(1, -(-stack.idle // 300)) if stack.idle else 1
     return [
         Resource(
             type="aws:autoscaling/policy:Policy",
@@ -57,19 +57,19 @@ def _idle(site: Site) -> list[Resource]:
             type="aws:cloudwatch/metricAlarm:MetricAlarm",
             name="idle-alarm",
             inputs={
-                "name": f"{site.name}-idle",
+                "name": f"{stack.name}-idle",
                 "namespace": "AWS/EC2",
                 "metricName": "NetworkIn",
-                "dimensions": {"AutoScalingGroupName": identity.group(site)},
+                "dimensions": {"AutoScalingGroupName": identity.group(stack)},
                 # Twice the idle time: the agent on the node decides first, this only backs it up.
                 "statistic": "Maximum",
                 "period": 300,
-                "evaluationPeriods": 2 * periods,
+                "evaluationPeriods": 2 * idle_periods,
                 "threshold": 1_000_000,
                 "comparisonOperator": "LessThanThreshold",
                 "treatMissingData": "notBreaching",
                 "alarmActions": [ref("to-zero", "arn")],
-                "tags": site.tags,
+                "tags": stack.tags,
             },
         ),
     ]

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """A cluster placement group when a replica spans nodes."""
-    if not site.together:
+    if not stack.together:
         return []
-    inputs = {
+    placement_inputs = {
         "strategy": "cluster",
-        "tags": {**site.tags, "Name": f"{site.name}-together"},
+        "tags": {**stack.tags, "Name": f"{stack.name}-together"},
     }
     return [
         Resource(
             type="aws:ec2/placementGroup:PlacementGroup",
             name="together",
-            inputs=inputs,
+            inputs=placement_inputs,
         )
     ]

@@ -16,63 +16,66 @@ CRON_DAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 TARGET: Final = "arn:aws:scheduler:::aws-sdk:autoscaling:updateAutoScalingGroup"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """A scheduled action for each change of the week, and the deadline's schedule."""
-    found = [_change(site, index) for index in range(len(site.changes))]
-    return [*found, *(_deadline(site) if site.ttl else [])]
+    scheduled_actions = [
+        _change(stack, change_index)
+        for change_index in range(len(stack.changes))
+    ]
+    return [*scheduled_actions, *(_deadline(stack) if stack.ttl else [])]
 
 
-def backstop(site: Site) -> str:
+def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    found = ["Auto Scaling scheduled actions"] if site.changes else []
-    found += (
+    mechanisms = ["Auto Scaling scheduled actions"] if stack.changes else []
+    mechanisms += (
         ["EventBridge Scheduler sets the group to 0 at the deadline"]
-        if site.ttl
+        if stack.ttl
         else []
     )
-    return "; ".join(found)
+    return "; ".join(mechanisms)
 
 
-def _change(site: Site, index: int) -> Resource:
+def _change(stack: Site, change_index: int) -> Resource:
     """One scheduled action. Sizes that are left out would be sent as 0, so all are given.
 
     It ends with the deadline, or the next window would start the fleet again.
     """
-    change = site.changes[index]
-    days = ",".join(CRON_DAYS[d] for d in change.days)
-    inputs = {
-        "scheduledActionName": f"week-{index}",
+    capacity_change = stack.changes[change_index]
+    cron_days = ",".join(CRON_DAYS[weekday] for weekday in capacity_change.days)
+    schedule_inputs = {
+        "scheduledActionName": f"week-{change_index}",
         "autoscalingGroupName": ref("nodes", "name"),
-        "recurrence": f"{change.minute % 60} {change.minute // 60} * * {days}",
-        "timeZone": site.timezone,
+        "recurrence": f"{capacity_change.minute % 60} {capacity_change.minute // 60} * * {cron_days}",
+        "timeZone": stack.timezone,
         "minSize": 0,
-        "maxSize": change.nodes,
-        "desiredCapacity": change.nodes,
+        "maxSize": capacity_change.nodes,
+        "desiredCapacity": capacity_change.nodes,
     }
-    if site.ttl:
-        inputs["endTime"] = "${deadline.rfc3339}"
+    if stack.ttl:
+        schedule_inputs["endTime"] = "${deadline.rfc3339}"
     return Resource(
         type="aws:autoscaling/schedule:Schedule",
-        name=f"week-{index}",
-        inputs=inputs,
+        name=f"week-{change_index}",
+        inputs=schedule_inputs,
     )
 
 
-def _deadline(site: Site) -> list[Resource]:
-    sizes = {
-        "AutoScalingGroupName": identity.group(site),
+def _deadline(stack: Site) -> list[Resource]:
+    group_sizes = {
+        "AutoScalingGroupName": identity.group(stack),
         "MinSize": 0,
         "MaxSize": 0,
         "DesiredCapacity": 0,
     }
     return [
-        identity.role(site, "deadline", "scheduler.amazonaws.com"),
-        identity.scale_policy(site, "deadline"),
+        identity.role(stack, "deadline", "scheduler.amazonaws.com"),
+        identity.scale_policy(stack, "deadline"),
         Resource(
             type="aws:scheduler/schedule:Schedule",
             name="deadline-schedule",
             inputs={
-                "name": f"{site.name}-deadline",
+                "name": f"{stack.name}-deadline",
                 "scheduleExpression": "at(${deadline.at})",
                 "scheduleExpressionTimezone": "UTC",
                 "flexibleTimeWindow": {"mode": "OFF"},
@@ -81,7 +84,7 @@ def _deadline(site: Site) -> list[Resource]:
                 "target": {
                     "arn": TARGET,
                     "roleArn": ref("deadline", "arn"),
-                    "input": json.dumps(sizes, sort_keys=True),
+                    "input": json.dumps(group_sizes, sort_keys=True),
                     "retryPolicy": {
                         "maximumEventAgeInSeconds": 86_400,
                         "maximumRetryAttempts": 185,

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def bucket(site: Site) -> str:
+def bucket(stack: Site) -> str:
     """Its name, which must be unique in the world."""
-    return f"{site.name}-models-{site.digest}"
+    return f"{stack.name}-models-{stack.digest}"
 
 
 def _lifecycle() -> Resource:
@@ -37,20 +37,20 @@ def _lifecycle() -> Resource:
     )
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
-    if site.layout is None:
+    if stack.layout is None:
         return []
-    tags = {**site.tags, "Name": f"{site.name}-models"}
+    resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
-        *([_lifecycle()] if site.trains else []),
+        *([_lifecycle()] if stack.trains else []),
         Resource(
             type="aws:s3/bucket:Bucket",
             name="models",
             inputs={
-                "bucket": bucket(site),
+                "bucket": bucket(stack),
                 "forceDestroy": True,
-                "tags": tags,
+                "tags": resource_tags,
             },
         ),
         Resource(

@@ -14,38 +14,38 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def infiniband(site: Site) -> bool:
+def infiniband(stack: Site) -> bool:
     """Whether the machines are joined by InfiniBand."""
-    return site.fabric and site.instance.fabric == "infiniband"
+    return stack.fabric and stack.instance.fabric == "infiniband"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
-    most = int(
+    max_nodes = int(
         table("limits.csv", "limit", "value")["azure_placement_group_nodes"]
     )
-    if infiniband(site) and site.nodes > most:
-        message = f"{site.nodes} nodes do not fit one InfiniBand placement group of {most}"
+    if infiniband(stack) and stack.nodes > max_nodes:
+        message = f"{stack.nodes} nodes do not fit one InfiniBand placement group of {max_nodes}"
         raise refuse(
             message, "split the workload, or ask Azure support for 300"
         )
     return []
 
 
-def orchestration(site: Site) -> dict[str, Any]:
+def orchestration(stack: Site) -> dict[str, Any]:
     """How the scale set is run: Uniform in one placement group for InfiniBand, else Flexible.
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
     """
-    shared = {
+    shared_inputs = {
         "platformFaultDomainCount": 1,
         "upgradePolicy": {"mode": "Manual"},
     }
-    if infiniband(site):
+    if infiniband(stack):
         return {
-            **shared,
+            **shared_inputs,
             "orchestrationMode": "Uniform",
             "singlePlacementGroup": True,
             "overprovision": False,
         }
-    return {**shared, "orchestrationMode": "Flexible"}
+    return {**shared_inputs, "orchestrationMode": "Flexible"}

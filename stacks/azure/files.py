@@ -31,11 +31,11 @@ mount -t lustre -o noatime,flock "$(az resource show --resource-group {group} --
   --query properties.clientInfo.mgsAddress --output tsv)@tcp:/lustrefs" /data"""
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The subnet and the file system; it is in one zone, and so are its nodes."""
-    if site.files is None:
+    if stack.files is None:
         return []
-    zones = {"zones": list(site.zones[:1])} if site.zones else {}
+    zone_inputs = {"zones": list(stack.zones[:1])} if stack.zones else {}
     return [
         Resource(
             type="azure-native:network:Subnet",
@@ -53,27 +53,29 @@ def resources(site: Site) -> list[Resource]:
             type="azure-native:storagecache:AmlFilesystem",
             name="data-files",
             inputs={
-                "amlFilesystemName": _name(site),
+                "amlFilesystemName": _name(stack),
                 "filesystemSubnet": ref("files-subnet"),
-                "sku": {"name": f"AMLFS-Durable-Premium-{site.files.mb_s_tib}"},
-                "storageCapacityTiB": site.files.gib // 1024,
+                "sku": {
+                    "name": f"AMLFS-Durable-Premium-{stack.files.mb_s_tib}"
+                },
+                "storageCapacityTiB": stack.files.gib // 1024,
                 "maintenanceWindow": {
                     "dayOfWeek": "Sunday",
                     "timeOfDayUTC": "03:00",
                 },
-                **zones,
-                **common(site),
+                **zone_inputs,
+                **common(stack),
             },
             options={"replace_on_changes": IMMUTABLE},
         ),
     ]
 
 
-def rules(site: Site) -> list[dict[str, Any]]:
+def rules(stack: Site) -> list[dict[str, Any]]:
     """Servers of the file system open connections to its clients too."""
     return (
         []
-        if site.files is None
+        if stack.files is None
         else [
             {
                 "name": "files",
@@ -90,26 +92,28 @@ def rules(site: Site) -> list[dict[str, Any]]:
     )
 
 
-def ready(site: Site) -> tuple[str, ...]:
+def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return ("data-files",) if site.files is not None else ()
+    return ("data-files",) if stack.files is not None else ()
 
 
-def commands(site: Site) -> dict[str, str]:
+def commands(stack: Site) -> dict[str, str]:
     """How a node mounts it, and how the first node copies the dataset into it."""
-    group = f"{site.name}-{site.digest}"
-    copy = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(site.location)}/*' /data/dataset"
+    resource_group = f"{stack.name}-{stack.digest}"
+    copy_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(stack.location)}/*' /data/dataset"
     return {
-        "mount": MOUNT.format(group=group, name=_name(site)),
-        "fill": f"mkdir -p /data/dataset && {copy} --recursive",
+        "mount": MOUNT.format(group=resource_group, name=_name(stack)),
+        "fill": f"mkdir -p /data/dataset && {copy_command} --recursive",
     }
 
 
-def _name(site: Site) -> str:
-    return f"{site.name}-data"
+def _name(stack: Site) -> str:
+    return f"{stack.name}-data"
 
 
-def _url(location: str) -> str:
+def _url(dataset_uri: str) -> str:
     """abfss://container@account.dfs.core.windows.net/path as azcopy takes it."""
-    parts = urlsplit(location)
-    return f"https://{parts.hostname}/{parts.username}{parts.path}".rstrip("/")
+    location_parts = urlsplit(dataset_uri)
+    return f"https://{location_parts.hostname}/{location_parts.username}{location_parts.path}".rstrip(
+        "/"
+    )

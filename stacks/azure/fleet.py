@@ -31,53 +31,53 @@ IMMUTABLE: Final = [
 ]
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The scale set and, for a service, its internal load balancer."""
-    return [_scale_set(site), *([_balancer(site)] if site.served else [])]
+    return [_scale_set(stack), *([_balancer(stack)] if stack.served else [])]
 
 
-def outputs(site: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: Site) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
-    found = {
+    output_refs = {
         "group": ref("nodes", "name"),
         "resource_group": ref("group", "name"),
     }
-    if site.served:
-        found["endpoint"] = ref(
+    if stack.served:
+        output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
-    if site.layout is not None:
-        found["models"] = ref("store", "name")
-    return found
+    if stack.layout is not None:
+        output_refs["models"] = ref("store", "name")
+    return output_refs
 
 
-def _scale_set(site: Site) -> Resource:
-    inputs = {
-        "vmScaleSetName": f"{site.name}-nodes",
+def _scale_set(stack: Site) -> Resource:
+    scale_set_inputs = {
+        "vmScaleSetName": f"{stack.name}-nodes",
         "sku": {
-            "name": site.instance.instance_type,
+            "name": stack.instance.instance_type,
             "tier": "Standard",
-            "capacity": site.nodes,
+            "capacity": stack.nodes,
         },
         "identity": {
             "type": "UserAssigned",
             "userAssignedIdentities": [ref("node-identity")],
         },
-        "virtualMachineProfile": _profile(site),
-        **fabric.orchestration(site),
-        **placement.zones(site),
-        **common(site),
+        "virtualMachineProfile": _profile(stack),
+        **fabric.orchestration(stack),
+        **placement.zones(stack),
+        **common(stack),
     }
-    if site.spot and not fabric.infiniband(site):
-        inputs["spotRestorePolicy"] = {
+    if stack.spot and not fabric.infiniband(stack):
+        scale_set_inputs["spotRestorePolicy"] = {
             "enabled": True,
             "restoreTimeout": "PT1H",
         }
     return Resource(
         type="azure-native:compute:VirtualMachineScaleSet",
         name="nodes",
-        inputs=inputs,
-        depends_on=files.ready(site),
+        inputs=scale_set_inputs,
+        depends_on=files.ready(stack),
         options={
             "replace_on_changes": IMMUTABLE,
             "delete_before_replace": True,
@@ -86,16 +86,16 @@ def _scale_set(site: Site) -> Resource:
     )
 
 
-def _profile(site: Site) -> dict[str, Any]:
-    publisher, offer, sku, version = table("images.csv", "image", "reference")[
-        "azure"
-    ].split(":")
-    profile: dict[str, Any] = {
-        "priority": "Spot" if site.spot else "Regular",
+def _profile(stack: Site) -> dict[str, Any]:
+    image_publisher, image_offer, image_sku, image_version = table(
+        "images.csv", "image", "reference"
+    )["azure"].split(":")
+    machine_profile: dict[str, Any] = {
+        "priority": "Spot" if stack.spot else "Regular",
         "osProfile": {
-            "computerNamePrefix": site.short[:9],
+            "computerNamePrefix": stack.short[:9],
             "adminUsername": ADMIN,
-            "customData": encoded(script(site, _commands(site))),
+            "customData": encoded(script(stack, _commands(stack))),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,
                 "ssh": {
@@ -110,10 +110,10 @@ def _profile(site: Site) -> dict[str, Any]:
         },
         "storageProfile": {
             "imageReference": {
-                "publisher": publisher,
-                "offer": offer,
-                "sku": sku,
-                "version": version,
+                "publisher": image_publisher,
+                "offer": image_offer,
+                "sku": image_sku,
+                "version": image_version,
             },
             "osDisk": {
                 "createOption": "FromImage",
@@ -122,60 +122,64 @@ def _profile(site: Site) -> dict[str, Any]:
                 "osType": "Linux",
                 "managedDisk": {"storageAccountType": "Premium_LRS"},
             },
-            **_data_disk(site),
+            **_data_disk(stack),
         },
-        "networkProfile": _network(site),
+        "networkProfile": _network(stack),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
-    if site.spot:
-        profile["evictionPolicy"] = "Delete"
-        profile["billingProfile"] = {"maxPrice": -1}
+    if stack.spot:
+        machine_profile["evictionPolicy"] = "Delete"
+        machine_profile["billingProfile"] = {"maxPrice": -1}
     else:
         # Azure refuses this notice on spot machines.
-        notice = {"enable": True, "notBeforeTimeout": "PT5M"}
-        profile["scheduledEventsProfile"] = {
-            "terminateNotificationProfile": notice
+        terminate_notice = {"enable": True, "notBeforeTimeout": "PT5M"}
+        machine_profile["scheduledEventsProfile"] = {
+            "terminateNotificationProfile": terminate_notice
         }
-    return profile
+    return machine_profile
 
 
-def _data_disk(site: Site) -> dict[str, Any]:
-    if not site.cache_gb:
+def _data_disk(stack: Site) -> dict[str, Any]:
+    if not stack.cache_gb:
         return {}
-    disk = {
+    data_disk = {
         "lun": 0,
         "createOption": "Empty",
-        "diskSizeGB": site.cache_gb,
+        "diskSizeGB": stack.cache_gb,
         "caching": "None",
         "managedDisk": {"storageAccountType": "PremiumV2_LRS"},
     }
-    return {"dataDisks": [disk]}
+    return {"dataDisks": [data_disk]}
 
 
-def _network(site: Site) -> dict[str, Any]:
-    address: dict[str, Any] = {
+def _network(stack: Site) -> dict[str, Any]:
+    ip_configuration: dict[str, Any] = {
         "name": "address",
         "primary": True,
         "subnet": {"id": ref("subnet")},
     }
-    if site.served:
-        pool = ref("balancer", "backendAddressPools[0].id")
-        address["loadBalancerBackendAddressPools"] = [{"id": pool}]
-    interface = {
+    if stack.served:
+        backend_pool = ref("balancer", "backendAddressPools[0].id")
+        ip_configuration["loadBalancerBackendAddressPools"] = [
+            {"id": backend_pool}
+        ]
+    host_interface = {
         "name": "host",
         "primary": True,
         "enableAcceleratedNetworking": True,
-        "ipConfigurations": [address],
+        "ipConfigurations": [ip_configuration],
     }
-    profile: dict[str, Any] = {"networkInterfaceConfigurations": [interface]}
-    if not fabric.infiniband(site):
-        profile["networkApiVersion"] = "2020-11-01"
-    return profile
+    network_profile: dict[str, Any] = {
+        "networkInterfaceConfigurations": [host_interface]
+    }
+    if not fabric.infiniband(stack):
+        network_profile["networkApiVersion"] = "2020-11-01"
+    return network_profile
 
 
-def _balancer(site: Site) -> Resource:
+def _balancer(stack: Site) -> Resource:
     """`$self` is how the provider names parts of the resource that is being created."""
-    rule = {
+    serving_rule = {
         "name": "serve",
         "protocol": "Tcp",
         "frontendPort": PORT,
@@ -192,7 +196,7 @@ def _balancer(site: Site) -> Resource:
         type="azure-native:network:LoadBalancer",
         name="balancer",
         inputs={
-            "loadBalancerName": f"{site.name}-balancer",
+            "loadBalancerName": f"{stack.name}-balancer",
             "sku": {"name": "Standard"},
             "frontendIPConfigurations": [
                 {
@@ -213,46 +217,46 @@ def _balancer(site: Site) -> Resource:
                     "probeThreshold": 2,
                 }
             ],
-            "loadBalancingRules": [rule],
-            **common(site),
+            "loadBalancingRules": [serving_rule],
+            **common(stack),
         },
     )
 
 
-def _commands(site: Site) -> dict[str, str]:
+def _commands(stack: Site) -> dict[str, str]:
     """The commands of a node that are Azure's own; a machine that only halts still bills."""
-    meta = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
-    login = "az login --identity --only-show-errors >/dev/null"
+    metadata_query = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
+    login_command = "az login --identity --only-show-errors >/dev/null"
     # Uniform sets number their machines after the last _, Flexible ones use the whole name.
-    instance = "${N##*_}" if fabric.infiniband(site) else "$N"
-    leave = (
-        f"{login}; N=$({meta}/name?api-version=2021-02-01&format=text');"
-        f" G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss delete-instances -g $G -n {site.name}-nodes --instance-ids {instance} --no-wait"
+    instance_id_text = "${N##*_}" if fabric.infiniband(stack) else "$N"
+    leave_command = (
+        f"{login_command}; N=$({metadata_query}/name?api-version=2021-02-01&format=text');"
+        f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
+        f" az vmss delete-instances -g $G -n {stack.name}-nodes --instance-ids {instance_id_text} --no-wait"
     )
-    peers = (
-        f"{login}; G=$({meta}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss nic list -g $G --vmss-name {site.name}-nodes"
+    peers_command = (
+        f"{login_command}; G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
+        f" az vmss nic list -g $G --vmss-name {stack.name}-nodes"
         " --query '[].ipConfigurations[0].privateIPAddress' -o tsv | sort"
     )
-    url = f"https://{storage.account(site)}.blob.core.windows.net/models"
-    fetch = (
-        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{url}' /models --recursive"
+    models_url = (
+        f"https://{storage.account(stack)}.blob.core.windows.net/models"
     )
-    keep = (
-        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {site.checkpoints} '{url}/checkpoints'"
+    fetch_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{models_url}' /models --recursive"
+    save_command = (
+        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {stack.checkpoints} '{models_url}/checkpoints'"
         " --recursive"
     )
-    notice = (
+    notice_command = (
         "curl -sH Metadata:true"
         " 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'"
         " | grep -q Preempt"
     )
     return {
-        "give_back": leave,
-        "peers": peers,
-        "fetch": fetch,
-        "keep": keep,
-        "notice": notice,
-        **files.commands(site),
+        "give_back": leave_command,
+        "peers": peers_command,
+        "fetch": fetch_command,
+        "keep": save_command,
+        "notice": notice_command,
+        **files.commands(stack),
     }

@@ -21,61 +21,63 @@ BLOB_WRITER: Final = (
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 
 
-def common(site: Site) -> dict[str, Any]:
+def common(stack: Site) -> dict[str, Any]:
     """The inputs that every resource of the group shares."""
     return {
         "resourceGroupName": ref("group", "name"),
-        "location": site.region,
-        "tags": site.tags,
+        "location": stack.region,
+        "tags": stack.tags,
     }
 
 
-def guid(site: Site, part: str) -> str:
+def guid(stack: Site, name_part: str) -> str:
     """A GUID that is always the same for a part of a stack."""
-    seed = f"tonnage/{site.name}/{site.digest}/{part}"
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, seed))
+    guid_seed = f"tonnage/{stack.name}/{stack.digest}/{name_part}"
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, guid_seed))
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The group, the identity of the nodes, its role and its assignments."""
-    group = Resource(
+    resource_group = Resource(
         type="azure-native:resources:ResourceGroup",
         name="group",
         inputs={
-            "resourceGroupName": f"{site.name}-{site.digest}",
-            "location": site.region,
-            "tags": site.tags,
+            "resourceGroupName": f"{stack.name}-{stack.digest}",
+            "location": stack.region,
+            "tags": stack.tags,
         },
     )
-    found = [
-        group,
+    identity_resources = [
+        resource_group,
         Resource(
             type="azure-native:managedidentity:UserAssignedIdentity",
             name="node-identity",
-            inputs={"resourceName": f"{site.name}-node", **common(site)},
+            inputs={"resourceName": f"{stack.name}-node", **common(stack)},
         ),
-        _leave_role(site),
-        _assign(site, "node-leave", ref("nodes"), ref("leave-role")),
+        _leave_role(stack),
+        _assign(stack, "node-leave", ref("nodes"), ref("leave-role")),
     ]
-    if site.layout is not None:
-        blob = BLOB_WRITER if site.trains else BLOB_READER
-        role = f"/providers/Microsoft.Authorization/roleDefinitions/{blob}"
-        found.append(_assign(site, "node-models", ref("models"), role))
-    return found
+    if stack.layout is not None:
+        blob_role_guid = BLOB_WRITER if stack.trains else BLOB_READER
+        role_definition = f"/providers/Microsoft.Authorization/roleDefinitions/{blob_role_guid}"
+        identity_resources.append(
+            _assign(stack, "node-models", ref("models"), role_definition)
+        )
+    return identity_resources
 
 
-def _leave_role(site: Site) -> Resource:
+def _leave_role(stack: Site) -> Resource:
     """Deleting instances needs no right to write the scale set, so nodes cannot rewrite it."""
-    actions = [
+    allowed_actions = [
         "Microsoft.Compute/virtualMachineScaleSets/read",
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
         "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ]
-    if site.files is not None:
-        actions.append("Microsoft.StorageCache/amlFilesystems/read")
-    permission = {
-        "actions": actions,
+    if stack.files is not None:
+        allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")
+    role_permission = {
+        "actions": allowed_actions,
         "notActions": [],
         "dataActions": [],
         "notDataActions": [],
@@ -86,24 +88,26 @@ def _leave_role(site: Site) -> Resource:
         inputs={
             "scope": ref("group"),
             "assignableScopes": [ref("group")],
-            "roleDefinitionId": guid(site, "leave-role"),
+            "roleDefinitionId": guid(stack, "leave-role"),
             "roleType": "CustomRole",
-            "roleName": f"tonnage {site.name} {site.digest} leave",
+            "roleName": f"tonnage {stack.name} {stack.digest} leave",
             "description": "lets nodes delete instances of their own scale set",
-            "permissions": [permission],
+            "permissions": [role_permission],
         },
     )
 
 
-def _assign(site: Site, name: str, scope: Any, role: Any) -> Resource:
+def _assign(
+    stack: Site, resource_name: str, scope_ref: Any, role_definition: Any
+) -> Resource:
     return Resource(
         type=ASSIGNMENT,
-        name=name,
+        name=resource_name,
         inputs={
-            "scope": scope,
-            "roleDefinitionId": role,
+            "scope": scope_ref,
+            "roleDefinitionId": role_definition,
             "principalId": ref("node-identity", "principalId"),
             "principalType": "ServicePrincipal",
-            "roleAssignmentName": guid(site, name),
+            "roleAssignmentName": guid(stack, resource_name),
         },
     )

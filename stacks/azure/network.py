@@ -20,46 +20,46 @@ RANGE: Final = "10.42.0.0/16"
 NODES: Final = "10.42.0.0/20"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The network, from the address of the NAT to the subnet."""
-    every = common(site)
+    shared_inputs = common(stack)
     return [
         Resource(
             type="azure-native:network:PublicIPAddress",
             name="nat-address",
             inputs={
-                "publicIpAddressName": f"{site.name}-nat",
+                "publicIpAddressName": f"{stack.name}-nat",
                 "sku": {"name": "Standard"},
                 "publicIPAllocationMethod": "Static",
-                **every,
+                **shared_inputs,
             },
         ),
         Resource(
             type="azure-native:network:NatGateway",
             name="nat",
             inputs={
-                "natGatewayName": f"{site.name}-nat",
+                "natGatewayName": f"{stack.name}-nat",
                 "sku": {"name": "Standard"},
                 "publicIpAddresses": [{"id": ref("nat-address")}],
-                **every,
+                **shared_inputs,
             },
         ),
         Resource(
             type="azure-native:network:NetworkSecurityGroup",
             name="rules",
             inputs={
-                "networkSecurityGroupName": f"{site.name}-rules",
-                "securityRules": _rules(site),
-                **every,
+                "networkSecurityGroupName": f"{stack.name}-rules",
+                "securityRules": _rules(stack),
+                **shared_inputs,
             },
         ),
         Resource(
             type="azure-native:network:VirtualNetwork",
             name="network",
             inputs={
-                "virtualNetworkName": f"{site.name}-network",
+                "virtualNetworkName": f"{stack.name}-network",
                 "addressSpace": {"addressPrefixes": [RANGE]},
-                **every,
+                **shared_inputs,
             },
         ),
         Resource(
@@ -80,28 +80,37 @@ def resources(site: Site) -> list[Resource]:
     ]
 
 
-def _rules(site: Site) -> list[dict[str, Any]]:
+def _rules(stack: Site) -> list[dict[str, Any]]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
-    found = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(site)]
-    if site.served:
-        found.append(_rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp"))
-        found.append(
+    inbound_rules = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(stack)]
+    if stack.served:
+        inbound_rules.append(
+            _rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp")
+        )
+        inbound_rules.append(
             _rule("probes", 120, "AzureLoadBalancer", str(PORT), "Tcp")
         )
-    return [*found, {**_rule("rest", 4096, "*", "*", "*"), "access": "Deny"}]
+    return [
+        *inbound_rules,
+        {**_rule("rest", 4096, "*", "*", "*"), "access": "Deny"},
+    ]
 
 
 def _rule(
-    name: str, priority: int, source: str, port: str, protocol: str
+    rule_name: str,
+    priority: int,
+    source_prefix: str,
+    port_range: str,
+    protocol: str,
 ) -> dict[str, Any]:
     return {
-        "name": name,
+        "name": rule_name,
         "priority": priority,
         "direction": "Inbound",
         "access": "Allow",
         "protocol": protocol,
-        "sourceAddressPrefix": source,
+        "sourceAddressPrefix": source_prefix,
         "sourcePortRange": "*",
         "destinationAddressPrefix": "*",
-        "destinationPortRange": port,
+        "destinationPortRange": port_range,
     }

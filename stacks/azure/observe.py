@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The workspace of the logs, and the idle alert when the spec asks for idle shutdown."""
-    found = [
+    alert_resources = [
         Resource(
             type="azure-native:operationalinsights:Workspace",
             name="logs",
             inputs={
-                "workspaceName": f"{site.name}-logs",
+                "workspaceName": f"{stack.name}-logs",
                 "sku": {"name": "PerGB2018"},
                 "retentionInDays": 30,
-                **common(site),
+                **common(stack),
             },
         )
     ]
-    if site.idle:
-        found.append(_alert(site))
-    return found
+    if stack.idle:
+        alert_resources.append(_alert(stack))
+    return alert_resources
 
 
-def _alert(site: Site) -> Resource:
-    criterion = {
+def _alert(stack: Site) -> Resource:
+    idle_criterion = {
         "criterionType": "StaticThresholdCriterion",
         "name": "cpu",
         "metricName": "Percentage CPU",
@@ -47,8 +47,8 @@ def _alert(site: Site) -> Resource:
         type="azure-native:monitor:MetricAlert",
         name="idle-alert",
         inputs={
-            **common(site),
-            "ruleName": f"{site.name}-idle",
+            **common(stack),
+            "ruleName": f"{stack.name}-idle",
             "location": "global",
             "enabled": True,
             "severity": 2,
@@ -58,7 +58,7 @@ def _alert(site: Site) -> Resource:
             "autoMitigate": True,
             "criteria": {
                 "odataType": "Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
-                "allOf": [criterion],
+                "allOf": [idle_criterion],
             },
         },
     )

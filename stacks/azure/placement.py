@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+def resources(stack: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
     """Nothing: one placement group needs no proximity group, and each one lowers the chance."""
     return []
 
 
-def zones(site: Site) -> dict[str, Any]:
+def zones(stack: Site) -> dict[str, Any]:
     """The zones of the scale set; regions without zones take none."""
-    if not site.zones or infiniband(site):
+    if not stack.zones or infiniband(stack):
         return {}
-    return {"zones": list(site.zones[:1] if site.one_zone else site.zones)}
+    return {"zones": list(stack.zones[:1] if stack.one_zone else stack.zones)}

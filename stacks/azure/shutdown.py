@@ -29,86 +29,106 @@ DAYS: Final = (
 )
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The autoscale setting, when hours or a deadline are asked for."""
-    if not site.changes and not site.ttl:
+    if not stack.changes and not stack.ttl:
         return []
     profiles = [
-        {"name": "default", "capacity": _capacity(site.nodes), "rules": []}
+        {"name": "default", "capacity": _capacity(stack.nodes), "rules": []}
     ]
-    if site.changes:
-        zone = _zone(site)
-        for index, change in enumerate(site.changes):
+    if stack.changes:
+        windows_timezone = _zone(stack)
+        for change_index, capacity_change in enumerate(stack.changes):
             profiles.append(
-                _weekly(f"week-{index}", change, zone, str(change.nodes))
+                _weekly(
+                    f"week-{change_index}",
+                    capacity_change,
+                    windows_timezone,
+                    str(capacity_change.nodes),
+                )
             )
-            if site.idle and change.nodes:
-                later = replace(
-                    change, minute=min(1439, change.minute + START_MINUTES)
+            if stack.idle and capacity_change.nodes:
+                started_change = replace(
+                    capacity_change,
+                    minute=min(1439, capacity_change.minute + START_MINUTES),
                 )
                 profiles.append(
-                    _weekly(f"week-{index}-started", later, zone, "0")
+                    _weekly(
+                        f"week-{change_index}-started",
+                        started_change,
+                        windows_timezone,
+                        "0",
+                    )
                 )
-    if site.ttl:
+    if stack.ttl:
         profiles.append(_deadline())
-    most = int(
+    max_profiles = int(
         table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
     )
-    if len(profiles) > most:
-        message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {most}"
+    if len(profiles) > max_profiles:
+        message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {max_profiles}"
         raise refuse(message, "use a simpler traffic.profile, or another cloud")
     return [
         Resource(
             type="azure-native:monitor:AutoscaleSetting",
             name="hours",
             inputs={
-                "autoscaleSettingName": f"{site.name}-hours",
+                "autoscaleSettingName": f"{stack.name}-hours",
                 "enabled": True,
                 "targetResourceUri": ref("nodes"),
                 "profiles": profiles,
-                **common(site),
+                **common(stack),
             },
         )
     ]
 
 
-def backstop(site: Site) -> str:
+def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    found = ["autoscale profiles by the week"] if site.changes else []
-    found += (
+    mechanisms = ["autoscale profiles by the week"] if stack.changes else []
+    mechanisms += (
         ["autoscale sets the scale set to 0 at the deadline"]
-        if site.ttl
+        if stack.ttl
         else []
     )
-    return "; ".join(found)
+    return "; ".join(mechanisms)
 
 
-def _capacity(nodes: int) -> dict[str, str]:
-    return {"minimum": "0", "maximum": str(nodes), "default": str(nodes)}
-
-
-def _weekly(name: str, change: Change, zone: str, least: str) -> dict[str, Any]:
-    schedule = {
-        "timeZone": zone,
-        "days": [DAYS[d] for d in change.days],
-        "hours": [change.minute // 60],
-        "minutes": [change.minute % 60],
+def _capacity(node_count: int) -> dict[str, str]:
+    return {
+        "minimum": "0",
+        "maximum": str(node_count),
+        "default": str(node_count),
     }
-    capacity = {
-        "minimum": least,
-        "maximum": str(change.nodes),
-        "default": str(change.nodes),
+
+
+def _weekly(
+    profile_name: str,
+    capacity_change: Change,
+    windows_timezone: str,
+    minimum_nodes: str,
+) -> dict[str, Any]:
+    weekly_schedule = {
+        "timeZone": windows_timezone,
+        "days": [DAYS[weekday] for weekday in capacity_change.days],
+        "hours": [capacity_change.minute // 60],
+        "minutes": [capacity_change.minute % 60],
+    }
+    capacity_inputs = {
+        "minimum": minimum_nodes,
+        "maximum": str(capacity_change.nodes),
+        "default": str(capacity_change.nodes),
     }
     return {
-        "name": name,
-        "capacity": capacity,
+        "name": profile_name,
+        "capacity": capacity_inputs,
         "rules": [],
-        "recurrence": {"frequency": "Week", "schedule": schedule},
+        "recurrence": {"frequency": "Week", "schedule": weekly_schedule},
     }
 
 
 def _deadline() -> dict[str, Any]:
-    dates = {
+    fixed_date = {
         "timeZone": "UTC",
         "start": "${deadline.rfc3339}",
         "end": "${deadline.far}",
@@ -117,13 +137,13 @@ def _deadline() -> dict[str, Any]:
         "name": "deadline",
         "capacity": _capacity(0),
         "rules": [],
-        "fixedDate": dates,
+        "fixedDate": fixed_date,
     }
 
 
-def _zone(site: Site) -> str:
-    known = table("timezones.csv", "iana", "windows")
-    if site.timezone not in known:
-        message = f"no Windows name is known of time zone {site.timezone}, which Azure needs"
-        raise refuse(message, "use one of: " + ", ".join(sorted(known)))
-    return known[site.timezone]
+def _zone(stack: Site) -> str:
+    windows_names = table("timezones.csv", "iana", "windows")
+    if stack.timezone not in windows_names:
+        message = f"no Windows name is known of time zone {stack.timezone}, which Azure needs"
+        raise refuse(message, "use one of: " + ", ".join(sorted(windows_names)))
+    return windows_names[stack.timezone]

@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def account(site: Site) -> str:
+def account(stack: Site) -> str:
     """Its name: 3 to 24 of a-z and 0-9, unique in the world."""
-    letters = "".join(c for c in site.name if c.isalnum())[:14]
-    return f"{letters}{site.digest}"
+    name_letters = "".join(letter for letter in stack.name if letter.isalnum())[
+        :14
+    ]
+    return f"{name_letters}{stack.digest}"
 
 
 def _lifecycle() -> Resource:
     """Checkpoints are kept for a month; what is to stay is copied elsewhere in the container."""
-    old = {"delete": {"daysAfterModificationGreaterThan": 30}}
-    rule = {
+    delete_action = {"delete": {"daysAfterModificationGreaterThan": 30}}
+    expiry_rule = {
         "name": "checkpoints",
         "type": "Lifecycle",
         "enabled": True,
         "definition": {
-            "actions": {"baseBlob": old},
+            "actions": {"baseBlob": delete_action},
             "filters": {
                 "blobTypes": ["blockBlob"],
                 "prefixMatch": ["models/checkpoints/"],
@@ -42,16 +44,16 @@ def _lifecycle() -> Resource:
             "resourceGroupName": ref("group", "name"),
             "accountName": ref("store", "name"),
             "managementPolicyName": "default",
-            "policy": {"rules": [rule]},
+            "policy": {"rules": [expiry_rule]},
         },
     )
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The account and its container."""
-    if site.layout is None:
+    if stack.layout is None:
         return []
-    rules = {
+    network_rules = {
         "defaultAction": "Allow",
         "bypass": "AzureServices",
         "virtualNetworkRules": [
@@ -59,20 +61,20 @@ def resources(site: Site) -> list[Resource]:
         ],
     }
     return [
-        *([_lifecycle()] if site.trains else []),
+        *([_lifecycle()] if stack.trains else []),
         Resource(
             type="azure-native:storage:StorageAccount",
             name="store",
             inputs={
-                "accountName": account(site),
+                "accountName": account(stack),
                 "kind": "StorageV2",
                 "sku": {"name": "Standard_LRS"},
                 "allowBlobPublicAccess": False,
                 "allowSharedKeyAccess": False,
                 "minimumTlsVersion": "TLS1_2",
                 "enableHttpsTrafficOnly": True,
-                "networkRuleSet": rules,
-                **common(site),
+                "networkRuleSet": network_rules,
+                **common(stack),
             },
         ),
         Resource(

@@ -18,9 +18,11 @@ FIRST: Final = ("delete before replace",)
 
 
 def steps(
-    graph: Graph,
+    resource_graph: Graph,
     state: dict[str, Any],
-    replaces: Callable[[str, dict[str, Any], dict[str, Any]], list[str]],
+    immutable_changes: Callable[
+        [str, dict[str, Any], dict[str, Any]], list[str]
+    ],
 ) -> tuple[Step, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
@@ -28,97 +30,131 @@ def steps(
     resource that is deleted before it is replaced takes along everything that needs it. In another
     region or cloud everything is another thing, so all of it is replaced.
     """
-    before = state["resources"]
-    found = {}
-    for resource in graph.resources:
-        old = before.get(resource.name)
-        if old is not None and elsewhere(old, graph):
-            found[resource.name] = Step(
+    prior_resources = state["resources"]
+    planned_steps = {}
+    for resource in resource_graph.resources:
+        prior_record = prior_resources.get(resource.name)
+        if prior_record is not None and elsewhere(prior_record, resource_graph):
+            planned_steps[resource.name] = Step(
                 "replace", resource.type, resource.name, FIRST
             )
         else:
-            found[resource.name] = _step(resource, old, replaces)
-    _take_along(graph, before, found)
-    for name, old in before.items():
-        if name not in found:
-            found[name] = Step("delete", old["type"], name)
-    return tuple(found[name] for name in sorted(found))
+            planned_steps[resource.name] = _step(
+                resource, prior_record, immutable_changes
+            )
+    _take_along(resource_graph, prior_resources, planned_steps)
+    for resource_name, prior_record in prior_resources.items():
+        if resource_name not in planned_steps:
+            planned_steps[resource_name] = Step(
+                "delete", prior_record["type"], resource_name
+            )
+    return tuple(
+        planned_steps[resource_name] for resource_name in sorted(planned_steps)
+    )
 
 
-def elsewhere(record: dict[str, Any], graph: Graph) -> bool:
+def elsewhere(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
     """Whether a resource was made in another cloud or region than the graph's."""
-    return list(record["place"]) != [graph.provider, graph.region]
+    return list(prior_record["place"]) != [
+        resource_graph.provider,
+        resource_graph.region,
+    ]
 
 
 def _take_along(
-    graph: Graph, before: dict[str, Any], found: dict[str, Step]
+    resource_graph: Graph,
+    prior_resources: dict[str, Any],
+    planned_steps: dict[str, Step],
 ) -> None:
     """Mark what must be deleted before something it needs is replaced."""
-    gone = {
-        r.name
-        for r in graph.resources
-        if found[r.name].action == "replace"
-        and r.options.get("delete_before_replace")
+    deleted_names = {
+        candidate.name
+        for candidate in resource_graph.resources
+        if planned_steps[candidate.name].action == "replace"
+        and candidate.options.get("delete_before_replace")
     }
-    for resource in graph.resources:
-        if resource.name in before and (
-            resource.name in gone or _over(resource, graph, gone)
+    for resource in resource_graph.resources:
+        if resource.name in prior_resources and (
+            resource.name in deleted_names
+            or _over(resource, resource_graph, deleted_names)
         ):
-            found[resource.name] = Step(
+            planned_steps[resource.name] = Step(
                 "replace", resource.type, resource.name, FIRST
             )
 
 
-def _over(resource: Resource, graph: Graph, moved: set[str]) -> bool:
+def _over(
+    resource: Resource, resource_graph: Graph, deleted_names: set[str]
+) -> bool:
     """Whether anything that a resource needs, at any distance, is in `moved`."""
-    known = {r.name: r for r in graph.resources}
-    seen: set[str] = set()
-    stack = resource.needs()
-    while stack:
-        name = stack.pop()
-        if name in moved:
+    resources_by_name = {
+        graph_resource.name: graph_resource
+        for graph_resource in resource_graph.resources
+    }
+    visited_names: set[str] = set()
+    pending_names = resource.needs()
+    while pending_names:
+        resource_name = pending_names.pop()
+        if resource_name in deleted_names:
             return True
-        if name not in seen:
-            seen.add(name)
-            stack += known[name].needs()
+        if resource_name not in visited_names:
+            visited_names.add(resource_name)
+            pending_names += resources_by_name[resource_name].needs()
     return False
 
 
 def _step(
     resource: Resource,
-    old: dict[str, Any] | None,
-    replaces: Callable[[str, dict[str, Any], dict[str, Any]], list[str]],
+    prior_record: dict[str, Any] | None,
+    immutable_changes: Callable[
+        [str, dict[str, Any], dict[str, Any]], list[str]
+    ],
 ) -> Step:
-    if old is None:
+    if prior_record is None:
         return Step("create", resource.type, resource.name)
-    if old["type"] != resource.type:
+    if prior_record["type"] != resource.type:
         return Step("replace", resource.type, resource.name, ("type",))
-    before, after = (
-        ignoring(resource, old["inputs"]),
+    prior_inputs, target_inputs = (
+        ignoring(resource, prior_record["inputs"]),
         ignoring(resource, resource.inputs),
     )
-    changed = tuple(
-        k for k in sorted({*before, *after}) if before.get(k) != after.get(k)
+    changed_keys = tuple(
+        property_name
+        for property_name in sorted({*prior_inputs, *target_inputs})
+        if prior_inputs.get(property_name) != target_inputs.get(property_name)
     )
-    if not changed:
+    if not changed_keys:
         return Step("same", resource.type, resource.name)
-    forced = replaces(resource.type, before, after)
-    forced += [
-        k
-        for k in resource.options.get("replace_on_changes", [])
-        if k in changed
+    replacing_keys = immutable_changes(
+        resource.type, prior_inputs, target_inputs
+    )
+    replacing_keys += [
+        property_name
+        for property_name in resource.options.get("replace_on_changes", [])
+        if property_name in changed_keys
     ]
-    action: Action = "replace" if forced else "update"
-    return Step(action, resource.type, resource.name, tuple(forced) or changed)
+    step_action: Action = "replace" if replacing_keys else "update"
+    return Step(
+        step_action,
+        resource.type,
+        resource.name,
+        tuple(replacing_keys) or changed_keys,
+    )
 
 
 def ignoring(resource: Resource, inputs: dict[str, Any]) -> dict[str, Any]:
     """Leave out what others may change: `desiredCapacity`, `sku.capacity`."""
-    found = dict(inputs)
-    for path in resource.options.get("ignore_changes", []):
-        head, _, rest = path.partition(".")
-        if rest and isinstance(found.get(head), dict):
-            found[head] = {k: v for k, v in found[head].items() if k != rest}
-        elif not rest:
-            found.pop(head, None)
-    return found
+    compared_inputs = dict(inputs)
+    for property_path in resource.options.get("ignore_changes", []):
+        property_name, _, nested_name = property_path.partition(".")
+        if nested_name and isinstance(compared_inputs.get(property_name), dict):
+            compared_inputs[property_name] = {
+                nested_key: nested_value
+                for nested_key, nested_value in compared_inputs[
+                    property_name
+                ].items()
+                if nested_key != nested_name
+            }
+        elif not nested_name:
+            compared_inputs.pop(property_name, None)
+    return compared_inputs

@@ -28,29 +28,38 @@ WORD: Final = re.compile(r"[A-Za-z_]+")
 
 def classify(message: str) -> str:
     """Return capacity, quota, credentials, throttle or resource, by the code in a message."""
-    known = table("errors.csv", "code", "class")
+    class_by_code = table("errors.csv", "code", "class")
     return next(
-        (known[w] for w in WORD.findall(message) if w in known), "resource"
+        (
+            class_by_code[code_word]
+            for code_word in WORD.findall(message)
+            if code_word in class_by_code
+        ),
+        "resource",
     )
 
 
-def error(failed: list[tuple[str, str]]) -> TonnageError:
+def error(failures: list[tuple[str, str]]) -> TonnageError:
     """Return the error of a run whose steps (name, message) failed.
 
     It is about capacity or credentials only when every failure is.
     """
-    classes = [classify(message) for _, message in failed]
+    failure_classes = [classify(message) for _, message in failures]
     problems = [
         Problem(
-            code=found,
-            message=f"{name} failed: {message}",
+            code=failure_class,
+            message=f"{step_name} failed: {message}",
             cause="what was done is saved; the next apply goes on from there",
-            next_step=NEXT[found],
+            next_step=NEXT[failure_class],
         )
-        for (name, message), found in zip(failed, classes, strict=True)
+        for (step_name, message), failure_class in zip(
+            failures, failure_classes, strict=True
+        )
     ]
-    if all(c in ("capacity", "quota") for c in classes):
+    if all(
+        error_class in ("capacity", "quota") for error_class in failure_classes
+    ):
         return CapacityError(*problems)
-    if all(c == "credentials" for c in classes):
+    if all(error_class == "credentials" for error_class in failure_classes):
         return CredentialError(*problems)
     return ResourceError(*problems)

@@ -10,48 +10,73 @@ PLACE = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
 INDEX = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
-def words(project: str, started: datetime, ttl: str | None) -> dict[str, str]:
+def words(
+    project: str, started_at: datetime, ttl_s: str | None
+) -> dict[str, str]:
     """Return what `${...}` stands for; the deadline counts from the first apply."""
-    found = {"project": project}
-    if ttl is not None:
-        at = started + timedelta(seconds=float(ttl))
-        found |= {
-            "deadline.rfc3339": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "deadline.at": at.strftime("%Y-%m-%dT%H:%M:%S"),
-            "deadline.cron": f"{at.minute} {at.hour} {at.day} {at.month} *",
-            "deadline.far": (at + timedelta(days=3650)).strftime(
+    placeholders = {"project": project}
+    if ttl_s is not None:
+        deadline = started_at + timedelta(seconds=float(ttl_s))
+        placeholders |= {
+            "deadline.rfc3339": deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "deadline.at": deadline.strftime("%Y-%m-%dT%H:%M:%S"),
+            "deadline.cron": f"{deadline.minute} {deadline.hour} {deadline.day} {deadline.month} *",
+            "deadline.far": (deadline + timedelta(days=3650)).strftime(
                 "%Y-%m-%dT%H:%M:%SZ"
             ),
         }
-    return found
+    return placeholders
 
 
 def fill(
-    value: Any, known: dict[str, str], outputs: dict[str, dict[str, Any]]
+    input_value: Any,
+    placeholders: dict[str, str],
+    resource_outputs: dict[str, dict[str, Any]],
 ) -> Any:
     """Return a value with every reference and every place in a text filled in.
 
     Raises KeyError when an output is not known.
     """
-    if isinstance(value, dict):
-        if "$ref" in value:
-            return at(outputs[value["$ref"]], value["output"])
-        return {key: fill(item, known, outputs) for key, item in value.items()}
-    if isinstance(value, list):
-        return [fill(item, known, outputs) for item in value]
-    return written(value, known) if isinstance(value, str) else value
-
-
-def written(text: str, known: dict[str, str]) -> str:
-    """Fill the places of a text; everything else in it, also other `${...}`, stays."""
+    if isinstance(input_value, dict):
+        if "$ref" in input_value:
+            return at(
+                resource_outputs[input_value["$ref"]], input_value["output"]
+            )
+        return {
+            property_name: fill(nested_value, placeholders, resource_outputs)
+            for property_name, nested_value in input_value.items()
+        }
+    if isinstance(input_value, list):
+        return [
+            fill(nested_value, placeholders, resource_outputs)
+            for nested_value in input_value
+        ]
     return (
-        PLACE.sub(lambda found: known[found[1]], text) if "${" in text else text
+        written(input_value, placeholders)
+        if isinstance(input_value, str)
+        else input_value
     )
 
 
-def at(outputs: dict[str, Any], path: str) -> Any:
+def written(template_text: str, placeholders: dict[str, str]) -> str:
+    """Fill the places of a text; everything else in it, also other `${...}`, stays."""
+    return (
+        PLACE.sub(
+            lambda placeholder_match: placeholders[placeholder_match[1]],
+            template_text,
+        )
+        if "${" in template_text
+        else template_text
+    )
+
+
+def at(outputs: dict[str, Any], output_path: str) -> Any:
     """Return the output at a path such as backendAddressPools[0].id."""
-    found: Any = outputs
-    for name, index in INDEX.findall(path):
-        found = found[name] if name else found[int(index)]
-    return found
+    output_value: Any = outputs
+    for property_name, list_index in INDEX.findall(output_path):
+        output_value = (
+            output_value[property_name]
+            if property_name
+            else output_value[int(list_index)]
+        )
+    return output_value

@@ -35,19 +35,19 @@ class Program:
 
     def __init__(
         self,
-        graph: Graph,
-        fill: Callable[[str], str],
+        resource_graph: Graph,
+        fill_text: Callable[[str], str],
         version: str,
         exports: dict[str, Any],
     ) -> None:
         self.graph, self.fill, self.version, self.exports = (
-            graph,
-            fill,
+            resource_graph,
+            fill_text,
             version,
             exports,
         )
-        self.ordered = order(graph.resources)
-        self.wanted = _wanted(graph)
+        self.ordered = order(resource_graph.resources)
+        self.wanted = _wanted(resource_graph)
         self.made: dict[str, pulumi.CustomResource] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -55,118 +55,168 @@ class Program:
         """Register everything in the order of dependencies."""
         self.loop = asyncio.get_running_loop()
         self.made = {}
-        package = PACKAGES[self.graph.provider]
-        key = "location" if package == "azure-native" else "region"
-        cloud = pulumi.ProviderResource(
-            package,
-            package,
-            {key: self.graph.region},
+        package_name = PACKAGES[self.graph.provider]
+        region_property = (
+            "location" if package_name == "azure-native" else "region"
+        )
+        cloud_provider = pulumi.ProviderResource(
+            package_name,
+            package_name,
+            {region_property: self.graph.region},
             pulumi.ResourceOptions(version=self.version),
         )
-        for item in self.ordered:
-            self.made[item.name] = self._register(item, cloud)
-        for name, value in {**self.graph.outputs, **self.exports}.items():
-            pulumi.export(name, self._resolve(value))
+        for resource in self.ordered:
+            self.made[resource.name] = self._register(resource, cloud_provider)
+        for output_name, output_value in {
+            **self.graph.outputs,
+            **self.exports,
+        }.items():
+            pulumi.export(output_name, self._resolve(output_value))
 
-    def _register(self, item: Resource, cloud: Any) -> pulumi.CustomResource:
-        inputs = dict.fromkeys(self.wanted.get(item.name, ()))
-        inputs.update(
-            {key: self._resolve(value) for key, value in item.inputs.items()}
+    def _register(
+        self, resource: Resource, cloud_provider: Any
+    ) -> pulumi.CustomResource:
+        resource_inputs = dict.fromkeys(self.wanted.get(resource.name, ()))
+        resource_inputs.update(
+            {
+                property_name: self._resolve(input_value)
+                for property_name, input_value in resource.inputs.items()
+            }
         )
         return pulumi.CustomResource(
-            item.type, item.name, inputs, self._options(item, cloud)
+            resource.type,
+            resource.name,
+            resource_inputs,
+            self._options(resource, cloud_provider),
         )
 
-    def _options(self, item: Resource, cloud: Any) -> pulumi.ResourceOptions:
-        given = item.options
-        timeout = given.get("delete_timeout")
+    def _options(
+        self, resource: Resource, cloud_provider: Any
+    ) -> pulumi.ResourceOptions:
+        graph_options = resource.options
+        delete_timeout = graph_options.get("delete_timeout")
         return pulumi.ResourceOptions(
-            provider=cloud,
+            provider=cloud_provider,
             version=self.version,
-            depends_on=[self.made[name] for name in item.depends_on],
-            ignore_changes=given.get("ignore_changes"),
-            replace_on_changes=given.get("replace_on_changes"),
-            delete_before_replace=given.get("delete_before_replace"),
-            custom_timeouts=pulumi.CustomTimeouts(delete=timeout)
-            if timeout
+            depends_on=[
+                self.made[dependency_name]
+                for dependency_name in resource.depends_on
+            ],
+            ignore_changes=graph_options.get("ignore_changes"),
+            replace_on_changes=graph_options.get("replace_on_changes"),
+            delete_before_replace=graph_options.get("delete_before_replace"),
+            custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)
+            if delete_timeout
             else None,
         )
 
-    def _resolve(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            if "$ref" in value:
-                return self._output(value["$ref"], value["output"])
-            return {key: self._resolve(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._resolve(item) for item in value]
-        return self.fill(value) if isinstance(value, str) else value
+    def _resolve(self, input_value: Any) -> Any:
+        if isinstance(input_value, dict):
+            if "$ref" in input_value:
+                return self._output(input_value["$ref"], input_value["output"])
+            return {
+                property_name: self._resolve(nested_value)
+                for property_name, nested_value in input_value.items()
+            }
+        if isinstance(input_value, list):
+            return [self._resolve(nested_value) for nested_value in input_value]
+        return (
+            self.fill(input_value)
+            if isinstance(input_value, str)
+            else input_value
+        )
 
-    def _output(self, name: str, path: str) -> pulumi.Output[Any]:
-        resource, head = self.made[name], _head(path)
-        if path == "id":
+    def _output(
+        self, resource_name: str, output_path: str
+    ) -> pulumi.Output[Any]:
+        resource, output_name = self.made[resource_name], _head(output_path)
+        if output_path == "id":
             return resource.id
-        found: pulumi.Output[Any] = vars(resource)[head]
-        if head in AS_TEXT:
-            return found.apply(lambda value: str(_whole(value)))
-        return found.apply(lambda value: _whole(at({head: value}, path)))
-
-    def close(self, patience: float = 2.0) -> None:
-        """Wait until the loop rests, then cancel what is left and close it."""
-        loop, self.loop = self.loop, None
-        ends, resting = time.monotonic() + patience, 0
-        while (
-            loop
-            and not loop.is_closed()
-            and resting < 10
-            and time.monotonic() < ends
-        ):
-            resting = 0 if loop.is_running() else resting + 1
-            time.sleep(0.02)
-        if loop is None or loop.is_closed() or loop.is_running():
-            return
-        loop.set_exception_handler(lambda *_: None)
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        with suppress(RuntimeError):
-            loop.run_until_complete(
-                asyncio.gather(*tasks, return_exceptions=True)
+        pulumi_output: pulumi.Output[Any] = vars(resource)[output_name]
+        if output_name in AS_TEXT:
+            return pulumi_output.apply(
+                lambda output_value: str(_whole(output_value))
             )
-            loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        return pulumi_output.apply(
+            lambda output_value: _whole(
+                at({output_name: output_value}, output_path)
+            )
+        )
+
+    def close(self, patience_s: float = 2.0) -> None:
+        """Wait until the loop rests, then cancel what is left and close it."""
+        event_loop, self.loop = self.loop, None
+        deadline_s, idle_checks = time.monotonic() + patience_s, 0
+        while (
+            event_loop
+            and not event_loop.is_closed()
+            and idle_checks < 10
+            and time.monotonic() < deadline_s
+        ):
+            idle_checks = 0 if event_loop.is_running() else idle_checks + 1
+            time.sleep(0.02)
+        if (
+            event_loop is None
+            or event_loop.is_closed()
+            or event_loop.is_running()
+        ):
+            return
+        event_loop.set_exception_handler(lambda *_: None)
+        pending_tasks = asyncio.all_tasks(event_loop)
+        for pending_task in pending_tasks:
+            pending_task.cancel()
+        with suppress(RuntimeError):
+            event_loop.run_until_complete(
+                asyncio.gather(*pending_tasks, return_exceptions=True)
+            )
+            event_loop.run_until_complete(
+                event_loop.shutdown_default_executor()
+            )
+        event_loop.close()
 
 
-def _head(path: str) -> str:
-    return path.replace("[", ".").split(".")[0]
+def _head(output_path: str) -> str:
+    return output_path.replace("[", ".").split(".")[0]
 
 
-def _wanted(graph: Graph) -> dict[str, list[str]]:
+def _wanted(resource_graph: Graph) -> dict[str, list[str]]:
     """Outputs that something refers to, by resource; the id is always there."""
-    found: dict[str, set[str]] = {}
-    for value in (*(r.inputs for r in graph.resources), graph.outputs):
-        for name, path in _paths(value):
-            if path != "id":
-                found.setdefault(name, set()).add(_head(path))
-    return {name: sorted(heads) for name, heads in found.items()}
+    outputs_by_name: dict[str, set[str]] = {}
+    for referring_value in (
+        *(resource.inputs for resource in resource_graph.resources),
+        resource_graph.outputs,
+    ):
+        for resource_name, output_path in _paths(referring_value):
+            if output_path != "id":
+                outputs_by_name.setdefault(resource_name, set()).add(
+                    _head(output_path)
+                )
+    return {
+        resource_name: sorted(output_names)
+        for resource_name, output_names in outputs_by_name.items()
+    }
 
 
-def _paths(value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield value["$ref"], value["output"]
+def _paths(referring_value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(referring_value, dict):
+        if "$ref" in referring_value:
+            yield referring_value["$ref"], referring_value["output"]
         else:
-            for item in value.values():
-                yield from _paths(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _paths(item)
+            for nested_value in referring_value.values():
+                yield from _paths(nested_value)
+    elif isinstance(referring_value, list):
+        for nested_value in referring_value:
+            yield from _paths(nested_value)
 
 
-def _whole(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return value
+def _whole(output_value: Any) -> Any:
+    if isinstance(output_value, float) and output_value.is_integer():
+        return int(output_value)
+    if isinstance(output_value, list):
+        return [_whole(nested_value) for nested_value in output_value]
+    if isinstance(output_value, dict):
+        return {
+            property_name: _whole(nested_value)
+            for property_name, nested_value in output_value.items()
+        }
+    return output_value

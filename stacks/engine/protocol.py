@@ -65,18 +65,18 @@ class Engine(Protocol):
     def stacks(self) -> list[str]:
         """Return the names of all stacks, sorted."""
 
-    def standing(self, stack: str) -> Standing | None:
+    def standing(self, stack_name: str) -> Standing | None:
         """Return the stack as the state has it; nothing when it does not exist."""
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do, in the order of names, without doing it."""
 
-    def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
         """Make the stack what the plan says.
 
         A second call changes nothing. What was done is saved step by step, so that a failure
         (ResourceError, CapacityError) loses nothing and the next call goes on from there.
         """
 
-    def destroy(self, stack: str, listen: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
         """Delete everything of the stack, dependents first. Raises MissingError without one."""

@@ -57,113 +57,185 @@ class PulumiEngine:
         folder: Path,
         *,
         backend: str | None,
-        world: str | None,
+        world_source: str | None,
         environment: dict[str, str],
     ) -> None:
-        self.folder, self.backend, self.world = folder.resolve(), backend, world
+        self.folder, self.backend, self.world = (
+            folder.resolve(),
+            backend,
+            world_source,
+        )
         self.environment = environment
         self._started = ""
 
-    def standing(self, stack: str) -> Standing | None:
+    def standing(self, stack_name: str) -> Standing | None:
         """Return the stack as the backend has it."""
-        with self._opened(stack, NOTHING, {}, create=False) as found:
-            if found is None:
+        with self._opened(
+            stack_name, NOTHING, {}, create=False
+        ) as pulumi_stack:
+            if pulumi_stack is None:
                 return None
-            deployment = found.export_stack().deployment or {}
-            begun = {k: v.value for k, v in found.get_all_config().items()}
-        rows = [
-            r
-            for r in deployment.get("resources", [])
-            if r.get("custom") and "id" in r
+            deployment = pulumi_stack.export_stack().deployment or {}
+            start_config = {
+                entry_name: entry_value.value
+                for entry_name, entry_value in pulumi_stack.get_all_config().items()
+            }
+        state_records = [
+            state_record
+            for state_record in deployment.get("resources", [])
+            if state_record.get("custom") and "id" in state_record
         ]
-        rows = [r for r in rows if not r["type"].startswith("pulumi:")]
-        outputs = _outputs(deployment)
-        seed = json.dumps(
-            [[r["urn"], r["id"], r.get("inputs")] for r in rows], sort_keys=True
+        state_records = [
+            state_record
+            for state_record in state_records
+            if not state_record["type"].startswith("pulumi:")
+        ]
+        stack_outputs = _outputs(deployment)
+        state_json = json.dumps(
+            [
+                [
+                    state_record["urn"],
+                    state_record["id"],
+                    state_record.get("inputs"),
+                ]
+                for state_record in state_records
+            ],
+            sort_keys=True,
         )
         return Standing(
-            name=stack,
-            plan=str(begun.get(PLAN) or outputs.get(PLAN, "")),
-            sha256=hashlib.sha256(seed.encode()).hexdigest(),
-            complete=_complete(outputs, begun, deployment),
+            name=stack_name,
+            plan=str(start_config.get(PLAN) or stack_outputs.get(PLAN, "")),
+            sha256=hashlib.sha256(state_json.encode()).hexdigest(),
+            complete=_complete(stack_outputs, start_config, deployment),
             resources=tuple(
-                sorted((r["type"], r["urn"].rsplit("::", 1)[-1]) for r in rows)
+                sorted(
+                    (
+                        state_record["type"],
+                        state_record["urn"].rsplit("::", 1)[-1],
+                    )
+                    for state_record in state_records
+                )
             ),
-            outputs={k: v for k, v in outputs.items() if k not in OURS},
-            facts=json.loads(outputs.get(FACTS, "{}")),
+            outputs={
+                entry_name: entry_value
+                for entry_name, entry_value in stack_outputs.items()
+                if entry_name not in OURS
+            },
+            facts=json.loads(stack_outputs.get(FACTS, "{}")),
         )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
-        seen: dict[str, Step] = {}
+        steps_by_name: dict[str, Step] = {}
 
-        def note(step: Step) -> None:
-            if step.name not in seen or step.action != "same":
-                seen[step.name] = step
+        def note(resource_step: Step) -> None:
+            if (
+                resource_step.name not in steps_by_name
+                or resource_step.action != "same"
+            ):
+                steps_by_name[resource_step.name] = resource_step
 
-        graph = restore(plan["graph"])
-        with self._opened(plan["stack"]["name"], graph, plan) as stack:
-            watch = _Watch(lambda event: note(event.step))
-            self._call(
-                lambda: stack.preview(on_event=watch, color="never"), watch
+        resource_graph = restore(plan["graph"])
+        with self._opened(
+            plan["stack"]["name"], resource_graph, plan
+        ) as pulumi_stack:
+            event_recorder = _Watch(
+                lambda progress_event: note(progress_event.step)
             )
-        return tuple(seen[name] for name in sorted(seen))
-
-    def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
-        """Make the stack what the plan says."""
-        name = plan["stack"]["name"]
-        graph = restore(plan["graph"])
-        lock = states.locked(self.folder / f"{name}.json", name)
-        with lock, self._opened(name, graph, plan) as stack:
-            watch = _Watch(listen)
-            self._begin(stack, plan)
-            self._call(lambda: stack.up(on_event=watch, color="never"), watch)
-            outputs = {
-                k: v.value for k, v in stack.outputs().items() if k not in OURS
-            }
-        return Outcome(
-            steps=watch.changed(), outputs=outputs, seconds=watch.clock()
+            self._call(
+                lambda: pulumi_stack.preview(
+                    on_event=event_recorder, color="never"
+                ),
+                event_recorder,
+            )
+        return tuple(
+            steps_by_name[resource_name]
+            for resource_name in sorted(steps_by_name)
         )
 
-    def _begin(self, stack: Any, plan: dict[str, Any]) -> None:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
+        """Make the stack what the plan says."""
+        stack_name = plan["stack"]["name"]
+        resource_graph = restore(plan["graph"])
+        stack_lock = states.locked(
+            self.folder / f"{stack_name}.json", stack_name
+        )
+        with (
+            stack_lock,
+            self._opened(stack_name, resource_graph, plan) as pulumi_stack,
+        ):
+            event_recorder = _Watch(listener)
+            self._begin(pulumi_stack, plan)
+            self._call(
+                lambda: pulumi_stack.up(on_event=event_recorder, color="never"),
+                event_recorder,
+            )
+            stack_outputs = {
+                entry_name: entry_value.value
+                for entry_name, entry_value in pulumi_stack.outputs().items()
+                if entry_name not in OURS
+            }
+        return Outcome(
+            steps=event_recorder.changed(),
+            outputs=stack_outputs,
+            seconds=event_recorder.clock(),
+        )
+
+    def _begin(self, pulumi_stack: Any, plan: dict[str, Any]) -> None:
         """Write down by which plan and since when, before anything is created.
 
         A run that fails exports nothing, and the same plan must be able to go on.
         """
-        auto = self._automation()
-        values = {PLAN: plan["digest"], STARTED: self._started}
-        stack.set_all_config(
-            {key: auto.ConfigValue(value) for key, value in values.items()}
+        automation = self._automation()
+        config_values = {PLAN: plan["digest"], STARTED: self._started}
+        pulumi_stack.set_all_config(
+            {
+                config_key: automation.ConfigValue(config_value)
+                for config_key, config_value in config_values.items()
+            }
         )
 
-    def destroy(self, stack: str, listen: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
         """Delete everything of the stack, and the stack itself."""
-        lock = states.locked(self.folder / f"{stack}.json", stack)
-        with lock, self._opened(stack, NOTHING, {}, create=False) as found:
-            if found is None:
-                step = "run: tonnage status"
-                message = f"no stack is named {stack}"
+        stack_lock = states.locked(
+            self.folder / f"{stack_name}.json", stack_name
+        )
+        with (
+            stack_lock,
+            self._opened(stack_name, NOTHING, {}, create=False) as pulumi_stack,
+        ):
+            if pulumi_stack is None:
+                next_step = "run: tonnage status"
+                message = f"no stack is named {stack_name}"
                 raise MissingError(
-                    Problem(code="stack", message=message, next_step=step)
+                    Problem(code="stack", message=message, next_step=next_step)
                 )
-            watch = _Watch(listen)
+            event_recorder = _Watch(listener)
             self._call(
-                lambda: found.destroy(on_event=watch, color="never"), watch
+                lambda: pulumi_stack.destroy(
+                    on_event=event_recorder, color="never"
+                ),
+                event_recorder,
             )
-            found.workspace.remove_stack(stack)
-        return Outcome(steps=watch.changed(), seconds=watch.clock())
+            pulumi_stack.workspace.remove_stack(stack_name)
+        return Outcome(
+            steps=event_recorder.changed(), seconds=event_recorder.clock()
+        )
 
     def stacks(self) -> list[str]:
         """Return the names of all stacks of the backend."""
-        auto = self._automation()
-        workspace = auto.LocalWorkspace(**self._settings(auto))
-        return sorted(s.name.split("/")[-1] for s in workspace.list_stacks())
+        automation = self._automation()
+        workspace = automation.LocalWorkspace(**self._settings(automation))
+        return sorted(
+            stack_summary.name.split("/")[-1]
+            for stack_summary in workspace.list_stacks()
+        )
 
     @contextmanager
     def _opened(
         self,
-        name: str,
-        graph: Graph,
+        stack_name: str,
+        resource_graph: Graph,
         plan: dict[str, Any],
         *,
         create: bool = True,
@@ -172,56 +244,76 @@ class PulumiEngine:
 
         Yields None when the stack does not exist and is not to be created.
         """
-        auto = self._automation()
+        automation = self._automation()
         from stacks.engine.program import Program
 
-        started = datetime.now(UTC).isoformat()
-        program = Program(graph, str, self._version(graph.provider), {})
-        opening = auto.create_or_select_stack if create else auto.select_stack
+        started_at = datetime.now(UTC).isoformat()
+        program = Program(
+            resource_graph, str, self._version(resource_graph.provider), {}
+        )
+        open_function = (
+            automation.create_or_select_stack
+            if create
+            else automation.select_stack
+        )
         try:
-            stack = opening(
-                name,
+            pulumi_stack = open_function(
+                stack_name,
                 project_name=PROJECT,
                 program=program,
-                opts=auto.LocalWorkspaceOptions(**self._settings(auto)),
+                opts=automation.LocalWorkspaceOptions(
+                    **self._settings(automation)
+                ),
             )
-        except auto.StackNotFoundError:
+        except automation.StackNotFoundError:
             yield None
             return
         if create:
-            known = {k: v.value for k, v in stack.outputs().items()}
-            begun = {k: v.value for k, v in stack.get_all_config().items()}
-            started = str(known.get(STARTED) or begun.get(STARTED) or started)
-            self._started = started
-            program.fill = self._filler(plan, graph, started)
+            prior_outputs = {
+                entry_name: entry_value.value
+                for entry_name, entry_value in pulumi_stack.outputs().items()
+            }
+            start_config = {
+                entry_name: entry_value.value
+                for entry_name, entry_value in pulumi_stack.get_all_config().items()
+            }
+            started_at = str(
+                prior_outputs.get(STARTED)
+                or start_config.get(STARTED)
+                or started_at
+            )
+            self._started = started_at
+            program.fill = self._filler(plan, resource_graph, started_at)
             program.exports = {
                 PLAN: plan["digest"],
-                STARTED: started,
+                STARTED: started_at,
                 FACTS: json.dumps(facts(plan), sort_keys=True),
             }
         try:
-            yield stack
+            yield pulumi_stack
         finally:
             program.close()
 
     def _filler(
-        self, plan: dict[str, Any], graph: Graph, started: str
+        self, plan: dict[str, Any], resource_graph: Graph, started_at: str
     ) -> Callable[[str], str]:
-        project = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
-        world = self._world()
-        if world is not None:
-            project = world.project
-        elif graph.provider == "gcp" and not project:
+        project_id = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
+        simulated_world = self._world()
+        if simulated_world is not None:
+            project_id = simulated_world.project
+        elif resource_graph.provider == "gcp" and not project_id:
             problem = Problem(
                 code="project",
                 message="no Google Cloud project is set",
                 next_step="set GOOGLE_CLOUD_PROJECT",
             )
             raise UsageError(problem)
-        known = words(
-            project, datetime.fromisoformat(started), plan["shutdown"]["ttl"]
+        placeholders = words(
+            project_id,
+            datetime.fromisoformat(started_at),
+            plan["shutdown"]["ttl"],
         )
-        return lambda text: written(text, known)
+        return lambda template_text: written(template_text, placeholders)
 
     def _automation(self) -> Any:
         """Import the Automation API, or say what is missing and how to get it."""
@@ -236,17 +328,20 @@ class PulumiEngine:
 
         return automation
 
-    def _settings(self, auto: Any) -> dict[str, Any]:
+    def _settings(self, automation: Any) -> dict[str, Any]:
         """Folders and environment of the CLI; the simulated clouds get a home of their own."""
-        work, home, state = (
-            self.folder / part for part in ("work", "home", "state")
+        work_folder, home_folder, state_folder = (
+            self.folder / folder_name
+            for folder_name in ("work", "home", "state")
         )
-        for path in (work, home, state):
-            path.mkdir(parents=True, exist_ok=True)
-        settings = auto.ProjectSettings(
+        for folder_path in (work_folder, home_folder, state_folder):
+            folder_path.mkdir(parents=True, exist_ok=True)
+        project_settings = automation.ProjectSettings(
             name=PROJECT,
             runtime="python",
-            backend=auto.ProjectBackend(url=self.backend or state.as_uri()),
+            backend=automation.ProjectBackend(
+                url=self.backend or state_folder.as_uri()
+            ),
         )
         environment = {
             "PULUMI_SKIP_UPDATE_CHECK": "true",
@@ -254,12 +349,12 @@ class PulumiEngine:
                 "PULUMI_CONFIG_PASSPHRASE", ""
             ),
         }
-        found: dict[str, Any] = {
-            "work_dir": str(work),
-            "project_settings": settings,
+        workspace_options: dict[str, Any] = {
+            "work_dir": str(work_folder),
+            "project_settings": project_settings,
         }
         if self.world is not None:
-            _install_plugins(home)
+            _install_plugins(home_folder)
             environment |= {
                 "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
                 "TONNAGE_SIMULATED_FOLDER": str(self.folder),
@@ -268,8 +363,8 @@ class PulumiEngine:
                 environment["TONNAGE_SIMULATED_WORLD"] = str(
                     Path(self.world).resolve()
                 )
-            found["pulumi_home"] = str(home)
-        return {**found, "env_vars": environment}
+            workspace_options["pulumi_home"] = str(home_folder)
+        return {**workspace_options, "env_vars": environment}
 
     def _world(self) -> World | None:
         if self.world is None:
@@ -285,96 +380,107 @@ class PulumiEngine:
 
         return table("plugins.csv", "package", "version")[PACKAGES[provider]]
 
-    def _call(self, work: Callable[[], Any], watch: _Watch) -> None:
+    def _call(
+        self, cli_call: Callable[[], Any], event_recorder: _Watch
+    ) -> None:
         """Run a call of the CLI; its failures become typed errors from its structured events."""
         from pulumi.automation import errors
 
         try:
-            _patiently(work)
-        except errors.ConcurrentUpdateError as trouble:
-            step = (
+            _patiently(cli_call)
+        except errors.ConcurrentUpdateError as cli_error:
+            next_step = (
                 "wait for the other run, or run pulumi cancel when it is dead"
             )
             problem = Problem(
-                code="locked", message="the stack is locked", next_step=step
+                code="locked",
+                message="the stack is locked",
+                next_step=next_step,
             )
-            raise LockedError(problem) from trouble
-        except errors.CommandError as trouble:
+            raise LockedError(problem) from cli_error
+        except errors.CommandError as cli_error:
             raise error(
-                watch.failures() or [("pulumi", str(trouble).splitlines()[0])]
-            ) from trouble
+                event_recorder.failures()
+                or [("pulumi", str(cli_error).splitlines()[0])]
+            ) from cli_error
 
 
-def _patiently(work: Callable[[], Any]) -> None:
+def _patiently(cli_call: Callable[[], Any]) -> None:
     """Run work in a thread, so that Ctrl-C lets the CLI finish what is in flight and save.
 
     The terminal sends the interrupt to the CLI as well; it stops by itself.
     """
-    done, trouble = threading.Event(), []
+    call_finished, call_errors = threading.Event(), []
 
     def run() -> None:
         try:
-            work()
-        except Exception as error_:  # noqa: BLE001 - carried over to the caller's thread
-            trouble.append(error_)
+            cli_call()
+        except Exception as call_error:  # noqa: BLE001 - carried over to the caller's thread
+            call_errors.append(call_error)
         finally:
-            done.set()
+            call_finished.set()
 
-    inside = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, lambda *_: None) if inside else None
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    prior_handler = (
+        signal.signal(signal.SIGINT, lambda *_: None)
+        if in_main_thread
+        else None
+    )
     try:
         threading.Thread(target=run, daemon=True).start()
-        while not done.wait(0.1):
+        while not call_finished.wait(0.1):
             pass
     finally:
-        if inside:
-            signal.signal(signal.SIGINT, before)
-    if trouble:
-        raise trouble[0]
+        if in_main_thread:
+            signal.signal(signal.SIGINT, prior_handler)
+    if call_errors:
+        raise call_errors[0]
 
 
 class _Watch:
     """Turns the engine's structured events into ours, and keeps its errors by resource."""
 
-    def __init__(self, listen: Listener) -> None:
-        self.listen, self.start = listen, time.monotonic()
+    def __init__(self, listener: Listener) -> None:
+        self.listen, self.start = listener, time.monotonic()
         self.steps: dict[str, Step] = {}
         self.errors: dict[str, list[str]] = {}
 
-    def __call__(self, event: Any) -> None:
-        phases = (
-            ("begin", event.resource_pre_event),
-            ("done", event.res_outputs_event),
-            ("failed", event.res_op_failed_event),
+    def __call__(self, engine_event: Any) -> None:
+        events_by_phase = (
+            ("begin", engine_event.resource_pre_event),
+            ("done", engine_event.res_outputs_event),
+            ("failed", engine_event.res_op_failed_event),
         )
-        for phase, found in phases:
-            if found is not None:
-                self._resource(phase, found.metadata)
-        note = event.diagnostic_event
-        if note is not None and note.severity == "error":
-            self.errors.setdefault(note.urn or "", []).append(
-                note.message.strip()
+        for event_phase, phase_event in events_by_phase:
+            if phase_event is not None:
+                self._resource(event_phase, phase_event.metadata)
+        diagnostic = engine_event.diagnostic_event
+        if diagnostic is not None and diagnostic.severity == "error":
+            self.errors.setdefault(diagnostic.urn or "", []).append(
+                diagnostic.message.strip()
             )
 
-    def _resource(self, phase: Any, metadata: Any) -> None:
-        action = ACTIONS.get(metadata.op.value)
-        if action is None or metadata.type.startswith("pulumi:"):
+    def _resource(self, event_phase: Any, step_metadata: Any) -> None:
+        step_action = ACTIONS.get(step_metadata.op.value)
+        if step_action is None or step_metadata.type.startswith("pulumi:"):
             return
-        name = metadata.urn.rsplit("::", 1)[-1]
-        step = Step(
-            action,
-            metadata.type,
-            name,
-            tuple(sorted(metadata.detailed_diff or {})),
+        resource_name = step_metadata.urn.rsplit("::", 1)[-1]
+        resource_step = Step(
+            step_action,
+            step_metadata.type,
+            resource_name,
+            tuple(sorted(step_metadata.detailed_diff or {})),
         )
-        if action != "same":
-            self.steps[name] = step
-            detail = (
-                "; ".join(self.errors.get(metadata.urn, []))
-                if phase == "failed"
+        if step_action != "same":
+            self.steps[resource_name] = resource_step
+            error_detail = (
+                "; ".join(self.errors.get(step_metadata.urn, []))
+                if event_phase == "failed"
                 else ""
             )
-            self.listen(Event(self.clock(), step, phase, detail))
+            self.listen(
+                Event(self.clock(), resource_step, event_phase, error_detail)
+            )
 
     def clock(self) -> float:
         """Seconds since the start."""
@@ -382,60 +488,75 @@ class _Watch:
 
     def changed(self) -> tuple[Step, ...]:
         """Return the steps that changed something."""
-        return tuple(self.steps[name] for name in sorted(self.steps))
+        return tuple(
+            self.steps[resource_name] for resource_name in sorted(self.steps)
+        )
 
     def failures(self) -> list[tuple[str, str]]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
-        named = [
-            (u.rsplit("::", 1)[-1], "; ".join(m))
-            for u, m in sorted(self.errors.items())
-            if u
+        resource_failures = [
+            (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
+            for resource_urn, error_messages in sorted(self.errors.items())
+            if resource_urn
         ]
-        return named or [("the update", m) for m in self.errors.get("", [])]
+        return resource_failures or [
+            ("the update", error_messages)
+            for error_messages in self.errors.get("", [])
+        ]
 
 
 def _complete(
-    outputs: dict[str, Any], begun: dict[str, str], deployment: dict[str, Any]
+    stack_outputs: dict[str, Any],
+    start_config: dict[str, str],
+    deployment: dict[str, Any],
 ) -> bool:
     """Whether the last run ended well: what it began with is what it exported."""
-    same = outputs.get(PLAN) == begun.get(PLAN, outputs.get(PLAN))
-    return PLAN in outputs and same and not deployment.get("pending_operations")
+    same_plan = stack_outputs.get(PLAN) == start_config.get(
+        PLAN, stack_outputs.get(PLAN)
+    )
+    return (
+        PLAN in stack_outputs
+        and same_plan
+        and not deployment.get("pending_operations")
+    )
 
 
 def _outputs(deployment: dict[str, Any]) -> dict[str, Any]:
-    for resource in deployment.get("resources", []):
-        if resource["type"] == "pulumi:pulumi:Stack":
-            found: dict[str, Any] = resource.get("outputs", {})
-            return found
+    for state_record in deployment.get("resources", []):
+        if state_record["type"] == "pulumi:pulumi:Stack":
+            stack_outputs: dict[str, Any] = state_record.get("outputs", {})
+            return stack_outputs
     return {}
 
 
-def _install_plugins(home: Path) -> None:
+def _install_plugins(home_folder: Path) -> None:
     """Put our provider plugins where the engine looks first, without touching PATH."""
-    root = Path(__file__).resolve().parents[2]
-    for package, version in table("plugins.csv", "package", "version").items():
-        place = (
-            home
+    source_root = Path(__file__).resolve().parents[2]
+    for package_name, plugin_version in table(
+        "plugins.csv", "package", "version"
+    ).items():
+        plugin_path = (
+            home_folder
             / "plugins"
-            / f"resource-{package}-v{version}"
-            / f"pulumi-resource-{package}"
+            / f"resource-{package_name}-v{plugin_version}"
+            / f"pulumi-resource-{package_name}"
         )
-        code = (
-            f"import sys; sys.path.insert(0, {str(root)!r}); "
-            f"from providers.simulated.plugin import main; main({version!r})"
+        python_code = (
+            f"import sys; sys.path.insert(0, {str(source_root)!r}); "
+            f"from providers.simulated.plugin import main; main({plugin_version!r})"
         )
-        place.parent.mkdir(parents=True, exist_ok=True)
-        quoted = code.replace("'", "'\"'\"'")
-        place.write_text(
-            f"#!/bin/sh\nexec '{sys.executable}' -c '{quoted}' \"$@\"\n",
+        plugin_path.parent.mkdir(parents=True, exist_ok=True)
+        quoted_code = python_code.replace("'", "'\"'\"'")
+        plugin_path.write_text(
+            f"#!/bin/sh\nexec '{sys.executable}' -c '{quoted_code}' \"$@\"\n",
             "utf-8",
         )
-        place.chmod(0o755)
+        plugin_path.chmod(0o755)
 
 
-def _absent(what: str, command: str) -> UsageError:
-    message = f"{what} is needed to apply and was not found"
-    step = (
-        f"install it with: {command}   or try the simulated clouds: --simulate"
+def _absent(tool_name: str, install_command: str) -> UsageError:
+    message = f"{tool_name} is needed to apply and was not found"
+    next_step = f"install it with: {install_command}   or try the simulated clouds: --simulate"
+    return UsageError(
+        Problem(code="pulumi", message=message, next_step=next_step)
     )
-    return UsageError(Problem(code="pulumi", message=message, next_step=step))

@@ -39,129 +39,161 @@ class SimulatedEngine:
         self.world, self.folder = world, folder
         self.memory_path = folder / "world.json"
 
-    def path(self, stack: str) -> Path:
+    def path(self, stack_name: str) -> Path:
         """Where the state of a stack lies."""
-        return self.folder / "stacks" / f"{stack}.json"
+        return self.folder / "stacks" / f"{stack_name}.json"
 
-    def standing(self, stack: str) -> Standing | None:
+    def standing(self, stack_name: str) -> Standing | None:
         """Return the stack as the state has it."""
-        state = states.load(self.path(stack))
-        if state is None:
+        stack_state = states.load(self.path(stack_name))
+        if stack_state is None:
             return None
-        rows = sorted(
-            (r["type"], name) for name, r in state["resources"].items()
+        resource_rows = sorted(
+            (resource_record["type"], resource_name)
+            for resource_name, resource_record in stack_state[
+                "resources"
+            ].items()
         )
         return Standing(
-            name=stack,
-            plan=state["plan"],
-            sha256=states.digest(state),
-            complete=state["complete"],
-            resources=tuple(rows),
-            outputs=state["outputs"],
-            facts=state["facts"],
+            name=stack_name,
+            plan=stack_state["plan"],
+            sha256=states.digest(stack_state),
+            complete=stack_state["complete"],
+            resources=tuple(resource_rows),
+            outputs=stack_state["outputs"],
+            facts=stack_state["facts"],
         )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do."""
-        name = plan["stack"]["name"]
-        state = states.load(self.path(name)) or states.fresh(name)
-        graph = restore(plan["graph"])
+        stack_name = plan["stack"]["name"]
+        stack_state = states.load(self.path(stack_name)) or states.fresh(
+            stack_name
+        )
+        resource_graph = restore(plan["graph"])
         return steps(
-            graph,
-            state,
-            self._cloud(graph.region, recall(self.memory_path)).replaces,
+            resource_graph,
+            stack_state,
+            self._cloud(
+                resource_graph.region, recall(self.memory_path)
+            ).replaces,
         )
 
-    def apply(self, plan: dict[str, Any], listen: Listener) -> Outcome:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
         """Make the stack what the plan says."""
-        name = plan["stack"]["name"]
-        path = self.path(name)
+        stack_name = plan["stack"]["name"]
+        state_path = self.path(stack_name)
         with (
             states.locked(self.memory_path, "the simulated clouds"),
-            states.locked(path, name),
+            states.locked(state_path, stack_name),
         ):
-            state = states.load(path) or states.fresh(name)
-            memory = recall(self.memory_path)
-            graph = restore(plan["graph"])
-            run = self._run(graph, state, memory, path, listen)
-            todo = steps(graph, state, run.cloud.replaces)
-            if all(s.action == "same" for s in todo) and state["complete"]:
-                return Outcome(steps=(), outputs=state["outputs"])
-            if not state["started"]:
-                state["started"] = run.now().isoformat()
-            state |= {
+            stack_state = states.load(state_path) or states.fresh(stack_name)
+            world_memory = recall(self.memory_path)
+            resource_graph = restore(plan["graph"])
+            simulated_run = self._run(
+                resource_graph, stack_state, world_memory, state_path, listener
+            )
+            planned_steps = steps(
+                resource_graph, stack_state, simulated_run.cloud.replaces
+            )
+            if (
+                all(
+                    planned_step.action == "same"
+                    for planned_step in planned_steps
+                )
+                and stack_state["complete"]
+            ):
+                return Outcome(steps=(), outputs=stack_state["outputs"])
+            if not stack_state["started"]:
+                stack_state["started"] = simulated_run.now().isoformat()
+            stack_state |= {
                 "complete": False,
                 "plan": plan["digest"],
                 "facts": facts(plan),
             }
-            run.known = words(
+            simulated_run.known = words(
                 self.world.project,
-                datetime.fromisoformat(state["started"]),
+                datetime.fromisoformat(stack_state["started"]),
                 plan["shutdown"]["ttl"],
             )
-            run.work(todo)
-            run.finish(plan)
-        changed = tuple(s for s in todo if s.action != "same")
+            simulated_run.work(planned_steps)
+            simulated_run.finish(plan)
+        changed_steps = tuple(
+            planned_step
+            for planned_step in planned_steps
+            if planned_step.action != "same"
+        )
         return Outcome(
-            steps=changed, outputs=state["outputs"], seconds=run.clock
+            steps=changed_steps,
+            outputs=stack_state["outputs"],
+            seconds=simulated_run.clock,
         )
 
-    def destroy(self, stack: str, listen: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
         """Delete everything of the stack, dependents first."""
-        path = self.path(stack)
+        state_path = self.path(stack_name)
         with (
             states.locked(self.memory_path, "the simulated clouds"),
-            states.locked(path, stack),
+            states.locked(state_path, stack_name),
         ):
-            state = states.load(path)
-            if state is None:
+            stack_state = states.load(state_path)
+            if stack_state is None:
                 raise MissingError(
                     Problem(
                         code="stack",
-                        message=f"no stack is named {stack}",
+                        message=f"no stack is named {stack_name}",
                         next_step="run: tonnage status --simulate",
                     )
                 )
-            memory = recall(self.memory_path)
-            region = state["facts"].get("region", "")
-            run = self._run(
+            world_memory = recall(self.memory_path)
+            region = stack_state["facts"].get("region", "")
+            simulated_run = self._run(
                 Graph(provider="", region=region, resources=()),
-                state,
-                memory,
-                path,
-                listen,
+                stack_state,
+                world_memory,
+                state_path,
+                listener,
             )
-            todo = tuple(
-                Step("delete", r["type"], name)
-                for name, r in sorted(state["resources"].items())
+            planned_steps = tuple(
+                Step("delete", resource_record["type"], resource_name)
+                for resource_name, resource_record in sorted(
+                    stack_state["resources"].items()
+                )
             )
-            run.work(todo)
-            remember(self.memory_path, memory)
-            path.unlink()
-        return Outcome(steps=todo, seconds=run.clock)
+            simulated_run.work(planned_steps)
+            remember(self.memory_path, world_memory)
+            state_path.unlink()
+        return Outcome(steps=planned_steps, seconds=simulated_run.clock)
 
     def stacks(self) -> list[str]:
         """Return the names of all stacks."""
-        return sorted(p.stem for p in (self.folder / "stacks").glob("*.json"))
+        return sorted(
+            state_path.stem
+            for state_path in (self.folder / "stacks").glob("*.json")
+        )
 
-    def _cloud(self, region: str, memory: Memory) -> Cloud:
-        return Cloud(self.world, memory, region)
+    def _cloud(self, region: str, world_memory: Memory) -> Cloud:
+        return Cloud(self.world, world_memory, region)
 
     def _run(
         self,
-        graph: Graph,
-        state: dict[str, Any],
-        memory: Memory,
-        path: Path,
-        listen: Listener,
+        resource_graph: Graph,
+        stack_state: dict[str, Any],
+        world_memory: Memory,
+        state_path: Path,
+        listener: Listener,
     ) -> _Run:
         def save() -> None:
-            state["serial"] += 1
-            remember(self.memory_path, memory)
-            states.save(path, state)
+            stack_state["serial"] += 1
+            remember(self.memory_path, world_memory)
+            states.save(state_path, stack_state)
 
         return _Run(
-            graph, state, self._cloud(graph.region, memory), listen, save
+            resource_graph,
+            stack_state,
+            self._cloud(resource_graph.region, world_memory),
+            listener,
+            save,
         )
 
 
@@ -183,128 +215,208 @@ class _Run:
             seconds=self.cloud.memory.seconds
         )
 
-    def work(self, todo: tuple[Step, ...]) -> None:
+    def work(self, planned_steps: tuple[Step, ...]) -> None:
         """First what must go before its replacement comes, then the new, then the old."""
-        first = [s for s in todo if s.action == "replace" and s.why == FIRST]
-        gone = {s.name for s in first}
-        leaving = [s for s in todo if s.action == "delete"]
-        held = self.state["resources"]
-        early = [s for s in leaving if elsewhere(held[s.name], self.graph)]
-        self._phase([_as("delete", s) for s in first] + early, backwards=True)
-        coming = [_as("create", s) if s.name in gone else s for s in todo]
+        delete_first_steps = [
+            planned_step
+            for planned_step in planned_steps
+            if planned_step.action == "replace" and planned_step.why == FIRST
+        ]
+        deleted_names = {
+            planned_step.name for planned_step in delete_first_steps
+        }
+        delete_steps = [
+            planned_step
+            for planned_step in planned_steps
+            if planned_step.action == "delete"
+        ]
+        resource_records = self.state["resources"]
+        relocated_steps = [
+            planned_step
+            for planned_step in delete_steps
+            if elsewhere(resource_records[planned_step.name], self.graph)
+        ]
         self._phase(
-            [s for s in coming if s.action in CHANGING], backwards=False
+            [_as("delete", planned_step) for planned_step in delete_first_steps]
+            + relocated_steps,
+            is_backwards=True,
         )
-        late = [s for s in leaving if s not in early]
-        self._phase(late + self._leftover(), backwards=True)
+        change_steps = [
+            _as("create", planned_step)
+            if planned_step.name in deleted_names
+            else planned_step
+            for planned_step in planned_steps
+        ]
+        self._phase(
+            [
+                planned_step
+                for planned_step in change_steps
+                if planned_step.action in CHANGING
+            ],
+            is_backwards=False,
+        )
+        remaining_steps = [
+            planned_step
+            for planned_step in delete_steps
+            if planned_step not in relocated_steps
+        ]
+        self._phase(remaining_steps + self._leftover(), is_backwards=True)
 
     def finish(self, plan: dict[str, Any]) -> None:
-        outputs = {
-            name: r["outputs"] for name, r in self.state["resources"].items()
+        resource_outputs = {
+            resource_name: resource_record["outputs"]
+            for resource_name, resource_record in self.state[
+                "resources"
+            ].items()
         }
         self.state["outputs"] = {
-            key: at(outputs[v["$ref"]], v["output"])
-            for key, v in plan["graph"]["outputs"].items()
+            output_name: at(
+                resource_outputs[output_reference["$ref"]],
+                output_reference["output"],
+            )
+            for output_name, output_reference in plan["graph"][
+                "outputs"
+            ].items()
         }
         self.state["complete"] = True
         self.save()
 
     def _leftover(self) -> list[Step]:
         """Old objects that a replacement left behind: they go when nothing needs them."""
-        held = sorted(self.state["resources"].items())
+        resource_records = sorted(self.state["resources"].items())
         return [
-            Step("delete", r["type"], name)
-            for name, r in held
-            if name.startswith(OLD)
+            Step("delete", resource_record["type"], record_name)
+            for record_name, resource_record in resource_records
+            if record_name.startswith(OLD)
         ]
 
-    def _phase(self, todo: list[Step], *, backwards: bool) -> None:
+    def _phase(self, phase_steps: list[Step], *, is_backwards: bool) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
-        waiting = {
-            s.name: (s, self._before(s.name, todo, backwards=backwards))
-            for s in todo
-        }
-        running: list[tuple[float, str, Step]] = []
-        done: set[str] = set()
-        while (waiting and not self.failed) or running:
-            ready = sorted(
-                n for n, (_, needs) in waiting.items() if needs <= done
+        waiting_steps = {
+            phase_step.name: (
+                phase_step,
+                self._before(
+                    phase_step.name, phase_steps, is_backwards=is_backwards
+                ),
             )
-            while ready and len(running) < PARALLEL and not self.failed:
-                step = waiting.pop(ready.pop(0))[0]
-                self.listen(Event(self.clock, step, "begin"))
-                takes = durations().get(step.type, durations()["*"])
-                heapq.heappush(running, (self.clock + takes, step.name, step))
-            if not running:
+            for phase_step in phase_steps
+        }
+        running_steps: list[tuple[float, str, Step]] = []
+        finished_names: set[str] = set()
+        while (waiting_steps and not self.failed) or running_steps:
+            ready_names = sorted(
+                waiting_name
+                for waiting_name, (_, prerequisites) in waiting_steps.items()
+                if prerequisites <= finished_names
+            )
+            while (
+                ready_names
+                and len(running_steps) < PARALLEL
+                and not self.failed
+            ):
+                current_step = waiting_steps.pop(ready_names.pop(0))[0]
+                self.listen(Event(self.clock, current_step, "begin"))
+                duration_s = durations().get(
+                    current_step.type, durations()["*"]
+                )
+                heapq.heappush(
+                    running_steps,
+                    (self.clock + duration_s, current_step.name, current_step),
+                )
+            if not running_steps:
                 break
-            finish, name, step = heapq.heappop(running)
-            self.cloud.memory.seconds += finish - self.clock
-            self.clock = finish
-            self._try(step)
-            done.add(name)
+            finish_s, finished_name, current_step = heapq.heappop(running_steps)
+            self.cloud.memory.seconds += finish_s - self.clock
+            self.clock = finish_s
+            self._try(current_step)
+            finished_names.add(finished_name)
         if self.failed:
             raise error(
-                [(f"{s.action} of {s.name}", str(e)) for s, e in self.failed]
+                [
+                    (
+                        f"{phase_step.action} of {phase_step.name}",
+                        str(cloud_error),
+                    )
+                    for phase_step, cloud_error in self.failed
+                ]
             )
 
     def _before(
-        self, name: str, todo: list[Step], *, backwards: bool
+        self, step_name: str, phase_steps: list[Step], *, is_backwards: bool
     ) -> set[str]:
         """Names in the same phase that must be done first."""
-        names = {s.name for s in todo}
-        if not backwards:
-            needs = {r.name: set(r.needs()) for r in self.graph.resources}
-            return needs.get(name, set()) & names
-        held = self.state["resources"]
-        wanted = name.rsplit(":", maxsplit=1)[
+        phase_names = {phase_step.name for phase_step in phase_steps}
+        if not is_backwards:
+            needs_by_name = {
+                graph_resource.name: set(graph_resource.needs())
+                for graph_resource in self.graph.resources
+            }
+            return needs_by_name.get(step_name, set()) & phase_names
+        resource_records = self.state["resources"]
+        resource_name = step_name.rsplit(":", maxsplit=1)[
             -1
         ]  # old:SERIAL:NAME of what a replacement left behind
         return {
-            n
-            for n in names
-            if n != name and wanted in held.get(n, {}).get("needs", ())
+            phase_name
+            for phase_name in phase_names
+            if phase_name != step_name
+            and resource_name
+            in resource_records.get(phase_name, {}).get("needs", ())
         }
 
-    def _try(self, step: Step) -> None:
+    def _try(self, current_step: Step) -> None:
         try:
-            self._do(step)
-        except CloudError as error:
-            self.failed.append((step, error))
-            self.listen(Event(self.clock, step, "failed", str(error)))
+            self._do(current_step)
+        except CloudError as cloud_error:
+            self.failed.append((current_step, cloud_error))
+            self.listen(
+                Event(self.clock, current_step, "failed", str(cloud_error))
+            )
         else:
-            self.listen(Event(self.clock, step, "done"))
+            self.listen(Event(self.clock, current_step, "done"))
         self.save()
 
-    def _do(self, step: Step) -> None:
-        held = self.state["resources"]
-        if step.action == "delete":
-            self.cloud.delete(held[step.name]["id"])
-            del held[step.name]
+    def _do(self, current_step: Step) -> None:
+        resource_records = self.state["resources"]
+        if current_step.action == "delete":
+            self.cloud.delete(resource_records[current_step.name]["id"])
+            del resource_records[current_step.name]
             return
-        resource = next(r for r in self.graph.resources if r.name == step.name)
-        outputs = {name: r["outputs"] for name, r in held.items()}
-        filled = fill(resource.inputs, self.known, outputs)
-        if step.action == "update":
-            identity = held[step.name]["id"]
-            made = self.cloud.update(identity, filled)
+        resource = next(
+            resource_record
+            for resource_record in self.graph.resources
+            if resource_record.name == current_step.name
+        )
+        resource_outputs = {
+            record_name: resource_record["outputs"]
+            for record_name, resource_record in resource_records.items()
+        }
+        filled_inputs = fill(resource.inputs, self.known, resource_outputs)
+        if current_step.action == "update":
+            resource_id = resource_records[current_step.name]["id"]
+            created_outputs = self.cloud.update(resource_id, filled_inputs)
         else:
-            identity, made = self.cloud.create(step.type, step.name, filled)
-            if step.action == "replace":
-                held[f"{OLD}{self.state['serial']}:{step.name}"] = held[
-                    step.name
-                ]
-        held[step.name] = {
-            "type": step.type,
-            "id": identity,
+            resource_id, created_outputs = self.cloud.create(
+                current_step.type, current_step.name, filled_inputs
+            )
+            if current_step.action == "replace":
+                resource_records[
+                    f"{OLD}{self.state['serial']}:{current_step.name}"
+                ] = resource_records[current_step.name]
+        resource_records[current_step.name] = {
+            "type": current_step.type,
+            "id": resource_id,
             "inputs": resource.inputs,
-            "outputs": made,
+            "outputs": created_outputs,
             "needs": resource.needs(),
             "place": [self.graph.provider, self.graph.region],
         }
 
 
-def _as(action: Action, step: Step) -> Step:
-    return Step(action, step.type, step.name, step.why)
+def _as(new_action: Action, planned_step: Step) -> Step:
+    return Step(
+        new_action, planned_step.type, planned_step.name, planned_step.why
+    )
 
 
 def facts(plan: dict[str, Any]) -> dict[str, Any]:

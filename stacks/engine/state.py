@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 SCHEMA: Final = "tonnage.state/1"
 
 
-def fresh(stack: str) -> dict[str, Any]:
+def fresh(stack_name: str) -> dict[str, Any]:
     """Return the state of a stack that does not exist yet."""
     return {
         "schema": SCHEMA,
-        "stack": stack,
+        "stack": stack_name,
         "serial": 0,
         "plan": "",
         "started": "",
@@ -34,64 +34,67 @@ def fresh(stack: str) -> dict[str, Any]:
     }
 
 
-def digest(state: dict[str, Any]) -> str:
+def digest(stack_state: dict[str, Any]) -> str:
     """SHA-256 of a state."""
-    body = json.dumps(
-        state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    state_json = json.dumps(
+        stack_state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
-    return hashlib.sha256(body.encode()).hexdigest()
+    return hashlib.sha256(state_json.encode()).hexdigest()
 
 
-def load(path: Path) -> dict[str, Any] | None:
+def load(state_path: Path) -> dict[str, Any] | None:
     """Read a state; nothing when there is none. Raises UsageError when it is damaged."""
-    if not path.exists():
+    if not state_path.exists():
         return None
     try:
-        envelope = json.loads(path.read_text(encoding="utf-8"))
-        state: dict[str, Any] = envelope["state"]
-        whole = (
-            envelope["sha256"] == digest(state) and state["schema"] == SCHEMA
+        envelope = json.loads(state_path.read_text(encoding="utf-8"))
+        stack_state: dict[str, Any] = envelope["state"]
+        is_intact = (
+            envelope["sha256"] == digest(stack_state)
+            and stack_state["schema"] == SCHEMA
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path) from error
-    if not whole:
-        raise _damaged(path)
-    return state
+    except (ValueError, KeyError, TypeError) as read_error:
+        raise _damaged(state_path) from read_error
+    if not is_intact:
+        raise _damaged(state_path)
+    return stack_state
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
+def save(state_path: Path, stack_state: dict[str, Any]) -> None:
     """Write a state: to a file beside, flushed to the disk, then renamed over the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".tmp")
-    with beside.open("w", encoding="utf-8") as handle:
-        envelope = {"sha256": digest(state), "state": state}
-        json.dump(envelope, handle, sort_keys=True, ensure_ascii=False)
-        handle.flush()
-        os.fsync(handle.fileno())
-    beside.replace(path)
+    state_path.parent.mkdir(parents=True, exist_ok=True)
+    temporary_path = state_path.with_suffix(".tmp")
+    with temporary_path.open("w", encoding="utf-8") as state_file:
+        envelope = {"sha256": digest(stack_state), "state": stack_state}
+        json.dump(envelope, state_file, sort_keys=True, ensure_ascii=False)
+        state_file.flush()
+        os.fsync(state_file.fileno())
+    temporary_path.replace(state_path)
 
 
 @contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
+def locked(locked_path: Path, lock_subject: str) -> Iterator[None]:
     """Hold the lock of a file; the system frees it when the process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_suffix(".lock"), timeout=0)
+    locked_path.parent.mkdir(parents=True, exist_ok=True)
+    file_lock = FileLock(locked_path.with_suffix(".lock"), timeout=0)
     try:
-        lock.acquire()
-    except Timeout as error:
+        file_lock.acquire()
+    except Timeout as timeout_error:
         problem = Problem(
             code="locked",
-            message=f"another process works on {what}",
+            message=f"another process works on {lock_subject}",
             next_step="wait for it to end, then try again",
         )
-        raise LockedError(problem) from error
+        raise LockedError(problem) from timeout_error
     try:
         yield
     finally:
-        lock.release()
+        file_lock.release()
 
 
-def _damaged(path: Path) -> UsageError:
-    step = "restore the file from a copy; nothing was changed"
-    message = f"the state {path} is damaged: its checksum differs"
-    return UsageError(Problem(code="state", message=message, next_step=step))
+def _damaged(state_path: Path) -> UsageError:
+    next_step = "restore the file from a copy; nothing was changed"
+    message = f"the state {state_path} is damaged: its checksum differs"
+    return UsageError(
+        Problem(code="state", message=message, next_step=next_step)
+    )

@@ -15,72 +15,80 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """Networks beside the host network."""
-    if not site.fabric:
+    if not stack.fabric:
         return []
-    kind = site.instance.fabric
-    count = site.instance.fabric_interfaces
-    if kind in ("tcpx", "tcpxo"):
-        found: list[Resource] = []
-        for index in range(count):
-            block = f"10.{64 + index}.0.0/20"
-            found += pair(site, f"gpu-{index}", block)
-            found.append(inside(site, f"gpu-{index}", block))
-        return found
-    if kind == "roce":
+    fabric_kind = stack.instance.fabric
+    interface_count = stack.instance.fabric_interfaces
+    if fabric_kind in ("tcpx", "tcpxo"):
+        fabric_networks: list[Resource] = []
+        for network_index in range(interface_count):
+            cidr_block = f"10.{64 + network_index}.0.0/20"
+            fabric_networks += pair(stack, f"gpu-{network_index}", cidr_block)
+            fabric_networks.append(
+                inside(stack, f"gpu-{network_index}", cidr_block)
+            )
+        return fabric_networks
+    if fabric_kind == "roce":
         return [
-            *pair(site, "net-1", "10.43.0.0/20"),
-            inside(site, "net-1", "10.43.0.0/20"),
-            *_roce(site, count),
+            *pair(stack, "net-1", "10.43.0.0/20"),
+            inside(stack, "net-1", "10.43.0.0/20"),
+            *_roce(stack, interface_count),
         ]
     return []
 
 
-def _roce(site: Site, count: int) -> list[Resource]:
+def _roce(stack: Site, interface_count: int) -> list[Resource]:
     """The RDMA network. Its profile binds it to the zone, so another zone is another network."""
-    profile = (
-        f"projects/${{project}}/global/networkProfiles/{zone(site)}-vpc-roce"
+    network_profile = (
+        f"projects/${{project}}/global/networkProfiles/{zone(stack)}-vpc-roce"
     )
-    network = Resource(
+    rdma_network = Resource(
         type="gcp:compute/network:Network",
         name="rdma",
         inputs={
-            "name": f"{site.name}-rdma",
+            "name": f"{stack.name}-rdma",
             "autoCreateSubnetworks": False,
             "mtu": 8896,
             "routingMode": "REGIONAL",
-            "networkProfile": profile,
+            "networkProfile": network_profile,
         },
     )
-    rails = [
-        subnet(site, "rdma", f"rdma-{index}", f"10.44.{16 * index}.0/20")
-        for index in range(count)
+    rail_subnets = [
+        subnet(
+            stack, "rdma", f"rdma-{rail_index}", f"10.44.{16 * rail_index}.0/20"
+        )
+        for rail_index in range(interface_count)
     ]
-    return [network, *rails]
+    return [rdma_network, *rail_subnets]
 
 
-def interfaces(site: Site) -> list[dict[str, Any]]:
+def interfaces(stack: Site) -> list[dict[str, Any]]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
-    found = [_interface("net", "net", "GVNIC")]
-    if not site.fabric:
-        return found
-    count = site.instance.fabric_interfaces
-    if site.instance.fabric in ("tcpx", "tcpxo"):
-        return found + [
-            _interface(f"gpu-{i}", f"gpu-{i}", "GVNIC") for i in range(count)
+    node_interfaces = [_interface("net", "net", "GVNIC")]
+    if not stack.fabric:
+        return node_interfaces
+    interface_count = stack.instance.fabric_interfaces
+    if stack.instance.fabric in ("tcpx", "tcpxo"):
+        return node_interfaces + [
+            _interface(f"gpu-{rail_index}", f"gpu-{rail_index}", "GVNIC")
+            for rail_index in range(interface_count)
         ]
-    if site.instance.fabric == "roce":
-        found.append(_interface("net-1", "net-1", "GVNIC"))
-        found += [
-            _interface("rdma", f"rdma-{i}", "MRDMA") for i in range(count)
+    if stack.instance.fabric == "roce":
+        node_interfaces.append(_interface("net-1", "net-1", "GVNIC"))
+        node_interfaces += [
+            _interface("rdma", f"rdma-{rail_index}", "MRDMA")
+            for rail_index in range(interface_count)
         ]
-    return found
+    return node_interfaces
 
 
-def _interface(network: str, part: str, kind: str) -> dict[str, Any]:
+def _interface(
+    network_name: str, name_stem: str, nic_type: str
+) -> dict[str, Any]:
     return {
-        "network": ref(network),
-        "subnetwork": ref(f"{part}-subnet"),
-        "nicType": kind,
+        "network": ref(network_name),
+        "subnetwork": ref(f"{name_stem}-subnet"),
+        "nicType": nic_type,
     }

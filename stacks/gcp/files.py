@@ -30,16 +30,16 @@ FILL: Final = (
 )
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """A range of addresses, the peering that uses it, and the file system."""
-    if site.files is None:
+    if stack.files is None:
         return []
     return [
         Resource(
             type="gcp:compute/globalAddress:GlobalAddress",
             name="peered-range",
             inputs={
-                "name": f"{site.name}-peered",
+                "name": f"{stack.name}-peered",
                 "purpose": "VPC_PEERING",
                 "addressType": "INTERNAL",
                 "prefixLength": PEERED,
@@ -59,33 +59,36 @@ def resources(site: Site) -> list[Resource]:
             type="gcp:lustre/instance:Instance",
             name="data-files",
             inputs={
-                "instanceId": _name(site),
+                "instanceId": _name(stack),
                 "filesystem": "data",
                 "network": ref("net"),
-                "location": network.zone(site),
-                "capacityGib": str(site.files.gib),
-                "perUnitStorageThroughput": str(site.files.mb_s_tib),
-                "labels": storage.labels(site),
+                "location": network.zone(stack),
+                "capacityGib": str(stack.files.gib),
+                "perUnitStorageThroughput": str(stack.files.mb_s_tib),
+                "labels": storage.labels(stack),
             },
             depends_on=("peering",),
         ),
     ]
 
 
-def ready(site: Site) -> tuple[str, ...]:
+def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return ("data-files",) if site.files is not None else ()
+    return ("data-files",) if stack.files is not None else ()
 
 
-def commands(site: Site) -> dict[str, str]:
+def commands(stack: Site) -> dict[str, str]:
     """How a node mounts it, and how the dataset comes into it."""
-    words = {
-        "name": _name(site),
-        "zone": network.zone(site),
-        "location": site.location,
+    template_fields = {
+        "name": _name(stack),
+        "zone": network.zone(stack),
+        "location": stack.location,
     }
-    return {"mount": MOUNT.format(**words), "fill": FILL.format(**words)}
+    return {
+        "mount": MOUNT.format(**template_fields),
+        "fill": FILL.format(**template_fields),
+    }
 
 
-def _name(site: Site) -> str:
-    return f"{site.name}-data"
+def _name(stack: Site) -> str:
+    return f"{stack.name}-data"

@@ -17,38 +17,38 @@ if TYPE_CHECKING:
 DISK: Final = "pd-balanced"  # of every family that asks for no other
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """Template, group and, for a service, its internal load balancer."""
     return [
-        _template(site),
-        _group(site),
-        *(_balancer(site) if site.served else []),
+        _template(stack),
+        _group(stack),
+        *(_balancer(stack) if stack.served else []),
     ]
 
 
-def outputs(site: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: Site) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
-    found = {"group": ref("nodes", "name")}
-    if site.served:
-        found["endpoint"] = ref("balancer", "ipAddress")
-    if site.layout is not None:
-        found["models"] = ref("models", "name")
-    return found
+    output_refs = {"group": ref("nodes", "name")}
+    if stack.served:
+        output_refs["endpoint"] = ref("balancer", "ipAddress")
+    if stack.layout is not None:
+        output_refs["models"] = ref("models", "name")
+    return output_refs
 
 
-def group(site: Site) -> str:
+def group(stack: Site) -> str:
     """The name of the managed group."""
-    return f"{site.name}-nodes"
+    return f"{stack.name}-nodes"
 
 
-def _template(site: Site) -> Resource:
+def _template(stack: Site) -> Resource:
     """Templates cannot change, so this one has no fixed name and is replaced by another."""
-    inputs = {
-        "machineType": site.instance.instance_type,
-        "region": site.region,
-        "disks": _disks(site),
-        "networkInterfaces": fabric.interfaces(site),
-        "scheduling": _scheduling(site),
+    template_inputs = {
+        "machineType": stack.instance.instance_type,
+        "region": stack.region,
+        "disks": _disks(stack),
+        "networkInterfaces": fabric.interfaces(stack),
+        "scheduling": _scheduling(stack),
         "serviceAccount": {
             "email": ref("node-account", "email"),
             "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
@@ -57,46 +57,50 @@ def _template(site: Site) -> Resource:
             "enableVtpm": True,
             "enableIntegrityMonitoring": True,
         },
-        "tags": [f"{site.name}-node"],
-        "labels": storage.labels(site),
-        "metadata": {"startup-script": script(site, _commands(site))},
-        **placement.of_template(site),
+        "tags": [f"{stack.name}-node"],
+        "labels": storage.labels(stack),
+        "metadata": {"startup-script": script(stack, _commands(stack))},
+        **placement.of_template(stack),
     }
     return Resource(
         type="gcp:compute/instanceTemplate:InstanceTemplate",
         name="node-template",
-        inputs=inputs,
+        inputs=template_inputs,
     )
 
 
-def _disks(site: Site) -> list[dict[str, Any]]:
-    families = table("boot_disks.csv", "family", "disk")
-    name = site.instance.instance_type
-    kind = next(
-        (disk for family, disk in families.items() if name.startswith(family)),
+def _disks(stack: Site) -> list[dict[str, Any]]:
+    family_disks = table("boot_disks.csv", "family", "disk")
+    machine_type = stack.instance.instance_type
+    disk_type = next(
+        (
+            family_disk
+            for machine_family, family_disk in family_disks.items()
+            if machine_type.startswith(machine_family)
+        ),
         DISK,
     )
-    boot = {
+    boot_disk = {
         "boot": True,
         "autoDelete": True,
-        "diskType": kind,
+        "diskType": disk_type,
         "diskSizeGb": int(usage("boot_disk_gb")),
         "sourceImage": table("images.csv", "image", "reference")["gcp"],
     }
-    if not site.cache_gb:
-        return [boot]
-    extra = {
+    if not stack.cache_gb:
+        return [boot_disk]
+    data_disk = {
         "boot": False,
         "autoDelete": True,
-        "diskType": kind,
-        "diskSizeGb": site.cache_gb,
+        "diskType": disk_type,
+        "diskSizeGb": stack.cache_gb,
     }
-    return [boot, extra]
+    return [boot_disk, data_disk]
 
 
-def _scheduling(site: Site) -> dict[str, Any]:
+def _scheduling(stack: Site) -> dict[str, Any]:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
-    if not site.spot:
+    if not stack.spot:
         return {
             "provisioningModel": "STANDARD",
             "preemptible": False,
@@ -112,23 +116,23 @@ def _scheduling(site: Site) -> dict[str, Any]:
     }
 
 
-def _group(site: Site) -> Resource:
+def _group(stack: Site) -> Resource:
     """The group. It refers to the template by its unique link, so that a new one rolls out.
 
     The schedule and the agents change its size too; an apply sets it only when the plan asks for
     another one, because inputs are compared with inputs.
     """
-    inputs = {
-        "name": group(site),
-        "zone": network.zone(site),
-        "baseInstanceName": f"{site.short}-n",
+    group_inputs = {
+        "name": group(stack),
+        "zone": network.zone(stack),
+        "baseInstanceName": f"{stack.short}-n",
         "versions": [
             {
                 "name": "primary",
                 "instanceTemplate": ref("node-template", "selfLinkUnique"),
             }
         ],
-        "targetSize": site.nodes,
+        "targetSize": stack.nodes,
         "waitForInstances": False,
         "updatePolicy": {
             "type": "PROACTIVE",
@@ -141,32 +145,39 @@ def _group(site: Site) -> Resource:
             "defaultActionOnFailure": "REPAIR",
             "forceUpdateOnRepair": "YES",
         },
-        **placement.of_group(site),
+        **placement.of_group(stack),
     }
-    rules = [
+    firewall_rules = [
         "net-inside",
         "net-proxy",
-        *(["net-probes"] if site.served else []),
+        *(["net-probes"] if stack.served else []),
     ]
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager",
         name="nodes",
-        inputs=inputs,
+        inputs=group_inputs,
         depends_on=tuple(
-            sorted([*rules, "nat", *identity.ready(site), *files.ready(site)])
+            sorted(
+                [
+                    *firewall_rules,
+                    "nat",
+                    *identity.ready(stack),
+                    *files.ready(stack),
+                ]
+            )
         ),
         options={"delete_timeout": "45m"},
     )
 
 
-def _balancer(site: Site) -> list[Resource]:
+def _balancer(stack: Site) -> list[Resource]:
     return [
         Resource(
             type="gcp:compute/regionHealthCheck:RegionHealthCheck",
             name="health",
             inputs={
-                "name": f"{site.name}-health",
-                "region": site.region,
+                "name": f"{stack.name}-health",
+                "region": stack.region,
                 "checkIntervalSec": 10,
                 "timeoutSec": 5,
                 "healthyThreshold": 2,
@@ -178,8 +189,8 @@ def _balancer(site: Site) -> list[Resource]:
             type="gcp:compute/regionBackendService:RegionBackendService",
             name="backend",
             inputs={
-                "name": f"{site.name}-backend",
-                "region": site.region,
+                "name": f"{stack.name}-backend",
+                "region": stack.region,
                 "protocol": "TCP",
                 "loadBalancingScheme": "INTERNAL",
                 "healthChecks": ref("health"),
@@ -196,42 +207,44 @@ def _balancer(site: Site) -> list[Resource]:
             type="gcp:compute/forwardingRule:ForwardingRule",
             name="balancer",
             inputs={
-                "name": f"{site.name}-balancer",
-                "region": site.region,
+                "name": f"{stack.name}-balancer",
+                "region": stack.region,
                 "loadBalancingScheme": "INTERNAL",
                 "ipProtocol": "TCP",
                 "ports": [str(PORT)],
                 "network": ref("net"),
                 "subnetwork": ref("net-subnet"),
                 "backendService": ref("backend"),
-                "labels": storage.labels(site),
+                "labels": storage.labels(stack),
             },
         ),
     ]
 
 
-def _commands(site: Site) -> dict[str, str]:
+def _commands(stack: Site) -> dict[str, str]:
     """The commands of a node that are Google Cloud's own."""
-    where = f"--zone {network.zone(site)}"
-    leave = (
-        f"gcloud --quiet compute instance-groups managed delete-instances {group(site)} {where}"
+    zone_option = f"--zone {network.zone(stack)}"
+    leave_command = (
+        f"gcloud --quiet compute instance-groups managed delete-instances {group(stack)} {zone_option}"
         ' --instances "$(hostname -s)"'
     )
-    peers = (
-        f"gcloud compute instances list --filter='name~^{site.short}-n-'"
+    peers_command = (
+        f"gcloud compute instances list --filter='name~^{stack.short}-n-'"
         " --format='value(networkInterfaces[0].networkIP)' | sort"
     )
-    fetch = f"gcloud storage rsync -r gs://{storage.bucket(site)}/ /models/"
-    keep = f"gcloud storage rsync -r {site.checkpoints} gs://{storage.bucket(site)}/checkpoints"
-    notice = (
+    fetch_command = (
+        f"gcloud storage rsync -r gs://{storage.bucket(stack)}/ /models/"
+    )
+    save_command = f"gcloud storage rsync -r {stack.checkpoints} gs://{storage.bucket(stack)}/checkpoints"
+    notice_command = (
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
     )
     return {
-        "give_back": leave,
-        "peers": peers,
-        "fetch": fetch,
-        "keep": keep,
-        "notice": notice,
-        **files.commands(site),
+        "give_back": leave_command,
+        "peers": peers_command,
+        "fetch": fetch_command,
+        "keep": save_command,
+        "notice": notice_command,
+        **files.commands(stack),
     }

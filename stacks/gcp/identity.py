@@ -24,48 +24,52 @@ FILES: Final = (  # to find the file system of the data, and to fill it
 METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The accounts of nodes and of the scheduler, with their roles."""
-    found = [
-        _account(site, "node", "nodes"),
-        _resize_role(site),
+    identity_resources = [
+        _account(stack, "node", "nodes"),
+        _resize_role(stack),
         _grant("node-resize", "node-account", ref("resize-role", "name")),
         _grant("node-logs", "node-account", LOG_WRITER),
         _grant("node-metrics", "node-account", METRIC_WRITER),
     ]
-    if site.ttl or site.changes:
-        found.append(_account(site, "clock", "schedule and deadline"))
-        found.append(
+    if stack.ttl or stack.changes:
+        identity_resources.append(
+            _account(stack, "clock", "schedule and deadline")
+        )
+        identity_resources.append(
             _grant("clock-resize", "clock-account", ref("resize-role", "name"))
         )
-    return found
+    return identity_resources
 
 
-def ready(site: Site) -> tuple[str, ...]:
+def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before a node can boot and do its duty."""
-    read = ["models-read"] if site.layout is not None else []
-    return ("node-logs", "node-metrics", "node-resize", *read)
+    bucket_grants = ["models-read"] if stack.layout is not None else []
+    return ("node-logs", "node-metrics", "node-resize", *bucket_grants)
 
 
-def _account(site: Site, part: str, purpose: str) -> Resource:
+def _account(
+    stack: Site, principal_name: str, account_purpose: str
+) -> Resource:
     """A service account; its id has 6 to 30 characters."""
     return Resource(
         type=ACCOUNT,
-        name=f"{part}-account",
+        name=f"{principal_name}-account",
         inputs={
-            "accountId": f"{site.short}-{part}",
-            "displayName": f"{site.name} {purpose}",
+            "accountId": f"{stack.short}-{principal_name}",
+            "displayName": f"{stack.name} {account_purpose}",
         },
     )
 
 
-def _resize_role(site: Site) -> Resource:
+def _resize_role(stack: Site) -> Resource:
     return Resource(
         type="gcp:projects/iAMCustomRole:IAMCustomRole",
         name="resize-role",
         inputs={
-            "roleId": f"tonnage_{site.short.replace('-', '_')}_resize",
-            "title": f"{site.name}: size of its group",
+            "roleId": f"tonnage_{stack.short.replace('-', '_')}_resize",
+            "title": f"{stack.name}: size of its group",
             "stage": "GA",
             "permissions": [
                 "cloudscheduler.jobs.pause",
@@ -73,19 +77,19 @@ def _resize_role(site: Site) -> Resource:
                 "compute.instanceGroupManagers.update",
                 "compute.instances.delete",
                 "compute.instances.list",
-                *(FILES if site.files is not None else ()),
+                *(FILES if stack.files is not None else ()),
             ],
         },
     )
 
 
-def _grant(name: str, account: str, role: Any) -> Resource:
+def _grant(resource_name: str, account_name: str, role_name: Any) -> Resource:
     return Resource(
         type=MEMBER,
-        name=name,
+        name=resource_name,
         inputs={
             "project": "${project}",
-            "role": role,
-            "member": ref(account, "member"),
+            "role": role_name,
+            "member": ref(account_name, "member"),
         },
     )

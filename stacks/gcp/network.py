@@ -13,91 +13,95 @@ if TYPE_CHECKING:
 RANGE: Final = "10.42.0.0/20"
 
 
-def mtu(site: Site) -> int:
+def mtu(stack: Site) -> int:
     """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
-    known = table("fabrics.csv", "fabric", "mtu")
-    return int(known[site.instance.fabric if site.fabric else "none"])
+    mtu_by_fabric = table("fabrics.csv", "fabric", "mtu")
+    return int(mtu_by_fabric[stack.instance.fabric if stack.fabric else "none"])
 
 
-def zone(site: Site) -> str:
+def zone(stack: Site) -> str:
     """The one zone of the fleet: group, fabric network and scheduler address it by name."""
-    return site.zones[0]
+    return stack.zones[0]
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The host network, from the network to the NAT."""
-    found = [*pair(site, "net", RANGE), *_firewall(site)]
-    name = f"{site.name}-router"
-    found.append(
+    network_resources = [*pair(stack, "net", RANGE), *_firewall(stack)]
+    router_name = f"{stack.name}-router"
+    network_resources.append(
         Resource(
             type="gcp:compute/router:Router",
             name="router",
             inputs={
-                "name": name,
+                "name": router_name,
                 "network": ref("net"),
-                "region": site.region,
+                "region": stack.region,
             },
         )
     )
-    found.append(
+    network_resources.append(
         Resource(
             type="gcp:compute/routerNat:RouterNat",
             name="nat",
             inputs={
-                "name": f"{site.name}-nat",
+                "name": f"{stack.name}-nat",
                 "router": ref("router", "name"),
-                "region": site.region,
+                "region": stack.region,
                 "natIpAllocateOption": "AUTO_ONLY",
                 "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
             },
         )
     )
-    return found
+    return network_resources
 
 
-def pair(site: Site, part: str, block: str, **extra: Any) -> list[Resource]:
+def pair(
+    stack: Site, network_name: str, cidr_block: str, **extra_inputs: Any
+) -> list[Resource]:
     """A network with one subnet."""
-    name = f"{site.name}-{part}"
+    cloud_name = f"{stack.name}-{network_name}"
     return [
         Resource(
             type="gcp:compute/network:Network",
-            name=part,
+            name=network_name,
             inputs={
-                "name": name,
+                "name": cloud_name,
                 "autoCreateSubnetworks": False,
-                "mtu": mtu(site),
+                "mtu": mtu(stack),
                 "routingMode": "REGIONAL",
-                **extra,
+                **extra_inputs,
             },
         ),
-        subnet(site, part, part, block),
+        subnet(stack, network_name, network_name, cidr_block),
     ]
 
 
-def subnet(site: Site, network: str, part: str, block: str) -> Resource:
+def subnet(
+    stack: Site, network_name: str, name_stem: str, cidr_block: str
+) -> Resource:
     """A subnet of a network in the fleet's region."""
-    inputs: dict[str, Any] = {
-        "name": f"{site.name}-{part}",
-        "network": ref(network),
-        "region": site.region,
-        "ipCidrRange": block,
+    subnet_inputs: dict[str, Any] = {
+        "name": f"{stack.name}-{name_stem}",
+        "network": ref(network_name),
+        "region": stack.region,
+        "ipCidrRange": cidr_block,
     }
-    if part == "net":
-        inputs["privateIpGoogleAccess"] = True
+    if name_stem == "net":
+        subnet_inputs["privateIpGoogleAccess"] = True
     return Resource(
         type="gcp:compute/subnetwork:Subnetwork",
-        name=f"{part}-subnet",
-        inputs=inputs,
+        name=f"{name_stem}-subnet",
+        inputs=subnet_inputs,
     )
 
 
-def inside(site: Site, network: str, block: str) -> Resource:
+def inside(stack: Site, network_name: str, cidr_block: str) -> Resource:
     """Lets the nodes of a network talk to each other."""
     return _rule(
-        site,
-        f"{network}-inside",
-        network,
-        (block,),
+        stack,
+        f"{network_name}-inside",
+        network_name,
+        (cidr_block,),
         [
             {"protocol": "tcp"},
             {"protocol": "udp"},
@@ -106,46 +110,52 @@ def inside(site: Site, network: str, block: str) -> Resource:
     )
 
 
-def _firewall(site: Site) -> list[Resource]:
-    shell = [{"protocol": "tcp", "ports": ["22"]}]
-    found = [
-        inside(site, "net", RANGE),
+def _firewall(stack: Site) -> list[Resource]:
+    shell_protocols = [{"protocol": "tcp", "ports": ["22"]}]
+    firewall_rules = [
+        inside(stack, "net", RANGE),
         _rule(
-            site,
+            stack,
             "net-proxy",
             "net",
             _ranges("gcp_proxy_ranges"),
-            shell,
+            shell_protocols,
         ),
     ]
-    if site.served:
-        probe = [{"protocol": "tcp", "ports": [str(PORT)]}]
-        found.append(
-            _rule(site, "net-probes", "net", _ranges("gcp_probe_ranges"), probe)
+    if stack.served:
+        probe_protocols = [{"protocol": "tcp", "ports": [str(PORT)]}]
+        firewall_rules.append(
+            _rule(
+                stack,
+                "net-probes",
+                "net",
+                _ranges("gcp_probe_ranges"),
+                probe_protocols,
+            )
         )
-    return found
+    return firewall_rules
 
 
 def _rule(
-    site: Site,
-    part: str,
-    network: str,
-    sources: tuple[str, ...],
-    allows: list[dict[str, Any]],
+    stack: Site,
+    rule_name: str,
+    network_name: str,
+    source_ranges: tuple[str, ...],
+    allowed_protocols: list[dict[str, Any]],
 ) -> Resource:
     return Resource(
         type="gcp:compute/firewall:Firewall",
-        name=part,
+        name=rule_name,
         inputs={
-            "name": f"{site.name}-{part}",
-            "network": ref(network),
+            "name": f"{stack.name}-{rule_name}",
+            "network": ref(network_name),
             "direction": "INGRESS",
-            "sourceRanges": list(sources),
-            "targetTags": [f"{site.name}-node"],
-            "allows": allows,
+            "sourceRanges": list(source_ranges),
+            "targetTags": [f"{stack.name}-node"],
+            "allows": allowed_protocols,
         },
     )
 
 
-def _ranges(name: str) -> tuple[str, ...]:
-    return tuple(table("limits.csv", "limit", "value")[name].split(";"))
+def _ranges(limit_name: str) -> tuple[str, ...]:
+    return tuple(table("limits.csv", "limit", "value")[limit_name].split(";"))

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from stacks.site import Site
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The idle alert, when the spec asks for idle shutdown."""
-    if not site.idle:
+    if not stack.idle:
         return []
-    seconds = min(82_800, -(-2 * site.idle // 60) * 60)
-    condition = {
+    idle_duration_s = min(82_800, -(-2 * stack.idle // 60) * 60)
+    idle_condition = {
         "filter": 'resource.type = "gce_instance" AND '
         'metric.type = "agent.googleapis.com/gpu/utilization" AND '
-        f'metadata.user_labels."tonnage-stack" = "{site.name}"',
+        f'metadata.user_labels."tonnage-stack" = "{stack.name}"',
         "comparison": "COMPARISON_LT",
         "thresholdValue": 5,
-        "duration": f"{seconds}s",
+        "duration": f"{idle_duration_s}s",
         "trigger": {"count": 1},
         "aggregations": [
             {
@@ -40,13 +40,13 @@ def resources(site: Site) -> list[Resource]:
             type="gcp:monitoring/alertPolicy:AlertPolicy",
             name="idle-alert",
             inputs={
-                "displayName": f"{site.name}: all GPUs idle",
+                "displayName": f"{stack.name}: all GPUs idle",
                 "combiner": "OR",
-                "userLabels": labels(site),
+                "userLabels": labels(stack),
                 "conditions": [
                     {
                         "displayName": "GPU use below 5 %",
-                        "conditionThreshold": condition,
+                        "conditionThreshold": idle_condition,
                     }
                 ],
             },

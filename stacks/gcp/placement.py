@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 POLICY: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The policy, when a replica spans nodes."""
-    if not site.together:
+    if not stack.together:
         return []
-    inputs: dict[str, Any] = {
-        "name": f"{site.name}-together",
-        "region": site.region,
+    placement_inputs: dict[str, Any] = {
+        "name": f"{stack.name}-together",
+        "region": stack.region,
     }
-    if _by_workload(site):
-        inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
+    if _by_workload(stack):
+        placement_inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
     else:
-        inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
-    return [Resource(type=POLICY, name="together", inputs=inputs)]
+        placement_inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
+    return [Resource(type=POLICY, name="together", inputs=placement_inputs)]
 
 
-def of_group(site: Site) -> dict[str, Any]:
+def of_group(stack: Site) -> dict[str, Any]:
     """What the instance group carries."""
-    if site.together and _by_workload(site):
+    if stack.together and _by_workload(stack):
         return {
             "resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}
         }
     return {}
 
 
-def of_template(site: Site) -> dict[str, Any]:
+def of_template(stack: Site) -> dict[str, Any]:
     """What the instance template carries: the schema takes one text, not a list."""
-    if site.together and not _by_workload(site):
+    if stack.together and not _by_workload(stack):
         return {"resourcePolicies": ref("together")}
     return {}
 
 
-def _by_workload(site: Site) -> bool:
-    return site.instance.fabric in ("tcpx", "tcpxo", "roce")
+def _by_workload(stack: Site) -> bool:
+    return stack.instance.fabric in ("tcpx", "tcpxo", "roce")

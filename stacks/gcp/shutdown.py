@@ -18,79 +18,89 @@ CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
 DEADLINE: Final = ("${deadline.cron}", "Etc/UTC")
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """A job for each change of the week, and one for the deadline."""
-    found = []
-    for index, change in enumerate(site.changes):
-        days = ",".join(str(CRON_DAYS[d]) for d in change.days)
-        line = f"{change.minute % 60} {change.minute // 60} * * {days}"
-        found.append(
+    scheduler_jobs = []
+    for change_index, capacity_change in enumerate(stack.changes):
+        cron_days = ",".join(
+            str(CRON_DAYS[weekday]) for weekday in capacity_change.days
+        )
+        cron_line = f"{capacity_change.minute % 60} {capacity_change.minute // 60} * * {cron_days}"
+        scheduler_jobs.append(
             _job(
-                site,
-                f"week-{index}",
-                (line, site.timezone),
-                _resize(site, change.nodes),
+                stack,
+                f"week-{change_index}",
+                (cron_line, stack.timezone),
+                _resize(stack, capacity_change.nodes),
             )
         )
-    if site.ttl:
-        found.append(_job(site, "deadline", DEADLINE, _resize(site, 0)))
-        found += [
+    if stack.ttl:
+        scheduler_jobs.append(
+            _job(stack, "deadline", DEADLINE, _resize(stack, 0))
+        )
+        scheduler_jobs += [
             _job(
-                site,
-                f"deadline-week-{index}",
+                stack,
+                f"deadline-week-{change_index}",
                 DEADLINE,
-                _pause(site, f"week-{index}"),
+                _pause(stack, f"week-{change_index}"),
             )
-            for index in range(len(site.changes))
+            for change_index in range(len(stack.changes))
         ]
-    return found
+    return scheduler_jobs
 
 
-def backstop(site: Site) -> str:
+def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    found = (
-        ["Cloud Scheduler sets the size by the week"] if site.changes else []
+    mechanisms = (
+        ["Cloud Scheduler sets the size by the week"] if stack.changes else []
     )
-    found += (
+    mechanisms += (
         ["Cloud Scheduler sets the group to 0 at the deadline"]
-        if site.ttl
+        if stack.ttl
         else []
     )
-    return "; ".join(found)
+    return "; ".join(mechanisms)
 
 
-def _resize(site: Site, nodes: int) -> str:
+def _resize(stack: Site, node_count: int) -> str:
     return (
         f"https://compute.googleapis.com/compute/v1/projects/${{project}}/zones/"
-        f"{network.zone(site)}/instanceGroupManagers/{fleet.group(site)}/resize?size={nodes}"
+        f"{network.zone(stack)}/instanceGroupManagers/{fleet.group(stack)}/resize?size={node_count}"
     )
 
 
-def _pause(site: Site, job: str) -> str:
+def _pause(stack: Site, job_name: str) -> str:
     """Pausing a weekly job keeps it from starting the fleet again after the deadline."""
     return (
         f"https://cloudscheduler.googleapis.com/v1/projects/${{project}}/locations/"
-        f"{site.region}/jobs/{site.name}-{job}:pause"
+        f"{stack.region}/jobs/{stack.name}-{job_name}:pause"
     )
 
 
-def _job(site: Site, name: str, when: tuple[str, str], uri: str) -> Resource:
-    account = {
+def _job(
+    stack: Site, job_name: str, cron_schedule: tuple[str, str], target_uri: str
+) -> Resource:
+    oauth_token = {
         "serviceAccountEmail": ref("clock-account", "email"),
         "scope": "https://www.googleapis.com/auth/cloud-platform",
     }
-    inputs = {
-        "name": f"{site.name}-{name}",
-        "region": site.region,
-        "schedule": when[0],
-        "timeZone": when[1],
+    job_inputs = {
+        "name": f"{stack.name}-{job_name}",
+        "region": stack.region,
+        "schedule": cron_schedule[0],
+        "timeZone": cron_schedule[1],
         "attemptDeadline": "60s",
         "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
-        "httpTarget": {"uri": uri, "httpMethod": "POST", "oauthToken": account},
+        "httpTarget": {
+            "uri": target_uri,
+            "httpMethod": "POST",
+            "oauthToken": oauth_token,
+        },
     }
     return Resource(
         type="gcp:cloudscheduler/job:Job",
-        name=name,
-        inputs=inputs,
+        name=job_name,
+        inputs=job_inputs,
         depends_on=("clock-resize", "nodes"),
     )

@@ -19,41 +19,46 @@ LIFECYCLE: Final = [
 ]
 
 
-def bucket(site: Site) -> str:
+def bucket(stack: Site) -> str:
     """Its name, which must be unique in the world."""
-    return f"{site.name}-models-{site.digest}"
+    return f"{stack.name}-models-{stack.digest}"
 
 
-def labels(site: Site) -> dict[str, str]:
+def labels(stack: Site) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
 
-    def clean(word: str) -> str:
-        kept = (
-            c if c.isascii() and (c.isalnum() or c in "_-") else "-"
-            for c in word.lower()
+    def clean(tag_text: str) -> str:
+        label_letters = (
+            letter
+            if letter.isascii() and (letter.isalnum() or letter in "_-")
+            else "-"
+            for letter in tag_text.lower()
         )
-        return "".join(kept)[:63]
+        return "".join(label_letters)[:63]
 
-    return {clean(key): clean(value) for key, value in site.tags.items()}
+    return {
+        clean(tag_key): clean(tag_value)
+        for tag_key, tag_value in stack.tags.items()
+    }
 
 
-def resources(site: Site) -> list[Resource]:
+def resources(stack: Site) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
-    if site.layout is None:
+    if stack.layout is None:
         return []
     return [
         Resource(
             type="gcp:storage/bucket:Bucket",
             name="models",
             inputs={
-                "name": bucket(site),
-                "location": site.region.upper(),
+                "name": bucket(stack),
+                "location": stack.region.upper(),
                 "storageClass": "STANDARD",
                 "uniformBucketLevelAccess": True,
                 "publicAccessPrevention": "enforced",
                 "forceDestroy": True,
-                "labels": labels(site),
-                **({"lifecycleRules": LIFECYCLE} if site.trains else {}),
+                "labels": labels(stack),
+                **({"lifecycleRules": LIFECYCLE} if stack.trains else {}),
             },
         ),
         Resource(
@@ -61,7 +66,7 @@ def resources(site: Site) -> list[Resource]:
             name="models-read",
             inputs={
                 "bucket": ref("models", "name"),
-                "role": f"roles/storage.object{'User' if site.trains else 'Viewer'}",
+                "role": f"roles/storage.object{'User' if stack.trains else 'Viewer'}",
                 "member": ref("node-account", "member"),
             },
         ),

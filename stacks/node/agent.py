@@ -20,43 +20,50 @@ GRACE = 1800.0
 
 
 def decide(
-    now: float, state: dict[str, float], settings: dict[str, Any]
+    now_s: float, node_state: dict[str, float], settings: dict[str, Any]
 ) -> str:
     """Return "ttl", "idle" or "": the reason to give the node back, if any.
 
     state: booted, last_busy (seconds since the epoch). settings: idle, ttl (seconds or 0).
     """
-    if settings.get("ttl") and now - state["booted"] >= settings["ttl"]:
+    if settings.get("ttl") and now_s - node_state["booted"] >= settings["ttl"]:
         return "ttl"
-    idle = settings.get("idle", 0)
-    if idle and now - max(state["last_busy"], state["booted"] + GRACE) >= idle:
+    idle_limit_s = settings.get("idle", 0)
+    if (
+        idle_limit_s
+        and now_s - max(node_state["last_busy"], node_state["booted"] + GRACE)
+        >= idle_limit_s
+    ):
         return "idle"
     return ""
 
 
 def gpu_busy() -> bool:
     """Whether any accelerator works; raises on a probe that fails."""
-    query = [
+    query_command = [
         "nvidia-smi",
         "--query-gpu=utilization.gpu",
         "--format=csv,noheader,nounits",
     ]
-    shown = subprocess.run(  # noqa: S603 - a fixed command
-        query, capture_output=True, text=True, timeout=30, check=True
+    query_result = subprocess.run(  # noqa: S603 - a fixed command
+        query_command, capture_output=True, text=True, timeout=30, check=True
     )
-    return any(float(line) >= 5.0 for line in shown.stdout.split())
+    return any(
+        float(utilization) >= 5.0 for utilization in query_result.stdout.split()
+    )
 
 
 def requests_waiting(port: int) -> bool:
     """Whether the server runs or queues requests."""
     with urllib.request.urlopen(
         f"http://127.0.0.1:{port}/metrics", timeout=10
-    ) as answer:
-        lines = answer.read().decode("utf-8", "replace").splitlines()
-    wanted = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    ) as response:
+        metric_lines = response.read().decode("utf-8", "replace").splitlines()
+    metric_names = ("vllm:num_requests_running", "vllm:num_requests_waiting")
     return any(
-        line.startswith(wanted) and float(line.split()[-1]) > 0
-        for line in lines
+        metric_line.startswith(metric_names)
+        and float(metric_line.split()[-1]) > 0
+        for metric_line in metric_lines
     )
 
 
@@ -66,32 +73,34 @@ def busy(settings: dict[str, Any]) -> bool:
         if gpu_busy():
             return True
         return bool(settings.get("port")) and requests_waiting(settings["port"])
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"probe failed, counted as busy: {error}\n")
+    except (OSError, ValueError, subprocess.SubprocessError) as probe_error:
+        sys.stderr.write(f"probe failed, counted as busy: {probe_error}\n")
         return True
 
 
-def main(path: str) -> None:
+def main(settings_path: str) -> None:
     """Watch until a reason comes up, then run the command that gives the node back."""
-    settings = json.loads(Path(path).read_text(encoding="utf-8"))
-    uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
-    booted = (
-        time.time() - uptime
+    settings = json.loads(Path(settings_path).read_text(encoding="utf-8"))
+    uptime_s = float(
+        Path("/proc/uptime").read_text(encoding="utf-8").split()[0]
+    )
+    booted_at_s = (
+        time.time() - uptime_s
     )  # not the start of this process: a restart resets nothing
-    state = {"booted": booted, "last_busy": time.time()}
+    node_state = {"booted": booted_at_s, "last_busy": time.time()}
     while True:
-        now = time.time()
+        now_s = time.time()
         if busy(settings):
-            state["last_busy"] = now
-        reason = decide(now, state, settings)
-        if reason:
-            sys.stderr.write(f"giving the node back: {reason}\n")
+            node_state["last_busy"] = now_s
+        release_cause = decide(now_s, node_state, settings)
+        if release_cause:
+            sys.stderr.write(f"giving the node back: {release_cause}\n")
             command = ["/bin/sh", "-c", settings["give_back"]]
             try:
                 subprocess.run(command, check=False, timeout=300)  # noqa: S603 - from the plan
-            except (OSError, subprocess.SubprocessError) as error:
+            except (OSError, subprocess.SubprocessError) as command_error:
                 sys.stderr.write(
-                    f"could not give the node back, tried again: {error}\n"
+                    f"could not give the node back, tried again: {command_error}\n"
                 )
             time.sleep(
                 300

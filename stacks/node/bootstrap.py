@@ -117,83 +117,87 @@ exec $run "ray start --block --address=$leader:6379"
 """
 
 
-def script(site: Site, cloud: dict[str, str]) -> str:
+def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
     """Return the first-boot script, with the service or the training job when there is one.
 
     `cloud` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
     /models), peers (addresses of the fleet, the leader first). The agent counts a TTL from the
     boot of its node; the cloud enforces the deadline of the whole stack from outside.
     """
-    settings = {
-        "idle": site.idle or 0,
-        "ttl": site.ttl or 0,
+    agent_settings = {
+        "idle": stack_spec.idle or 0,
+        "ttl": stack_spec.ttl or 0,
         # Only one node of a group listens, so the others would look idle or broken by its port.
-        "port": PORT if site.served and not site.together else 0,
-        "give_back": cloud["give_back"],
+        "port": PORT if stack_spec.served and not stack_spec.together else 0,
+        "give_back": cloud_commands["give_back"],
     }
-    parts = [HEAD]
-    if site.idle or site.ttl:
-        source = (
+    script_parts = [HEAD]
+    if stack_spec.idle or stack_spec.ttl:
+        agent_source = (
             files("stacks.node")
             .joinpath("agent.py")
             .read_text(encoding="utf-8")
         )
-        body = json.dumps(settings, indent=1, sort_keys=True)
-        parts.append(AGENT.format(agent=source, settings=body))
-    if site.trains:
-        parts.append(train(site, cloud))
-    elif site.layout is not None:
-        parts.append(_serve(site, cloud))
-    return "".join(parts)
+        settings_json = json.dumps(agent_settings, indent=1, sort_keys=True)
+        script_parts.append(
+            AGENT.format(agent=agent_source, settings=settings_json)
+        )
+    if stack_spec.trains:
+        script_parts.append(train(stack_spec, cloud_commands))
+    elif stack_spec.layout is not None:
+        script_parts.append(_serve(stack_spec, cloud_commands))
+    return "".join(script_parts)
 
 
-def encoded(text: str) -> str:
+def encoded(script_text: str) -> str:
     """Encode a script as AWS and Azure want it."""
-    return base64.b64encode(text.encode()).decode()
+    return base64.b64encode(script_text.encode()).decode()
 
 
-def _serve(site: Site, cloud: dict[str, str]) -> str:
-    direct = site.fabric and site.instance.fabric in (
+def _serve(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
+    uses_rdma = stack_spec.fabric and stack_spec.instance.fabric in (
         "efa",
         "infiniband",
         "roce",
     )
-    launch = (TOGETHER if site.together else ALONE).format(
-        peers=cloud["peers"],
-        span=site.span,
-        arguments=" ".join(_arguments(site)),
+    launch_command = (TOGETHER if stack_spec.together else ALONE).format(
+        peers=cloud_commands["peers"],
+        span=stack_spec.span,
+        arguments=" ".join(_arguments(stack_spec)),
     )
     return SERVE.format(
-        model=site.model,
-        fetch=cloud["fetch"],
-        launch=launch,
-        devices="--device=/dev/infiniband " if direct else "",
+        model=stack_spec.model,
+        fetch=cloud_commands["fetch"],
+        launch=launch_command,
+        devices="--device=/dev/infiniband " if uses_rdma else "",
         image=table("images.csv", "image", "reference")["vllm"],
     )
 
 
-def _arguments(site: Site) -> list[str]:
+def _arguments(stack_spec: Site) -> list[str]:
     """The arguments of the server: the layout and the memory that were planned."""
-    layout = site.layout
-    if layout is None:
+    serving_layout = stack_spec.layout
+    if serving_layout is None:
         return []
-    found = [
-        f"/models/{site.model}",
-        f"--served-model-name {site.model}",
+    server_arguments = [
+        f"/models/{stack_spec.model}",
+        f"--served-model-name {stack_spec.model}",
         f"--port {PORT}",
-        f"--tensor-parallel-size {layout.tp}",
-        f"--pipeline-parallel-size {layout.pp}",
-        f"--max-num-seqs {site.max_batch}",
-        f"--max-model-len {site.context}",
+        f"--tensor-parallel-size {serving_layout.tp}",
+        f"--pipeline-parallel-size {serving_layout.pp}",
+        f"--max-num-seqs {stack_spec.max_batch}",
+        f"--max-model-len {stack_spec.context}",
         f"--gpu-memory-utilization {era(SERVED.year)['share']:g}",
     ]
-    if site.quantize:
-        found.append(f"--quantization {layout.precision}")
-    if layout.kv_precision == "fp8":
-        found.append("--kv-cache-dtype fp8")
-    if layout.ep > 1:
-        found.append("--enable-expert-parallel")
-    copies = site.instance.accelerators // layout.accelerators
-    if not site.together and copies > 1:
-        found.append(f"--data-parallel-size {copies}")
-    return found
+    if stack_spec.quantize:
+        server_arguments.append(f"--quantization {serving_layout.precision}")
+    if serving_layout.kv_precision == "fp8":
+        server_arguments.append("--kv-cache-dtype fp8")
+    if serving_layout.ep > 1:
+        server_arguments.append("--enable-expert-parallel")
+    data_parallel_size = (
+        stack_spec.instance.accelerators // serving_layout.accelerators
+    )
+    if not stack_spec.together and data_parallel_size > 1:
+        server_arguments.append(f"--data-parallel-size {data_parallel_size}")
+    return server_arguments

@@ -33,26 +33,32 @@ wait %1
 """
 
 
-def launch(site: Site) -> dict[str, Any] | None:
+def launch(stack_spec: Site) -> dict[str, Any] | None:
     """The launch of a training job; nothing for everything else."""
-    if not site.trains:
+    if not stack_spec.trains:
         return None
-    each, found = site.instance.accelerators, environment(site)
+    ranks_per_node, nccl_variables = (
+        stack_spec.instance.accelerators,
+        environment(stack_spec),
+    )
     return {
-        "world_size": site.working * each,
-        "nodes": site.working,
-        "ranks_per_node": each,
-        "environment": found,
-        "arguments": list(site.arguments),
+        "world_size": stack_spec.working * ranks_per_node,
+        "nodes": stack_spec.working,
+        "ranks_per_node": ranks_per_node,
+        "environment": nccl_variables,
+        "arguments": list(stack_spec.arguments),
         "slurm": SLURM.format(
-            name=site.name,
-            nodes=site.working,
-            each=each,
+            name=stack_spec.name,
+            nodes=stack_spec.working,
+            each=ranks_per_node,
             port=PORT,
-            grace=table("notices.csv", "provider", "seconds")[site.provider],
+            grace=table("notices.csv", "provider", "seconds")[
+                stack_spec.provider
+            ],
             exports="\n".join(
-                f"export {name}={value}" for name, value in found.items()
+                f"export {variable_name}={variable_value}"
+                for variable_name, variable_value in nccl_variables.items()
             ),
-            arguments=" ".join(site.arguments),
+            arguments=" ".join(stack_spec.arguments),
         ),
     }

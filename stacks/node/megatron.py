@@ -13,50 +13,58 @@ if TYPE_CHECKING:
 SHARDING: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
-def arguments(run: Run, data: str, checkpoints: str) -> tuple[str, ...]:
+def arguments(
+    training_run: Run, data_path: str, checkpoint_path: str
+) -> tuple[str, ...]:
     """The arguments of a job whose data and checkpoints lie there."""
-    job = run.layouts[0].job
-    s, step = job.spread, run.layouts[0].step.total
-    words = {
-        "tensor-model-parallel-size": s.tp,
-        "pipeline-model-parallel-size": s.pp,
-        "context-parallel-size": s.cp,
-        "micro-batch-size": int(s.micro),
-        "global-batch-size": run.batch,
-        "seq-length": run.sequence,
-        "train-iters": run.steps,
-        "save-interval": max(1, round(run.interval / step)),
-        "save": checkpoints,
-        "load": checkpoints,
-        "data-path": data,
-        "optimizer": job.optimizer,
-        "method": run.method,
+    training_job = training_run.layouts[0].job
+    layout, step_s = training_job.spread, training_run.layouts[0].step.total
+    options = {
+        "tensor-model-parallel-size": layout.tp,
+        "pipeline-model-parallel-size": layout.pp,
+        "context-parallel-size": layout.cp,
+        "micro-batch-size": int(layout.micro),
+        "global-batch-size": training_run.batch,
+        "seq-length": training_run.sequence,
+        "train-iters": training_run.steps,
+        "save-interval": max(1, round(training_run.interval / step_s)),
+        "save": checkpoint_path,
+        "load": checkpoint_path,
+        "data-path": data_path,
+        "optimizer": training_job.optimizer,
+        "method": training_run.method,
     }
-    if s.vpp > 1:
-        words["num-virtual-stages-per-pipeline-rank"] = s.vpp
-    if s.ep > 1:
-        words["expert-model-parallel-size"] = s.ep
-    precision = job.software.precision
+    if layout.vpp > 1:
+        options["num-virtual-stages-per-pipeline-rank"] = layout.vpp
+    if layout.ep > 1:
+        options["expert-model-parallel-size"] = layout.ep
+    precision = training_job.software.precision
     flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
-    flags += _sharding(s)
-    flags += ["sequence-parallel"] if s.tp > 1 else []
-    every = {"full": 1, "layer": 2}.get(
-        s.recompute
+    flags += _sharding(layout)
+    flags += ["sequence-parallel"] if layout.tp > 1 else []
+    recompute_every = {"full": 1, "layer": 2}.get(
+        layout.recompute
     )  # layers of which one is recomputed
     flags += (
-        [f"recompute-granularity full --recompute-every {every}"]
-        if every
+        [f"recompute-granularity full --recompute-every {recompute_every}"]
+        if recompute_every
         else []
     )
     return (
-        *(f"--{name} {value}" for name, value in words.items()),
-        *(f"--{f}" for f in flags),
+        *(
+            f"--{option_name} {option_value}"
+            for option_name, option_value in options.items()
+        ),
+        *(f"--{flag_text}" for flag_text in flags),
     )
 
 
-def _sharding(s: Spread) -> list[str]:
+def _sharding(layout: Spread) -> list[str]:
     """How states are sharded: Megatron's FSDP in the stages beyond the first."""
-    flags, strategy = ["use-distributed-optimizer"], SHARDING.get(s.sharding)
+    flags, strategy = (
+        ["use-distributed-optimizer"],
+        SHARDING.get(layout.sharding),
+    )
     if strategy:
         flags += [
             "use-megatron-fsdp",
@@ -64,8 +72,8 @@ def _sharding(s: Spread) -> list[str]:
             "no-gradient-accumulation-fusion",
             "ckpt-format fsdp_dtensor",
         ]
-    if s.shard:
+    if layout.shard:
         flags.append(
-            f"num-distributed-optimizer-instances {s.copies // s.shard}"
+            f"num-distributed-optimizer-instances {layout.copies // layout.shard}"
         )
     return flags

@@ -82,56 +82,73 @@ WATCH: Final = (
 )
 
 
-def train(site: Site, cloud: dict[str, str]) -> str:
+def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
     """Return the part of the first-boot script that trains.
 
     `cloud` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
     of the data), and notice: a command that succeeds once the cloud has said that it takes the
     machine back. Shared checkpoints are kept by the first node alone.
     """
-    shared = site.files is not None
-    keep = f"[ $rank != 0 ] || {cloud['keep']}" if shared else cloud["keep"]
-    watch = WATCH.format(notice=cloud["notice"], keep=keep) if site.spot else ""
-    meet = (
-        MEET.format(peers=cloud["peers"], nodes=site.working)
-        if site.working > 1
+    shares_files = stack_spec.files is not None
+    keep_command = (
+        f"[ $rank != 0 ] || {cloud_commands['keep']}"
+        if shares_files
+        else cloud_commands["keep"]
+    )
+    notice_script = (
+        WATCH.format(notice=cloud_commands["notice"], keep=keep_command)
+        if stack_spec.spot
         else ""
     )
-    direct = site.fabric and site.instance.fabric in DIRECT
+    rendezvous_script = (
+        MEET.format(peers=cloud_commands["peers"], nodes=stack_spec.working)
+        if stack_spec.working > 1
+        else ""
+    )
+    uses_rdma = stack_spec.fabric and stack_spec.instance.fabric in DIRECT
     return TRAIN.format(
-        fetch=cloud["fetch"],
-        meet=meet,
-        keep=keep,
-        watch=watch,
-        checkpoints=site.checkpoints,
-        shared=_shared(site, cloud) if shared else "",
-        volume="-v /data:/data " if shared else "",
-        nodes=site.working,
-        each=site.instance.accelerators,
+        fetch=cloud_commands["fetch"],
+        meet=rendezvous_script,
+        keep=keep_command,
+        watch=notice_script,
+        checkpoints=stack_spec.checkpoints,
+        shared=_shared(stack_spec, cloud_commands) if shares_files else "",
+        volume="-v /data:/data " if shares_files else "",
+        nodes=stack_spec.working,
+        each=stack_spec.instance.accelerators,
         port=PORT,
-        grace=table("notices.csv", "provider", "seconds")[site.provider],
-        devices="--device=/dev/infiniband " if direct else "",
+        grace=table("notices.csv", "provider", "seconds")[stack_spec.provider],
+        devices="--device=/dev/infiniband " if uses_rdma else "",
         environment=" ".join(
-            f"-e {name}={value}" for name, value in environment(site).items()
+            f"-e {variable_name}={variable_value}"
+            for variable_name, variable_value in environment(stack_spec).items()
         ),
         image=table("images.csv", "image", "reference")["train"],
-        arguments=" ".join(site.arguments),
+        arguments=" ".join(stack_spec.arguments),
     )
 
 
-def _shared(site: Site, cloud: dict[str, str]) -> str:
-    fill = cloud["fill"] if site.linked else "true"
-    return SHARED.format(mount=cloud["mount"].strip(), fill=fill)
+def _shared(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
+    fill_command = cloud_commands["fill"] if stack_spec.linked else "true"
+    return SHARED.format(
+        mount=cloud_commands["mount"].strip(), fill=fill_command
+    )
 
 
-def environment(site: Site) -> dict[str, str]:
+def environment(stack_spec: Site) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
-    columns = ["any"] + (
-        [site.instance.fabric] if site.working > 1 and site.fabric else []
+    column_names = ["any"] + (
+        [stack_spec.instance.fabric]
+        if stack_spec.working > 1 and stack_spec.fabric
+        else []
     )
-    found = [
-        item
-        for name in columns
-        for item in table("nccl.csv", "variable", name).items()
+    variable_pairs = [
+        variable_pair
+        for column_name in column_names
+        for variable_pair in table("nccl.csv", "variable", column_name).items()
     ]
-    return {name: value for name, value in sorted(found) if value}
+    return {
+        column_name: variable_value
+        for column_name, variable_value in sorted(variable_pairs)
+        if variable_value
+    }

@@ -66,7 +66,7 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     empty = dataclasses.replace(small.book, prices={})
     found = [
         f
-        for f in Search(empty).solve(wanted, offers, keep=1).found
+        for f in Search(empty).solve(wanted, offers, cluster_limit=1).found
         if f.fit.span == 1
     ]
     cost = found[0].bill.lines[0].usd_month if found else None

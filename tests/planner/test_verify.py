@@ -131,7 +131,7 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     )
     search = Search(CATALOG.book)
     offers = Market(CATALOG.kinds, rules(spec, unsupported)).best()
-    found = search.solve(wanted, offers, keep=3).found
+    found = search.solve(wanted, offers, cluster_limit=3).found
     chosen, checked = verified(wanted, found, search.bill)
     assert checked is not None
     assert not passes(wanted, play(wanted, found[0].fit))

@@ -34,7 +34,7 @@ def engine_in(folder, rules: str = "") -> PulumiEngine:
     return PulumiEngine(
         folder / "pulumi",
         backend=None,
-        world=source,
+        world_source=source,
         environment=dict(os.environ),
     )
 

@@ -22,103 +22,118 @@ if TYPE_CHECKING:
 
 @cache
 def _halves() -> dict[str, float]:
-    columns = {
+    column_types = {
         "kind": table.text,
         "half": table.real(0.01, 3),
         "rows": table.whole(1, 100_000),
         **table.SOURCED,
     }
-    rows = table.rows(_text("train_bands.csv"), "train_bands.csv", columns)
-    return {row["kind"]: row["half"] for row in rows}
+    table_rows = table.rows(
+        _text("train_bands.csv"), "train_bands.csv", column_types
+    )
+    return {row["kind"]: row["half"] for row in table_rows}
 
 
 @cache
 def _measured() -> frozenset[tuple[str, str]]:
-    columns = {
+    column_types = {
         "kind": table.text,
         "name": table.text,
         "rows": table.whole(1, 100_000),
         **table.SOURCED,
     }
-    rows = table.rows(_text("train_covered.csv"), "train_covered.csv", columns)
-    return frozenset((row["kind"], row["name"]) for row in rows)
+    table_rows = table.rows(
+        _text("train_covered.csv"), "train_covered.csv", column_types
+    )
+    return frozenset((row["kind"], row["name"]) for row in table_rows)
 
 
 def kinds(job: Job, *, assumed: bool) -> frozenset[str]:
     """What a run is, as far as its error depends on it."""
-    llm, chip = job.llm, job.chip
-    found = {"moe" if llm.experts else "dense"}
-    marks = {
+    language_model, accelerator = job.llm, job.chip
+    error_kinds = {"moe" if language_model.experts else "dense"}
+    kind_conditions = {
         "assumed": assumed,
-        "hybrid": bool(llm.state_layers),
-        "sparse": bool(llm.sparse),
-        "latent": bool(llm.kv_lora_rank),
-        chip.vendor: chip.vendor != "nvidia",
-        "consumer": chip.memory_type.startswith("GDDR"),
+        "hybrid": bool(language_model.state_layers),
+        "sparse": bool(language_model.sparse),
+        "latent": bool(language_model.kv_lora_rank),
+        accelerator.vendor: accelerator.vendor != "nvidia",
+        "consumer": accelerator.memory_type.startswith("GDDR"),
     }
-    return frozenset(found | {name for name, holds in marks.items() if holds})
+    return frozenset(
+        error_kinds
+        | {kind_name for kind_name, is_met in kind_conditions.items() if is_met}
+    )
 
 
 def half(job: Job, *, assumed: bool = False) -> float:
     """Half width of the 90 % band in ln."""
-    known = _halves()
-    wide = max(
-        known.get(kind, known["unknown"])
-        for kind in kinds(job, assumed=assumed)
+    half_widths = _halves()
+    half_width = max(
+        half_widths.get(error_kind, half_widths["unknown"])
+        for error_kind in kinds(job, assumed=assumed)
     )
-    seen = _measured()
-    known_part = ("GPU", job.chip.accelerator) in seen and (
+    covered_names = _measured()
+    both_covered = ("GPU", job.chip.accelerator) in covered_names and (
         "family",
         job.llm.family,
-    ) in seen
-    wide *= 1.0 if known_part else constant("unseen")
-    wide *= (
+    ) in covered_names
+    half_width *= 1.0 if both_covered else constant("unseen")
+    half_width *= (
         1.0
-        if ("architecture", job.chip.architecture) in seen
+        if ("architecture", job.chip.architecture) in covered_names
         else constant("unseen")
     )
-    return math.hypot(wide, constant("beyond", "training") * _beyond(job))
+    return math.hypot(half_width, constant("beyond", "training") * _beyond(job))
 
 
 def _beyond(job: Job) -> float:
     """Doublings of accelerators, sequence and parameters beyond what was measured."""
-    asked = {
+    job_features = {
         "accelerators": job.spread.accelerators,
         "sequence": job.sequence,
         "parameters": job.llm.params / 1e9,
     }
-    most = dict(_measured_most())
+    measured_maxima = dict(_measured_most())
     return max(
-        0.0, *(math.log2(value / most[name]) for name, value in asked.items())
+        0.0,
+        *(
+            math.log2(feature_value / measured_maxima[feature_name])
+            for feature_name, feature_value in job_features.items()
+        ),
     )
 
 
 @cache
 def _measured_most() -> tuple[tuple[str, float], ...]:
-    columns = {
+    column_types = {
         "feature": table.text,
         "low": table.real(0, 1e15),
         "high": table.real(0, 1e15),
         **table.SOURCED,
     }
-    rows = table.rows(_text("train_ranges.csv"), "train_ranges.csv", columns)
-    return tuple((row["feature"], row["high"]) for row in rows)
+    table_rows = table.rows(
+        _text("train_ranges.csv"), "train_ranges.csv", column_types
+    )
+    return tuple((row["feature"], row["high"]) for row in table_rows)
 
 
 def rests(job: Job, *, assumed: bool = False) -> Basis:
     """What a prediction rests on: calibrated, or physics where something is new, or a sheet."""
-    seen = _measured()
-    if ("architecture", job.chip.architecture) not in seen:
+    covered_names = _measured()
+    if ("architecture", job.chip.architecture) not in covered_names:
         return "spec"
-    usual = ("GPU", job.chip.accelerator) in seen and (
+    both_covered = ("GPU", job.chip.accelerator) in covered_names and (
         "family",
         job.llm.family,
-    ) in seen
-    odd = kinds(job, assumed=assumed) - {"dense", "moe"}
-    return "calibrated" if usual and not odd else "physics"
+    ) in covered_names
+    unusual_kinds = kinds(job, assumed=assumed) - {"dense", "moe"}
+    return "calibrated" if both_covered and not unusual_kinds else "physics"
 
 
-def _text(name: str) -> str:
+def _text(file_name: str) -> str:
     return (
-        files("planner.perf").joinpath("data", name).read_text(encoding="utf-8")
+        files("planner.perf")
+        .joinpath("data", file_name)
+        .read_text(encoding="utf-8")
     )

@@ -58,18 +58,26 @@ TRAINING: Final = Book(Training, "training.csv")
 
 def keys(job: Job) -> frozenset[str]:
     """Name what selects coefficients: vendor, architecture, kernels, precision, what is fused."""
-    chip, soft = job.chip, job.software
-    found = {chip.vendor, chip.architecture, soft.kernels, soft.precision}
-    marks = {
-        "torch": soft.torch,
-        "sdpa": soft.torch and soft.kernels != "foundry",
-        "torch modern": soft.torch and chip.architecture != "Ampere",
-        "overlapped": soft.overlapped,
-        "captured": soft.captured,
-        "dropping": soft.dropping,
-        "sinks": soft.sinks,
+    accelerator, software = job.chip, job.software
+    selected_keys = {
+        accelerator.vendor,
+        accelerator.architecture,
+        software.kernels,
+        software.precision,
+    }
+    key_conditions = {
+        "torch": software.torch,
+        "sdpa": software.torch and software.kernels != "foundry",
+        "torch modern": software.torch and accelerator.architecture != "Ampere",
+        "overlapped": software.overlapped,
+        "captured": software.captured,
+        "dropping": software.dropping,
+        "sinks": software.sinks,
         "pipelined": job.spread.pp > 1,
         "hybrid": bool(job.llm.state_layers),
-        "8 bit or less": soft.precision not in (*SIXTEEN, "fp8row"),
+        "8 bit or less": software.precision not in (*SIXTEEN, "fp8row"),
     }
-    return frozenset(found | {name for name, holds in marks.items() if holds})
+    return frozenset(
+        selected_keys
+        | {key_name for key_name, is_met in key_conditions.items() if is_met}
+    )

@@ -26,97 +26,161 @@ ENDS: Final = (
 )
 
 
-def spreads(job: Job, accelerators: int, machine: int) -> Iterator[Spread]:
+def spreads(
+    job: Job, accelerators: int, node_accelerators: int
+) -> Iterator[Spread]:
     """Every layout over so many accelerators, `machine` of which share a link; none recomputes.
 
     tp within a link, cutting heads and widths evenly; pp cutting the layers evenly, embedding and
     head perhaps counted as layers; interleaved only when micro-batches divide by pp; experts over
     ranks that divide them. The global batch divides by dp and micro-batch.
     """
-    for cut in cuts(job.llm, job.batch, job.sequence, accelerators, machine):
-        yield from within(job, cut)
+    for cut_layout in cuts(
+        job.llm, job.batch, job.sequence, accelerators, node_accelerators
+    ):
+        yield from within(job, cut_layout)
 
 
 @lru_cache(maxsize=512)
 def cuts(
-    llm: Llm, batch: float, sequence: int, accelerators: int, machine: int
+    language_model: Llm,
+    global_batch: float,
+    sequence_tokens: int,
+    accelerators: int,
+    node_accelerators: int,
 ) -> tuple[Spread, ...]:
     """Every way to cut weights, sequences and states; micro-batches are of one sequence."""
-    return tuple(_cuts(llm, batch, sequence, accelerators, machine))
+    return tuple(
+        _cuts(
+            language_model,
+            global_batch,
+            sequence_tokens,
+            accelerators,
+            node_accelerators,
+        )
+    )
 
 
 def _cuts(
-    llm: Llm, batch: float, sequence: int, accelerators: int, machine: int
+    language_model: Llm,
+    global_batch: float,
+    sequence_tokens: int,
+    accelerators: int,
+    node_accelerators: int,
 ) -> Iterator[Spread]:
-    for tp in (t for t in _powers(min(machine, WIDEST)) if valid(llm, t)):
-        for pp in _stages(llm.layers, accelerators // tp):
+    for tp in (
+        tensor_ranks
+        for tensor_ranks in _powers(min(node_accelerators, WIDEST))
+        if valid(language_model, tensor_ranks)
+    ):
+        for pp in _stages(language_model.layers, accelerators // tp):
             for cp in SHARDS:
-                dp, rest = divmod(accelerators, tp * pp * cp)
-                short = cp > 1 and (sequence % cp or sequence // cp < SHORTEST)
-                if rest or short or not dp or batch % dp:
+                dp, remainder = divmod(accelerators, tp * pp * cp)
+                is_too_short = cp > 1 and (
+                    sequence_tokens % cp or sequence_tokens // cp < SHORTEST
+                )
+                if remainder or is_too_short or not dp or global_batch % dp:
                     continue
-                cut = Spread(tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1")
-                yield from _held(llm, cut, machine // tp)
+                cut_layout = Spread(
+                    tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1"
+                )
+                yield from _held(
+                    language_model, cut_layout, node_accelerators // tp
+                )
 
 
-def _held(llm: Llm, cut: Spread, near: int) -> Iterator[Spread]:
+def _held(
+    language_model: Llm, cut_layout: Spread, link_groups: int
+) -> Iterator[Spread]:
     """Over how many ranks experts lie, and how states are cut: over all, or over those near.
 
     A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
     """
-    ranks, alone = cut.tp * cut.copies, cut.pp > 1 or cut.copies == 1
-    shardings: tuple[Sharding, ...] = (
-        ("zero1",) if alone else ("zero1", "zero2", "zero3")
+    rank_count, only_zero1 = (
+        cut_layout.tp * cut_layout.copies,
+        cut_layout.pp > 1 or cut_layout.copies == 1,
     )
-    spreading = [
-        e
-        for e in _powers(llm.experts)
-        if ranks % e == 0 and llm.experts % e == 0
+    shardings: tuple[Sharding, ...] = (
+        ("zero1",) if only_zero1 else ("zero1", "zero2", "zero3")
+    )
+    expert_ranks = [
+        ranks_divisor
+        for ranks_divisor in _powers(language_model.experts)
+        if rank_count % ranks_divisor == 0
+        and language_model.experts % ranks_divisor == 0
     ]
-    for ep, sharding in itertools.product(spreading or [1], shardings):
-        yield replace(cut, ep=ep, sharding=sharding)
+    for ep, sharding in itertools.product(expert_ranks or [1], shardings):
+        yield replace(cut_layout, ep=ep, sharding=sharding)
     if (
-        not alone
-        and not llm.experts
-        and 1 < near < cut.copies
-        and cut.copies % near == 0
+        not only_zero1
+        and not language_model.experts
+        and 1 < link_groups < cut_layout.copies
+        and cut_layout.copies % link_groups == 0
     ):
-        yield replace(cut, sharding="zero3", shard=near)
+        yield replace(cut_layout, sharding="zero3", shard=link_groups)
 
 
-def within(job: Job, cut: Spread) -> Iterator[Spread]:
+def within(job: Job, cut_layout: Spread) -> Iterator[Spread]:
     """Micro-batches and interleaving of one cut."""
-    for micro, chunks in turned(job, cut):
-        for vpp in chunks:
-            yield cut.turned(float(micro), vpp, cut.recompute)
+    for micro_batch, chunk_counts in turned(job, cut_layout):
+        for vpp in chunk_counts:
+            yield cut_layout.turned(
+                float(micro_batch), vpp, cut_layout.recompute
+            )
 
 
-def turned(job: Job, cut: Spread) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def turned(
+    job: Job, cut_layout: Spread
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
     return _turned(
-        int(job.batch // cut.dp), job.llm.layers, cut.pp, job.together
+        int(job.batch // cut_layout.dp),
+        job.llm.layers,
+        cut_layout.pp,
+        job.together,
     )
 
 
 @lru_cache(maxsize=4096)
 def _turned(
-    each: int, layers: int, pp: int, together: int
+    rank_sequences: int, layers: int, pp: int, min_sequences: int
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    chunks = _chunks(layers, pp)
-    micros = (m for m in MICROS if each % m == 0 and m % together == 0)
+    chunk_counts = _chunks(layers, pp)
+    micro_batches = (
+        batch_divisor
+        for batch_divisor in MICROS
+        if rank_sequences % batch_divisor == 0
+        and batch_divisor % min_sequences == 0
+    )
     return tuple(
-        (micro, chunks if each // micro % pp == 0 else (1,)) for micro in micros
+        (
+            micro_batch,
+            chunk_counts if rank_sequences // micro_batch % pp == 0 else (1,),
+        )
+        for micro_batch in micro_batches
     )
 
 
-def _powers(most: int) -> list[int]:
-    return [2**k for k in range(most.bit_length()) if 2**k <= most]
-
-
-def _stages(layers: int, most: int) -> list[int]:
-    even = (p for p in range(1, min(layers, most) + 1) if most % p == 0)
+def _powers(upper_limit: int) -> list[int]:
     return [
-        p for p in even if p == 1 or layers % p == 0 or (layers + ENDS) % p == 0
+        2**exponent
+        for exponent in range(upper_limit.bit_length())
+        if 2**exponent <= upper_limit
+    ]
+
+
+def _stages(layers: int, max_stages: int) -> list[int]:
+    even_divisors = (
+        stage_count
+        for stage_count in range(1, min(layers, max_stages) + 1)
+        if max_stages % stage_count == 0
+    )
+    return [
+        stage_count
+        for stage_count in even_divisors
+        if stage_count == 1
+        or layers % stage_count == 0
+        or (layers + ENDS) % stage_count == 0
     ]
 
 
@@ -124,5 +188,9 @@ def _chunks(layers: int, pp: int) -> tuple[int, ...]:
     """Numbers of chunks that cut a stage evenly; 1 without a pipeline."""
     if pp == 1:
         return (1,)
-    deep = layers // pp if layers % pp == 0 else (layers + ENDS) // pp
-    return tuple(v for v in range(1, min(deep, FINEST) + 1) if deep % v == 0)
+    stage_layers = layers // pp if layers % pp == 0 else (layers + ENDS) // pp
+    return tuple(
+        chunk_count
+        for chunk_count in range(1, min(stage_layers, FINEST) + 1)
+        if stage_layers % chunk_count == 0
+    )

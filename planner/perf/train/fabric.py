@@ -16,7 +16,7 @@ PLAIN: Final = "none"  # sockets over the ordinary network
 
 @cache
 def _fabrics() -> dict[str, tuple[float, float]]:
-    columns: dict[str, Any] = {
+    column_types: dict[str, Any] = {
         "fabric": table.text,
         "share": table.real(0.01, 1.5),
         "fall": table.real(0, 0.5),
@@ -24,27 +24,34 @@ def _fabrics() -> dict[str, tuple[float, float]]:
         "meaning": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "fabrics.csv")
         .read_text(encoding="utf-8")
     )
-    found = table.keyed(table.rows(text, "fabrics.csv", columns), "fabric")
-    return {name: (row["share"], row["fall"]) for (name,), row in found.items()}
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "fabrics.csv", column_types), "fabric"
+    )
+    return {
+        fabric_name: (row["share"], row["fall"])
+        for (fabric_name,), row in keyed_rows.items()
+    }
 
 
-def reached(fabric: str, nominal: float, machines: int) -> float:
+def reached(fabric: str, nominal_bytes_s: float, machine_count: int) -> float:
     """Bytes/s of large collectives over a fabric of `nominal` bytes/s one way.
 
     nominal * share * (1 - fall)^log2(machines / 4): bus bandwidth as nccl-tests measure it.
     """
-    share, fall = _fabrics().get(fabric, _fabrics()[PLAIN])
-    doublings = max(0.0, math.log2(max(1, machines) / FEW))
-    found: float = nominal * share * (1 - fall) ** doublings
-    return found
+    reached_share, doubling_loss = _fabrics().get(fabric, _fabrics()[PLAIN])
+    doublings = max(0.0, math.log2(max(1, machine_count) / FEW))
+    reached_bytes_s: float = (
+        nominal_bytes_s * reached_share * (1 - doubling_loss) ** doublings
+    )
+    return reached_bytes_s
 
 
-def network(fabric: str, nominal: float, machines: int) -> float:
+def network(fabric: str, nominal_bytes_s: float, machine_count: int) -> float:
     """The bandwidth that a job is given, so that what it takes of it is what is reached."""
-    usual = TRAINING.at(frozenset()).network
-    return reached(fabric, nominal, machines) / usual
+    usual_share = TRAINING.at(frozenset()).network
+    return reached(fabric, nominal_bytes_s, machine_count) / usual_share

@@ -79,67 +79,97 @@ class Floor:
 
     def toll(self, job: Job) -> Toll:
         """What moving states, and tokens to experts on other machines, costs a cut."""
-        found = tolls(
+        sharding = tolls(
             sharded(job), self.c, self.link, self.network, self.memory
         )
-        factor = self.piped if job.spread.pp > 1 else self.c.exchange_network
-        sent = self.tokens * factor * crossing(job) if self.tokens else 0.0
-        sent += (
+        exchange_share = (
+            self.piped if job.spread.pp > 1 else self.c.exchange_network
+        )
+        sent_bytes = (
+            self.tokens * exchange_share * crossing(job) if self.tokens else 0.0
+        )
+        sent_bytes += (
             self.wide * (job.spread.tp - 1)
             if job.spread.tp > self.linked
             else 0.0
         )
-        return Toll(found.gather, found.once, sent / self.network)
+        return Toll(sharding.gather, sharding.once, sent_bytes / self.network)
 
-    def of(self, job: Job, s: Spread, toll: Toll = FREE) -> float:
+    def of(self, job: Job, layout: Spread, comm_bound: Toll = FREE) -> float:
         """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
-        return self._least(job, s, toll, [(s.micro, s.vpp)])
-
-    def cut(self, job: Job, s: Spread, toll: Toll = FREE) -> float:
-        """Seconds that a step takes at least in any layout of a cut."""
         return self._least(
-            job, s, toll, [(micro, most[-1]) for micro, most in turned(job, s)]
+            job, layout, comm_bound, [(layout.micro, layout.vpp)]
         )
 
-    def over(self, network: float) -> Floor:
+    def cut(
+        self, job: Job, cut_layout: Spread, comm_bound: Toll = FREE
+    ) -> float:
+        """Seconds that a step takes at least in any layout of a cut."""
+        return self._least(
+            job,
+            cut_layout,
+            comm_bound,
+            [
+                (micro_batch, chunk_counts[-1])
+                for micro_batch, chunk_counts in turned(job, cut_layout)
+            ],
+        )
+
+    def over(self, network_bytes_s: float) -> Floor:
         """The same job over another network, in bytes/s."""
-        return replace(self, network=network * self.c.network)
+        return replace(self, network=network_bytes_s * self.c.network)
 
     def _least(
         self,
         job: Job,
-        s: Spread,
-        toll: Toll,
-        turning: Iterable[tuple[float, int]],
+        layout: Spread,
+        comm_bound: Toll,
+        choices: Iterable[tuple[float, int]],
     ) -> float:
         """The least over pairs of micro-batch and chunks."""
-        ranks, power, each = s.accelerators, self.c.host_power, job.batch / s.dp
-        again = AGAIN[s.recompute]
-        forward = again + self.rated
-        sent = self.exchange * (1 - 1 / s.ep) + toll.sent
-        sent += self.tensor * (s.tp - 1) if s.tp <= self.linked else 0.0
-        alike = self.gathered * (s.tp - 1) if s.ep == 1 else 0.0
-        total = self.step + again * self.again + (1 + forward / 2) * sent
-        total += alike + self.context * (s.cp - 1)
-        read = (
-            self.weights / s.tp + self.experts / (s.tp if s.ep == 1 else s.ep)
-        ) / s.pp
-        read *= 1 + forward / self.passes
-        host, bubble, least = (
-            (self.host / s.pp) ** power,
-            self.c.bubble * (s.pp - 1),
+        rank_count, host_power, rank_sequences = (
+            layout.accelerators,
+            self.c.host_power,
+            job.batch / layout.dp,
+        )
+        recompute_share = AGAIN[layout.recompute]
+        extra_forwards = recompute_share + self.rated
+        exchange_s = self.exchange * (1 - 1 / layout.ep) + comm_bound.sent
+        exchange_s += (
+            self.tensor * (layout.tp - 1) if layout.tp <= self.linked else 0.0
+        )
+        gathered_s = self.gathered * (layout.tp - 1) if layout.ep == 1 else 0.0
+        accelerator_s = (
+            self.step
+            + recompute_share * self.again
+            + (1 + extra_forwards / 2) * exchange_s
+        )
+        accelerator_s += gathered_s + self.context * (layout.cp - 1)
+        weight_read_s = (
+            self.weights / layout.tp
+            + self.experts / (layout.tp if layout.ep == 1 else layout.ep)
+        ) / layout.pp
+        weight_read_s *= 1 + extra_forwards / self.passes
+        host_term, bubble_factor, minimum_s = (
+            (self.host / layout.pp) ** host_power,
+            self.c.bubble * (layout.pp - 1),
             math.inf,
         )
-        for micro, chunks in turning:
-            turns = max(1.0, each / micro)
-            busy = ((total / ranks / turns + read) ** power + host) ** (
-                1 / power
+        for micro_batch, chunk_count in choices:
+            micro_batches = max(1.0, rank_sequences / micro_batch)
+            busy_s = (
+                (accelerator_s / rank_count / micro_batches + weight_read_s)
+                ** host_power
+                + host_term
+            ) ** (1 / host_power)
+            if comm_bound.gather:
+                busy_s = overlapped(busy_s, comm_bound.gather, self.c)
+            minimum_s = min(
+                minimum_s,
+                busy_s * (micro_batches + bubble_factor / chunk_count),
             )
-            if toll.gather:
-                busy = overlapped(busy, toll.gather, self.c)
-            least = min(least, busy * (turns + bubble / chunks))
-        more = 1 + self.c.doubling * max(0.0, math.log2(ranks / 8))
-        return (least + toll.once) * more
+        scale_factor = 1 + self.c.doubling * max(0.0, math.log2(rank_count / 8))
+        return (minimum_s + comm_bound.once) * scale_factor
 
 
 @lru_cache(maxsize=512)
@@ -148,91 +178,119 @@ def floor(job: Job) -> Floor:
 
     Weights that are read again for every cut and what crosses the network come on top.
     """
-    alone = replace(job, spread=Spread())
-    c, whole, llm = TRAINING.at(keys(alone)), work(alone), job.llm
-    weights, experts = _weights(alone, whole)
-    bare = replace(
-        whole,
-        gemm_bytes=whole.gemm_bytes - weights,
+    single_job = replace(job, spread=Spread())
+    coefficients, single_work, language_model = (
+        TRAINING.at(keys(single_job)),
+        work(single_job),
+        job.llm,
+    )
+    weight_bytes, expert_bytes = _weights(single_job, single_work)
+    invariant_work = replace(
+        single_work,
+        gemm_bytes=single_work.gemm_bytes - weight_bytes,
         local=0.0,
         permuted=0.0,
-        expert_bytes=whole.expert_bytes - experts,
+        expert_bytes=single_work.expert_bytes - expert_bytes,
         exchange_link=0.0,
         exchange_network=0.0,
         dense_layers=0.0,
         moe_layers=0.0,
     )
-    found = step(bare, c)
-    forward = (found.products + found.experts) / bare.passes
-    forward += found.attention / ATTENDED + found.traffic / THRICE
-    moved = whole.micros * whole.permuted
-    sorting, wire = (
-        moved * c.permute / whole.bandwidth,
-        4 * c.exchange / c.exchange_rate,
+    invariant_time = step(invariant_work, coefficients)
+    forward_s = (
+        invariant_time.products + invariant_time.experts
+    ) / invariant_work.passes
+    forward_s += (
+        invariant_time.attention / ATTENDED + invariant_time.traffic / THRICE
     )
-    each, unlike, ends = (
+    permuted_bytes = single_work.micros * single_work.permuted
+    permute_s, wire_factor = (
+        permuted_bytes * coefficients.permute / single_work.bandwidth,
+        4 * coefficients.exchange / coefficients.exchange_rate,
+    )
+    operand_bytes, architecture_factor, head_s = (
         BYTES.get(job.software.precision, 1.0),
-        c.unlike,
-        found.head,
+        coefficients.unlike,
+        invariant_time.head,
     )
-    halves = (
+    kv_bytes = (
         job.batch
         * job.sequence
         * 2
         * HALF
-        * llm.kv_heads
-        * llm.head_dim
-        * llm.attending
+        * language_model.kv_heads
+        * language_model.head_dim
+        * language_model.attending
     )
-    wide = (
+    tensor_bytes = (
         2
-        * c.tensor
-        * whole.micros
+        * coefficients.tensor
+        * single_work.micros
         * GATHERED
-        * alone.tokens
-        * llm.hidden
-        * llm.layers
+        * single_job.tokens
+        * language_model.hidden
+        * language_model.layers
     )
-    total = (
-        found.products
-        + found.experts
-        + found.attention
-        + found.traffic
-        + found.again
+    compute_s = (
+        invariant_time.products
+        + invariant_time.experts
+        + invariant_time.attention
+        + invariant_time.traffic
+        + invariant_time.again
     )
-    launched = whole.local * c.local_expert / THRICE
+    launch_s = single_work.local * coefficients.local_expert / THRICE
     return Floor(
-        step=unlike * (total + sorting) + ends,
-        again=unlike * (forward + sorting / 2),
-        passes=bare.passes,
-        tensor=unlike * wide / (whole.link * c.link),
-        wide=unlike * wide,
+        step=architecture_factor * (compute_s + permute_s) + head_s,
+        again=architecture_factor * (forward_s + permute_s / 2),
+        passes=invariant_work.passes,
+        tensor=architecture_factor
+        * tensor_bytes
+        / (single_work.link * coefficients.link),
+        wide=architecture_factor * tensor_bytes,
         linked=job.chip.link_domain,
-        exchange=unlike * moved * wire / whole.link,
-        gathered=unlike
-        * (sorting + bare.passes * moved * (1 + each / HALF) / whole.bandwidth),
-        context=c.context * THRICE * halves / (whole.link * c.link),
+        exchange=architecture_factor
+        * permuted_bytes
+        * wire_factor
+        / single_work.link,
+        gathered=architecture_factor
+        * (
+            permute_s
+            + invariant_work.passes
+            * permuted_bytes
+            * (1 + operand_bytes / HALF)
+            / single_work.bandwidth
+        ),
+        context=coefficients.context
+        * THRICE
+        * kv_bytes
+        / (single_work.link * coefficients.link),
         rated=float(job.reference != "none"),
-        weights=unlike * bare.passes * weights / whole.bandwidth,
-        experts=unlike * bare.passes * (experts / whole.bandwidth + launched),
-        host=whole.moe_layers * c.moe_host + whole.dense_layers * c.dense_host,
-        tokens=unlike
-        * moved
-        * wire
-        * c.network
-        / max(1, llm.experts_per_token),
-        c=c,
-        piped=TRAINING.at(keys(alone) | {"pipelined"}).exchange_network,
-        link=whole.link * c.link,
-        network=whole.network * c.network,
-        memory=whole.bandwidth,
+        weights=architecture_factor
+        * invariant_work.passes
+        * weight_bytes
+        / single_work.bandwidth,
+        experts=architecture_factor
+        * invariant_work.passes
+        * (expert_bytes / single_work.bandwidth + launch_s),
+        host=single_work.moe_layers * coefficients.moe_host
+        + single_work.dense_layers * coefficients.dense_host,
+        tokens=architecture_factor
+        * permuted_bytes
+        * wire_factor
+        * coefficients.network
+        / max(1, language_model.experts_per_token),
+        c=coefficients,
+        piped=TRAINING.at(keys(single_job) | {"pipelined"}).exchange_network,
+        link=single_work.link * coefficients.link,
+        network=single_work.network * coefficients.network,
+        memory=single_work.bandwidth,
     )
 
 
-def _weights(alone: Job, whole: Work) -> tuple[float, float]:
+def _weights(single_job: Job, single_work: Work) -> tuple[float, float]:
     """Bytes of weights that products read, of experts apart: what more tokens do not add."""
-    twice = work(replace(alone, spread=Spread(micro=2.0)))
+    doubled_work = work(replace(single_job, spread=Spread(micro=2.0)))
     return (
-        2 * whole.gemm_bytes - twice.gemm_bytes,
-        2 * whole.expert_bytes - twice.expert_bytes,
+        2 * single_work.gemm_bytes - doubled_work.gemm_bytes,
+        2 * single_work.expert_bytes - doubled_work.expert_bytes,
     )

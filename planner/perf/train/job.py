@@ -153,12 +153,12 @@ class Job:
             1.0, round(self.batch / (self.spread.dp * self.spread.micro))
         )
 
-    def laid(self, spread: Spread) -> Job:
+    def laid(self, layout: Spread) -> Job:
         """The same job in another layout."""
         return Job(
             llm=self.llm,
             chip=self.chip,
-            spread=spread,
+            spread=layout,
             software=self.software,
             sequence=self.sequence,
             batch=self.batch,

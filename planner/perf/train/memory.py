@@ -53,65 +53,90 @@ def kept(job: Job, recompute: Recompute) -> float:
     For a GPT of width 4h without recomputation 34 + 5 a s / h bytes over h (Korthikanti et al.,
     arXiv:2205.05198); norms and masks are not cut over tp without sequence parallelism.
     """
-    llm, t, soft = job.llm, job.spread.tp, job.software
-    old, eager = (
-        soft.kernels == "megatron21",
-        soft.kernels in ("eager", "foundry"),
+    language_model, tp_ranks, software = job.llm, job.spread.tp, job.software
+    is_megatron21, is_eager = (
+        software.kernels == "megatron21",
+        software.kernels in ("eager", "foundry"),
     )
-    residual = t if soft.sequence_parallel else 1
-    query, kv = llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim
-    width, routed = _width(llm)
-    routed /= residual
+    residual_ranks = tp_ranks if software.sequence_parallel else 1
+    query_width, kv_width = (
+        language_model.heads * language_model.head_dim,
+        language_model.kv_heads * language_model.head_dim,
+    )
+    mlp_width, routed_bytes = _width(language_model)
+    routed_bytes /= residual_ranks
     if recompute == "full":
-        return HALF * llm.hidden / residual
+        return HALF * language_model.hidden / residual_ranks
     if recompute == "layer":
         return (kept(job, "full") + kept(job, "none")) / 2
     if (
         recompute == "ops"
     ):  # inputs, attention's output and every second product are kept
-        inputs = HALF * llm.hidden * (2 if eager else 1) / residual
-        return inputs + HALF * (2 * query + kv + width) / t + routed
-    outside = (10 if old else 8) * llm.hidden
-    gated = llm.mlp_matrices == GATED
-    inside = (
-        HALF * (2 * query + 2 * kv)
-        + (4 if not gated else 8 if eager else 6) * width
+        input_bytes = (
+            HALF
+            * language_model.hidden
+            * (2 if is_eager else 1)
+            / residual_ranks
+        )
+        return (
+            input_bytes
+            + HALF * (2 * query_width + kv_width + mlp_width) / tp_ranks
+            + routed_bytes
+        )
+    outside_bytes = (10 if is_megatron21 else 8) * language_model.hidden
+    is_gated = language_model.mlp_matrices == GATED
+    inside_bytes = (
+        HALF * (2 * query_width + 2 * kv_width)
+        + (4 if not is_gated else 8 if is_eager else 6) * mlp_width
     )
-    if recompute == "none" and old:
-        inside += (
-            5 * llm.heads * job.sequence
+    if recompute == "none" and is_megatron21:
+        inside_bytes += (
+            5 * language_model.heads * job.sequence
         )  # scores, their mask, what dropout left
-    return outside / residual + inside / t + routed
+    return (
+        outside_bytes / residual_ranks + inside_bytes / tp_ranks + routed_bytes
+    )
 
 
-def _width(llm: Llm) -> tuple[float, float]:
+def _width(language_model: Llm) -> tuple[float, float]:
     """Width of the MLP that a token passes, and bytes of its copies for experts."""
-    if not llm.experts:
-        return float(llm.ffn), 0.0
-    wide = llm.moe_ffn * (llm.experts_per_token + llm.shared_experts)
-    return float(wide), 2 * HALF * llm.hidden * llm.experts_per_token
+    if not language_model.experts:
+        return float(language_model.ffn), 0.0
+    expert_width = language_model.moe_ffn * (
+        language_model.experts_per_token + language_model.shared_experts
+    )
+    return float(
+        expert_width
+    ), 2 * HALF * language_model.hidden * language_model.experts_per_token
 
 
-def in_flight(job: Job, stage: int) -> float:
+def in_flight(job: Job, stage_index: int) -> float:
     """Micro-batches whose activations a stage holds.
 
     p - stage, or with v chunks a stage p (1 + (p - 1) / (p v)) - 2 stage / v.
     """
-    p, v = job.spread.pp, job.spread.vpp
-    if p == 1:
+    stage_count, chunk_count = job.spread.pp, job.spread.vpp
+    if stage_count == 1:
         return 1.0
-    held = p - stage if v == 1 else p * (1 + (p - 1) / (p * v)) - 2 * stage / v
-    return min(max(1.0, held), job.micros)
+    micro_batches = (
+        stage_count - stage_index
+        if chunk_count == 1
+        else stage_count * (1 + (stage_count - 1) / (stage_count * chunk_count))
+        - 2 * stage_index / chunk_count
+    )
+    return min(max(1.0, micro_batches), job.micros)
 
 
-def activations(job: Job, stage: int = 0) -> float:
+def activations(job: Job, stage_index: int = 0) -> float:
     """Bytes of the activations of a stage."""
-    layers = job.llm.layers / job.spread.pp * (FROZEN if job.frozen else 1.0)
+    stage_layers = (
+        job.llm.layers / job.spread.pp * (FROZEN if job.frozen else 1.0)
+    )
     return (
         job.tokens
         * kept(job, job.spread.recompute)
-        * layers
-        * in_flight(job, stage)
+        * stage_layers
+        * in_flight(job, stage_index)
     )
 
 
@@ -121,68 +146,85 @@ def gathered(job: Job) -> float:
     With a pipeline the whole stage stays gathered, and its gradient is accumulated whole.
     Under ZeRO-2 it is the gradient of one layer alone.
     """
-    s = job.spread
-    if s.sharding not in ("zero2", "zero3") or s.among == 1:
+    layout = job.spread
+    if layout.sharding not in ("zero2", "zero3") or layout.among == 1:
         return 0.0
-    dense, experts = owned(job)
-    if s.pp > 1:
-        return (HALF + FULL_GRADIENT) * (dense + experts)
-    root = job.llm.embedding / s.tp
-    layer = (dense - root + experts) / job.llm.layers
-    reduced = (
+    dense_params, expert_params = owned(job)
+    if layout.pp > 1:
+        return (HALF + FULL_GRADIENT) * (dense_params + expert_params)
+    root_params = job.llm.embedding / layout.tp
+    layer_params = (dense_params - root_params + expert_params) / job.llm.layers
+    gradient_bytes = (
         FULL_GRADIENT
         if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd")
         else 0.0
     )
-    if s.sharding == "zero2":
-        return 0.0 if job.frozen else layer * (HALF + reduced)
-    whole = (
-        0.0 if job.software.allocated else HALF * root
+    if layout.sharding == "zero2":
+        return 0.0 if job.frozen else layer_params * (HALF + gradient_bytes)
+    root_bytes = (
+        0.0 if job.software.allocated else HALF * root_params
     )  # some wrap embedding and head apart
     if job.frozen:
-        unpacked = (
-            HALF * job.llm.hidden * job.llm.ffn / s.tp
+        unpacked_bytes = (
+            HALF * job.llm.hidden * job.llm.ffn / layout.tp
             if job.frozen < 1
             else 0.0
         )
-        return whole + 2 * layer * job.frozen + unpacked
-    return 1.5 * whole + layer * (3 * HALF + reduced)
+        return root_bytes + 2 * layer_params * job.frozen + unpacked_bytes
+    return 1.5 * root_bytes + layer_params * (3 * HALF + gradient_bytes)
 
 
 def stages(job: Job) -> list[Peak]:
     """Return what the first and the last pipeline stage hold at their peaks."""
-    s, soft, tokens = job.spread, job.software, job.tokens
-    work = constant("train_work") * tokens * kept(job, "attention")
-    if s.tp > 1:
-        way = "overlapped" if soft.overlapped else "plain"
-        work += constant("train_gathered", way) * tokens * job.llm.hidden
-    logits = constant("train_logits", soft.loss) * tokens * job.llm.vocab / s.tp
-    if soft.merged_outputs and s.pp > 1:
-        logits += HALF * tokens * job.micros * job.llm.vocab / s.tp
-    held, copies, last = states(job).total, gathered(job), s.pp - 1
+    layout, software, token_count = job.spread, job.software, job.tokens
+    working_bytes = (
+        constant("train_work") * token_count * kept(job, "attention")
+    )
+    if layout.tp > 1:
+        overlap_kind = "overlapped" if software.overlapped else "plain"
+        working_bytes += (
+            constant("train_gathered", overlap_kind)
+            * token_count
+            * job.llm.hidden
+        )
+    logit_bytes = (
+        constant("train_logits", software.loss)
+        * token_count
+        * job.llm.vocab
+        / layout.tp
+    )
+    if software.merged_outputs and layout.pp > 1:
+        logit_bytes += (
+            HALF * token_count * job.micros * job.llm.vocab / layout.tp
+        )
+    state_bytes, copy_bytes, last_stage = (
+        states(job).total,
+        gathered(job),
+        layout.pp - 1,
+    )
     return [
         Peak(
-            held,
-            copies,
-            activations(job, place),
-            work,
-            logits if place == last else 0.0,
+            state_bytes,
+            copy_bytes,
+            activations(job, stage_index),
+            working_bytes,
+            logit_bytes if stage_index == last_stage else 0.0,
         )
-        for place in sorted({0, last})
+        for stage_index in sorted({0, last_stage})
     ]
 
 
 def fuller(job: Job) -> Peak:
     """Return the peak of the fuller of the first and the last stage."""
-    return max(stages(job), key=lambda x: x.total)
+    return max(stages(job), key=lambda stage_peak: stage_peak.total)
 
 
 def peak_gib(job: Job) -> float:
     """GiB that the framework reserves (or allocates, where that is asked)."""
-    total = fuller(job).total / GIB
+    total_gib = fuller(job).total / GIB
     if job.software.allocated:
-        return total
+        return total_gib
     return (
         constant("train_overhead")
-        + (1 + constant("train_fragmentation")) * total
+        + (1 + constant("train_fragmentation")) * total_gib
     )

@@ -15,13 +15,21 @@ def flop(job: Job) -> float:
 
     N are the active parameters, L the layers with attention, h the width of its heads.
     """
-    llm = job.llm
-    rated = float(job.reference != "none")
-    each = (4.0 if job.frozen else 6.0) + 2.0 * rated
-    scores = llm.attending * llm.heads * llm.head_dim * job.sequence
-    return each * llm.active + (12.0 + 4.0 * rated) * scores
+    language_model = job.llm
+    reference_passes = float(job.reference != "none")
+    flop_per_param = (4.0 if job.frozen else 6.0) + 2.0 * reference_passes
+    attention_width = (
+        language_model.attending
+        * language_model.heads
+        * language_model.head_dim
+        * job.sequence
+    )
+    return (
+        flop_per_param * language_model.active
+        + (12.0 + 4.0 * reference_passes) * attention_width
+    )
 
 
-def mfu(job: Job, speed: float) -> float:
+def mfu(job: Job, tokens_per_s: float) -> float:
     """Share of the 16-bit peak at so many tokens a second of one accelerator."""
-    return speed * flop(job) / ((job.chip.bf16_tflops or 0.0) * 1e12)
+    return tokens_per_s * flop(job) / ((job.chip.bf16_tflops or 0.0) * 1e12)

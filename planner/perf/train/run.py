@@ -49,63 +49,70 @@ class Hazard:
     @property
     def mtbf(self) -> float:
         """Mean seconds between stops of any kind."""
-        rate = self.failures + self.reclaims
-        return 1 / rate if rate else math.inf
+        stops_per_s = self.failures + self.reclaims
+        return 1 / stops_per_s if stops_per_s else math.inf
 
     @property
     def pause(self) -> float:
         """Mean seconds from a stop until work goes on."""
-        rate = self.failures + self.reclaims
-        taken = self.reclaims * (self.wait + self.restart)
+        stops_per_s = self.failures + self.reclaims
+        reclaim_pauses = self.reclaims * (self.wait + self.restart)
         return (
-            (self.failures * self.restart + taken) / rate
-            if rate
+            (self.failures * self.restart + reclaim_pauses) / stops_per_s
+            if stops_per_s
             else self.restart
         )
 
 
 @cache
 def _reclaims() -> dict[tuple[str, str], table.Row]:
-    number = table.real(0, 10_000)
-    columns: dict[str, Any] = {
+    number_type = table.real(0, 10_000)
+    column_types: dict[str, Any] = {
         "provider": table.text,
         "family": table.free,
-        "monthly": number,
-        "low": number,
-        "high": number,
-        "notice_s": number,
-        "wait_h": number,
+        "monthly": number_type,
+        "low": number_type,
+        "high": number_type,
+        "notice_s": number_type,
+        "wait_h": number_type,
         "meaning": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "reclaims.csv")
         .read_text(encoding="utf-8")
     )
-    rows = table.keyed(
-        table.rows(text, "reclaims.csv", columns), "provider", "family"
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "reclaims.csv", column_types), "provider", "family"
     )
-    return {(provider, family): row for (provider, family), row in rows.items()}
+    return {
+        (provider, family): reclaim_row
+        for (provider, family), reclaim_row in keyed_rows.items()
+    }
 
 
-def unspared(spares: int, load: float) -> float:
+def unspared(spare_count: int, offered_load: float) -> float:
     """Share of failures that find no spare machine: Erlang's loss formula.
 
     `load` is failures a second times the seconds until a machine that failed is replaced.
     """
-    found = 1.0
-    for k in range(1, spares + 1):
-        found = load * found / (k + load * found)
-    return found
+    blocked_share = 1.0
+    for spare_index in range(1, spare_count + 1):
+        blocked_share = (
+            offered_load
+            * blocked_share
+            / (spare_index + offered_load * blocked_share)
+        )
+    return blocked_share
 
 
 def hazard(
-    machines: int,
+    machine_count: int,
     provider: str,
     family: str,
-    rates: Rates = "never",
-    spares: int = 0,
+    reclaim_level: Rates = "never",
+    spare_count: int = 0,
 ) -> Hazard:
     """Return what stops a run on so many machines of a cloud, with published rates of reclaims.
 
@@ -113,98 +120,137 @@ def hazard(
     are taken together: of a reclaim of one, all others follow within minutes in most cases, so
     the cluster's rate is hardly larger.
     """
-    failures = machines * constant("node_failures") / DAY
-    restart = constant("train_restart")
-    restart += constant("boot") * unspared(spares, failures * constant("boot"))
-    if rates == "never":
+    failures_per_s = machine_count * constant("node_failures") / DAY
+    restart_s = constant("train_restart")
+    restart_s += constant("boot") * unspared(
+        spare_count, failures_per_s * constant("boot")
+    )
+    if reclaim_level == "never":
         return Hazard(
-            failures=failures,
+            failures=failures_per_s,
             reclaims=0.0,
-            restart=restart,
+            restart=restart_s,
             wait=0.0,
             notice=0.0,
         )
-    row = _reclaims().get((provider, family)) or _reclaims()[provider, ""]
-    each = -math.log(1 - min(0.99, row[rates])) / MONTH
-    alone = 1 - constant("reclaim_together")
+    reclaim_row = (
+        _reclaims().get((provider, family)) or _reclaims()[provider, ""]
+    )
+    reclaims_per_s = (
+        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / MONTH
+    )
+    separate_share = 1 - constant("reclaim_together")
     return Hazard(
-        failures=failures,
-        reclaims=each * (1 + alone * (machines - 1)),
-        restart=restart,
-        wait=row["wait_h"] * 3600,
-        notice=row["notice_s"],
+        failures=failures_per_s,
+        reclaims=reclaims_per_s * (1 + separate_share * (machine_count - 1)),
+        restart=restart_s,
+        wait=reclaim_row["wait_h"] * 3600,
+        notice=reclaim_row["notice_s"],
     )
 
 
 def checkpoint_bytes(job: Job) -> float:
     """Bytes of a full checkpoint: weights, master copy and states of all that is trained."""
-    form = optimizers()[job.optimizer]
+    optimizer = optimizers()[job.optimizer]
     if job.frozen:
-        s = job.spread
-        return adapters(job) * s.tp * s.pp * (form.weight + form.kept)
-    return job.llm.params * (form.weight + form.kept)
+        layout = job.spread
+        return (
+            adapters(job)
+            * layout.tp
+            * layout.pp
+            * (optimizer.weight + optimizer.kept)
+        )
+    return job.llm.params * (optimizer.weight + optimizer.kept)
 
 
-def effective(interval: float, save: float, risk: Hazard) -> float:
+def effective(interval_s: float, save_s: float, hazard: Hazard) -> float:
     """Share of the time that is progress when a checkpoint is saved after every interval.
 
     A segment that ends has seen e^(segment / mtbf) - 1 stops; while spot is away, others go on.
     """
-    if risk.mtbf == math.inf:
-        return interval / (interval + save)
-    segment = (interval + save) / risk.mtbf
-    if segment > 50:
+    if hazard.mtbf == math.inf:
+        return interval_s / (interval_s + save_s)
+    segment_ratio = (interval_s + save_s) / hazard.mtbf
+    if segment_ratio > 50:
         return 0.0
-    stops = math.expm1(segment)
-    meanwhile = stops * risk.reclaims * risk.mtbf * risk.wait * risk.meanwhile
-    return min(1.0, (interval + meanwhile) / (stops * (risk.mtbf + risk.pause)))
+    expected_stops = math.expm1(segment_ratio)
+    partial_work_s = (
+        expected_stops
+        * hazard.reclaims
+        * hazard.mtbf
+        * hazard.wait
+        * hazard.meanwhile
+    )
+    return min(
+        1.0,
+        (interval_s + partial_work_s)
+        / (expected_stops * (hazard.mtbf + hazard.pause)),
+    )
 
 
 def late(
-    work: float, every: float, save: float, risk: Hazard, share: float
+    work_s: float,
+    interval_s: float,
+    save_s: float,
+    hazard: Hazard,
+    run_share: float,
 ) -> float:
     """Seconds within which a share of the runs ends: the mean, and a normal quantile of its sum.
 
     Each of the stops loses a uniform part of a segment and a pause; their number is Poisson, so
     the variance is the mean number of stops times the mean square of a loss.
     """
-    mean = (
-        work / effective(every, save, risk)
-        if effective(every, save, risk)
+    mean_s = (
+        work_s / effective(interval_s, save_s, hazard)
+        if effective(interval_s, save_s, hazard)
         else math.inf
     )
-    rate = risk.failures + risk.reclaims
-    if not rate or mean == math.inf:
-        return mean
-    segment, away = (every + save) / 2, risk.reclaims / rate * risk.wait
-    square = 4 * segment**2 / 3 + 2 * segment * risk.pause + risk.restart**2
-    square += 2 * away * (risk.wait + risk.restart)
-    return mean + NormalDist().inv_cdf(share) * math.sqrt(mean * rate * square)
-
-
-def young(save: float, mtbf: float) -> float:
-    """Young's interval: sqrt(2 * save * mtbf)."""
-    return math.sqrt(2 * save * mtbf)
-
-
-def daly(save: float, mtbf: float, restart: float) -> float:
-    """Daly's first order: sqrt(2 * save * (mtbf + restart)) - save."""
-    return max(save, math.sqrt(2 * save * (mtbf + restart)) - save)
-
-
-def interval(save: float, risk: Hazard) -> float:
-    """The interval of the largest effective share, by golden section; longest without stops."""
-    low, high = (
-        save / 10 + 1.0,
-        min(LONGEST, max(10 * young(save, risk.mtbf), 60.0)),
+    stops_per_s = hazard.failures + hazard.reclaims
+    if not stops_per_s or mean_s == math.inf:
+        return mean_s
+    half_segment_s, mean_absence_s = (
+        (interval_s + save_s) / 2,
+        hazard.reclaims / stops_per_s * hazard.wait,
     )
-    if risk.mtbf == math.inf:
+    mean_square_s2 = (
+        4 * half_segment_s**2 / 3
+        + 2 * half_segment_s * hazard.pause
+        + hazard.restart**2
+    )
+    mean_square_s2 += 2 * mean_absence_s * (hazard.wait + hazard.restart)
+    return mean_s + NormalDist().inv_cdf(run_share) * math.sqrt(
+        mean_s * stops_per_s * mean_square_s2
+    )
+
+
+def young(save_s: float, mtbf_s: float) -> float:
+    """Young's interval: sqrt(2 * save * mtbf)."""
+    return math.sqrt(2 * save_s * mtbf_s)
+
+
+def daly(save_s: float, mtbf_s: float, restart_s: float) -> float:
+    """Daly's first order: sqrt(2 * save * (mtbf + restart)) - save."""
+    return max(save_s, math.sqrt(2 * save_s * (mtbf_s + restart_s)) - save_s)
+
+
+def interval(save_s: float, hazard: Hazard) -> float:
+    """The interval of the largest effective share, by golden section; longest without stops."""
+    shortest_s, longest_s = (
+        save_s / 10 + 1.0,
+        min(LONGEST, max(10 * young(save_s, hazard.mtbf), 60.0)),
+    )
+    if hazard.mtbf == math.inf:
         return constant("train_interval")
-    ratio = (math.sqrt(5) - 1) / 2
+    golden_ratio = (math.sqrt(5) - 1) / 2
     for _ in range(HALVINGS):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if effective(left, save, risk) < effective(right, save, risk):
-            low = left
+        left_probe_s, right_probe_s = (
+            longest_s - golden_ratio * (longest_s - shortest_s),
+            shortest_s + golden_ratio * (longest_s - shortest_s),
+        )
+        if effective(left_probe_s, save_s, hazard) < effective(
+            right_probe_s, save_s, hazard
+        ):
+            shortest_s = left_probe_s
         else:
-            high = right
-    return (low + high) / 2
+            longest_s = right_probe_s
+    return (shortest_s + longest_s) / 2

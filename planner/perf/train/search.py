@@ -50,59 +50,93 @@ class Laid:
     @property
     def limit(self) -> str:
         """What costs most beside computing: memory when it forces recomputation."""
-        parts = {
+        cause_times_s = {
             "pipeline bubble": self.step.bubble,
             "fabric": self.step.sharding + self.step.once,
             "tensor parallelism": self.step.tensor,
             "experts' exchange": self.step.exchange,
             "memory": self.step.again,
         }
-        name = max(parts, key=lambda key: (parts[key], key))
-        return name if parts[name] > 0.02 * self.step.total else "computing"
+        largest_cause = max(
+            cause_times_s,
+            key=lambda cause_name: (cause_times_s[cause_name], cause_name),
+        )
+        return (
+            largest_cause
+            if cause_times_s[largest_cause] > 0.02 * self.step.total
+            else "computing"
+        )
 
     @property
     def rank(self) -> tuple[float, int, int, int, float]:
         """The documented order of ties: time, stages, tensor, context, micro-batch."""
-        s = self.job.spread
-        return (self.step.total, s.pp, s.tp, s.cp, s.micro)
+        layout = self.job.spread
+        return (self.step.total, layout.pp, layout.tp, layout.cp, layout.micro)
 
 
 class Frame:
     """The layouts of a job on one kind of accelerator, whatever network joins its machines."""
 
-    def __init__(self, job: Job, accelerators: int, machine: int) -> None:
+    def __init__(
+        self, job: Job, accelerators: int, node_accelerators: int
+    ) -> None:
         self.job, self.floor = job, floor(job)
         self.room = constant("train_memory_share") * job.chip.memory_gib
-        found = cuts(job.llm, job.batch, job.sequence, accelerators, machine)
-        least: dict[
+        cut_layouts = cuts(
+            job.llm, job.batch, job.sequence, accelerators, node_accelerators
+        )
+        cut_bounds_s: dict[
             tuple[int, int, int, int], float
         ] = {}  # whatever the sharding
-        for s in found:
-            if (s.tp, s.pp, s.cp, s.ep) not in least:
-                least[s.tp, s.pp, s.cp, s.ep] = self.floor.cut(job, s)
+        for cut_layout in cut_layouts:
+            if (
+                cut_layout.tp,
+                cut_layout.pp,
+                cut_layout.cp,
+                cut_layout.ep,
+            ) not in cut_bounds_s:
+                cut_bounds_s[
+                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
+                ] = self.floor.cut(job, cut_layout)
         self.cuts = sorted(
-            (least[s.tp, s.pp, s.cp, s.ep], n, s) for n, s in enumerate(found)
+            (
+                cut_bounds_s[
+                    cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
+                ],
+                cut_index,
+                cut_layout,
+            )
+            for cut_index, cut_layout in enumerate(cut_layouts)
         )
         self._peaks: dict[Spread, float] = {}
 
-    def peak(self, s: Spread) -> float:
+    def peak(self, layout: Spread) -> float:
         """GiB at the peak of a layout; infinite when its states alone are too many."""
-        if s not in self._peaks:
-            job = self.job.laid(s)
-            held = states(job).total / GIB > self.room
-            self._peaks[s] = math.inf if held else peak_gib(job)
-        return self._peaks[s]
+        if layout not in self._peaks:
+            layout_job = self.job.laid(layout)
+            is_too_large = states(layout_job).total / GIB > self.room
+            self._peaks[layout] = (
+                math.inf if is_too_large else peak_gib(layout_job)
+            )
+        return self._peaks[layout]
 
-    def fitted(self, s: Spread) -> Spread | None:
+    def fitted(self, layout: Spread) -> Spread | None:
         """The layout with the recomputation that it takes to fit, or nothing when it does not."""
-        if self.peak(s) <= self.room:
-            return s
-        if self.peak(s) == math.inf:
+        if self.peak(layout) <= self.room:
+            return layout
+        if self.peak(layout) == math.inf:
             return None
-        more = [s.turned(s.micro, s.vpp, again) for again in MORE[s.recompute]]
-        if not more or self.peak(more[-1]) > self.room:
+        alternatives = [
+            layout.turned(layout.micro, layout.vpp, recompute)
+            for recompute in MORE[layout.recompute]
+        ]
+        if not alternatives or self.peak(alternatives[-1]) > self.room:
             return None
-        return next(x for x in more if self.peak(x) <= self.room)
+        return next(
+            alternative
+            for alternative in alternatives
+            if self.peak(alternative) <= self.room
+        )
 
 
 # Machines that differ in their network, their host or their price share a frame.
@@ -112,28 +146,53 @@ frame = lru_cache(maxsize=512)(Frame)
 class Layouts:
     """The layouts of a job that fit its memory, in the order of the least that each can take."""
 
-    def __init__(self, job: Job, accelerators: int, machine: int) -> None:
-        self.job, self.accelerators, self.machine = job, accelerators, machine
+    def __init__(
+        self, job: Job, accelerators: int, node_accelerators: int
+    ) -> None:
+        self.job, self.accelerators, self.machine = (
+            job,
+            accelerators,
+            node_accelerators,
+        )
         self.floor = floor(replace(job, network=1.0)).over(job.network)
         self._count = itertools.count()
         self._heap: list[tuple[float, int, Spread, Toll, Known]] = []
         self._found: list[Laid] = []
 
-    def best(self, keep: int = 5, limit: float = math.inf) -> list[Laid]:
+    def best(
+        self, layout_count: int = 5, limit_s: float = math.inf
+    ) -> list[Laid]:
         """The fastest layouts that fit and take at most `limit` seconds a step, the best first.
 
         A layout recomputes no more than memory asks for. Asked again, the search goes on.
         """
-        while (one := self._next(self._last(keep, limit))) is not None:
-            job, peak = one
-            laid = Laid(job, step(work(job), TRAINING.at(keys(job))), peak)
-            self._found = sorted([*self._found, laid], key=lambda x: x.rank)
-        return [x for x in self._found[:keep] if x.step.total <= limit]
+        while (
+            next_layout := self._next(self._last(layout_count, limit_s))
+        ) is not None:
+            layout_job, layout_peak = next_layout
+            timed_layout = Laid(
+                layout_job,
+                step(work(layout_job), TRAINING.at(keys(layout_job))),
+                layout_peak,
+            )
+            self._found = sorted(
+                [*self._found, timed_layout],
+                key=lambda timed_entry: timed_entry.rank,
+            )
+        return [
+            timed_entry
+            for timed_entry in self._found[:layout_count]
+            if timed_entry.step.total <= limit_s
+        ]
 
-    def _last(self, keep: int, limit: float) -> float:
+    def _last(self, layout_count: int, limit_s: float) -> float:
         """Seconds beyond which nothing is looked for."""
-        enough = len(self._found) >= keep
-        return min(limit, self._found[keep - 1].step.total) if enough else limit
+        has_enough = len(self._found) >= layout_count
+        return (
+            min(limit_s, self._found[layout_count - 1].step.total)
+            if has_enough
+            else limit_s
+        )
 
     @cached_property
     def frame(self) -> Frame:
@@ -163,48 +222,57 @@ class Layouts:
             if self._cuts and (
                 not self._heap or self._cuts[0][0] <= self._heap[0][0]
             ):
-                cut = self._cuts.popleft()[2]
-                self._push(cut, self.floor.toll(self.job.laid(cut)), "toll")
+                cut_layout = self._cuts.popleft()[2]
+                self._push(
+                    cut_layout,
+                    self.floor.toll(self.job.laid(cut_layout)),
+                    "toll",
+                )
             elif self._heap[0][4] == "toll":
-                _, _, cut, toll, _ = heapq.heappop(self._heap)
-                self._push(self.frame.fitted(cut), toll, "fits")
+                _, _, cut_layout, comm_bound, _ = heapq.heappop(self._heap)
+                self._push(self.frame.fitted(cut_layout), comm_bound, "fits")
             else:
                 return self._heap[0][0]
         return math.inf
 
-    def _next(self, limit: float) -> tuple[Job, float] | None:
+    def _next(self, limit_s: float) -> tuple[Job, float] | None:
         """The next layout and its peak GiB, or nothing when none can take less than a limit."""
-        while self.least <= limit and self._heap:
-            _, _, spread, toll, known = heapq.heappop(self._heap)
-            if known == "fits":
-                self._open(spread, toll)
-            elif self.frame.peak(spread) <= self.frame.room:
-                return self.job.laid(spread), self.frame.peak(spread)
+        while self.least <= limit_s and self._heap:
+            _, _, layout, comm_bound, search_stage = heapq.heappop(self._heap)
+            if search_stage == "fits":
+                self._open(layout, comm_bound)
+            elif self.frame.peak(layout) <= self.frame.room:
+                return self.job.laid(layout), self.frame.peak(layout)
             else:
-                self._push(self.frame.fitted(spread), toll, "layout")
+                self._push(self.frame.fitted(layout), comm_bound, "layout")
         return None
 
-    def _open(self, cut: Spread, toll: Toll) -> None:
+    def _open(self, cut_layout: Spread, comm_bound: Toll) -> None:
         """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
-        for micro, chunks in turned(self.job, cut):
-            fitted = self.frame.fitted(
-                cut.turned(float(micro), 1, cut.recompute)
+        for micro_batch, chunk_counts in turned(self.job, cut_layout):
+            fitted_layout = self.frame.fitted(
+                cut_layout.turned(float(micro_batch), 1, cut_layout.recompute)
             )
-            if fitted is None:
+            if fitted_layout is None:
                 break
-            for vpp in chunks:
+            for vpp in chunk_counts:
                 self._push(
-                    fitted.turned(fitted.micro, vpp, fitted.recompute),
-                    toll,
+                    fitted_layout.turned(
+                        fitted_layout.micro, vpp, fitted_layout.recompute
+                    ),
+                    comm_bound,
                     "layout",
                 )
 
-    def _push(self, s: Spread | None, toll: Toll, known: Known) -> None:
+    def _push(
+        self, layout: Spread | None, comm_bound: Toll, search_stage: Known
+    ) -> None:
         """Look at a cut or a layout again in its turn; nothing when it does not fit."""
-        if s is not None:
-            least = (self.floor.of if known == "layout" else self.floor.cut)(
-                self.job, s, toll
-            )
+        if layout is not None:
+            bound_s = (
+                self.floor.of if search_stage == "layout" else self.floor.cut
+            )(self.job, layout, comm_bound)
             heapq.heappush(
-                self._heap, (least, next(self._count), s, toll, known)
+                self._heap,
+                (bound_s, next(self._count), layout, comm_bound, search_stage),
             )

@@ -35,25 +35,44 @@ def sharded(job: Job) -> Sharded:
     gradients alone and gathers weights once, ZeRO-1 does both once. Groups that shard for
     themselves reduce their parts of the gradients among each other, once.
     """
-    s = job.spread
-    own, fsdp = sum(owned(job)), s.sharding == "zero3"
-    trained = adapters(job) if job.frozen else own
-    group = s.among if fsdp else s.copies
-    near = max(1.0, min(group, job.domain / s.tp))
-    passes = 2 if job.reference == "none" else 3
-    gather = (passes * job.software.gather_bytes + HALF) * own if fsdp else 0.0
-    gather += HALF * trained if s.sharding == "zero2" and group > 1 else 0.0
-    once = {"zero3": 0.0, "zero2": HALF}.get(s.sharding, 2 * HALF)
-    reduce = once * trained if group > 1 else 0.0
-    far = (1 - near / group) / near
-    calls = {"zero3": 3.0, "zero2": 1.0}.get(s.sharding, 0.0)
+    layout = job.spread
+    rank_params, is_fsdp = sum(owned(job)), layout.sharding == "zero3"
+    trained_params = adapters(job) if job.frozen else rank_params
+    group_ranks = layout.among if is_fsdp else layout.copies
+    link_ranks = max(1.0, min(group_ranks, job.domain / layout.tp))
+    weight_passes = 2 if job.reference == "none" else 3
+    gather_bytes = (
+        (weight_passes * job.software.gather_bytes + HALF) * rank_params
+        if is_fsdp
+        else 0.0
+    )
+    gather_bytes += (
+        HALF * trained_params
+        if layout.sharding == "zero2" and group_ranks > 1
+        else 0.0
+    )
+    gradient_bytes = {"zero3": 0.0, "zero2": HALF}.get(
+        layout.sharding, 2 * HALF
+    )
+    reduce_bytes = gradient_bytes * trained_params if group_ranks > 1 else 0.0
+    remote_share = (1 - link_ranks / group_ranks) / link_ranks
+    layer_calls = {"zero3": 3.0, "zero2": 1.0}.get(layout.sharding, 0.0)
     return Sharded(
-        shard_link=gather * (1 - 1 / near),
-        shard_network=gather * far,
-        shard_calls=calls * math.log2(group) * job.llm.layers / s.pp,
-        once=float(fsdp and s.pp > 1),
-        reduce_link=reduce * (1 - 1 / near),
-        reduce_network=reduce * far
-        + 2 * HALF * trained / group * (1 - group / s.copies),
-        updated=UPDATED * trained / (s.among if s.sharding != "none" else 1),
+        shard_link=gather_bytes * (1 - 1 / link_ranks),
+        shard_network=gather_bytes * remote_share,
+        shard_calls=layer_calls
+        * math.log2(group_ranks)
+        * job.llm.layers
+        / layout.pp,
+        once=float(is_fsdp and layout.pp > 1),
+        reduce_link=reduce_bytes * (1 - 1 / link_ranks),
+        reduce_network=reduce_bytes * remote_share
+        + 2
+        * HALF
+        * trained_params
+        / group_ranks
+        * (1 - group_ranks / layout.copies),
+        updated=UPDATED
+        * trained_params
+        / (layout.among if layout.sharding != "none" else 1),
     )

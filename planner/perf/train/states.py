@@ -54,38 +54,40 @@ class States:
 @cache
 def optimizers() -> dict[str, Optimizer]:
     """Return the optimizers by name."""
-    number = table.real(0, 64)
-    columns: dict[str, Any] = {
+    number_type = table.real(0, 64)
+    column_types: dict[str, Any] = {
         "optimizer": table.text,
-        "weight_bytes": number,
-        "gradient_bytes": number,
-        "master_bytes": number,
-        "state_bytes": number,
+        "weight_bytes": number_type,
+        "gradient_bytes": number_type,
+        "master_bytes": number_type,
+        "state_bytes": number_type,
         "meaning": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "optimizers.csv")
         .read_text(encoding="utf-8")
     )
-    found = table.keyed(
-        table.rows(text, "optimizers.csv", columns), "optimizer"
+    keyed_rows = table.keyed(
+        table.rows(csv_text, "optimizers.csv", column_types), "optimizer"
     )
     return {
-        name: Optimizer(
-            r["weight_bytes"],
-            r["gradient_bytes"],
-            r["master_bytes"] + r["state_bytes"],
+        optimizer_name: Optimizer(
+            optimizer_row["weight_bytes"],
+            optimizer_row["gradient_bytes"],
+            optimizer_row["master_bytes"] + optimizer_row["state_bytes"],
         )
-        for (name,), r in found.items()
+        for (optimizer_name,), optimizer_row in keyed_rows.items()
     }
 
 
 def frozen_bytes(method: str) -> float:
     """Bytes of a parameter that a method does not train: 16 bit, 4 bit, or 0 when it does."""
-    kept = {"lora": "bf16", "dpo-lora": "bf16", "qlora": "nf4"}.get(method)
-    return bytes_of(kept) if kept else 0.0
+    weight_precision = {"lora": "bf16", "dpo-lora": "bf16", "qlora": "nf4"}.get(
+        method
+    )
+    return bytes_of(weight_precision) if weight_precision else 0.0
 
 
 def owned(job: Job) -> tuple[float, float]:
@@ -93,50 +95,87 @@ def owned(job: Job) -> tuple[float, float]:
 
     (dense / pp + embedding) / tp of the fuller end of the pipeline; experts / pp / ep.
     """
-    llm, s = job.llm, job.spread
-    ends = 1 if s.pp == 1 or llm.tied else 2
-    dense = llm.dense / s.pp / s.tp + llm.embedding / s.tp / ends
-    return dense, llm.expert / s.pp / (s.tp if s.ep == 1 else s.ep)
+    language_model, layout = job.llm, job.spread
+    end_stages = 1 if layout.pp == 1 or language_model.tied else 2
+    dense_params = (
+        language_model.dense / layout.pp / layout.tp
+        + language_model.embedding / layout.tp / end_stages
+    )
+    return dense_params, language_model.expert / layout.pp / (
+        layout.tp if layout.ep == 1 else layout.ep
+    )
 
 
 def adapters(job: Job) -> float:
     """Parameters of LoRA adapters on every projection of one rank: rank * (in + out) each."""
-    llm, s = job.llm, job.spread
-    query, kept = llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim
-    attention = 2 * (llm.hidden + query) + 2 * (llm.hidden + kept)
-    wide = (llm.experts * llm.moe_ffn) if llm.experts else llm.ffn
-    mlp = llm.mlp_matrices * (llm.hidden + wide)
-    return job.rank * llm.layers * (attention + mlp) / s.pp / s.tp
+    language_model, layout = job.llm, job.spread
+    query_width, kv_width = (
+        language_model.heads * language_model.head_dim,
+        language_model.kv_heads * language_model.head_dim,
+    )
+    attention_widths = 2 * (language_model.hidden + query_width) + 2 * (
+        language_model.hidden + kv_width
+    )
+    mlp_width = (
+        (language_model.experts * language_model.moe_ffn)
+        if language_model.experts
+        else language_model.ffn
+    )
+    mlp_widths = language_model.mlp_matrices * (
+        language_model.hidden + mlp_width
+    )
+    return (
+        job.rank
+        * language_model.layers
+        * (attention_widths + mlp_widths)
+        / layout.pp
+        / layout.tp
+    )
 
 
 def states(job: Job) -> States:
     """Return the states of one rank; experts are cut over the ranks that hold the same ones."""
     if job.offload:
         return States(0.0, 0.0, 0.0)
-    s, form = job.spread, optimizers()[job.optimizer]
-    level, among = LEVELS[s.sharding], s.among
-    dense, experts = owned(job)
-    same = among if s.ep == 1 else max(1.0, among * s.tp / s.ep)
-    frozen = 0.0
-    groups = [(dense, among), (experts, same)]
+    layout, optimizer = job.spread, optimizers()[job.optimizer]
+    zero_stage, shard_ranks = LEVELS[layout.sharding], layout.among
+    dense_params, expert_params = owned(job)
+    expert_ranks = (
+        shard_ranks
+        if layout.ep == 1
+        else max(1.0, shard_ranks * layout.tp / layout.ep)
+    )
+    frozen_total = 0.0
+    param_groups = [(dense_params, shard_ranks), (expert_params, expert_ranks)]
     if job.frozen:
-        embedding = min(dense, job.llm.embedding / s.tp)
-        extra = (
-            embedding * (TRAINED - job.frozen) / (among if level == 3 else 1)
+        embedding_params = min(dense_params, job.llm.embedding / layout.tp)
+        unpacked_bytes = (
+            embedding_params
+            * (TRAINED - job.frozen)
+            / (shard_ranks if zero_stage == 3 else 1)
         )
-        frozen = extra + sum(
-            n * job.frozen / (cut if level == 3 else 1) for n, cut in groups
+        frozen_total = unpacked_bytes + sum(
+            param_count * job.frozen / (group_ranks if zero_stage == 3 else 1)
+            for param_count, group_ranks in param_groups
         )
-        groups = [(adapters(job), among)]
+        param_groups = [(adapters(job), shard_ranks)]
     elif job.reference == "copy":
-        frozen = sum(
-            n * TRAINED / (cut if level == 3 else 1) for n, cut in groups
+        frozen_total = sum(
+            param_count * TRAINED / (group_ranks if zero_stage == 3 else 1)
+            for param_count, group_ranks in param_groups
         )
 
-    def held(each: float, least: int) -> float:
+    def sharded_bytes(each: float, least: int) -> float:
         return sum(
-            n * each / (cut if level >= least else 1) for n, cut in groups
+            n * each / (cut if zero_stage >= least else 1)
+            for n, cut in param_groups
         )
 
-    gradients = 0.0 if job.backward_step else held(form.gradient, 2)
-    return States(frozen + held(form.weight, 3), gradients, held(form.kept, 1))
+    gradient_bytes = (
+        0.0 if job.backward_step else sharded_bytes(optimizer.gradient, 2)
+    )
+    return States(
+        frozen_total + sharded_bytes(optimizer.weight, 3),
+        gradient_bytes,
+        sharded_bytes(optimizer.kept, 1),
+    )

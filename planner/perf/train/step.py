@@ -61,134 +61,232 @@ class _Forward:
 
     @property
     def total(self) -> float:
-        moved = (
+        movement_s = (
             self.scores
             + self.traffic
             + self.tensor
             + self.exchange
             + self.permute
         )
-        return self.gemm + self.expert + self.attention + moved
+        return self.gemm + self.expert + self.attention + movement_s
 
 
-def step(w: Work, c: Training) -> Step:
+def step(work_counts: Work, coefficients: Training) -> Step:
     """Return the time of one optimizer step.
 
     (micros + bubble) * (forward + backward + recomputation + head) and, once, ZeRO-1's reduction,
     the optimizer and a constant; a little more with every doubling of the accelerators.
     """
-    one = _forward(w, c)
-    again = _again(w, c, one)
-    parts = {
-        "products": w.passes * one.gemm,
-        "experts": w.passes * one.expert,
-        "attention": (1 + BACK) * one.attention,
-        "traffic": THRICE * (one.scores + one.traffic),
-        "tensor": 2 * one.tensor,
-        "exchange": 2 * (one.exchange + one.permute),
-        "again": again,
+    forward_time = _forward(work_counts, coefficients)
+    recompute_s = _again(work_counts, coefficients, forward_time)
+    part_times_s = {
+        "products": work_counts.passes * forward_time.gemm,
+        "experts": work_counts.passes * forward_time.expert,
+        "attention": (1 + BACK) * forward_time.attention,
+        "traffic": THRICE * (forward_time.scores + forward_time.traffic),
+        "tensor": 2 * forward_time.tensor,
+        "exchange": 2 * (forward_time.exchange + forward_time.permute),
+        "again": recompute_s,
     }
-    gpu = c.unlike * sum(parts.values())
-    link, network = w.link * c.link, w.network * c.network
-    gpu = gpu + c.context * THRICE * w.context / link
-    gpu = gpu + c.hops * 2 * w.hops / (
-        w.hops_network * network + (1 - w.hops_network) * link
+    accelerator_s = coefficients.unlike * sum(part_times_s.values())
+    link_bytes_s, network_bytes_s = (
+        work_counts.link * coefficients.link,
+        work_counts.network * coefficients.network,
     )
-    host = w.moe_layers * c.moe_host + w.dense_layers * c.dense_host
-    busy = (gpu**c.host_power + host**c.host_power) ** (1 / c.host_power)
-    head = _head(w, c)
-    tail = head / w.stages + c.head_last * head * w.pipelined * (
-        1 - 1 / w.stages
+    accelerator_s = (
+        accelerator_s
+        + coefficients.context * THRICE * work_counts.context / link_bytes_s
     )
-    whole = busy + tail
-    moved = tolls(w, c, link, network, w.bandwidth)
-    hidden = overlapped(whole, moved.gather, c)
-    micro = w.once * whole + (1 - w.once) * hidden
-    once = moved.once + w.once * moved.gather
-    bubble = c.bubble * w.bubble * micro
-    more = 1 + c.doubling * w.doublings
+    accelerator_s = accelerator_s + coefficients.hops * 2 * work_counts.hops / (
+        work_counts.hops_network * network_bytes_s
+        + (1 - work_counts.hops_network) * link_bytes_s
+    )
+    host_s = (
+        work_counts.moe_layers * coefficients.moe_host
+        + work_counts.dense_layers * coefficients.dense_host
+    )
+    busy_s = (
+        accelerator_s**coefficients.host_power + host_s**coefficients.host_power
+    ) ** (1 / coefficients.host_power)
+    head_s = _head(work_counts, coefficients)
+    stage_head_s = (
+        head_s / work_counts.stages
+        + coefficients.head_last
+        * head_s
+        * work_counts.pipelined
+        * (1 - 1 / work_counts.stages)
+    )
+    compute_s = busy_s + stage_head_s
+    sharding = tolls(
+        work_counts,
+        coefficients,
+        link_bytes_s,
+        network_bytes_s,
+        work_counts.bandwidth,
+    )
+    overlapped_part_s = overlapped(compute_s, sharding.gather, coefficients)
+    micro_batch_s = (
+        work_counts.once * compute_s
+        + (1 - work_counts.once) * overlapped_part_s
+    )
+    once_s = sharding.once + work_counts.once * sharding.gather
+    bubble_s = coefficients.bubble * work_counts.bubble * micro_batch_s
+    scale_factor = 1 + coefficients.doubling * work_counts.doublings
     return Step(
-        total=(w.micros * micro + bubble + once) * more,
-        host=w.micros * (busy - gpu),
-        head=w.micros * tail,
-        bubble=bubble,
-        once=once,
-        sharding=w.micros * (micro - whole),
-        **{k: w.micros * x for k, x in parts.items()},
+        total=(work_counts.micros * micro_batch_s + bubble_s + once_s)
+        * scale_factor,
+        host=work_counts.micros * (busy_s - accelerator_s),
+        head=work_counts.micros * stage_head_s,
+        bubble=bubble_s,
+        once=once_s,
+        sharding=work_counts.micros * (micro_batch_s - compute_s),
+        **{
+            part_name: work_counts.micros * part_s
+            for part_name, part_s in part_times_s.items()
+        },
     )
 
 
-def _speed(w: Work, c: Training) -> float:
+def _speed(work_counts: Work, coefficients: Training) -> float:
     """Share of a data sheet's rate at the clock that the power limit allows."""
-    found: float = w.power**c.clock * c.speed
-    return found
-
-
-def _forward(w: Work, c: Training) -> _Forward:
-    speed = _speed(w, c)
-    rate = w.peak * c.precision * c.products * speed
-    traffic = c.traffic * (1 + 0.5 * c.quantizing * w.quantized) / w.bandwidth
-    wire = (
-        w.tensor_network * w.network * c.network
-        + (1 - w.tensor_network) * w.link * c.link
+    clock_share: float = (
+        work_counts.power**coefficients.clock * coefficients.speed
     )
-    link, network = w.link * c.exchange_rate, w.network * c.exchange_rate
-    sent = (
-        w.exchange_link / link
-        + c.exchange_network * w.exchange_network / network
+    return clock_share
+
+
+def _forward(work_counts: Work, coefficients: Training) -> _Forward:
+    clock_share = _speed(work_counts, coefficients)
+    flop_per_s = (
+        work_counts.peak
+        * coefficients.precision
+        * coefficients.products
+        * clock_share
+    )
+    traffic_s_per_byte = (
+        coefficients.traffic
+        * (1 + 0.5 * coefficients.quantizing * work_counts.quantized)
+        / work_counts.bandwidth
+    )
+    tensor_bytes_s = (
+        work_counts.tensor_network * work_counts.network * coefficients.network
+        + (1 - work_counts.tensor_network)
+        * work_counts.link
+        * coefficients.link
+    )
+    link_bytes_s, network_bytes_s = (
+        work_counts.link * coefficients.exchange_rate,
+        work_counts.network * coefficients.exchange_rate,
+    )
+    sending_s = (
+        work_counts.exchange_link / link_bytes_s
+        + coefficients.exchange_network
+        * work_counts.exchange_network
+        / network_bytes_s
     )
     return _Forward(
-        gemm=w.gemm_flop / rate + w.gemm_bytes / w.bandwidth,
-        expert=w.expert_flop / (rate * c.expert_products)
-        + w.expert_bytes / w.bandwidth
-        + w.local * c.local_expert / THRICE,
-        attention=w.attention / (w.half * c.attention * speed)
-        + c.softmax * w.exponentials / w.rate,
-        scores=c.scores * w.scores / w.bandwidth,
-        traffic=traffic * (w.traffic + c.expert_traffic * w.expert_traffic),
-        tensor=c.tensor * w.tensor / wire,
-        exchange=2 * c.exchange * sent,
-        permute=c.permute / 2 * w.permuted / w.bandwidth,
+        gemm=work_counts.gemm_flop / flop_per_s
+        + work_counts.gemm_bytes / work_counts.bandwidth,
+        expert=work_counts.expert_flop
+        / (flop_per_s * coefficients.expert_products)
+        + work_counts.expert_bytes / work_counts.bandwidth
+        + work_counts.local * coefficients.local_expert / THRICE,
+        attention=work_counts.attention
+        / (work_counts.half * coefficients.attention * clock_share)
+        + coefficients.softmax * work_counts.exponentials / work_counts.rate,
+        scores=coefficients.scores * work_counts.scores / work_counts.bandwidth,
+        traffic=traffic_s_per_byte
+        * (
+            work_counts.traffic
+            + coefficients.expert_traffic * work_counts.expert_traffic
+        ),
+        tensor=coefficients.tensor * work_counts.tensor / tensor_bytes_s,
+        exchange=2 * coefficients.exchange * sending_s,
+        permute=coefficients.permute
+        / 2
+        * work_counts.permuted
+        / work_counts.bandwidth,
     )
 
 
-def _again(w: Work, c: Training, one: _Forward) -> float:
+def _again(
+    work_counts: Work, coefficients: Training, forward_time: _Forward
+) -> float:
     """Seconds of what is computed again, stated or forced by memory."""
-    products = one.gemm + one.expert + one.tensor + one.exchange + one.permute
-    stated = w.again_gemm * products + w.again_attention * (
-        one.attention + one.scores
+    product_s = (
+        forward_time.gemm
+        + forward_time.expert
+        + forward_time.tensor
+        + forward_time.exchange
+        + forward_time.permute
     )
-    forced: float = c.forced * w.forced**c.forced_power * one.total
-    return stated + w.again_traffic * one.traffic + forced
+    stated_s = (
+        work_counts.again_gemm * product_s
+        + work_counts.again_attention
+        * (forward_time.attention + forward_time.scores)
+    )
+    forced_s: float = (
+        coefficients.forced
+        * work_counts.forced**coefficients.forced_power
+        * forward_time.total
+    )
+    return (
+        stated_s + work_counts.again_traffic * forward_time.traffic + forced_s
+    )
 
 
-def _head(w: Work, c: Training) -> float:
+def _head(work_counts: Work, coefficients: Training) -> float:
     """Seconds of the head and the loss, in 16 bit, of one micro-batch."""
-    rate = w.half * c.products * _speed(w, c)
-    found: float = (
-        w.passes * w.head_flop / rate
-        + c.loss_traffic * w.head_bytes / w.bandwidth
+    flop_per_s = (
+        work_counts.half
+        * coefficients.products
+        * _speed(work_counts, coefficients)
     )
-    return found
+    head_s: float = (
+        work_counts.passes * work_counts.head_flop / flop_per_s
+        + coefficients.loss_traffic
+        * work_counts.head_bytes
+        / work_counts.bandwidth
+    )
+    return head_s
 
 
 def tolls(
-    w: Work | Sharded, c: Training, link: float, network: float, memory: float
+    work_counts: Work | Sharded,
+    coefficients: Training,
+    link_bytes_s: float,
+    network_bytes_s: float,
+    memory_bytes_s: float,
 ) -> Tolls:
     """Seconds that sharding moves bytes, over link and network at once, and of the optimizer."""
-    gather = (
-        most(w.shard_network / network, w.shard_link / link)
-        + c.latency * w.shard_calls
+    gather_s = (
+        most(
+            work_counts.shard_network / network_bytes_s,
+            work_counts.shard_link / link_bytes_s,
+        )
+        + coefficients.latency * work_counts.shard_calls
     )
-    reduced = w.reduce_network / network + w.reduce_link / link
-    return Tolls(gather, c.zero * reduced + w.updated / memory + c.step)
+    reduce_s = (
+        work_counts.reduce_network / network_bytes_s
+        + work_counts.reduce_link / link_bytes_s
+    )
+    return Tolls(
+        gather_s,
+        coefficients.zero * reduce_s
+        + work_counts.updated / memory_bytes_s
+        + coefficients.step,
+    )
 
 
-def overlapped(computing: float, gather: float, c: Training) -> float:
+def overlapped(
+    compute_s: float, gather_s: float, coefficients: Training
+) -> float:
     """Seconds of a micro-batch that computes while FSDP gathers."""
-    return most(computing, gather) + c.contention * least(computing, gather)
+    return most(compute_s, gather_s) + coefficients.contention * least(
+        compute_s, gather_s
+    )
 
 
-def tokens_per_s(w: Work, c: Training) -> float:
+def tokens_per_s(work_counts: Work, coefficients: Training) -> float:
     """Tokens a second of one accelerator."""
-    return w.tokens / step(w, c).total
+    return work_counts.tokens / step(work_counts, coefficients).total

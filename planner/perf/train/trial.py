@@ -34,67 +34,95 @@ class Trials:
     paid: tuple[float, ...]
     stops: float
 
-    def end(self, share: float) -> float:
+    def end(self, run_share: float) -> float:
         """Seconds within which this share of the runs ends."""
-        return _quantile(self.ended, share)
+        return _quantile(self.ended, run_share)
 
-    def cost(self, share: float) -> float:
+    def cost(self, run_share: float) -> float:
         """Paid seconds that this share of the runs stays within."""
-        return _quantile(self.paid, share)
+        return _quantile(self.paid, run_share)
 
 
 def play(
-    work: float, save: float, every: float, risk: Hazard, draw: random.Random
+    work_s: float,
+    save_s: float,
+    interval_s: float,
+    hazard: Hazard,
+    generator: random.Random,
 ) -> Outcome:
     """Play one run of `work` seconds of progress, saving for `save` seconds after every `every`.
 
     Stops come as a Poisson process. What was done since the last checkpoint is done again, except
     that a notice long enough to save loses nothing. Spot is not paid while it is gone.
     """
-    rate, cycle = risk.failures + risk.reclaims, every + save
-    paid = gone = done = 0.0
-    stops, uniform, log = 0, draw.random, math.log
-    needed = _needed(work, save, every)
-    while rate:
-        gap = -log(1.0 - uniform()) / rate
-        if gap >= needed:
+    stops_per_s, cycle_s = (
+        hazard.failures + hazard.reclaims,
+        interval_s + save_s,
+    )
+    paid_s = absence_s = done_s = 0.0
+    stop_count, draw_uniform, natural_log = 0, generator.random, math.log
+    needed_s = _needed(work_s, save_s, interval_s)
+    while stops_per_s:
+        time_to_stop_s = -natural_log(1.0 - draw_uniform()) / stops_per_s
+        if time_to_stop_s >= needed_s:
             break
-        stops += 1
-        whole = gap // cycle
-        paid += gap + risk.restart
-        done += whole * every
-        if uniform() * rate < risk.reclaims:
-            away = draw.expovariate(1 / risk.wait) if risk.wait else 0.0
-            if risk.meanwhile:
-                away = min(away, max(0.0, work - done) / risk.meanwhile)
-                done += away * risk.meanwhile
-            gone += away
-            if risk.notice:
-                done += max(0.0, min(every, gap - whole * cycle - save))
-        needed = _needed(work - done, save, every)
-    paid += needed
-    return Outcome(paid + gone, paid, stops)
+        stop_count += 1
+        whole_cycles = time_to_stop_s // cycle_s
+        paid_s += time_to_stop_s + hazard.restart
+        done_s += whole_cycles * interval_s
+        if draw_uniform() * stops_per_s < hazard.reclaims:
+            away_s = (
+                generator.expovariate(1 / hazard.wait) if hazard.wait else 0.0
+            )
+            if hazard.meanwhile:
+                away_s = min(
+                    away_s, max(0.0, work_s - done_s) / hazard.meanwhile
+                )
+                done_s += away_s * hazard.meanwhile
+            absence_s += away_s
+            if hazard.notice:
+                done_s += max(
+                    0.0,
+                    min(
+                        interval_s,
+                        time_to_stop_s - whole_cycles * cycle_s - save_s,
+                    ),
+                )
+        needed_s = _needed(work_s - done_s, save_s, interval_s)
+    paid_s += needed_s
+    return Outcome(paid_s + absence_s, paid_s, stop_count)
 
 
-def _needed(left: float, save: float, every: float) -> float:
+def _needed(remaining_s: float, save_s: float, interval_s: float) -> float:
     """Seconds for what is left without any stop: the last piece ends the run, not a checkpoint."""
-    return left + save * max(0, math.ceil(left / every - 1e-9) - 1)
-
-
-def trials(
-    work: float, save: float, every: float, risk: Hazard, seed: int = SEED
-) -> Trials:
-    """Play a thousand runs."""
-    draw = random.Random(seed)  # noqa: S311 - a simulation, not a secret
-    found = [play(work, save, every, risk, draw) for _ in range(RUNS)]
-    return Trials(
-        tuple(sorted(x.ended for x in found)),
-        tuple(sorted(x.paid for x in found)),
-        sum(x.stops for x in found) / RUNS,
+    return remaining_s + save_s * max(
+        0, math.ceil(remaining_s / interval_s - 1e-9) - 1
     )
 
 
-def _quantile(ordered: tuple[float, ...], share: float) -> float:
-    return ordered[
-        min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))
+def trials(
+    work_s: float,
+    save_s: float,
+    interval_s: float,
+    hazard: Hazard,
+    seed: int = SEED,
+) -> Trials:
+    """Play a thousand runs."""
+    generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
+    outcomes = [
+        play(work_s, save_s, interval_s, hazard, generator) for _ in range(RUNS)
+    ]
+    return Trials(
+        tuple(sorted(outcome.ended for outcome in outcomes)),
+        tuple(sorted(outcome.paid for outcome in outcomes)),
+        sum(outcome.stops for outcome in outcomes) / RUNS,
+    )
+
+
+def _quantile(sorted_times_s: tuple[float, ...], run_share: float) -> float:
+    return sorted_times_s[
+        min(
+            len(sorted_times_s) - 1,
+            max(0, math.ceil(run_share * len(sorted_times_s)) - 1),
+        )
     ]

@@ -99,35 +99,35 @@ class Work:
 
 @cache
 def _rates() -> dict[str, float]:
-    columns = {
+    column_types = {
         "architecture": table.text,
         "rate": table.real(0.1, 1000),
         "unit": table.text,
         **table.SOURCED,
     }
-    text = (
+    csv_text = (
         files("planner.perf")
         .joinpath("data", "exponentials.csv")
         .read_text(encoding="utf-8")
     )
     return {
-        r["architecture"]: r["rate"]
-        for r in table.rows(text, "exponentials.csv", columns)
+        rate_row["architecture"]: rate_row["rate"]
+        for rate_row in table.rows(csv_text, "exponentials.csv", column_types)
     }
 
 
 def work(job: Job) -> Work:
     """Count what one rank of a job does."""
-    s, soft = job.spread, job.software
-    accelerators = s.accelerators
+    layout, software = job.spread, job.software
+    accelerators = layout.accelerators
     return Work(
         tokens=job.batch * job.sequence / accelerators,
         micros=job.micros,
-        bubble=(s.pp - 1) / s.vpp,
-        pipelined=float(s.pp > 1),
-        stages=float(s.pp),
+        bubble=(layout.pp - 1) / layout.vpp,
+        pipelined=float(layout.pp > 1),
+        stages=float(layout.pp),
         passes=2.0 if job.frozen else 3.0,
-        quantized=float(soft.precision not in SIXTEEN),
+        quantized=float(software.precision not in SIXTEEN),
         doublings=max(0.0, math.log2(accelerators / 8)),
         **_products(job),
         **_attention(job),
@@ -142,158 +142,274 @@ def work(job: Job) -> Work:
 
 def _products(job: Job) -> dict[str, float]:
     """Products of attention, MLP and shared experts, op by op, and the head."""
-    llm, t, tokens = job.llm, job.spread.tp, job.tokens
-    each, stages = BYTES.get(job.software.precision, 1.0), job.spread.pp
-    layers = [(llm.attending / stages, n, k) for n, k in _projections(job)]
-    gates = llm.mlp_matrices - 1
-    shared = llm.shared_experts * llm.moe_ffn * (2 if llm.state_layers else 1)
-    for count, width in (
-        (_plain(llm), llm.ffn),
-        (llm.moe_layers if shared else 0, shared),
+    language_model, tp_ranks, token_count = job.llm, job.spread.tp, job.tokens
+    operand_bytes, stage_count = (
+        BYTES.get(job.software.precision, 1.0),
+        job.spread.pp,
+    )
+    layer_products = [
+        (language_model.attending / stage_count, layer_count, input_width)
+        for layer_count, input_width in _projections(job)
+    ]
+    up_matrices = language_model.mlp_matrices - 1
+    shared_width = (
+        language_model.shared_experts
+        * language_model.moe_ffn
+        * (2 if language_model.state_layers else 1)
+    )
+    for mlp_layers, mlp_width in (
+        (_plain(language_model), language_model.ffn),
+        (language_model.moe_layers if shared_width else 0, shared_width),
     ):
-        layers += [
-            (count / stages, gates * width / t, llm.hidden),
-            (count / stages, llm.hidden, width / t),
+        layer_products += [
+            (
+                mlp_layers / stage_count,
+                up_matrices * mlp_width / tp_ranks,
+                language_model.hidden,
+            ),
+            (
+                mlp_layers / stage_count,
+                language_model.hidden,
+                mlp_width / tp_ranks,
+            ),
         ]
-    flop = sum(n * 2 * tokens * wide * deep for n, wide, deep in layers)
-    moved = sum(
-        n * (each * (tokens * deep + wide * deep) + HALF * tokens * wide)
-        for n, wide, deep in layers
+    gemm_flop = sum(
+        layer_count * 2 * token_count * product_width * product_depth
+        for layer_count, product_width, product_depth in layer_products
+    )
+    gemm_bytes = sum(
+        layer_count
+        * (
+            operand_bytes
+            * (token_count * product_depth + product_width * product_depth)
+            + HALF * token_count * product_width
+        )
+        for layer_count, product_width, product_depth in layer_products
     )
     if (
-        llm.state_layers
+        language_model.state_layers
     ):  # projections of state-space layers: what is left of the parameters
-        counted = (
-            flop * t * stages / (2 * tokens)
-            + llm.expert_active
-            + llm.vocab * llm.hidden
+        counted_params = (
+            gemm_flop * tp_ranks * stage_count / (2 * token_count)
+            + language_model.expert_active
+            + language_model.vocab * language_model.hidden
         )
-        rest = max(0.0, llm.active - counted) * 2 * tokens / (t * stages)
-        flop, moved = flop + rest, moved + rest / (2 * llm.hidden) * 3
+        remaining_flop = (
+            max(0.0, language_model.active - counted_params)
+            * 2
+            * token_count
+            / (tp_ranks * stage_count)
+        )
+        gemm_flop, gemm_bytes = (
+            gemm_flop + remaining_flop,
+            gemm_bytes + remaining_flop / (2 * language_model.hidden) * 3,
+        )
     return {
-        "gemm_flop": flop,
-        "gemm_bytes": moved,
-        "head_flop": 2.0 * tokens * llm.vocab * llm.hidden / t * _heads(job),
-        "head_bytes": 12.0 * tokens * llm.vocab / t,
+        "gemm_flop": gemm_flop,
+        "gemm_bytes": gemm_bytes,
+        "head_flop": 2.0
+        * token_count
+        * language_model.vocab
+        * language_model.hidden
+        / tp_ranks
+        * _heads(job),
+        "head_bytes": 12.0 * token_count * language_model.vocab / tp_ranks,
     }
 
 
 def _heads(job: Job) -> float:
     """Passes of the head over those of training: a reference rates every token once."""
-    passes = 2.0 if job.frozen else 3.0
-    return 1.0 if job.reference == "none" else 1 + 1 / passes
+    pass_count = 2.0 if job.frozen else 3.0
+    return 1.0 if job.reference == "none" else 1 + 1 / pass_count
 
 
-def _plain(llm: Llm) -> int:
+def _plain(language_model: Llm) -> int:
     """Layers with an MLP that is no mixture of experts."""
-    if llm.experts:
-        return llm.dense_layers
-    if llm.state_layers:
-        return max(0, llm.layers - llm.state_layers - llm.attending)
-    return llm.layers
+    if language_model.experts:
+        return language_model.dense_layers
+    if language_model.state_layers:
+        return max(
+            0,
+            language_model.layers
+            - language_model.state_layers
+            - language_model.attending,
+        )
+    return language_model.layers
 
 
 def _projections(job: Job) -> list[tuple[float, float]]:
     """Width and depth of the projections of attention on one rank."""
-    llm, t = job.llm, job.spread.tp
-    query, value = llm.heads * llm.head_dim, llm.v_head_dim or llm.head_dim
-    if llm.kv_lora_rank:
-        low, rope = llm.q_lora_rank, llm.qk_rope_dim
-        up = llm.heads * (llm.head_dim - rope + value)
+    language_model, tp_ranks = job.llm, job.spread.tp
+    query_width, value_width = (
+        language_model.heads * language_model.head_dim,
+        language_model.v_head_dim or language_model.head_dim,
+    )
+    if language_model.kv_lora_rank:
+        query_rank, rope_width = (
+            language_model.q_lora_rank,
+            language_model.qk_rope_dim,
+        )
+        up_width = language_model.heads * (
+            language_model.head_dim - rope_width + value_width
+        )
         return [
-            (low + llm.kv_lora_rank + rope, llm.hidden),
-            (query / t, low or llm.hidden),
-            (up / t, llm.kv_lora_rank),
-            (llm.hidden, llm.heads * value / t),
+            (
+                query_rank + language_model.kv_lora_rank + rope_width,
+                language_model.hidden,
+            ),
+            (query_width / tp_ranks, query_rank or language_model.hidden),
+            (up_width / tp_ranks, language_model.kv_lora_rank),
+            (
+                language_model.hidden,
+                language_model.heads * value_width / tp_ranks,
+            ),
         ]
-    kept = llm.kv_heads * llm.head_dim
-    return [((query + 2 * kept) / t, llm.hidden), (llm.hidden, query / t)]
+    kv_width = language_model.kv_heads * language_model.head_dim
+    return [
+        ((query_width + 2 * kv_width) / tp_ranks, language_model.hidden),
+        (language_model.hidden, query_width / tp_ranks),
+    ]
 
 
 def _attention(job: Job) -> dict[str, float]:
     """Causal attention over half the sequence, the window, or packed documents."""
-    llm, s, length = job.llm, job.spread, job.sequence
-    full = min(length / 2, job.software.packed or math.inf)
-    window = full
-    if 0 < llm.window < length:
-        window = min(length / 2, llm.window - llm.window**2 / (2 * length))
-    slid = llm.window_layers * llm.attending / llm.layers
-    context = ((llm.attending - slid) * full + slid * window) / s.pp
-    pairs = job.tokens * context * llm.heads / s.tp
-    stored = job.software.kernels == "megatron21" or job.software.sinks
-    matrix = (
-        HALF * job.tokens * length * llm.heads / s.tp * llm.attending / s.pp
+    language_model, layout, sequence_tokens = job.llm, job.spread, job.sequence
+    full_context = min(sequence_tokens / 2, job.software.packed or math.inf)
+    window_context = full_context
+    if 0 < language_model.window < sequence_tokens:
+        window_context = min(
+            sequence_tokens / 2,
+            language_model.window
+            - language_model.window**2 / (2 * sequence_tokens),
+        )
+    sliding_layers = (
+        language_model.window_layers
+        * language_model.attending
+        / language_model.layers
+    )
+    context_tokens = (
+        (language_model.attending - sliding_layers) * full_context
+        + sliding_layers * window_context
+    ) / layout.pp
+    attended_pairs = (
+        job.tokens * context_tokens * language_model.heads / layout.tp
+    )
+    scores_stored = job.software.kernels == "megatron21" or job.software.sinks
+    score_bytes = (
+        HALF
+        * job.tokens
+        * sequence_tokens
+        * language_model.heads
+        / layout.tp
+        * language_model.attending
+        / layout.pp
     )
     return {
         "attention": 2
-        * pairs
-        * (llm.head_dim + (llm.v_head_dim or llm.head_dim)),
-        "exponentials": pairs,
-        "scores": matrix if stored else 0.0,
+        * attended_pairs
+        * (
+            language_model.head_dim
+            + (language_model.v_head_dim or language_model.head_dim)
+        ),
+        "exponentials": attended_pairs,
+        "scores": score_bytes if scores_stored else 0.0,
     }
 
 
 def _traffic(job: Job) -> dict[str, float]:
     """Element-wise bytes: norms, rotary, gates, residuals, adapters; each tensor once."""
-    llm, t, stages = job.llm, job.spread.tp, job.spread.pp
-    residual = t if job.software.sequence_parallel else 1
-    query, kept = llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim
-    wide = query + 2 * kept
-    if llm.kv_lora_rank:
-        value = llm.v_head_dim or llm.head_dim
-        wide = query + llm.heads * (llm.head_dim - llm.qk_rope_dim + value)
-        wide += llm.kv_lora_rank + llm.q_lora_rank
-    gates = llm.mlp_matrices - 1
-    moved = llm.attending * (6 * llm.hidden / residual + 2 * wide / t)
-    moved += (
-        llm.layers * 4 * llm.hidden / residual
-        + _plain(llm) * 2 * gates * llm.ffn / t
+    language_model, tp_ranks, stage_count = (
+        job.llm,
+        job.spread.tp,
+        job.spread.pp,
     )
-    moved += llm.state_layers * 14 * llm.hidden / t
-    if job.frozen:
-        moved += (
-            2
-            * llm.attending
-            * (5 * llm.hidden / residual + (3 * wide + 2 * query) / t)
+    residual_ranks = tp_ranks if job.software.sequence_parallel else 1
+    query_width, kv_width = (
+        language_model.heads * language_model.head_dim,
+        language_model.kv_heads * language_model.head_dim,
+    )
+    qkv_width = query_width + 2 * kv_width
+    if language_model.kv_lora_rank:
+        value_width = language_model.v_head_dim or language_model.head_dim
+        qkv_width = query_width + language_model.heads * (
+            language_model.head_dim - language_model.qk_rope_dim + value_width
         )
-    routed = job.tokens * llm.experts_per_token / t
+        qkv_width += language_model.kv_lora_rank + language_model.q_lora_rank
+    up_matrices = language_model.mlp_matrices - 1
+    element_count = language_model.attending * (
+        6 * language_model.hidden / residual_ranks + 2 * qkv_width / tp_ranks
+    )
+    element_count += (
+        language_model.layers * 4 * language_model.hidden / residual_ranks
+        + _plain(language_model)
+        * 2
+        * up_matrices
+        * language_model.ffn
+        / tp_ranks
+    )
+    element_count += (
+        language_model.state_layers * 14 * language_model.hidden / tp_ranks
+    )
+    if job.frozen:
+        element_count += (
+            2
+            * language_model.attending
+            * (
+                5 * language_model.hidden / residual_ranks
+                + (3 * qkv_width + 2 * query_width) / tp_ranks
+            )
+        )
+    routed_tokens = job.tokens * language_model.experts_per_token / tp_ranks
     return {
-        "traffic": HALF * job.tokens * moved / stages,
-        "expert_traffic": llm.moe_layers
-        / stages
-        * routed
+        "traffic": HALF * job.tokens * element_count / stage_count,
+        "expert_traffic": language_model.moe_layers
+        / stage_count
+        * routed_tokens
         * 4
-        * gates
-        * llm.moe_ffn,
+        * up_matrices
+        * language_model.moe_ffn,
     }
 
 
 def _parallel(job: Job) -> dict[str, float]:
     """Bytes of tensor, context and pipeline parallelism."""
-    llm, s = job.llm, job.spread
-    residual = s.tp if job.software.sequence_parallel else 1
-    whole = s.micro * job.sequence
-    kept = HALF * 2 * llm.kv_heads * llm.head_dim / s.tp * llm.attending / s.pp
-    wide = (
+    language_model, layout = job.llm, job.spread
+    residual_ranks = layout.tp if job.software.sequence_parallel else 1
+    uncut_tokens = layout.micro * job.sequence
+    kv_bytes = (
+        HALF
+        * 2
+        * language_model.kv_heads
+        * language_model.head_dim
+        / layout.tp
+        * language_model.attending
+        / layout.pp
+    )
+    tensor_bytes = (
         4
         * HALF
         * job.tokens
-        * llm.hidden
-        * (s.tp - 1)
-        / s.tp
-        * llm.layers
-        / s.pp
+        * language_model.hidden
+        * (layout.tp - 1)
+        / layout.tp
+        * language_model.layers
+        / layout.pp
     )
     return {
-        "tensor": wide,
-        "tensor_network": float(s.tp > job.domain),
-        "context": (s.cp - 1) / s.cp * whole * kept,
-        "hops": job.tokens * llm.hidden * HALF / residual * 2 * s.vpp
-        if s.pp > 1
+        "tensor": tensor_bytes,
+        "tensor_network": float(layout.tp > job.domain),
+        "context": (layout.cp - 1) / layout.cp * uncut_tokens * kv_bytes,
+        "hops": job.tokens
+        * language_model.hidden
+        * HALF
+        / residual_ranks
+        * 2
+        * layout.vpp
+        if layout.pp > 1
         else 0.0,
         # Published runs within one link hand over as slowly as over a network.
         "hops_network": float(
-            job.chip.link != "none" or s.accelerators > job.domain
+            job.chip.link != "none" or layout.accelerators > job.domain
         ),
     }
 
@@ -303,9 +419,9 @@ def _experts(job: Job) -> dict[str, float]:
 
     A token goes once to each machine that holds one of its experts.
     """
-    llm, s = job.llm, job.spread
-    layers = llm.moe_layers / s.pp
-    names = (
+    language_model, layout = job.llm, job.spread
+    moe_layers = language_model.moe_layers / layout.pp
+    field_names = (
         "expert_flop",
         "expert_bytes",
         "local",
@@ -313,94 +429,132 @@ def _experts(job: Job) -> dict[str, float]:
         "exchange_link",
         "exchange_network",
     )
-    counted = {"moe_layers": layers, "dense_layers": llm.layers / s.pp - layers}
-    if not llm.experts:
-        return dict.fromkeys(names, 0.0) | counted
-    cut = (
-        s.tp if s.ep == 1 else 1
+    layer_counts = {
+        "moe_layers": moe_layers,
+        "dense_layers": language_model.layers / layout.pp - moe_layers,
+    }
+    if not language_model.experts:
+        return dict.fromkeys(field_names, 0.0) | layer_counts
+    expert_tp = (
+        layout.tp if layout.ep == 1 else 1
     )  # experts of all ranks alike are cut as other products are
-    routed, wide = (
-        job.tokens * llm.experts_per_token * cut / s.tp,
-        llm.expert_hidden or llm.hidden,
+    routed_tokens, hidden_width = (
+        job.tokens * language_model.experts_per_token * expert_tp / layout.tp,
+        language_model.expert_hidden or language_model.hidden,
     )
-    each, held = BYTES.get(job.software.precision, 1.0), llm.experts / s.ep
-    gates, width = llm.mlp_matrices - 1, llm.moe_ffn / cut
-    flop = 2 * routed * wide * width * (gates + 1)
-    moved = each * (routed * (wide + width) + held * wide * width * (gates + 1))
-    moved += HALF * routed * (gates * width + wide)
-    sent = layers * routed * wide * HALF
-    across = layers * job.tokens / s.tp * wide * HALF * crossing(job)
-    found = (
-        layers * flop,
-        layers * moved,
-        layers * held,
-        sent,
-        sent * (1 - 1 / s.ep),
-        across,
+    operand_bytes, local_experts = (
+        BYTES.get(job.software.precision, 1.0),
+        language_model.experts / layout.ep,
     )
-    return dict(zip(names, found, strict=True)) | counted
+    up_matrices, expert_width = (
+        language_model.mlp_matrices - 1,
+        language_model.moe_ffn / expert_tp,
+    )
+    expert_flop = (
+        2 * routed_tokens * hidden_width * expert_width * (up_matrices + 1)
+    )
+    expert_bytes = operand_bytes * (
+        routed_tokens * (hidden_width + expert_width)
+        + local_experts * hidden_width * expert_width * (up_matrices + 1)
+    )
+    expert_bytes += (
+        HALF * routed_tokens * (up_matrices * expert_width + hidden_width)
+    )
+    exchange_bytes = moe_layers * routed_tokens * hidden_width * HALF
+    network_bytes = (
+        moe_layers
+        * job.tokens
+        / layout.tp
+        * hidden_width
+        * HALF
+        * crossing(job)
+    )
+    quantities = (
+        moe_layers * expert_flop,
+        moe_layers * expert_bytes,
+        moe_layers * local_experts,
+        exchange_bytes,
+        exchange_bytes * (1 - 1 / layout.ep),
+        network_bytes,
+    )
+    return dict(zip(field_names, quantities, strict=True)) | layer_counts
 
 
 def crossing(job: Job) -> float:
     """Other machines that a token is sent to, when its experts lie on several."""
-    machines = max(1.0, job.spread.ep / min(job.spread.ep, job.domain))
-    reached = machines * (1 - (1 - 1 / machines) ** job.llm.experts_per_token)
-    return reached * (1 - 1 / machines)
+    machine_count = max(1.0, job.spread.ep / min(job.spread.ep, job.domain))
+    reached_machines = machine_count * (
+        1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
+    )
+    return reached_machines * (1 - 1 / machine_count)
 
 
 def _again(job: Job) -> dict[str, float]:
     """Shares of the forward pass that are computed again; a reference is one pass more."""
-    shares = {
+    recompute_shares = {
         "full": (1.0, 1.0, 1.0),
         "attention": (0.0, 1.0, 0.0),
         "layer": (0.5, 0.5, 0.5),
         "ops": (0.5, 0.0, 1.0),
     }.get(job.spread.recompute, (0.0, 0.0, 0.0))
-    more = float(job.reference != "none")
-    names = ("again_gemm", "again_attention", "again_traffic")
-    found = {
-        name: share + more for name, share in zip(names, shares, strict=True)
+    reference_passes = float(job.reference != "none")
+    field_names = ("again_gemm", "again_attention", "again_traffic")
+    shares_by_field = {
+        field_name: pass_share + reference_passes
+        for field_name, pass_share in zip(
+            field_names, recompute_shares, strict=True
+        )
     }
-    forced = missing(job) if job.spread.recompute == "forced" else 0.0
-    return found | {"forced": forced}
+    forced_share = missing(job) if job.spread.recompute == "forced" else 0.0
+    return shares_by_field | {"forced": forced_share}
 
 
 def missing(job: Job) -> float:
     """Share of the activations that memory has no room for when everything is kept."""
-    peak = memory.fuller(job)
-    kept = memory.activations(job)
-    over = (
+    stage_peak = memory.fuller(job)
+    activation_bytes = memory.activations(job)
+    required_gib = (
         constant("train_overhead")
-        + (1 + constant("train_fragmentation")) * peak.total / GIB
+        + (1 + constant("train_fragmentation")) * stage_peak.total / GIB
     )
     return min(
-        1.0, max(0.0, (over - job.chip.memory_gib) * GIB / max(kept, 1.0))
+        1.0,
+        max(
+            0.0,
+            (required_gib - job.chip.memory_gib)
+            * GIB
+            / max(activation_bytes, 1.0),
+        ),
     )
 
 
 def _chip(job: Job) -> dict[str, float]:
     """Rates of the accelerator, in units a second."""
-    chip, half = job.chip, (job.chip.bf16_tflops or 0.0) * 1e12
-    low = {
+    accelerator, flop_s_16bit = job.chip, (job.chip.bf16_tflops or 0.0) * 1e12
+    low_precision = {
         **dict.fromkeys(SIXTEEN, 0.0),
-        "int8": chip.int8_tops,
-        "nvfp4": chip.fp4_tflops,
+        "int8": accelerator.int8_tops,
+        "nvfp4": accelerator.fp4_tflops,
     }
-    peak = (low.get(job.software.precision, chip.fp8_tflops) or 0.0) * 1e12
-    link = chip.link_gb_s / 2 * 1e9
-    if chip.link == "none" or not link:
-        lanes = constant("pcie_gen", str(max(3, chip.pcie_gen)))
-        link = constant("pcie_reached") * lanes * 1e9
-    watts = (chip.tdp_w or math.inf) / (
-        (chip.bf16_tflops or 1.0) * constant("train_watts")
+    peak_flop_s = (
+        low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
+    ) * 1e12
+    link_bytes_s = accelerator.link_gb_s / 2 * 1e9
+    if accelerator.link == "none" or not link_bytes_s:
+        pcie_gb_s = constant("pcie_gen", str(max(3, accelerator.pcie_gen)))
+        link_bytes_s = constant("pcie_reached") * pcie_gb_s * 1e9
+    power_ratio = (accelerator.tdp_w or math.inf) / (
+        (accelerator.bf16_tflops or 1.0) * constant("train_watts")
     )
     return {
-        "peak": peak or half,
-        "half": half,
-        "bandwidth": (chip.bandwidth_gb_s or 0.0) * 1e9,
-        "link": link,
+        "peak": peak_flop_s or flop_s_16bit,
+        "half": flop_s_16bit,
+        "bandwidth": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
+        "link": link_bytes_s,
         "network": job.network,
-        "rate": _rates().get(chip.architecture, half / OTHER_RATE / 1e12)
+        "rate": _rates().get(
+            accelerator.architecture, flop_s_16bit / OTHER_RATE / 1e12
+        )
         * 1e12,
-        "power": min(1.0, watts),
+        "power": min(1.0, power_ratio),
     }

@@ -38,57 +38,79 @@ CENTURY: Final = 36_500.0  # days
 
 
 def answer(
-    need: TrainNeed, market: Market, catalog: Catalog, keep: int
+    requirement: TrainNeed,
+    market: Market,
+    catalog: Catalog,
+    alternative_count: int,
 ) -> Solution:
     """Return the cheapest cluster that finishes in time, or the fastest within a budget.
 
     When there is none: the shortest time, or the lowest cost, that there is.
     """
-    fast = need.budget is not None and need.deadline is None
-    search, offers = TrainSearch(need, catalog.book, fast=fast), market.best()
-    for wide in (keep + 1, len(offers)):
-        result = search.solve(offers, wide)
-        chosen = next((f for f in result.found if _in_time(f.cluster)), None)
-        if chosen is not None or len(result.found) < wide:
+    by_time = requirement.budget is not None and requirement.deadline is None
+    cluster_search, allowed_offers = (
+        TrainSearch(requirement, catalog.book, by_time=by_time),
+        market.best(),
+    )
+    for cluster_limit in (alternative_count + 1, len(allowed_offers)):
+        ranking = cluster_search.solve(allowed_offers, cluster_limit)
+        selection = next(
+            (
+                candidate
+                for candidate in ranking.found
+                if _in_time(candidate.cluster)
+            ),
+            None,
+        )
+        if selection is not None or len(ranking.found) < cluster_limit:
             break
-    if chosen is None:
-        return _nothing(need, market, nearest(need, offers, catalog.book))
-    cluster, s = chosen.cluster, chosen.cluster.laid.job.spread
-    layout = Layout(
+    if selection is None:
+        return _nothing(
+            requirement,
+            market,
+            nearest(requirement, allowed_offers, catalog.book),
+        )
+    cluster, parallel_layout = (
+        selection.cluster,
+        selection.cluster.laid.job.spread,
+    )
+    pool_layout = Layout(
         precision=cluster.laid.job.software.precision,
         kv_precision="bf16",
-        tp=s.tp,
-        pp=s.pp,
-        ep=s.ep,
-        dp=s.dp,
-        cp=s.cp,
+        tp=parallel_layout.tp,
+        pp=parallel_layout.pp,
+        ep=parallel_layout.ep,
+        dp=parallel_layout.dp,
+        cp=parallel_layout.cp,
     )
-    pool = Pool(
+    training_pool = Pool(
         offer=cluster.offer,
         nodes=cluster.nodes + cluster.spares,
         least=cluster.nodes,
         span=cluster.nodes,
         replicas=1,
         role="train",
-        layout=layout,
+        layout=pool_layout,
         max_batch=0,
         spare=cluster.spares,
-        context=need.sequence,
+        context=requirement.sequence,
         window=0,
     )
     return Solution(
         status="optimal",
-        pools=(pool,),
+        pools=(training_pool,),
         predicted=predict(cluster),
         binding=(),
-        alternatives=_others(result, chosen, search, keep),
-        bill=chosen.bill,
-        warnings=_warnings(need, cluster, catalog.book),
+        alternatives=_others(
+            ranking, selection, cluster_search, alternative_count
+        ),
+        bill=selection.bill,
+        warnings=_warnings(requirement, cluster, catalog.book),
         week=week("flat", None),
-        llm=need.llm,
+        llm=requirement.llm,
         funnel=market.funnel,
         considered=market.allowed,
-        run=_run(cluster, market, catalog, search),
+        run=_run(cluster, market, catalog, cluster_search),
     )
 
 
@@ -98,16 +120,21 @@ def _in_time(cluster: Cluster) -> bool:
 
 
 def _run(
-    cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch
+    cluster: Cluster,
+    market: Market,
+    catalog: Catalog,
+    cluster_search: TrainSearch,
 ) -> Run:
-    need = cluster.need
-    usual, late = cluster.usual, cluster.at(SURE)
+    requirement = cluster.need
+    median_cluster, p90_cluster = cluster.usual, cluster.at(SURE)
     return Run(
-        method=need.method,
-        tokens=need.tokens,
-        sequence=need.sequence,
-        batch=need.batch,
-        steps=math.ceil(need.tokens / (need.batch * need.sequence)),
+        method=requirement.method,
+        tokens=requirement.tokens,
+        sequence=requirement.sequence,
+        batch=requirement.batch,
+        steps=math.ceil(
+            requirement.tokens / (requirement.batch * requirement.sequence)
+        ),
         interval=cluster.interval,
         save=cluster.save,
         checkpoint=run.checkpoint_bytes(cluster.laid.job),
@@ -115,13 +142,16 @@ def _run(
         spares=cluster.spares,
         disk=int(cluster.disk),
         storage=_storage(cluster),
-        hours=(usual.within(EVEN) / HOUR, late.within(SURE) / HOUR),
+        hours=(
+            median_cluster.within(EVEN) / HOUR,
+            p90_cluster.within(SURE) / HOUR,
+        ),
         usd=(
-            usual.within_bill(search.book, EVEN).usd_month,
-            late.within_bill(search.book, SURE).usd_month,
+            median_cluster.within_bill(cluster_search.book, EVEN).usd_month,
+            p90_cluster.within_bill(cluster_search.book, SURE).usd_month,
         ),
         layouts=cluster.layouts(),
-        ways=ways(cluster, market, catalog, search),
+        ways=ways(cluster, market, catalog, cluster_search),
     )
 
 
@@ -135,117 +165,145 @@ def _storage(cluster: Cluster) -> Storage:
 
 
 def _others(
-    result: Result, chosen: Found, search: TrainSearch, keep: int
+    ranking: Result,
+    selection: Found,
+    cluster_search: TrainSearch,
+    alternative_count: int,
 ) -> tuple[Alternative, ...]:
     """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
-    seen = {chosen.cluster.offer.instance.instance_type}
-    found: list[Alternative] = []
-    for other in result.found:
-        kind = other.cluster.offer.instance.instance_type
-        if kind not in seen and len(found) < keep:
-            seen.add(kind)
-            found.append(
-                _alternative(other, "time" if search.fast else "price")
+    seen_types = {selection.cluster.offer.instance.instance_type}
+    alternatives: list[Alternative] = []
+    for candidate in ranking.found:
+        instance_type = candidate.cluster.offer.instance.instance_type
+        if (
+            instance_type not in seen_types
+            and len(alternatives) < alternative_count
+        ):
+            seen_types.add(instance_type)
+            alternatives.append(
+                _alternative(
+                    candidate, "time" if cluster_search.fast else "price"
+                )
             )
-    late = [
-        (search.least(x.offer), x)
-        for x in result.missed
-        if x.seconds < math.inf
+    late_offers = [
+        (cluster_search.least(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.missed
+        if ranked_offer.seconds < math.inf
     ]
-    small = [
-        (search.least(x.offer), x)
-        for x in result.missed
-        if x.seconds == math.inf
+    unfit_offers = [
+        (cluster_search.least(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.missed
+        if ranked_offer.seconds == math.inf
     ]
-    for group in (late, small):
-        for least, missed in sorted(
-            group, key=lambda x: (x[0], x[1].offer.key)
-        )[:keep]:
-            found.append(_slow(missed, least))
-    return tuple(found)
+    for offer_group in (late_offers, unfit_offers):
+        for bound_usd, rejected_offer in sorted(
+            offer_group,
+            key=lambda ranked_offer: (
+                ranked_offer[0],
+                ranked_offer[1].offer.key,
+            ),
+        )[:alternative_count]:
+            alternatives.append(_slow(rejected_offer, bound_usd))
+    return tuple(alternatives)
 
 
-def _alternative(found: Found, reason: str) -> Alternative:
-    cluster = found.cluster
+def _alternative(candidate: Found, rejected_by: str) -> Alternative:
+    cluster = candidate.cluster
     return Alternative(
         offer=cluster.offer,
         nodes=cluster.nodes,
-        usd_month=found.bill.usd_month,
-        rejected_by=reason,
+        usd_month=candidate.bill.usd_month,
+        rejected_by=rejected_by,
     )
 
 
-def _slow(missed: Missed, least: Decimal) -> Alternative:
-    reason = missed.reason
-    if missed.seconds < math.inf:
-        days = missed.seconds / DAY
-        reason += f": {days:,.1f} days at best" if days < CENTURY else ": never"
+def _slow(rejected_offer: Missed, bound_usd: Decimal) -> Alternative:
+    rejected_by = rejected_offer.reason
+    if rejected_offer.seconds < math.inf:
+        duration_days = rejected_offer.seconds / DAY
+        rejected_by += (
+            f": {duration_days:,.1f} days at best"
+            if duration_days < CENTURY
+            else ": never"
+        )
     return Alternative(
-        offer=missed.offer,
-        nodes=max(1, missed.nodes),
-        usd_month=least.quantize(Decimal("0.01")),
-        rejected_by=reason,
+        offer=rejected_offer.offer,
+        nodes=max(1, rejected_offer.nodes),
+        usd_month=bound_usd.quantize(Decimal("0.01")),
+        rejected_by=rejected_by,
     )
 
 
 def _warnings(
-    need: TrainNeed, cluster: Cluster, book: PriceBook
+    requirement: TrainNeed, cluster: Cluster, price_book: PriceBook
 ) -> tuple[Warn, ...]:
-    found = [Warn(code="assumed", message=note) for note in need.notes]
-    found += _starved(cluster, book)
+    warnings = [
+        Warn(code="assumed", message=assumption)
+        for assumption in requirement.notes
+    ]
+    warnings += _starved(cluster, price_book)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
-        found.append(Warn(code="spot", message=message))
-    most, every = (
+        warnings.append(Warn(code="spot", message=message))
+    block_limit, total_nodes = (
         block.most(cluster.offer.provider),
         cluster.nodes + cluster.spares,
     )
-    if most is not None and every > most:
-        message = f"{every:,} machines are more than blocks hold ({most}): agree on the capacity"
-        found.append(Warn(code="size", message=f"{message} before you apply"))
-    if need.home not in (None, cluster.offer.provider):
-        message = f"the data lie on {need.home}: bring them to {cluster.offer.provider} before, "
+    if block_limit is not None and total_nodes > block_limit:
+        message = f"{total_nodes:,} machines are more than blocks hold ({block_limit}): agree on the capacity"
+        warnings.append(
+            Warn(code="size", message=f"{message} before you apply")
+        )
+    if requirement.home not in (None, cluster.offer.provider):
+        message = f"the data lie on {requirement.home}: bring them to {cluster.offer.provider} before, "
         message += "or reading them across the internet may starve the job"
-        found.append(Warn(code="moved", message=message))
+        warnings.append(Warn(code="moved", message=message))
     if cluster.offer.confidence == "low":
         message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
-        found.append(Warn(code="price", message=message))
-    return tuple(found)
+        warnings.append(Warn(code="price", message=message))
+    return tuple(warnings)
 
 
-def _fed(cluster: Cluster, book: PriceBook) -> str:
+def _fed(cluster: Cluster, price_book: PriceBook) -> str:
     """What a file system is worth and costs; nothing when none is faster."""
-    wish = replace(cluster.need, storage="parallel")
-    every = [
-        c
-        for c in replace(cluster, need=wish, store=None).stored()
-        if c.expected < cluster.expected
+    parallel_requirement = replace(cluster.need, storage="parallel")
+    faster_clusters = [
+        candidate
+        for candidate in replace(
+            cluster, need=parallel_requirement, store=None
+        ).stored()
+        if candidate.expected < cluster.expected
     ]
-    if not every:
+    if not faster_clusters:
         return ""
-    best = min(every, key=lambda c: c.bill(book).usd_month)
-    more = best.bill(book).usd_month - cluster.bill(book).usd_month
-    sooner = (cluster.expected - best.expected) / HOUR
-    return f"take data.storage: parallel ({sooner:,.1f} h sooner, {more:+,.0f} USD), "
+    cheapest = min(
+        faster_clusters,
+        key=lambda candidate: candidate.bill(price_book).usd_month,
+    )
+    extra_usd = (
+        cheapest.bill(price_book).usd_month - cluster.bill(price_book).usd_month
+    )
+    saved_hours = (cluster.expected - cheapest.expected) / HOUR
+    return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
 
 
-def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
+def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
     """What the path of the data cannot give, with the fix and its price."""
-    found, kind = [], cluster.offer.instance
+    warnings, instance = [], cluster.offer.instance
     if cluster.read > cluster.steps:
-        share = 1 - cluster.steps / cluster.read
-        found.append(
+        waiting_share = 1 - cluster.steps / cluster.read
+        warnings.append(
             Warn(
                 code="data",
                 message=(
                     "reading the dataset is slower than training: "
-                    f"accelerators wait {share:.0%} of the time; "
-                    f"compress the data, {_fed(cluster, book)}or take more machines"
+                    f"accelerators wait {waiting_share:.0%} of the time; "
+                    f"compress the data, {_fed(cluster, price_book)}or take more machines"
                 ),
             )
         )
     if not cluster.staged:
-        found.append(
+        warnings.append(
             Warn(
                 code="staging",
                 message=(
@@ -254,33 +312,33 @@ def _starved(cluster: Cluster, book: PriceBook) -> list[Warn]:
                 ),
             )
         )
-    if kind.vcpu < constant("train_cores") * kind.accelerators:
-        found.append(
+    if instance.vcpu < constant("train_cores") * instance.accelerators:
+        warnings.append(
             Warn(
                 code="cores",
                 message=(
-                    f"{kind.vcpu / kind.accelerators:.0f} CPU cores for each accelerator: "
+                    f"{instance.vcpu / instance.accelerators:.0f} CPU cores for each accelerator: "
                     "tokenize and pack the data beforehand"
                 ),
             )
         )
-    return found
+    return warnings
 
 
 def _nothing(
-    need: TrainNeed, market: Market, found: tuple[Binding, ...]
+    requirement: TrainNeed, market: Market, relaxations: tuple[Binding, ...]
 ) -> Solution:
     """Infeasible, with what would be the nearest."""
     return Solution(
         status="infeasible",
         pools=(),
         predicted={},
-        binding=found,
+        binding=relaxations,
         alternatives=(),
         bill=None,
         warnings=(),
         week=week("flat", None),
-        llm=need.llm,
+        llm=requirement.llm,
         funnel=market.funnel,
         considered=market.allowed,
     )

@@ -81,8 +81,8 @@ class Cluster:
     @property
     def speed(self) -> float:
         """Expected tokens a second of one accelerator."""
-        job = self.laid.job
-        return work(job).tokens / self.laid.step.total
+        training_job = self.laid.job
+        return work(training_job).tokens / self.laid.step.total
 
     @cached_property
     def steps(self) -> float:
@@ -103,11 +103,20 @@ class Cluster:
     @cached_property
     def wire(self) -> float:
         """Bytes/s between a machine and storage when all machines use it."""
-        nic = self.offer.instance.network_gbps / 8 * GB or math.inf
+        nic_bytes_per_s = self.offer.instance.network_gbps / 8 * GB or math.inf
         if self.store is not None:
-            client = constant("lustre_client_gb_s", self.offer.provider) * GB
-            return min(nic, client, self.store.rate / self.nodes)
-        return min(nic, constant("object_store_gb_s", self.offer.provider) * GB)
+            client_bytes_per_s = (
+                constant("lustre_client_gb_s", self.offer.provider) * GB
+            )
+            return min(
+                nic_bytes_per_s,
+                client_bytes_per_s,
+                self.store.rate / self.nodes,
+            )
+        return min(
+            nic_bytes_per_s,
+            constant("object_store_gb_s", self.offer.provider) * GB,
+        )
 
     @cached_property
     def written(self) -> float:
@@ -117,43 +126,45 @@ class Cluster:
     @property
     def staged(self) -> bool:
         """Whether host memory holds a copy of a machine's part while it is written."""
-        part = run.checkpoint_bytes(self.laid.job) / self.nodes
+        part_bytes = run.checkpoint_bytes(self.laid.job) / self.nodes
         return (
             self.offer.instance.ram_gib * GIB
-            >= constant("train_staging") * part
+            >= constant("train_staging") * part_bytes
         )
 
     @property
     def save(self) -> float:
         """Seconds for which a checkpoint stops the job; the rest is written behind it."""
-        blocked = constant("checkpoint_block") if self.staged else 1.0
-        return max(0.5, blocked * self.written)
+        blocking_share = constant("checkpoint_block") if self.staged else 1.0
+        return max(0.5, blocking_share * self.written)
 
     @cached_property
     def risk(self) -> Hazard:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
-        kind = self.offer.instance
-        found = run.hazard(
+        instance = self.offer.instance
+        hazard = run.hazard(
             self.nodes,
-            kind.provider,
-            kind.family,
+            instance.provider,
+            instance.family,
             self.rates if self.offer.purchase == "spot" else "never",
             self.spares,
         )
         return (
-            found
-            if found.notice >= self.written
-            else replace(found, notice=0.0)
+            hazard
+            if hazard.notice >= self.written
+            else replace(hazard, notice=0.0)
         )
 
     @cached_property
     def interval(self) -> float:
         """Seconds between checkpoints: as asked, or those that lose least."""
-        best = max(
+        optimal_interval_s = max(
             constant("train_interval", "least"),
             run.interval(self.save, self.risk),
         )
-        return min(self.need.checkpoint or best, max(self.progress, 1.0))
+        return min(
+            self.need.checkpoint or optimal_interval_s, max(self.progress, 1.0)
+        )
 
     @property
     def goodput(self) -> float:
@@ -178,77 +189,90 @@ class Cluster:
     def start(self) -> float:
         """Seconds until every machine has booted and the first data are where they are read."""
         if self.store is not None:
-            filled = constant("lustre_fill_gb_s", self.offer.provider) * GB
-            return constant("boot") + self.need.data_bytes / filled
-        held = min(
+            fill_bytes_per_s = (
+                constant("lustre_fill_gb_s", self.offer.provider) * GB
+            )
+            return constant("boot") + self.need.data_bytes / fill_bytes_per_s
+        prefetch_bytes = min(
             self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB
         )
-        return constant("boot") + min(held / self.wire, FIRST)
+        return constant("boot") + min(prefetch_bytes / self.wire, FIRST)
 
-    def within(self, share: float) -> float:
+    def within(self, run_share: float) -> float:
         """Seconds from the order of the machines within which this share of the runs ends."""
-        return self.start + self.trials.end(share)
+        return self.start + self.trials.end(run_share)
 
     @cached_property
     def ends(self) -> float:
         """Seconds within which the run ends with the wished confidence, by formula."""
-        share = self.need.confidence
+        run_share = self.need.confidence
         return self.start + run.late(
-            self.progress, self.interval, self.save, self.risk, share
+            self.progress, self.interval, self.save, self.risk, run_share
         )
 
-    def bill(self, book: PriceBook) -> Bill:
+    def bill(self, price_book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
-        working = self.expected - self.start
-        away = working * self.risk.reclaims * self.risk.wait
-        paid = self.start + max(self.progress, working - away)
-        return self.billed(book, paid, self.expected)
+        working_s = self.expected - self.start
+        reclaimed_s = working_s * self.risk.reclaims * self.risk.wait
+        paid_s = self.start + max(self.progress, working_s - reclaimed_s)
+        return self.billed(price_book, paid_s, self.expected)
 
-    def within_bill(self, book: PriceBook, share: float) -> Bill:
+    def within_bill(self, price_book: PriceBook, run_share: float) -> Bill:
         """The bill that this share of the simulated runs stays within."""
         return self.billed(
-            book, self.start + self.trials.cost(share), self.within(share)
+            price_book,
+            self.start + self.trials.cost(run_share),
+            self.within(run_share),
         )
 
-    def billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
+    def billed(
+        self, price_book: PriceBook, paid_s: float, duration_s: float
+    ) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
-        months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
-        every = self.nodes + self.spares
-        hours = node_hours(self.offer, every, paid, lasts)
-        stored = self.held
-        use = Usage(
+        duration_months = Decimal(duration_s / HOUR) / HOURS_PER_MONTH
+        total_nodes = self.nodes + self.spares
+        paid_hours = node_hours(self.offer, total_nodes, paid_s, duration_s)
+        stored_bytes = self.held
+        usage = Usage(
             provider=self.offer.provider,
-            nodes=every,
-            node_hours=hours,
-            on_hours=Decimal(lasts / HOUR),
+            nodes=total_nodes,
+            node_hours=paid_hours,
+            on_hours=Decimal(duration_s / HOUR),
             cache_gb=self.disk,
-            weights_gb=Decimal(stored / GB) * months,
+            weights_gb=Decimal(stored_bytes / GB) * duration_months,
             sent_gb=Decimal(0),
             received_gb=Decimal(0),
             served=False,
-            standing=Decimal(lasts / HOUR),
+            standing=Decimal(duration_s / HOUR),
         )
-        lines = [machines(self.offer, every, hours), *services(use, book)]
-        lines += (
-            [self.store.line(book, months)] if self.store is not None else []
+        cost_lines = [
+            machines(self.offer, total_nodes, paid_hours),
+            *services(usage, price_book),
+        ]
+        cost_lines += (
+            [self.store.line(price_book, duration_months)]
+            if self.store is not None
+            else []
         )
-        lines += moved(self.need, self.offer.provider, book)
-        return summed(lines, self.offer, every)
+        cost_lines += moved(self.need, self.offer.provider, price_book)
+        return summed(cost_lines, self.offer, total_nodes)
 
     @property
     def disk(self) -> Decimal:
         """GB of a disk for weights to start from and two parts of checkpoints, without NVMe."""
-        begun = (
+        weights_bytes = (
             0.0
             if self.need.method == "pretrain"
             else HALF * self.need.llm.params
         )
-        parts = (
+        checkpoint_parts_bytes = (
             2 * run.checkpoint_bytes(self.laid.job) / self.nodes
             if self.store is None
             else 0.0
         )
-        return cache_gb(self.offer, Decimal((begun + parts) / GB))
+        return cache_gb(
+            self.offer, Decimal((weights_bytes + checkpoint_parts_bytes) / GB)
+        )
 
     @property
     def held(self) -> float:
@@ -257,30 +281,39 @@ class Cluster:
 
     def stored(self) -> list[Cluster]:
         """The storage that may be used: objects, or file systems that would feed the job."""
-        wanted = self.need.storage == "parallel"
-        if not wanted and (
+        parallel_required = self.need.storage == "parallel"
+        if not parallel_required and (
             self.need.storage == "object" or self.read <= self.steps
         ):
             return [self]
-        rate = max(
+        needed_bytes_per_s = max(
             self.need.data_bytes / self.steps,
             run.checkpoint_bytes(self.laid.job) / WRITTEN,
         )
-        found = [
-            replace(self, store=x)
-            for x in sized(self.offer.provider, rate, self.held)
+        parallel_clusters = [
+            replace(self, store=file_system)
+            for file_system in sized(
+                self.offer.provider, needed_bytes_per_s, self.held
+            )
         ]
-        return found if wanted else [self, *found]
+        return (
+            parallel_clusters
+            if parallel_required
+            else [self, *parallel_clusters]
+        )
 
     def spared(self) -> Cluster:
         """The cluster with as many spares as pay for themselves; spot is taken all at once."""
-        best = self
-        for spares in range(1, SPARES + 1):
-            other = replace(self, spares=spares)
-            if self.offer.purchase == "spot" or other.price >= best.price:
+        cheapest = self
+        for spare_count in range(1, SPARES + 1):
+            candidate = replace(self, spares=spare_count)
+            if (
+                self.offer.purchase == "spot"
+                or candidate.price >= cheapest.price
+            ):
                 break
-            best = other
-        return best
+            cheapest = candidate
+        return cheapest
 
     @property
     def price(self) -> float:
@@ -299,41 +332,56 @@ class Cluster:
 
     def without(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
-        return self._joined(plain=True)
+        return self._joined(ordinary_network=True)
 
     def apart(self) -> Cluster | None:
         """The same machines wherever there is room: what placing them together is worth."""
-        return self._joined(share=constant("placed_apart"))
+        return self._joined(fabric_share=constant("placed_apart"))
 
     def _joined(
-        self, *, plain: bool = False, share: float = 1.0
+        self, *, ordinary_network: bool = False, fabric_share: float = 1.0
     ) -> Cluster | None:
-        kind = self.offer.instance
-        if self.nodes == 1 or not connected(kind):
+        instance = self.offer.instance
+        if self.nodes == 1 or not connected(instance):
             return None
-        found = fastest(
-            layouts(self.need, kind, self.nodes, plain=plain, share=share)
+        timed_layouts = fastest(
+            layouts(
+                self.need,
+                instance,
+                self.nodes,
+                ordinary_network=ordinary_network,
+                fabric_share=fabric_share,
+            )
         )
-        return replace(self, laid=found[0]) if found else None
+        return replace(self, laid=timed_layouts[0]) if timed_layouts else None
 
 
-def margin(need: TrainNeed, job: Job) -> float:
+def margin(requirement: TrainNeed, training_job: Job) -> float:
     """The factor on the time of a step that the wished confidence asks for."""
-    z = NormalDist().inv_cdf(max(0.5, need.confidence))
-    return math.exp(half(job) * z / TAIL)
+    z_score = NormalDist().inv_cdf(max(0.5, requirement.confidence))
+    return math.exp(half(training_job) * z_score / TAIL)
 
 
-def moved(need: TrainNeed, provider: str, book: PriceBook) -> list[Line]:
+def moved(
+    requirement: TrainNeed, provider: str, price_book: PriceBook
+) -> list[Line]:
     """What it costs that the data leave the cloud that holds them, once."""
-    if need.home in (None, provider):
+    if requirement.home in (None, provider):
         return []
-    gb = Decimal(need.data_bytes / GB)
-    return egress(str(need.home), gb, book, f"data out of {need.home}")
+    data_gb = Decimal(requirement.data_bytes / GB)
+    return egress(
+        str(requirement.home),
+        data_gb,
+        price_book,
+        f"data out of {requirement.home}",
+    )
 
 
-def node_hours(offer: Offer, nodes: int, paid: float, lasts: float) -> Decimal:
+def node_hours(
+    offer: Offer, nodes: int, paid_s: float, duration_s: float
+) -> Decimal:
     """Node-hours that are paid: those of the machines, or whole months where one commits."""
     if offer.purchase in COMMITTED:
-        months = Decimal(lasts / HOUR) / HOURS_PER_MONTH
-        return HOURS_PER_MONTH * nodes * max(Decimal(1), months)
-    return Decimal(paid / HOUR) * nodes
+        duration_months = Decimal(duration_s / HOUR) / HOURS_PER_MONTH
+        return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
+    return Decimal(paid_s / HOUR) * nodes

@@ -50,82 +50,121 @@ class Trained:
 
 
 def exactly(
-    need: TrainNeed,
+    requirement: TrainNeed,
     offer: Offer,
     nodes: int,
-    given: Mapping[str, str],
-    book: PriceBook,
+    fixed_options: Mapping[str, str],
+    price_book: PriceBook,
 ) -> Trained:
     """Return the job in the fastest layout that has what is given.
 
     Raises InfeasibleError when no layout has it, or none of those fits.
     """
-    wanted = {k: v for k, v in given.items() if k != "precision"}
-    precision = given.get("precision")
-    need = replace(need, precisions=(precision,)) if precision else need
-    kind = offer.instance
-    jobs = layouts(need, kind, nodes)
-    if not jobs:
-        message = (
-            f"{kind.accelerator} does not run {', '.join(need.precisions)}"
-        )
+    layout_options = {
+        option: setting
+        for option, setting in fixed_options.items()
+        if option != "precision"
+    }
+    precision = fixed_options.get("precision")
+    requirement = (
+        replace(requirement, precisions=(precision,))
+        if precision
+        else requirement
+    )
+    instance = offer.instance
+    search_spaces = layouts(requirement, instance, nodes)
+    if not search_spaces:
+        message = f"{instance.accelerator} does not run {', '.join(requirement.precisions)}"
         raise _impossible(message, "choose another precision")
-    if wanted:
-        found = [laid for one in jobs for laid in _named(one, wanted)]
+    if layout_options:
+        timed_layouts = [
+            timed_layout
+            for search_space in search_spaces
+            for timed_layout in _named(search_space, layout_options)
+        ]
     else:
-        found = [laid for one in jobs for laid in one.best(SHOWN)]
-    if not found:
-        message = f"no layout of {need.llm.model} fits in {kind.node.memory_gib:,.1f} GiB each"
+        timed_layouts = [
+            timed_layout
+            for search_space in search_spaces
+            for timed_layout in search_space.best(SHOWN)
+        ]
+    if not timed_layouts:
+        message = f"no layout of {requirement.llm.model} fits in {instance.node.memory_gib:,.1f} GiB each"
         raise _impossible(message, MORE)
-    best = sorted(found, key=lambda x: x.rank)[:SHOWN]
-    cluster = Cluster(need, offer, nodes, best[0])
+    best_layouts = sorted(timed_layouts, key=lambda candidate: candidate.rank)[
+        :SHOWN
+    ]
+    cluster = Cluster(requirement, offer, nodes, best_layouts[0])
     return Trained(
         offer=offer,
         nodes=nodes,
-        layouts=tuple(best),
+        layouts=tuple(best_layouts),
         predicted=predict(cluster),
-        hours=cluster.within(need.confidence) / HOUR,
-        usd=cluster.bill(book).usd_month,
+        hours=cluster.within(requirement.confidence) / HOUR,
+        usd=cluster.bill(price_book).usd_month,
     )
 
 
-def _named(layouts: Layouts, wanted: Mapping[str, str]) -> Iterator[Laid]:
+def _named(
+    search_space: Layouts, layout_options: Mapping[str, str]
+) -> Iterator[Laid]:
     """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
-    told = AGAIN.get(wanted.get("recompute", ""))
-    every = spreads(layouts.job, layouts.accelerators, layouts.machine)
-    rest = {k: v for k, v in wanted.items() if k != "recompute"}
-    found = [
-        s for s in every if all(_is(getattr(s, k), v) for k, v in rest.items())
+    recompute_mode = AGAIN.get(layout_options.get("recompute", ""))
+    parallel_layouts = spreads(
+        search_space.job, search_space.accelerators, search_space.machine
+    )
+    exact_options = {
+        option: setting
+        for option, setting in layout_options.items()
+        if option != "recompute"
+    }
+    matching_layouts = [
+        candidate
+        for candidate in parallel_layouts
+        if all(
+            _is(getattr(candidate, option), setting)
+            for option, setting in exact_options.items()
+        )
     ]
-    if not found:
-        named = ", ".join(f"{k} {v}" for k, v in rest.items())
-        message = (
-            f"no layout over {layouts.accelerators} accelerators in batches of "
+    if not matching_layouts:
+        option_text = ", ".join(
+            f"{option} {setting}" for option, setting in exact_options.items()
         )
-        message += f"{layouts.job.batch:,.0f} sequences has {named}"
+        message = f"no layout over {search_space.accelerators} accelerators in batches of "
+        message += f"{search_space.job.batch:,.0f} sequences has {option_text}"
         raise _impossible(message, "leave one of them out")
-    for spread in found:
-        kept = (
-            replace(spread, recompute=told)
-            if told
-            else layouts.frame.fitted(spread)
+    for parallel_layout in matching_layouts:
+        fitted_layout = (
+            replace(parallel_layout, recompute=recompute_mode)
+            if recompute_mode
+            else search_space.frame.fitted(parallel_layout)
         )
-        if kept is not None and layouts.frame.peak(kept) <= layouts.frame.room:
-            yield _laid(layouts, kept)
+        if (
+            fitted_layout is not None
+            and search_space.frame.peak(fitted_layout)
+            <= search_space.frame.room
+        ):
+            yield _laid(search_space, fitted_layout)
 
 
-def _is(value: float | str, told: str) -> bool:
-    return value == told if isinstance(value, str) else value == float(told)
-
-
-def _laid(layouts: Layouts, spread: Spread) -> Laid:
-    job = layouts.job.laid(spread)
-    return Laid(
-        job, step(work(job), TRAINING.at(keys(job))), layouts.frame.peak(spread)
+def _is(attribute: float | str, setting: str) -> bool:
+    return (
+        attribute == setting
+        if isinstance(attribute, str)
+        else attribute == float(setting)
     )
 
 
-def _impossible(message: str, step: str) -> InfeasibleError:
+def _laid(search_space: Layouts, parallel_layout: Spread) -> Laid:
+    training_job = search_space.job.laid(parallel_layout)
+    return Laid(
+        training_job,
+        step(work(training_job), TRAINING.at(keys(training_job))),
+        search_space.frame.peak(parallel_layout),
+    )
+
+
+def _impossible(message: str, next_step: str) -> InfeasibleError:
     return InfeasibleError(
-        Problem(code="infeasible", message=message, next_step=step)
+        Problem(code="infeasible", message=message, next_step=next_step)
     )

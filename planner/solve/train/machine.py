@@ -30,26 +30,38 @@ ALONE: Final = (
 
 
 def layouts(
-    need: TrainNeed,
+    requirement: TrainNeed,
     instance: Instance,
     nodes: int,
     *,
-    plain: bool = False,
-    share: float = 1.0,
+    ordinary_network: bool = False,
+    fabric_share: float = 1.0,
 ) -> list[Layouts]:
     """The layouts on so many machines in every precision, over a share of their fabric or none."""
-    accelerators = nodes * instance.accelerators
-    fabric = PLAIN if plain else instance.fabric
-    gbps = instance.network_gbps if fabric == "none" else instance.fabric_gbps
-    nominal = max(gbps, 1.0) / 8 / instance.accelerators * GB
-    wire = share * network(fabric, nominal, nodes)
-    chip = _linked(instance, accelerators)
-    jobs = [
-        replace(need.job(instance, precision, wire), chip=chip)
-        for precision in need.precisions
-        if WEIGHTS.get(precision, precision) in chip.precisions
+    accelerator_count = nodes * instance.accelerators
+    fabric_kind = PLAIN if ordinary_network else instance.fabric
+    bandwidth_gbps = (
+        instance.network_gbps if fabric_kind == "none" else instance.fabric_gbps
+    )
+    nominal_bytes_per_s = (
+        max(bandwidth_gbps, 1.0) / 8 / instance.accelerators * GB
+    )
+    wire_bytes_per_s = fabric_share * network(
+        fabric_kind, nominal_bytes_per_s, nodes
+    )
+    accelerator = _linked(instance, accelerator_count)
+    training_jobs = [
+        replace(
+            requirement.job(instance, precision, wire_bytes_per_s),
+            chip=accelerator,
+        )
+        for precision in requirement.precisions
+        if WEIGHTS.get(precision, precision) in accelerator.precisions
     ]
-    return [Layouts(job, accelerators, instance.accelerators) for job in jobs]
+    return [
+        Layouts(training_job, accelerator_count, instance.accelerators)
+        for training_job in training_jobs
+    ]
 
 
 def connected(instance: Instance) -> bool:
@@ -58,42 +70,61 @@ def connected(instance: Instance) -> bool:
 
 
 def fastest(
-    found: list[Layouts], keep: int = 1, limit: float = math.inf
+    search_spaces: list[Layouts],
+    layout_limit: int = 1,
+    step_limit_s: float = math.inf,
 ) -> tuple[Laid, ...]:
     """The fastest layouts of all precisions that take at most `limit` seconds a step."""
-    best: list[Laid] = []
-    for one in sorted(found, key=lambda x: x.glance):
-        if one.glance <= limit:
-            best = sorted(
-                [*best, *one.best(keep, limit)], key=lambda x: x.rank
-            )[:keep]
-            limit = best[-1].step.total if len(best) == keep else limit
-    return tuple(best)
+    timed_layouts: list[Laid] = []
+    for search_space in sorted(
+        search_spaces, key=lambda candidate: candidate.glance
+    ):
+        if search_space.glance <= step_limit_s:
+            timed_layouts = sorted(
+                [
+                    *timed_layouts,
+                    *search_space.best(layout_limit, step_limit_s),
+                ],
+                key=lambda candidate: candidate.rank,
+            )[:layout_limit]
+            step_limit_s = (
+                timed_layouts[-1].step.total
+                if len(timed_layouts) == layout_limit
+                else step_limit_s
+            )
+    return tuple(timed_layouts)
 
 
-def shortest(found: list[Layouts], *, closely: bool) -> float:
+def shortest(search_spaces: list[Layouts], *, refined: bool) -> float:
     """Seconds that no layout in any precision undercuts; infinite when none fits.
 
     A closer look counts the network, and whether memory has room.
     """
-    least = math.inf
-    for one in sorted(found, key=lambda x: x.glance):
-        if one.glance < least:
-            least = min(least, one.least if closely else one.first)
-    return least
+    bound_s = math.inf
+    for search_space in sorted(
+        search_spaces, key=lambda candidate: candidate.glance
+    ):
+        if search_space.glance < bound_s:
+            bound_s = min(
+                bound_s, search_space.least if refined else search_space.first
+            )
+    return bound_s
 
 
-def _linked(instance: Instance, accelerators: int) -> Accelerator:
+def _linked(instance: Instance, accelerator_count: int) -> Accelerator:
     """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or by the bus."""
-    chip, kind = instance.chip, instance.scaleup
-    domain = (
-        min(chip.link_domain, accelerators)
-        if chip.link_domain > RACK
+    accelerator, scaleup_kind = instance.chip, instance.scaleup
+    link_domain = (
+        min(accelerator.link_domain, accelerator_count)
+        if accelerator.link_domain > RACK
         else instance.accelerators
     )
-    if kind == "nvlink_pairs":
-        domain = PAIR
-    link = "none" if kind in ("pcie", "none") else chip.link
+    if scaleup_kind == "nvlink_pairs":
+        link_domain = PAIR
+    link_kind = "none" if scaleup_kind in ("pcie", "none") else accelerator.link
     return replace(
-        chip, memory_gib=instance.node.memory_gib, link=link, link_domain=domain
+        accelerator,
+        memory_gib=instance.node.memory_gib,
+        link=link_kind,
+        link_domain=link_domain,
     )

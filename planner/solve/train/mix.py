@@ -35,33 +35,46 @@ class Mixed(Cluster):
     @cached_property
     def risk(self) -> Hazard:
         """All machines fail; only those of spot are taken back."""
-        kind = self.offer.instance
-        whole = run.hazard(self.nodes, kind.provider, kind.family)
-        taken = run.hazard(
-            self.nodes - self.base, kind.provider, kind.family, "monthly"
+        instance = self.offer.instance
+        cluster_hazard = run.hazard(
+            self.nodes, instance.provider, instance.family
         )
-        notice = taken.notice if taken.notice >= self.written else 0.0
+        spot_hazard = run.hazard(
+            self.nodes - self.base,
+            instance.provider,
+            instance.family,
+            "monthly",
+        )
+        notice_s = (
+            spot_hazard.notice if spot_hazard.notice >= self.written else 0.0
+        )
         return replace(
-            taken,
-            failures=whole.failures,
-            notice=notice,
+            spot_hazard,
+            failures=cluster_hazard.failures,
+            notice=notice_s,
             meanwhile=self.meanwhile,
         )
 
-    def billed(self, book: PriceBook, paid: float, lasts: float) -> Bill:
+    def billed(
+        self, price_book: PriceBook, paid_s: float, duration_s: float
+    ) -> Bill:
         """The bill with the machines of both kinds: the base is paid from first to last."""
-        found = super().billed(book, paid, lasts)
+        uniform_bill = super().billed(price_book, paid_s, duration_s)
         if self.fixed is None:
-            return found
-        spot = self.nodes - self.base
-        both = [
+            return uniform_bill
+        spot_nodes = self.nodes - self.base
+        machine_lines = [
             machines(
-                self.offer, spot, node_hours(self.offer, spot, paid, lasts)
+                self.offer,
+                spot_nodes,
+                node_hours(self.offer, spot_nodes, paid_s, duration_s),
             ),
             machines(
                 self.fixed,
                 self.base,
-                node_hours(self.fixed, self.base, lasts, lasts),
+                node_hours(self.fixed, self.base, duration_s, duration_s),
             ),
         ]
-        return summed([*both, *found.lines[1:]], self.offer, self.nodes)
+        return summed(
+            [*machine_lines, *uniform_bill.lines[1:]], self.offer, self.nodes
+        )

@@ -24,74 +24,91 @@ LEAST: Final = 1024  # tokens
 
 
 def nearest(
-    need: TrainNeed, offers: list[Offer], book: PriceBook
+    requirement: TrainNeed, offers: list[Offer], price_book: PriceBook
 ) -> tuple[Binding, ...]:
     """The lowest cost when only a budget is broken, else the shortest time, or what fits.
 
     Each answer changes one thing.
     """
-    free = replace(need, budget=None, monthly=None)
-    found = TrainSearch(free, book).solve(offers, 1).found
+    without_budget = replace(requirement, budget=None, monthly=None)
+    feasible = TrainSearch(without_budget, price_book).solve(offers, 1).found
     if (
-        found
-        and need.budget is not None
-        and found[0].bill.usd_month > need.budget
+        feasible
+        and requirement.budget is not None
+        and feasible[0].bill.usd_month > requirement.budget
     ):
         return (
-            _binding("train.budget", found[0], _usd(found[0].bill.usd_month)),
+            _binding(
+                "train.budget", feasible[0], _usd(feasible[0].bill.usd_month)
+            ),
         )
-    if found and need.monthly is not None:
+    if feasible and requirement.monthly is not None:
         return (
-            _binding("buy.budget", found[0], _usd(found[0].monthly) + "/month"),
+            _binding(
+                "buy.budget", feasible[0], _usd(feasible[0].monthly) + "/month"
+            ),
         )
-    patient = replace(free, deadline=LONGEST)
-    shortest = TrainSearch(patient, book, fast=True).solve(offers, 1).found
-    told = [
-        _binding("train.deadline", x, _span(x.cluster.ends))
-        for x in shortest[:1]
+    without_deadline = replace(without_budget, deadline=LONGEST)
+    fastest_clusters = (
+        TrainSearch(without_deadline, price_book, by_time=True)
+        .solve(offers, 1)
+        .found
+    )
+    relaxations = [
+        _binding("train.deadline", candidate, _span(candidate.cluster.ends))
+        for candidate in fastest_clusters[:1]
     ]
-    even = 2 ** math.ceil(math.log2(max(2, need.batch)))
-    if even != need.batch:
-        divided = (
-            TrainSearch(replace(free, batch=even), book).solve(offers, 1).found
+    rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.batch)))
+    if rounded_batch != requirement.batch:
+        rounded_clusters = (
+            TrainSearch(
+                replace(without_budget, batch=rounded_batch), price_book
+            )
+            .solve(offers, 1)
+            .found
         )
-        told += [
-            _binding("train.global_batch", x, str(even)) for x in divided[:1]
+        relaxations += [
+            _binding("train.global_batch", candidate, str(rounded_batch))
+            for candidate in rounded_clusters[:1]
         ]
-    return tuple(told) or _shorter(patient, offers, book)
+    return tuple(relaxations) or _shorter(without_deadline, offers, price_book)
 
 
 def _shorter(
-    need: TrainNeed, offers: list[Offer], book: PriceBook
+    requirement: TrainNeed, offers: list[Offer], price_book: PriceBook
 ) -> tuple[Binding, ...]:
     """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
-    while need.sequence > LEAST:
-        need = replace(need, sequence=need.sequence // 2)
-        found = TrainSearch(need, book).solve(offers, 1).found
-        if found:
-            return (_binding("train.sequence", found[0], f"{need.sequence}"),)
+    while requirement.sequence > LEAST:
+        requirement = replace(requirement, sequence=requirement.sequence // 2)
+        feasible = TrainSearch(requirement, price_book).solve(offers, 1).found
+        if feasible:
+            return (
+                _binding(
+                    "train.sequence", feasible[0], f"{requirement.sequence}"
+                ),
+            )
     return ()
 
 
-def _usd(amount: Decimal) -> str:
+def _usd(amount_usd: Decimal) -> str:
     """An amount as a spec takes it, rounded up."""
-    return f"{math.ceil(amount)}"
+    return f"{math.ceil(amount_usd)}"
 
 
-def _span(seconds: float) -> str:
+def _span(duration_s: float) -> str:
     """A time as a spec takes it, rounded up: whole hours, or tenths of a day."""
-    if seconds < SHORT:
-        return f"{math.ceil(seconds / HOUR)}h"
-    return f"{math.ceil(seconds / DAY * 10) / 10:g}d"
+    if duration_s < SHORT:
+        return f"{math.ceil(duration_s / HOUR)}h"
+    return f"{math.ceil(duration_s / DAY * 10) / 10:g}d"
 
 
-def _binding(key: str, found: Found, relax: str) -> Binding:
-    offer, nodes = found.cluster.offer, found.cluster.nodes
+def _binding(constraint: str, candidate: Found, relaxed_value: str) -> Binding:
+    offer, nodes = candidate.cluster.offer, candidate.cluster.nodes
     return Binding(
-        constraint=key,
+        constraint=constraint,
         slack=None,
-        relax_to=relax,
+        relax_to=relaxed_value,
         saves_usd_month=None,
-        usd_month=found.bill.usd_month,
+        usd_month=candidate.bill.usd_month,
         fleet=f"{offer.provider} {offer.region} {offer.instance.instance_type} x {nodes}",
     )

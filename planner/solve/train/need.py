@@ -77,9 +77,11 @@ class TrainNeed:
         """Seconds that a run may take at most."""
         return self.deadline or YEAR
 
-    def job(self, instance: Instance, precision: str, network: float) -> Job:
+    def job(
+        self, instance: Instance, precision: str, network_bytes_per_s: float
+    ) -> Job:
         """The job on a kind of machine, not laid out yet."""
-        frozen = frozen_bytes(self.method)
+        frozen_param_bytes = frozen_bytes(self.method)
         return Job(
             llm=self.llm,
             chip=instance.chip,
@@ -87,10 +89,10 @@ class TrainNeed:
             software=Software(kernels="te", precision=precision),
             sequence=self.sequence,
             batch=float(self.batch),
-            network=network,
+            network=network_bytes_per_s,
             optimizer=self.optimizer,
-            frozen=frozen,
-            rank=self.rank if frozen else 0,
+            frozen=frozen_param_bytes,
+            rank=self.rank if frozen_param_bytes else 0,
             reference=REFERENCES.get(self.method, "none"),
         )
 
@@ -101,53 +103,74 @@ def home(location: str) -> str | None:
 
 
 def train_need(
-    spec: Training, read: Callable[[str], bytes], confidence: float
+    spec: Training, read_file: Callable[[str], bytes], confidence: float
 ) -> TrainNeed:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
-    llm, train, data = model(spec.model, read), spec.train, spec.data
-    notes = [llm.assumed] if llm.assumed else []
-    if train.method == "pretrain":
-        batch = train.global_batch or max(1, PRETRAIN_TOKENS // train.sequence)
-    else:
-        batch = train.global_batch or SMALL_BATCH
-    if train.sequence > llm.max_context > 0 and train.method != "pretrain":
-        message = (
-            f"sequence {train.sequence:,} is longer than {llm.model} takes"
+    language_model, train_section, data_section = (
+        model(spec.model, read_file),
+        spec.train,
+        spec.data,
+    )
+    assumptions = [language_model.assumed] if language_model.assumed else []
+    if train_section.method == "pretrain":
+        global_batch = train_section.global_batch or max(
+            1, PRETRAIN_TOKENS // train_section.sequence
         )
-        step = f"set train.sequence to at most {llm.max_context}"
+    else:
+        global_batch = train_section.global_batch or SMALL_BATCH
+    if (
+        train_section.sequence > language_model.max_context > 0
+        and train_section.method != "pretrain"
+    ):
+        message = f"sequence {train_section.sequence:,} is longer than {language_model.model} takes"
+        next_step = (
+            f"set train.sequence to at most {language_model.max_context}"
+        )
         problem = Problem(
-            code="sequence", message=message, place=train.place, next_step=step
+            code="sequence",
+            message=message,
+            place=train_section.place,
+            next_step=next_step,
         )
         raise SpecError(problem)
-    length = train.sequence * (PAIR if train.method in REFERENCES else 1)
-    tokens = float(data.tokens or (data.samples or 0) * length)
-    if not tokens:
-        each = constant("chinchilla")
-        tokens = each * llm.active
-        notes.append(
-            f"tokens are not stated: {tokens:,.0f}, {each:g} for each parameter"
+    sample_tokens = train_section.sequence * (
+        PAIR if train_section.method in REFERENCES else 1
+    )
+    training_tokens = float(
+        data_section.tokens or (data_section.samples or 0) * sample_tokens
+    )
+    if not training_tokens:
+        tokens_per_param = constant("chinchilla")
+        training_tokens = tokens_per_param * language_model.active
+        assumptions.append(
+            f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for each parameter"
         )
     precisions = dict.fromkeys(
-        "bf16" if name == "auto" else name for name in train.precision
+        "bf16" if precision == "auto" else precision
+        for precision in train_section.precision
     )
     return TrainNeed(
-        llm=llm,
-        method=train.method,
-        tokens=tokens,
-        sequence=train.sequence,
-        batch=batch,
-        optimizer=train.optimizer,
+        llm=language_model,
+        method=train_section.method,
+        tokens=training_tokens,
+        sequence=train_section.sequence,
+        batch=global_batch,
+        optimizer=train_section.optimizer,
         precisions=tuple(precisions),
-        rank=train.rank,
-        deadline=float(train.deadline) if train.deadline else None,
-        budget=train.budget,
+        rank=train_section.rank,
+        deadline=float(train_section.deadline)
+        if train_section.deadline
+        else None,
+        budget=train_section.budget,
         monthly=spec.buy.budget,
-        checkpoint=float(train.checkpoint) if train.checkpoint else None,
-        evaluation=float(train.evaluation),
-        data_bytes=float(data.size or TOKEN_BYTES * tokens),
-        home=home(data.location),
-        storage=data.storage,
+        checkpoint=float(train_section.checkpoint)
+        if train_section.checkpoint
+        else None,
+        evaluation=float(train_section.evaluation),
+        data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
+        home=home(data_section.location),
+        storage=data_section.storage,
         confidence=confidence,
-        notes=tuple(notes),
-        place=train.place,
+        notes=tuple(assumptions),
+        place=train_section.place,
     )

@@ -17,30 +17,43 @@ if TYPE_CHECKING:
 
 def predict(cluster: Cluster) -> dict[str, Predicted]:
     """The numbers of a run, each with its band; the duration holds with the confidence."""
-    job, laid = cluster.laid.job, cluster.laid
-    wide, basis = half(job), rests(job)
+    training_job, timed_layout = cluster.laid.job, cluster.laid
+    band_width, basis = half(training_job), rests(training_job)
 
-    def around(value: float, width: float = wide) -> Predicted:
+    def around(estimate: float, log_width: float = band_width) -> Predicted:
         return Predicted(
-            value, value * math.exp(-width), value * math.exp(width), basis
+            estimate,
+            estimate * math.exp(-log_width),
+            estimate * math.exp(log_width),
+            basis,
         )
 
-    total, memory = job.chip.memory_gib, constant("train_memory", "counted")
-    usual = cluster.usual.within(EVEN) / DAY
-    lost = 1 - cluster.goodput
+    capacity_gib, memory_width = (
+        training_job.chip.memory_gib,
+        constant("train_memory", "counted"),
+    )
+    median_days = cluster.usual.within(EVEN) / DAY
+    lost_share = 1 - cluster.goodput
     return {
         "tokens_per_s_per_accelerator": around(cluster.speed),
-        "step_time_s": around(laid.step.total),
-        "mfu": around(mfu(job, cluster.speed)),
-        "memory_gib_per_accelerator": around(laid.peak_gib, memory),
-        "memory_fraction": around(laid.peak_gib / total, memory),
+        "step_time_s": around(timed_layout.step.total),
+        "mfu": around(mfu(training_job, cluster.speed)),
+        "memory_gib_per_accelerator": around(
+            timed_layout.peak_gib, memory_width
+        ),
+        "memory_fraction": around(
+            timed_layout.peak_gib / capacity_gib, memory_width
+        ),
         "duration_days": Predicted(
-            usual,
-            usual * math.exp(-wide),
-            max(usual * math.exp(wide), cluster.ends / DAY),
+            median_days,
+            median_days * math.exp(-band_width),
+            max(median_days * math.exp(band_width), cluster.ends / DAY),
             basis,
         ),
         "goodput": Predicted(
-            1 - lost, max(0.0, 1 - 4 * lost), 1 - lost / 4, "physics"
+            1 - lost_share,
+            max(0.0, 1 - 4 * lost_share),
+            1 - lost_share / 4,
+            "physics",
         ),
     }

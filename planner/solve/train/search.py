@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from planner.solve.train.need import TrainNeed
 
 SIZES: Final = tuple(
-    sorted({2**k for k in range(13)} | {3 * 2**k for k in range(12)})
+    sorted(
+        {2**exponent for exponent in range(13)}
+        | {3 * 2**exponent for exponent in range(12)}
+    )
 )
 NEVER: Final = 1e12  # seconds
 LOOKS: Final = 2  # at a number of machines, before its cluster is timed
@@ -53,8 +56,10 @@ class Found:
     @property
     def monthly(self) -> Decimal:
         """USD that a run costs a month, or in all when it is shorter."""
-        months = Decimal(self.cluster.expected / HOUR) / HOURS_PER_MONTH
-        return self.bill.usd_month / max(Decimal(1), months)
+        duration_months = (
+            Decimal(self.cluster.expected / HOUR) / HOURS_PER_MONTH
+        )
+        return self.bill.usd_month / max(Decimal(1), duration_months)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +91,22 @@ class _Tally:
     found: Found | None = None
     dear: str = ""
 
-    def late(self, seconds: float, nodes: int) -> None:
+    def late(self, duration_s: float, nodes: int) -> None:
         """A size is not in time: it takes so many seconds, or at least so many."""
         self.seconds, self.nodes = min(
-            (self.seconds, self.nodes), (seconds, nodes)
+            (self.seconds, self.nodes), (duration_s, nodes)
         )
 
     def missed(self) -> Missed:
         """Why no size will do."""
-        reason = (
+        rejected_by = (
             "memory: no layout fits"
             if self.seconds == math.inf
             else "train.deadline"
         )
-        return Missed(self.offer, self.nodes, self.seconds, self.dear or reason)
+        return Missed(
+            self.offer, self.nodes, self.seconds, self.dear or rejected_by
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -120,204 +127,273 @@ class TrainSearch:
     """A search that remembers how jobs are laid out on machines."""
 
     def __init__(
-        self, need: TrainNeed, book: PriceBook, *, fast: bool = False
+        self,
+        requirement: TrainNeed,
+        price_book: PriceBook,
+        *,
+        by_time: bool = False,
     ) -> None:
-        self.need, self.book, self.fast = need, book, fast
+        self.need, self.book, self.fast = requirement, price_book, by_time
         self._layouts: dict[tuple[str, int], list[Layouts]] = {}
         self._alone: dict[str, float] = {}
         self._moved: dict[str, Decimal] = {}
 
-    def solve(self, offers: list[Offer], keep: int) -> Result:
+    def solve(self, offers: list[Offer], cluster_limit: int) -> Result:
         """Return the best cluster over all offers, and at least `keep` when there are so many.
 
         Each is the best of its offer; nothing that was not looked at is better than the last of
         those that are kept.
         """
-        tallies = [_Tally(offer) for offer in offers]
+        offer_states = [_Tally(offer) for offer in offers]
         queue = [
-            _Entry(self._measure(self.least(t.offer), 0.0), t.offer.key, t)
-            for t in tallies
+            _Entry(
+                self._measure(self.least(offer_state.offer), 0.0),
+                offer_state.offer.key,
+                offer_state,
+            )
+            for offer_state in offer_states
         ]
         heapq.heapify(queue)
-        last = math.inf  # of those that are kept
-        while queue and queue[0].least <= last:
-            entry = heapq.heappop(queue)
-            entry.tally.left -= 1
-            for more in self._look(entry, last):
-                entry.tally.left += 1
-                heapq.heappush(queue, more)
-            found = self._found(tallies)
-            last = (
-                self.rank(found[keep - 1])[0]
-                if len(found) >= keep
+        cutoff = math.inf  # of those that are kept
+        while queue and queue[0].least <= cutoff:
+            candidate = heapq.heappop(queue)
+            candidate.tally.left -= 1
+            for refined_candidate in self._look(candidate, cutoff):
+                candidate.tally.left += 1
+                heapq.heappush(queue, refined_candidate)
+            feasible = self._found(offer_states)
+            cutoff = (
+                self.rank(feasible[cluster_limit - 1])[0]
+                if len(feasible) >= cluster_limit
                 else math.inf
             )
-        late = [t.missed() for t in tallies if not t.left and not t.found]
-        return Result(tuple(self._found(tallies)), tuple(late))
+        rejected_offers = [
+            offer_state.missed()
+            for offer_state in offer_states
+            if not offer_state.left and not offer_state.found
+        ]
+        return Result(tuple(self._found(offer_states)), tuple(rejected_offers))
 
-    def _look(self, entry: _Entry, last: float) -> list[_Entry]:
+    def _look(self, candidate: _Entry, cutoff: float) -> list[_Entry]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
-        if not entry.nodes:
-            return self._sizes(entry)
-        if entry.looks < LOOKS:
-            return self._bound(entry)
-        self._weigh(entry.tally, entry.nodes, last)
+        if not candidate.nodes:
+            return self._sizes(candidate)
+        if candidate.looks < LOOKS:
+            return self._bound(candidate)
+        self._weigh(candidate.tally, candidate.nodes, cutoff)
         return []
 
-    def _bound(self, entry: _Entry) -> list[_Entry]:
+    def _bound(self, candidate: _Entry) -> list[_Entry]:
         """Bound so many machines by their fastest layout; nothing when they cannot do it."""
-        tally, nodes, offer = entry.tally, entry.nodes, entry.tally.offer
-        seconds = self.shortest(offer.instance, nodes, closely=entry.looks > 0)
-        if seconds > self.need.limit:
-            tally.late(seconds, nodes)
+        offer_state, nodes, offer = (
+            candidate.tally,
+            candidate.nodes,
+            candidate.tally.offer,
+        )
+        steps_s = self.shortest(
+            offer.instance, nodes, refined=candidate.looks > 0
+        )
+        if steps_s > self.need.limit:
+            offer_state.late(steps_s, nodes)
             return []
-        lasts = seconds + constant("boot")
-        usd = node_hours(
-            offer, nodes, lasts, lasts
+        duration_s = steps_s + constant("boot")
+        run_usd = node_hours(
+            offer, nodes, duration_s, duration_s
         ) * offer.usd_hour + self.moved(offer)
-        month = (
+        month_hours = (
             HOURS_PER_MONTH if offer.purchase != "spot" else 0
         )  # is not paid while it is away
-        over = self._over(usd, min(usd, offer.usd_hour * nodes * month))
-        if over:
-            tally.dear = over
+        broken_budget = self._over(
+            run_usd, min(run_usd, offer.usd_hour * nodes * month_hours)
+        )
+        if broken_budget:
+            offer_state.dear = broken_budget
             return []
-        least = max(self._measure(usd, lasts), entry.least)
-        return [_Entry(least, entry.key, tally, nodes, entry.looks + 1)]
+        objective_bound = max(
+            self._measure(run_usd, duration_s), candidate.least
+        )
+        return [
+            _Entry(
+                objective_bound,
+                candidate.key,
+                offer_state,
+                nodes,
+                candidate.looks + 1,
+            )
+        ]
 
-    def _weigh(self, tally: _Tally, nodes: int, last: float) -> None:
+    def _weigh(self, offer_state: _Tally, nodes: int, cutoff: float) -> None:
         """Take the best storage and number of spares of a cluster into its tally.
 
         What is worse than its best, or than the last that is kept, is left as it is.
         """
-        if tally.found is not None:
-            last = min(last, self.rank(tally.found)[0])
+        if offer_state.found is not None:
+            cutoff = min(cutoff, self.rank(offer_state.found)[0])
         cluster = self.cluster(
-            tally.offer, nodes, self._within(tally.offer, nodes, last)
+            offer_state.offer,
+            nodes,
+            self._within(offer_state.offer, nodes, cutoff),
         )
         if cluster is None:
-            tally.left += 1
+            offer_state.left += 1
             return
-        for stored in [x.spared() for x in cluster.stored()]:
-            if stored.ends > self.need.limit:
-                tally.late(min(stored.ends, NEVER), nodes)
+        for storage_option in [
+            unspared_option.spared() for unspared_option in cluster.stored()
+        ]:
+            if storage_option.ends > self.need.limit:
+                offer_state.late(min(storage_option.ends, NEVER), nodes)
                 continue
-            found = Found(stored, stored.bill(self.book))
-            over = self._over(found.bill.usd_month, found.monthly)
-            tally.dear = over or tally.dear
-            if not over and (
-                tally.found is None or self.rank(found) < self.rank(tally.found)
+            feasible = Found(storage_option, storage_option.bill(self.book))
+            broken_budget = self._over(
+                feasible.bill.usd_month, feasible.monthly
+            )
+            offer_state.dear = broken_budget or offer_state.dear
+            if not broken_budget and (
+                offer_state.found is None
+                or self.rank(feasible) < self.rank(offer_state.found)
             ):
-                tally.found = found
+                offer_state.found = feasible
 
-    def _over(self, usd: Decimal, monthly: Decimal) -> str:
+    def _over(self, run_usd: Decimal, monthly_usd: Decimal) -> str:
         """The budget that a cost of the run, or of a month, breaks; empty when it keeps both."""
-        need = self.need
-        if need.budget is not None and usd > need.budget:
+        requirement = self.need
+        if requirement.budget is not None and run_usd > requirement.budget:
             return "train.budget"
         return (
             "buy.budget"
-            if need.monthly is not None and monthly > need.monthly
+            if requirement.monthly is not None
+            and monthly_usd > requirement.monthly
             else ""
         )
 
-    def _sizes(self, entry: _Entry) -> list[_Entry]:
+    def _sizes(self, candidate: _Entry) -> list[_Entry]:
         """Every number of machines, by what every layout takes on so many."""
-        kind, found = entry.tally.offer.instance, []
-        for nodes in self.sizes(kind):
-            seconds = self.alone(kind) / nodes / kind.accelerators + constant(
-                "boot"
-            )
-            standing = (
-                float(entry.tally.offer.usd_hour)
+        instance, candidates = candidate.tally.offer.instance, []
+        for nodes in self.sizes(instance):
+            duration_s = self.alone(
+                instance
+            ) / nodes / instance.accelerators + constant("boot")
+            startup_usd = (
+                float(candidate.tally.offer.usd_hour)
                 * nodes
                 * constant("boot")
                 / HOUR
             )
-            least = seconds if self.fast else entry.least + standing
-            found.append(_Entry(least, entry.key, entry.tally, nodes))
-        return found
+            objective_bound = (
+                duration_s if self.fast else candidate.least + startup_usd
+            )
+            candidates.append(
+                _Entry(objective_bound, candidate.key, candidate.tally, nodes)
+            )
+        return candidates
 
     def rank(
-        self, found: Found
+        self, feasible: Found
     ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, or its end; then accelerators and names."""
         return (
-            self._measure(found.bill.usd_month, found.cluster.ends),
-            *found.rank,
+            self._measure(feasible.bill.usd_month, feasible.cluster.ends),
+            *feasible.rank,
         )
 
-    def _measure(self, usd: Decimal, seconds: float) -> float:
-        return seconds if self.fast else float(usd)
+    def _measure(self, run_usd: Decimal, duration_s: float) -> float:
+        return duration_s if self.fast else float(run_usd)
 
-    def _within(self, offer: Offer, nodes: int, most: float) -> float:
+    def _within(
+        self, offer: Offer, nodes: int, objective_cutoff: float
+    ) -> float:
         """Seconds of steps, with their margin, after which a cluster measures more than `most`."""
-        lasts = most
+        duration_s = objective_cutoff
         if not self.fast:
-            left = most + ROUNDED - float(self.moved(offer))
-            lasts = left / float(offer.usd_hour) / nodes * HOUR
-        return lasts - constant("boot")
+            machine_usd = objective_cutoff + ROUNDED - float(self.moved(offer))
+            duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR
+        return duration_s - constant("boot")
 
-    def _found(self, tallies: list[_Tally]) -> list[Found]:
+    def _found(self, offer_states: list[_Tally]) -> list[Found]:
         """The best cluster of each offer that has one, the best first."""
         return sorted(
-            (t.found for t in tallies if t.found is not None), key=self.rank
+            (
+                offer_state.found
+                for offer_state in offer_states
+                if offer_state.found is not None
+            ),
+            key=self.rank,
         )
 
     def least(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
-        hours = self.alone(offer.instance) / HOUR
-        alone = Decimal(hours) / offer.instance.accelerators * offer.usd_hour
-        return alone + self.moved(offer)
+        accelerator_hours = self.alone(offer.instance) / HOUR
+        machine_usd = (
+            Decimal(accelerator_hours)
+            / offer.instance.accelerators
+            * offer.usd_hour
+        )
+        return machine_usd + self.moved(offer)
 
     def moved(self, offer: Offer) -> Decimal:
         """USD for bringing the data to the cloud of an offer."""
         if offer.provider not in self._moved:
-            lines = moved(self.need, offer.provider, self.book)
-            self._moved[offer.provider] = total(lines)[0]
+            transfer_lines = moved(self.need, offer.provider, self.book)
+            self._moved[offer.provider] = total(transfer_lines)[0]
         return self._moved[offer.provider]
 
     def alone(self, instance: Instance) -> float:
         """Accelerator-seconds of what every layout does, with the margin."""
         if instance.instance_type not in self._alone:
-            jobs = [
-                self.need.job(instance, p, 1.0) for p in self.need.precisions
+            training_jobs = [
+                self.need.job(instance, precision, 1.0)
+                for precision in self.need.precisions
             ]
-            least = min(
-                floor(job).step * margin(self.need, job) for job in jobs
+            step_s = min(
+                floor(training_job).step * margin(self.need, training_job)
+                for training_job in training_jobs
             )
-            self._alone[instance.instance_type] = least * self.need.steps
+            self._alone[instance.instance_type] = step_s * self.need.steps
         return self._alone[instance.instance_type]
 
     def shortest(
-        self, instance: Instance, nodes: int, *, closely: bool
+        self, instance: Instance, nodes: int, *, refined: bool
     ) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        least = shortest(self._at(instance, nodes), closely=closely)
-        return least * self._stretched(instance, nodes)
+        step_s = shortest(self._at(instance, nodes), refined=refined)
+        return step_s * self._stretched(instance, nodes)
 
     def sizes(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
-        least = self.alone(instance) / self.need.limit / instance.accelerators
-        most = SIZES[-1] if connected(instance) else 1
-        return [n for n in SIZES if least <= n <= most]
+        min_nodes = (
+            self.alone(instance) / self.need.limit / instance.accelerators
+        )
+        max_nodes = SIZES[-1] if connected(instance) else 1
+        return [
+            node_count
+            for node_count in SIZES
+            if min_nodes <= node_count <= max_nodes
+        ]
 
     def cluster(
-        self, offer: Offer, nodes: int, within: float = math.inf
+        self, offer: Offer, nodes: int, steps_limit_s: float = math.inf
     ) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
-        limit = within / self._stretched(offer.instance, nodes)
-        found = fastest(self._at(offer.instance, nodes), 1, limit)
-        return Cluster(self.need, offer, nodes, found[0]) if found else None
+        step_limit_s = steps_limit_s / self._stretched(offer.instance, nodes)
+        timed_layouts = fastest(
+            self._at(offer.instance, nodes), 1, step_limit_s
+        )
+        return (
+            Cluster(self.need, offer, nodes, timed_layouts[0])
+            if timed_layouts
+            else None
+        )
 
     def _stretched(self, instance: Instance, nodes: int) -> float:
         """Steps, stretched by the margin on each, which is that of every precision."""
-        job = self.need.job(instance, self.need.precisions[0], 1.0)
-        every = Spread(dp=nodes * instance.accelerators)
-        return self.need.steps * margin(self.need, job.laid(every))
+        training_job = self.need.job(instance, self.need.precisions[0], 1.0)
+        data_parallel_layout = Spread(dp=nodes * instance.accelerators)
+        return self.need.steps * margin(
+            self.need, training_job.laid(data_parallel_layout)
+        )
 
     def _at(self, instance: Instance, nodes: int) -> list[Layouts]:
-        key = (instance.instance_type, nodes)
-        if key not in self._layouts:
-            self._layouts[key] = layouts(self.need, instance, nodes)
-        return self._layouts[key]
+        cache_key = (instance.instance_type, nodes)
+        if cache_key not in self._layouts:
+            self._layouts[cache_key] = layouts(self.need, instance, nodes)
+        return self._layouts[cache_key]

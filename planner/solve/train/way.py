@@ -30,43 +30,60 @@ PLAIN: Final = "without its fabric"
 
 
 def ways(
-    cluster: Cluster, market: Market, catalog: Catalog, search: TrainSearch
+    cluster: Cluster,
+    market: Market,
+    catalog: Catalog,
+    cluster_search: TrainSearch,
 ) -> tuple[Way, ...]:
     """The chosen way first, then others with what each costs and when it ends."""
-    found = [_bought(cluster, search)]
-    found += [
-        _bought(replace(cluster, offer=offer, spares=0).spared(), search)
+    scenarios = [_bought(cluster, cluster_search)]
+    scenarios += [
+        _bought(
+            replace(cluster, offer=offer, spares=0).spared(), cluster_search
+        )
         for offer in market.best("buy")
         if offer.purchase != cluster.offer.purchase and _same(offer, cluster)
     ]
-    mixed = _mixed(cluster, market, search)
-    found += (
-        [] if mixed is None else [_way("half spot", mixed, search, ELASTIC)]
+    mixed_cluster = _mixed(cluster, market, cluster_search)
+    scenarios += (
+        []
+        if mixed_cluster is None
+        else [_way("half spot", mixed_cluster, cluster_search, ELASTIC)]
     )
-    found += _blocks(cluster, catalog, search)
-    for name, joined in ((APART, cluster.apart()), (PLAIN, cluster.without())):
-        found += [] if joined is None else [_way(name, joined, search)]
-    return tuple(found)
+    scenarios += _blocks(cluster, catalog, cluster_search)
+    for scenario_name, network_cluster in (
+        (APART, cluster.apart()),
+        (PLAIN, cluster.without()),
+    ):
+        scenarios += (
+            []
+            if network_cluster is None
+            else [_way(scenario_name, network_cluster, cluster_search)]
+        )
+    return tuple(scenarios)
 
 
-def _bought(cluster: Cluster, search: TrainSearch) -> Way:
+def _bought(cluster: Cluster, cluster_search: TrainSearch) -> Way:
     purchase = cluster.offer.purchase
     return _way(
         purchase,
         cluster,
-        search,
+        cluster_search,
         _reclaimed(cluster) if purchase == "spot" else "",
     )
 
 
 def _way(
-    name: str, cluster: Cluster, search: TrainSearch, remark: str = ""
+    scenario_name: str,
+    cluster: Cluster,
+    cluster_search: TrainSearch,
+    remark: str = "",
 ) -> Way:
-    if cluster.expected > MANY * search.need.limit:
-        return Way(name, None, None, "never in time")
+    if cluster.expected > MANY * cluster_search.need.limit:
+        return Way(scenario_name, None, None, "never in time")
     return Way(
-        name,
-        cluster.bill(search.book).usd_month,
+        scenario_name,
+        cluster.bill(cluster_search.book).usd_month,
         cluster.at(SURE).ends / HOUR,
         remark,
     )
@@ -74,102 +91,122 @@ def _way(
 
 def _reclaimed(cluster: Cluster) -> str:
     """When a run on spot ends at the least and at the most reclaims that are published."""
-    sure = cluster.at(SURE)
-    least, most = (
-        replace(sure, rates="low").ends,
-        replace(sure, rates="high").ends,
+    p90_cluster = cluster.at(SURE)
+    earliest_s, latest_s = (
+        replace(p90_cluster, rates="low").ends,
+        replace(p90_cluster, rates="high").ends,
     )
-    if most > MANY * least:
+    if latest_s > MANY * earliest_s:
         return "never ends at the highest published reclaim rate"
-    unit, name = (HOUR, "h") if least < SHORT else (DAY, "days")
-    ends = [f"{x / unit:,.1f}" for x in (least, most)]
+    unit_s, unit_name = (HOUR, "h") if earliest_s < SHORT else (DAY, "days")
+    end_texts = [f"{end_s / unit_s:,.1f}" for end_s in (earliest_s, latest_s)]
     return (
         ""
-        if ends[0] == ends[1]
-        else f"{' to '.join(ends)} {name} at published reclaim rates"
+        if end_texts[0] == end_texts[1]
+        else f"{' to '.join(end_texts)} {unit_name} at published reclaim rates"
     )
 
 
 def _same(offer: Offer, cluster: Cluster) -> bool:
-    kind = cluster.offer.instance
+    instance = cluster.offer.instance
     return (offer.provider, offer.instance.instance_type) == (
-        kind.provider,
-        kind.instance_type,
+        instance.provider,
+        instance.instance_type,
     )
 
 
 def _mixed(
-    cluster: Cluster, market: Market, search: TrainSearch
+    cluster: Cluster, market: Market, cluster_search: TrainSearch
 ) -> Mixed | None:
     """Half of the machines on demand, the others on spot, in the region where that is cheapest.
 
     An InfiniBand fabric of Azure is that of one scale set, and so of one priority.
     """
-    kind, base = cluster.offer.instance, cluster.nodes // HALF
-    if not base or (kind.provider == "azure" and kind.fabric == "infiniband"):
+    instance, on_demand_nodes = cluster.offer.instance, cluster.nodes // HALF
+    if not on_demand_nodes or (
+        instance.provider == "azure" and instance.fabric == "infiniband"
+    ):
         return None
-    part = search.cluster(cluster.offer, base)
-    if part is None:
+    on_demand_cluster = cluster_search.cluster(cluster.offer, on_demand_nodes)
+    if on_demand_cluster is None:
         return None
-    sold = {
-        (o.region, o.purchase): o
-        for group in market.kinds
-        for o in group
-        if _same(o, cluster) and market.breaks(o) <= {"buy"}
+    offers_by_region = {
+        (candidate.region, candidate.purchase): candidate
+        for offer_group in market.kinds
+        for candidate in offer_group
+        if _same(candidate, cluster) and market.breaks(candidate) <= {"buy"}
     }
-    pairs = [
-        (o, sold[region, "on_demand"])
-        for (region, purchase), o in sold.items()
-        if purchase == "spot" and (region, "on_demand") in sold
+    offer_pairs = [
+        (candidate, offers_by_region[region, "on_demand"])
+        for (region, purchase), candidate in offers_by_region.items()
+        if purchase == "spot" and (region, "on_demand") in offers_by_region
     ]
-    if not pairs:
+    if not offer_pairs:
         return None
-    spot, fixed = min(
-        pairs, key=lambda p: (p[0].usd_hour + p[1].usd_hour, p[0].region)
+    spot_offer, on_demand_offer = min(
+        offer_pairs,
+        key=lambda offer_pair: (
+            offer_pair[0].usd_hour + offer_pair[1].usd_hour,
+            offer_pair[0].region,
+        ),
     )
     return Mixed(
         cluster.need,
-        spot,
+        spot_offer,
         cluster.nodes,
         cluster.laid,
         store=cluster.store,
-        fixed=fixed,
-        base=base,
-        meanwhile=cluster.laid.step.total / part.laid.step.total,
+        fixed=on_demand_offer,
+        base=on_demand_nodes,
+        meanwhile=cluster.laid.step.total / on_demand_cluster.laid.step.total,
     )
 
 
 def _blocks(
-    cluster: Cluster, catalog: Catalog, search: TrainSearch
+    cluster: Cluster, catalog: Catalog, cluster_search: TrainSearch
 ) -> list[Way]:
     """A block of days that holds the run with the wished confidence, at its newest price."""
-    known = [
-        o
-        for o in catalog.unlisted
-        if o.purchase in BLOCKS and _same(o, cluster)
+    block_offers = [
+        candidate
+        for candidate in catalog.unlisted
+        if candidate.purchase in BLOCKS and _same(candidate, cluster)
     ]
-    if not known:
+    if not block_offers:
         return []
-    newest = max(known, key=lambda o: (o.as_of, -o.usd_hour, o.region))
-    steady = replace(
-        cluster, offer=replace(newest, region=cluster.offer.region), spares=0
+    newest_offer = max(
+        block_offers,
+        key=lambda candidate: (
+            candidate.as_of,
+            -candidate.usd_hour,
+            candidate.region,
+        ),
     )
-    length = block.days(
-        newest.purchase, newest.provider, steady.nodes, steady.ends
+    block_cluster = replace(
+        cluster,
+        offer=replace(newest_offer, region=cluster.offer.region),
+        spares=0,
     )
-    if length is None:
+    block_days = block.days(
+        newest_offer.purchase,
+        newest_offer.provider,
+        block_cluster.nodes,
+        block_cluster.ends,
+    )
+    if block_days is None:
         return []
-    bill = steady.bill(search.book)
-    paid: Decimal = (
-        newest.usd_hour * steady.nodes * length * block.HOURS
+    run_bill = block_cluster.bill(cluster_search.book)
+    block_usd: Decimal = (
+        newest_offer.usd_hour * block_cluster.nodes * block_days * block.HOURS
     ).quantize(CENT)
-    rest = bill.usd_month - (bill.lines[0].usd_month or 0)
-    name = f"{newest.purchase.replace('_', ' ')} of {length} days"
+    services_usd = run_bill.usd_month - (run_bill.lines[0].usd_month or 0)
+    scenario_name = (
+        f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
+    )
     return [
         Way(
-            name,
-            paid + rest,
-            steady.at(SURE).ends / HOUR,
-            QUOTED.format(as_of=newest.as_of),
+            scenario_name,
+            block_usd + services_usd,
+            block_cluster.at(SURE).ends / HOUR,
+            QUOTED.format(as_of=newest_offer.as_of),
         )
     ]
