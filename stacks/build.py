@@ -34,13 +34,13 @@ class Built(NamedTuple):
 
     graph: Graph
     backstop: str
-    launch: dict[str, Any] | None
+    job_launch: dict[str, Any] | None
 
 
 def build(spec: Spec, solution: Solution, stack_name: str) -> Built:
     """Build the graph of a solution.
 
-    `name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
+    `stack_name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
     cannot be built as asked.
     """
     stack = site(spec, solution, stack_name)

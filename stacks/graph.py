@@ -25,7 +25,7 @@ class Resource:
     depends_on: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
-    def needs(self) -> list[str]:
+    def dependencies(self) -> list[str]:
         """Names of all resources that must exist before this one, sorted."""
         return sorted({*self.depends_on, *refs(self.inputs)})
 
@@ -39,7 +39,7 @@ class Graph:
     resources: tuple[Resource, ...]
     outputs: dict[str, Any] = field(default_factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the graph as the plan document holds it."""
         return {
             "provider": self.provider,
@@ -107,7 +107,7 @@ def order(resources: tuple[Resource, ...]) -> list[Resource]:
         ready_names = sorted(
             resource_name
             for resource_name, resource in pending.items()
-            if ordered_names.issuperset(resource.needs())
+            if ordered_names.issuperset(resource.dependencies())
         )
         if not ready_names:
             raise ValueError(

@@ -35,18 +35,18 @@ MINUTES: Final = 7 * 24 * 60
 class Change:
     """From a time of these days on (Monday is 0), so many nodes; in the fleet's time zone."""
 
-    days: tuple[int, ...]
-    minute: int
+    weekdays: tuple[int, ...]
+    minute_of_day: int
     nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One fleet in one region. Seconds and GB; `idle` and `ttl` are None when not asked for.
+    """One fleet in one region. Seconds and GB; `idle_s` and `ttl_s` are None when not asked for.
 
-    `quantize` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
-    `arguments` are those of a training job, whose data lie at `location` and, when it has a
-    parallel file system, in `files`.
+    `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
+    `job_arguments` are those of a training job, whose data lie at `dataset_uri` and, when it has a
+    parallel file system, in `file_system`.
     """
 
     name: str
@@ -57,67 +57,67 @@ class Site:
     instance: Instance
     purchase: str
     nodes: int
-    span: int
+    nodes_per_replica: int
     role: str
-    model: str
+    model_name: str
     layout: Layout | None
     max_batch: int
-    context: int
-    quantize: bool
-    cache_gb: int
-    idle: int | None
-    ttl: int | None
+    context_tokens: int
+    quantize_on_load: bool
+    data_disk_gb: int
+    idle_s: int | None
+    ttl_s: int | None
     timezone: str
-    changes: tuple[Change, ...]
-    arguments: tuple[str, ...] = ()
-    spares: int = 0
-    location: str = ""
-    files: FileSystem | None = None
+    capacity_changes: tuple[Change, ...]
+    job_arguments: tuple[str, ...] = ()
+    spare_nodes: int = 0
+    dataset_uri: str = ""
+    file_system: FileSystem | None = None
 
     @property
-    def working(self) -> int:
+    def working_nodes(self) -> int:
         """Nodes of a training job that work at the same time; the others are spares."""
-        return self.nodes - self.spares
+        return self.nodes - self.spare_nodes
 
     @property
-    def linked(self) -> bool:
+    def dataset_linked(self) -> bool:
         """Whether the cloud brings the dataset into its file system by itself."""
-        return self.files is not None and home(self.location) == self.provider
+        return self.file_system is not None and home(self.dataset_uri) == self.provider
 
     @property
-    def checkpoints(self) -> str:
+    def checkpoint_dir(self) -> str:
         """The folder of the checkpoints: shared, or one of each node."""
         return (
-            "/models/checkpoints" if self.files is None else "/data/checkpoints"
+            "/models/checkpoints" if self.file_system is None else "/data/checkpoints"
         )
 
     @property
-    def trains(self) -> bool:
+    def is_training(self) -> bool:
         """Whether it trains, and so writes checkpoints."""
         return self.role == "train"
 
     @property
-    def spot(self) -> bool:
+    def is_spot(self) -> bool:
         """Whether machines can be taken back."""
         return self.purchase == "spot"
 
     @property
-    def served(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether something listens for requests."""
         return self.role == "serve"
 
     @property
-    def together(self) -> bool:
+    def spans_nodes(self) -> bool:
         """Whether nodes must be placed close to each other: a replica spans several."""
-        return self.span > 1
+        return self.nodes_per_replica > 1
 
     @property
-    def one_zone(self) -> bool:
+    def single_zone(self) -> bool:
         """Whether all nodes are in one zone: that of each other, or of their file system."""
-        return self.together or self.files is not None
+        return self.spans_nodes or self.file_system is not None
 
     @property
-    def fabric(self) -> bool:
+    def fabric_attached(self) -> bool:
         """Whether the interfaces of the fast fabric are attached.
 
         Always where accelerators reach it directly; on other types when a replica spans nodes.
@@ -127,7 +127,7 @@ class Site:
             "tcpx",
             "tcpxo",
         )
-        return fabric_kind != "none" and (direct_fabric or self.together)
+        return fabric_kind != "none" and (direct_fabric or self.spans_nodes)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -145,7 +145,7 @@ class Site:
         return hashlib.sha256(digest_seed.encode()).hexdigest()[:8]
 
     @property
-    def short(self) -> str:
+    def short_name(self) -> str:
         """A name of at most 20 characters for places that allow few."""
         return f"{self.name[:11].rstrip('-')}-{self.digest}"
 
@@ -165,28 +165,28 @@ def site(spec: Spec, solution: Solution, stack_name: str) -> Site:
         instance=instance,
         purchase=offer.purchase,
         nodes=pool.nodes,
-        span=pool.span,
+        nodes_per_replica=pool.nodes_per_group,
         role=pool.role,
-        model=solution.llm.model if solution.llm else "",
+        model_name=solution.llm.model if solution.llm else "",
         layout=pool.layout,
         max_batch=pool.max_batch,
-        context=pool.context,
-        quantize=_quantized(solution, pool),
-        cache_gb=_disk(spec, solution, pool),
-        idle=int(shutdown.idle) if shutdown.idle else None,
-        ttl=int(shutdown.ttl) if shutdown.ttl else None,
+        context_tokens=pool.context_tokens,
+        quantize_on_load=_quantized(solution, pool),
+        data_disk_gb=_disk(spec, solution, pool),
+        idle_s=int(shutdown.idle) if shutdown.idle else None,
+        ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=window(schedule)[3] if schedule else "UTC",
-        changes=changes(solution.week, pool, schedule),
-        spares=pool.spare if pool.role == "train" else 0,
-        location=spec.data.location if isinstance(spec, Training) else "",
-        files=solution.run.storage.files if solution.run else None,
+        capacity_changes=changes(solution.week, pool, schedule),
+        spare_nodes=pool.spare_groups if pool.role == "train" else 0,
+        dataset_uri=spec.data.location if isinstance(spec, Training) else "",
+        file_system=solution.training_run.storage.file_system if solution.training_run else None,
     )
-    if solution.run is None:
+    if solution.training_run is None:
         return stack
-    dataset_path = "/data/dataset" if stack.linked else stack.location
+    dataset_path = "/data/dataset" if stack.dataset_linked else stack.dataset_uri
     return replace(
         stack,
-        arguments=arguments(solution.run, dataset_path, stack.checkpoints),
+        job_arguments=arguments(solution.training_run, dataset_path, stack.checkpoint_dir),
     )
 
 
@@ -194,8 +194,8 @@ def _disk(spec: Spec, solution: Solution, pool: Pool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
     if isinstance(spec, Workspace):
         return int(spec.disk / GB)
-    if solution.run is not None:
-        return solution.run.disk
+    if solution.training_run is not None:
+        return solution.training_run.boot_disk_gb
     if pool.layout is None or solution.llm is None:
         return 0
     return int(
@@ -220,14 +220,14 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
     if pool.offer.purchase.startswith("reserved"):
         return ()
     if pool.role == "batch":
-        return _daily(pool) if pool.window else ()
-    replica_groups = pool.nodes // pool.span - pool.spare
-    hourly_nodes = week.nodes(replica_groups, pool.span, pool.spare)
+        return _daily(pool) if pool.run_window_s else ()
+    replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
+    hourly_nodes = week.hourly_nodes(replica_groups, pool.nodes_per_group, pool.spare_groups)
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS
     open_minutes = _open(schedule)
     minute_nodes = [
-        max(hourly_nodes[minute // 60 % HOURS], pool.span)
+        max(hourly_nodes[minute // 60 % HOURS], pool.nodes_per_group)
         if open_minutes[minute]
         else 0
         for minute in range(MINUTES)
@@ -249,7 +249,7 @@ def _daily(pool: Pool) -> tuple[Change, ...]:
     weekdays = tuple(range(7))
     return (
         Change(weekdays, 0, pool.nodes),
-        Change(weekdays, min(1439, pool.window // 60), 0),
+        Change(weekdays, min(1439, pool.run_window_s // 60), 0),
     )
 
 

@@ -106,13 +106,13 @@ def layouts() -> float:
     job = Job(
         llm=find("llama-3.1-405b"),
         chip=accelerators()["h100-sxm"],
-        spread=Spread(),
+        layout=Spread(),
         software=Software(),
-        sequence=8192,
-        batch=2048.0,
-        network=50e9,
+        sequence_tokens=8192,
+        global_batch=2048.0,
+        network_bytes_s=50e9,
     )
-    return _took(Layouts(job, 16_384, 8).best)
+    return _took(Layouts(job, 16_384, 8).fastest)
 
 
 def runs() -> float:

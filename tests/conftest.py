@@ -88,7 +88,7 @@ def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Solve a spec given as text."""
     solver = Solver(
-        catalog=catalog, built=unsupported, read=lambda _: b"", keep=keep
+        catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"", alternative_count=keep
     )
     return solver.solve(spec_of(text))
 

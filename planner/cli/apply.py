@@ -84,7 +84,7 @@ def _reviewed(
     from planner.spec.load import load
 
     options, option_values = option_pair
-    spec_file = Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
+    spec_file = Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
     plan = make_plan(
         spec_file,
         catalog,
@@ -110,9 +110,9 @@ def _refuse_stale(
 ) -> None:
     from planner.plan.stale import check
 
-    stack_status = open_engine(options).standing(plan["stack"]["name"])
+    stack_status = open_engine(options).stack_status(plan["stack"]["name"])
     stack_state = (
-        {"sha256": stack_status.sha256, "plan": stack_status.plan}
+        {"sha256": stack_status.state_sha256, "plan": stack_status.plan_digest}
         if stack_status
         else {"sha256": None}
     )

@@ -28,13 +28,13 @@ class Source:
     """A spec file: its path as given, its bytes and what it says."""
 
     path: str
-    raw: bytes
+    file_bytes: bytes
     spec: Spec
 
     @property
     def sha256(self) -> str:
         """SHA-256 of the file."""
-        return hashlib.sha256(self.raw).hexdigest()
+        return hashlib.sha256(self.file_bytes).hexdigest()
 
 
 def read_file(path: str) -> bytes:
@@ -59,14 +59,14 @@ def read_spec(path: str) -> Source:
     from planner.spec.load import load
 
     file_bytes = read_file(path)
-    return Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
+    return Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
 
 
 def beside(path: str) -> Any:
     """Return a function that reads files beside a spec, and none elsewhere."""
     spec_folder = (Path(path).parent if path != "-" else Path()).resolve()
 
-    def read(file_name: str) -> bytes:
+    def read_beside(file_name: str) -> bytes:
         file_path = (spec_folder / file_name).resolve()
         if spec_folder not in file_path.parents:
             problem = Problem(
@@ -78,7 +78,7 @@ def beside(path: str) -> Any:
             raise UsageError(problem)
         return read_file(str(file_path))
 
-    return read
+    return read_beside
 
 
 def open_catalog(path: str | None, world: World | None) -> Catalog:
@@ -111,10 +111,10 @@ def solve(spec_file: Source, catalog: Catalog, options: Options) -> Solution:
 
     solver = Solver(
         catalog=catalog,
-        built=unsupported,
-        read=beside(spec_file.path),
-        keep=options.alternatives,
-        trust=trust(options),
+        unbuilt_reason=unsupported,
+        read_file=beside(spec_file.path),
+        alternative_count=options.alternatives,
+        confidence=trust(options),
     )
     return solver.solve(spec_file.spec)
 
@@ -147,7 +147,7 @@ class Options:
     backend: str | None = None
 
     @property
-    def bound(self) -> bool:
+    def uses_stack_state(self) -> bool:
         """Whether the plan is made on the state of a stack."""
         return self.simulate is not None or self.stack is not None
 
@@ -172,15 +172,15 @@ def make_plan(
         resource_graph, backstop, launch_document = build(
             spec_file.spec, solution, stack_name
         )
-        graph_document = resource_graph.document()
+        graph_document = resource_graph.to_document()
     stack_status = (
-        open_engine(options).standing(stack_name) if options.bound else None
+        open_engine(options).stack_status(stack_name) if options.uses_stack_state else None
     )
     stack_document = {
         "graph": graph_document,
         "backstop": backstop or None,
         "name": stack_name,
-        "state_sha256": stack_status.sha256 if stack_status else None,
+        "state_sha256": stack_status.state_sha256 if stack_status else None,
         "launch": launch_document,
     }
     return assemble(

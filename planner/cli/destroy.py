@@ -25,7 +25,7 @@ def command(stack: str, **option_values: Any) -> int:
     """
     options = option.options(option_values)
     engine = open_engine(options)
-    stack_status = engine.standing(stack)
+    stack_status = engine.stack_status(stack)
     if stack_status is None:
         next_step = "run: tonnage status" + (
             " --simulate" if options.simulate else ""

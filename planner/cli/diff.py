@@ -64,7 +64,7 @@ def _plan(path: str, catalog: Catalog) -> dict[str, Any]:
     if is_plan(file_bytes):
         return parse(file_bytes, path)
     return make_plan(
-        Source(path=path, raw=file_bytes, spec=load(file_bytes, path)),
+        Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path)),
         catalog,
         Options(),
     )

@@ -122,7 +122,7 @@ def _one(spec_file: Source, option_values: dict[str, Any]) -> None:
             option_values,
             type_offers,
             node_count,
-            catalog.book,
+            catalog.price_book,
         )
     else:
         shown_page, json_text = _served(
@@ -192,7 +192,7 @@ def _machines(
     import difflib
 
     offers_by_type: dict[str, list[Offer]] = {}
-    for type_offers in catalog.kinds:
+    for type_offers in catalog.offer_groups:
         offers_by_type.setdefault(
             type_offers[0].instance.instance_type, []
         ).extend(type_offers)
@@ -240,12 +240,12 @@ def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
         return replace(
             load_requirement,
             mode="open",
-            load=replace(load_requirement.load, rate=option_values["rps"]),
+            load=replace(load_requirement.load, rate_per_s=option_values["rps"]),
         )
     if option_values["concurrency"]:
         closed_load = replace(
             load_requirement.load,
-            rate=0.0,
+            rate_per_s=0.0,
             concurrency=option_values["concurrency"],
         )
         return replace(load_requirement, mode="closed", load=closed_load)

@@ -54,7 +54,7 @@ def command(
     else:
         current_spec = _spec(plan, spec_file)
         solver = Solver(
-            catalog=catalog, built=unsupported, read=beside(current_spec.path)
+            catalog=catalog, unbuilt_reason=unsupported, read_file=beside(current_spec.path)
         )
         if offer is not None:
             answer_page = explain.refused(
@@ -78,7 +78,7 @@ def _planned(path: str, catalog: Any) -> tuple[dict[str, Any], Source | None]:
     file_bytes = read_file(path)
     if is_plan(file_bytes):
         return parse(file_bytes, path), None
-    spec_file = Source(path=path, raw=file_bytes, spec=load(file_bytes, path))
+    spec_file = Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
     return make_plan(spec_file, catalog, Options()), spec_file
 
 
@@ -99,7 +99,7 @@ def _spec(plan: dict[str, Any], spec_file: Source | None) -> Source:
         )
         raise StaleError(problem)
     return Source(
-        path=spec_path, raw=file_bytes, spec=load(file_bytes, spec_path)
+        path=spec_path, file_bytes=file_bytes, spec=load(file_bytes, spec_path)
     )
 
 

@@ -59,7 +59,7 @@ def run(
         if step_count
     )
     click.echo(
-        f"{done_verb} {stack_name}: {counts_text} in {_clock(outcome.seconds)}"
+        f"{done_verb} {stack_name}: {counts_text} in {_clock(outcome.elapsed_s)}"
     )
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
@@ -84,7 +84,7 @@ def line(event: Event) -> str:
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = MARKS[event.step.action]
     return (
-        f"{_clock(event.seconds)}  {action_mark}  {resource_type} {event.step.name}  "
+        f"{_clock(event.elapsed_s)}  {action_mark}  {resource_type} {event.step.name}  "
         f"{phase_texts[event.phase]}{detail_text}"
     )
 

@@ -110,7 +110,7 @@ def spec() -> str:
 def _rows(spec_field: Field, prefix: str) -> list[str]:
     """A row for a field, and for the fields of its block."""
     field_path = f"{prefix}{spec_field.name}"
-    field_kind: Any = getattr(spec_field.kind, "block", spec_field.kind)
+    field_kind: Any = getattr(spec_field.field_type, "block", spec_field.field_type)
     required_mark = " **required**" if spec_field.required else ""
     field_rows = [
         f"| `{field_path}` | {_takes(spec_field)} | {spec_field.doc}{required_mark} |"
@@ -122,7 +122,7 @@ def _rows(spec_field: Field, prefix: str) -> list[str]:
 
 def _takes(spec_field: Field) -> str:
     """What a field takes, in a few words."""
-    field_schema = spec_field.kind.schema()
+    field_schema = spec_field.field_type.schema()
     for schema_part in (field_schema, *field_schema.get("anyOf", [])):
         if "enum" in schema_part:
             return ", ".join(

@@ -28,14 +28,14 @@ def command(stack: str | None, **option_values: Any) -> int:
 
     engine = open_engine(option.options(option_values))
     if stack is None:
-        stack_names = engine.stacks()
+        stack_names = engine.stack_names()
         option.show(
             listing(stack_names),
             option_values["format"],
             option_values["color"],
         )
         return 0
-    stack_status = engine.standing(stack)
+    stack_status = engine.stack_status(stack)
     if stack_status is None:
         next_step = "see all stacks: tonnage status"
         problem = Problem(
@@ -47,15 +47,15 @@ def command(stack: str | None, **option_values: Any) -> int:
     status_document = {
         "schema": "tonnage.status/1",
         "stack": stack_status.name,
-        "plan": stack_status.plan,
-        "state_sha256": stack_status.sha256,
+        "plan": stack_status.plan_digest,
+        "state_sha256": stack_status.state_sha256,
         "complete": stack_status.complete,
         "resources": [
             {"type": resource_type, "name": resource_name}
             for resource_type, resource_name in stack_status.resources
         ],
         "outputs": stack_status.outputs,
-        "facts": stack_status.facts,
+        "facts": stack_status.plan_facts,
     }
     if option_values["format"] == "json":
         from planner.plan.canonical import dump

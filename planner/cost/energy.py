@@ -21,13 +21,13 @@ ANYWHERE: Final = "*"
 class Machine:
     """What of a machine counts for its power: where it stands, its boards and what they do.
 
-    `boards` is its accelerators, a share of one counting as that share.
+    `board_count` is its accelerators, a share of one counting as that share.
     """
 
     provider: str
     region: str
     chip: Accelerator
-    boards: float
+    board_count: float
     role: str
 
 
@@ -84,7 +84,7 @@ def energy(
     pue_factor = energy_facts.get(
         ("pue", *location), energy_facts["pue", machine.provider, ANYWHERE]
     )
-    board_kw = machine.boards * machine.chip.tdp_w / 1000
+    board_kw = machine.board_count * machine.chip.tdp_w / 1000
     node_kw = (
         board_kw
         * node_factor

@@ -46,7 +46,7 @@ class Line:
     as_of: str
 
     @property
-    def found(self) -> bool:
+    def is_priced(self) -> bool:
         """Whether a price is known."""
         return self.usd_month is not None
 
@@ -56,19 +56,19 @@ class Usage:
     """What the fleet uses in a month, beside its accelerators.
 
     node_hours are hours of running nodes, on_hours of the stack, nodes the most at once;
-    `standing` hours are those in which the network is there.
+    `network_hours` hours are those in which the network is there.
     """
 
     provider: str
-    nodes: int
+    peak_nodes: int
     node_hours: Decimal
-    on_hours: Decimal
+    running_hours: Decimal
     cache_gb: Decimal
     weights_gb: Decimal
     sent_gb: Decimal
     received_gb: Decimal
-    served: bool
-    standing: Decimal = HOURS_PER_MONTH
+    serves_traffic: bool
+    network_hours: Decimal = HOURS_PER_MONTH
 
 
 @cache
@@ -135,7 +135,7 @@ def services(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
     if monthly_usage.cache_gb:
         bill_lines.append(_cache(monthly_usage, price_book, months))
     bill_lines += _network(monthly_usage, price_book)
-    if monthly_usage.served:
+    if monthly_usage.serves_traffic:
         bill_lines += _balancer(monthly_usage, price_book)
         bill_lines += egress(
             monthly_usage.provider, monthly_usage.sent_gb, price_book
@@ -162,7 +162,7 @@ def total(bill_lines: list[Line]) -> tuple[Decimal, list[str]]:
         Decimal(0),
     )
     return total_usd, [
-        bill_line.name for bill_line in bill_lines if not bill_line.found
+        bill_line.name for bill_line in bill_lines if not bill_line.is_priced
     ]
 
 
@@ -231,7 +231,7 @@ def _network(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
         )
     else:
         nat_line = _single(
-            monthly_usage, price_book, "nat", monthly_usage.standing
+            monthly_usage, price_book, "nat", monthly_usage.network_hours
         )
     data_line = _single(
         monthly_usage,
@@ -242,7 +242,7 @@ def _network(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
     return [
         nat_line,
         data_line,
-        _single(monthly_usage, price_book, "public_ip", monthly_usage.standing),
+        _single(monthly_usage, price_book, "public_ip", monthly_usage.network_hours),
     ]
 
 

@@ -25,28 +25,28 @@ MB: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """A parallel file system: `gib` of a tier of `mb_s_tib`; `role` names its price."""
+    """A parallel file system: `capacity_gib` of a tier of `mb_s_per_tib`; `role` names its price."""
 
     provider: str
-    gib: int
-    mb_s_tib: int
+    capacity_gib: int
+    mb_s_per_tib: int
     role: str
 
     @property
-    def rate(self) -> float:
+    def bytes_per_s(self) -> float:
         """Bytes/s of all clients together."""
-        return self.gib / 1024 * self.mb_s_tib * MB
+        return self.capacity_gib / 1024 * self.mb_s_per_tib * MB
 
-    def line(self, price_book: PriceBook, months: Decimal) -> Line:
+    def priced_line(self, price_book: PriceBook, months: Decimal) -> Line:
         """What it costs for so many months."""
         tier_prices = price_book.find(self.provider, self.role)
         price_unit = tier_prices[0].unit if tier_prices else "GiB-month"
-        line_name = f"parallel file system, {self.mb_s_tib} MB/s/TiB"
+        line_name = f"parallel file system, {self.mb_s_per_tib} MB/s/TiB"
         return priced(
             line_name,
             "storage",
             price_unit,
-            Decimal(self.gib) * months,
+            Decimal(self.capacity_gib) * months,
             (*tier_prices, None)[0],
         )
 
@@ -54,12 +54,12 @@ class FileSystem:
 def sized(
     provider: str, bytes_per_s: float, stored_bytes: float
 ) -> list[FileSystem]:
-    """The smallest file system of each tier that gives `rate` bytes/s and holds `held` bytes."""
+    """The smallest file system of each tier that gives `bytes_per_s` bytes/s and holds `stored_bytes` bytes."""
     return [
         FileSystem(
             provider=provider,
-            gib=_steps(tier_row, bytes_per_s, stored_bytes),
-            mb_s_tib=tier_row["mb_s_tib"],
+            capacity_gib=_steps(tier_row, bytes_per_s, stored_bytes),
+            mb_s_per_tib=tier_row["mb_s_tib"],
             role=tier_row["price"],
         )
         for tier_row in _tiers()

@@ -24,31 +24,31 @@ HOURS_PER_MONTH: Final = Decimal(730)  # billing convention of the three clouds
 class Week:
     """Load relative to the peak, and the running share, of each of 168 hours."""
 
-    load: tuple[float, ...]
-    running: tuple[Decimal, ...]
+    relative_load: tuple[float, ...]
+    running_share: tuple[Decimal, ...]
 
     @cached_property
-    def mean(self) -> float:
+    def mean_load(self) -> float:
         """Mean load of a served hour, relative to the peak, over the whole week."""
         return (
             sum(
                 hour_load * float(hour_share)
                 for hour_load, hour_share in zip(
-                    self.load, self.running, strict=True
+                    self.relative_load, self.running_share, strict=True
                 )
             )
             / HOURS
         )
 
     @cached_property
-    def on_hours(self) -> Decimal:
+    def running_hours(self) -> Decimal:
         """Hours of a month in which anything runs."""
-        return sum(self.running, Decimal(0)) / HOURS * HOURS_PER_MONTH
+        return sum(self.running_share, Decimal(0)) / HOURS * HOURS_PER_MONTH
 
-    def nodes(
+    def hourly_nodes(
         self, group_count: int, group_nodes: int, spare_groups: int = 0
     ) -> tuple[int, ...]:
-        """Nodes of each hour when `groups` of `unit` nodes carry the peak.
+        """Nodes of each hour when `group_count` of `group_nodes` nodes carry the peak.
 
         Load per group never exceeds that of the peak; at least one group runs in a running hour,
         and the spare groups beside it.
@@ -58,7 +58,7 @@ class Week:
             if hour_share
             else 0
             for hour_load, hour_share in zip(
-                self.load, self.running, strict=True
+                self.relative_load, self.running_share, strict=True
             )
         )
 
@@ -73,15 +73,15 @@ class Week:
                 )
                 * hour_share
                 * hour_count
-                for (hour_load, hour_share), hour_count in self._hours.items()
+                for (hour_load, hour_share), hour_count in self._hour_counts.items()
             ),
             Decimal(0),
         )
         return week_node_hours / HOURS * HOURS_PER_MONTH
 
     @cached_property
-    def _hours(self) -> Counter[tuple[float, Decimal]]:
-        return Counter(zip(self.load, self.running, strict=True))
+    def _hour_counts(self) -> Counter[tuple[float, Decimal]]:
+        return Counter(zip(self.relative_load, self.running_share, strict=True))
 
 
 def _running_nodes(

@@ -47,7 +47,7 @@ class Answer:
     """The predicted numbers by column; what does not apply is absent."""
 
     basis: Basis
-    numbers: dict[str, Number]
+    columns: dict[str, Number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ def answer(deployment: Setup) -> Answer:
     Throughput is that of the whole deployment in output tokens and requests a second; latency in
     milliseconds; max_batch the requests that one replica has room for.
     """
-    replica_rates = deployment.server()
-    if replica_rates.room < 1:
-        weights_gib = deployment.terms.weights / GIB
+    replica_rates = deployment.replica_rates()
+    if replica_rates.max_batch < 1:
+        weights_gib = deployment.profile.weight_bytes / GIB
         memory_gib = deployment.node.memory_gib
         raise RefusedError(
             f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"
         )
     if (
-        deployment.prefill
-        and deployment.prefill_terms.weights > deployment.prefill_terms.memory
+        deployment.prefill_workers
+        and deployment.prefill_profile.weight_bytes > deployment.prefill_profile.memory_bytes
     ):
         raise RefusedError(
             "does not fit: a prefill worker cannot hold the weights"
@@ -82,7 +82,7 @@ def answer(deployment: Setup) -> Answer:
         deployment.node.accelerator,
         unstated_settings=_loose(deployment),
     )
-    load_kind = deployment.demand.kind
+    load_kind = deployment.demand.load_kind
     doublings = _outside(deployment)
     metric_bands = _Bands(
         *(
@@ -97,7 +97,7 @@ def answer(deployment: Setup) -> Answer:
         "open": _open,
     }[load_kind]
     columns = column_predictor(deployment, replica_rates, metric_bands)
-    max_batch = float(math.floor(replica_rates.room))
+    max_batch = float(math.floor(replica_rates.max_batch))
     error_share = constant("memory_error", "batch")
     columns["max_batch"] = Number(
         max_batch, max_batch * (1 - error_share), max_batch * (1 + error_share)
@@ -109,11 +109,11 @@ def _outside(deployment: Setup) -> int:
     """How many doublings beyond the measurements; raises RefusedError when that is too far."""
     demand = deployment.demand
     doublings, feature = outside(
-        prompt=demand.prompt,
-        answer=demand.answer,
-        active=deployment.llm.active,
+        prompt=demand.prompt_tokens,
+        answer=demand.answer_tokens,
+        active=deployment.llm.active_params,
         accelerators=deployment.layout.accelerators,
-        batch=max(1.0, demand.users / deployment.replicas),
+        batch=max(1.0, demand.user_count / deployment.replica_count),
     )
     if doublings > constant("too_far"):
         raise RefusedError(
@@ -123,7 +123,7 @@ def _outside(deployment: Setup) -> int:
 
 
 def _loose(deployment: Setup) -> bool:
-    return deployment.speculative or deployment.prefill is not None
+    return deployment.speculative or deployment.prefill_workers is not None
 
 
 def _offline(
@@ -131,7 +131,7 @@ def _offline(
 ) -> dict[str, Number]:
     return _flow(
         deployment,
-        shape.offline(replica_rates) * deployment.replicas,
+        shape.offline(replica_rates) * deployment.replica_count,
         metric_bands.throughput,
     )
 
@@ -139,25 +139,25 @@ def _offline(
 def _static(
     deployment: Setup, replica_rates: Server, metric_bands: _Bands
 ) -> dict[str, Number]:
-    replica_users = max(1.0, deployment.demand.users / deployment.replicas)
-    batch_size = min(replica_users, replica_rates.room)
+    replica_users = max(1.0, deployment.demand.user_count / deployment.replica_count)
+    batch_size = min(replica_users, replica_rates.max_batch)
     columns = _flow(
         deployment,
-        shape.static(replica_rates, batch_size) * deployment.replicas,
+        shape.static(replica_rates, batch_size) * deployment.replica_count,
         metric_bands.throughput,
     )
     mean_tpot_s = (
         shape.pace(replica_rates, batch_size)
-        - replica_rates.share
+        - replica_rates.interference_share
         * batch_size
-        * replica_rates.busy
-        / replica_rates.answer
+        * replica_rates.prompt_busy_s
+        / replica_rates.answer_tokens
     )
     later_waves = replica_users / batch_size - 1
     mean_ttft_s = shape.together(
         replica_rates, batch_size
     ) + later_waves / 2 * (
-        batch_size * replica_rates.busy + deployment.demand.answer * mean_tpot_s
+        batch_size * replica_rates.prompt_busy_s + deployment.demand.answer_tokens * mean_tpot_s
     )
     return columns | _latency(
         deployment, mean_ttft_s, mean_tpot_s, metric_bands
@@ -167,13 +167,13 @@ def _static(
 def _closed(
     deployment: Setup, replica_rates: Server, metric_bands: _Bands
 ) -> dict[str, Number]:
-    replica_users = deployment.demand.users / deployment.replicas
+    replica_users = deployment.demand.user_count / deployment.replica_count
     mean_load = shape.closed(replica_rates, replica_users)
     request_time_s = (
-        mean_load.ttft + (deployment.demand.answer - 1) * mean_load.tpot
+        mean_load.ttft_s + (deployment.demand.answer_tokens - 1) * mean_load.tpot_s
     )
     output_tok_s = (
-        deployment.demand.users * deployment.demand.answer / request_time_s
+        deployment.demand.user_count * deployment.demand.answer_tokens / request_time_s
     )
     return _flow(
         deployment, output_tok_s, metric_bands.tpot, inverse=True
@@ -183,17 +183,17 @@ def _closed(
 def _open(
     deployment: Setup, replica_rates: Server, metric_bands: _Bands
 ) -> dict[str, Number]:
-    replica_rps = deployment.demand.rate / deployment.replicas
-    capacity_rps = shape.offline(replica_rates) / deployment.demand.answer
+    replica_rps = deployment.demand.rate_per_s / deployment.replica_count
+    capacity_rps = shape.offline(replica_rates) / deployment.demand.answer_tokens
     if replica_rps > HOPELESS * capacity_rps:
-        total_capacity_rps = capacity_rps * deployment.replicas
+        total_capacity_rps = capacity_rps * deployment.replica_count
         raise RefusedError(
             f"cannot keep up: at most about {total_capacity_rps:,.1f} requests a second"
         )
     served_tok_s = (
         min(replica_rps, capacity_rps)
-        * deployment.replicas
-        * deployment.demand.answer
+        * deployment.replica_count
+        * deployment.demand.answer_tokens
     )
     latency_columns = _unsure(
         deployment, replica_rates, replica_rps, metric_bands
@@ -202,10 +202,10 @@ def _open(
         replica_rps < capacity_rps
     ):  # what arrives is served: only the end of the run is uncertain
         overrun_share = (
-            deployment.demand.rate
+            deployment.demand.rate_per_s
             * latency_columns["e2e_ms_mean"].value
             / MS
-            / deployment.demand.requests
+            / deployment.demand.request_count
         )
         served_share = 1 / (1 + overrun_share)
         served_error = constant("served_error")
@@ -283,7 +283,7 @@ def _late(
     mean_load: Mean,
     metric_bands: _Bands,
 ) -> dict[str, Number]:
-    columns = _latency(deployment, mean_load.ttft, mean_load.tpot, metric_bands)
+    columns = _latency(deployment, mean_load.ttft_s, mean_load.tpot_s, metric_bands)
     tail_ttft_ms = tail.ttft(replica_rates, mean_load, P99) * MS
     columns["ttft_ms_p99"] = _within(
         tail_ttft_ms, _wider(metric_bands.ttft, "ttft")
@@ -294,7 +294,7 @@ def _late(
                 replica_rates,
                 mean_load,
                 P99,
-                arriving=deployment.demand.kind == "open",
+                arriving=deployment.demand.load_kind == "open",
             )
             * MS
         )
@@ -322,7 +322,7 @@ def _latency(
         _within(ttft_s * MS, metric_bands.ttft),
         _within(tpot_s * MS, metric_bands.tpot),
     )
-    later_tokens = deployment.demand.answer - 1
+    later_tokens = deployment.demand.answer_tokens - 1
     mean_e2e_ms = ttft_ms.value + later_tokens * tpot_ms.value
     low_error_ms, high_error_ms = (
         math.hypot(
@@ -355,7 +355,7 @@ def _flow(
         value_band = Band(
             1 / value_band.high, 1 / value_band.low, value_band.basis
         )
-    requests_per_s = output_tok_s / deployment.demand.answer
+    requests_per_s = output_tok_s / deployment.demand.answer_tokens
     return {
         "output_tok_s": _within(output_tok_s, value_band),
         "req_throughput_rps": _within(requests_per_s, value_band),

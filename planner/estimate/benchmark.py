@@ -34,16 +34,16 @@ UNITS: Final = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "ns": 1e-9, "us": 1e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One measured load. `users` is a closed loop, else `rate` requests a second arrive."""
+    """One measured load. `user_count` is a closed loop, else `rate_per_s` requests a second arrive."""
 
     place: str
     model: str
-    prompt: float
-    answer: float
-    ttft: float
-    tpot: float
-    users: float = 0.0
-    rate: float = 0.0
+    prompt_tokens: float
+    answer_tokens: float
+    ttft_s: float
+    tpot_s: float
+    user_count: float = 0.0
+    rate_per_s: float = 0.0
     gpu: str = ""
     tp: int = 0
     precision: str = ""
@@ -133,11 +133,11 @@ def _unreadable(source_path: str, reason: str) -> UsageError:
 def _checked(point: Point) -> Point:
     """Refuse a point whose numbers nothing real has."""
     value_by_name = {
-        "input tokens": point.prompt,
-        "output tokens": point.answer,
-        "TTFT": point.ttft,
-        "TPOT": point.tpot,
-        "concurrency or rate": point.users or point.rate,
+        "input tokens": point.prompt_tokens,
+        "output tokens": point.answer_tokens,
+        "TTFT": point.ttft_s,
+        "TPOT": point.tpot_s,
+        "concurrency or rate": point.user_count or point.rate_per_s,
     }
     if not 0 <= point.tp <= WIDEST:
         value_by_name["tensor parallelism"] = -1.0
@@ -167,12 +167,12 @@ def _vllm(report: dict[str, Any], place: str) -> Iterator[Point]:
     yield Point(
         place=place,
         model=str(report["model_id"]),
-        prompt=report["total_input_tokens"] / completed_count,
-        answer=report["total_output_tokens"] / completed_count,
-        ttft=report["mean_ttft_ms"] / MS,
-        tpot=report["mean_tpot_ms"] / MS,
-        users=float(report.get("max_concurrency") or 0),
-        rate=_rate(report.get("request_rate")),
+        prompt_tokens=report["total_input_tokens"] / completed_count,
+        answer_tokens=report["total_output_tokens"] / completed_count,
+        ttft_s=report["mean_ttft_ms"] / MS,
+        tpot_s=report["mean_tpot_ms"] / MS,
+        user_count=float(report.get("max_concurrency") or 0),
+        rate_per_s=_rate(report.get("request_rate")),
         gpu=str(report.get("gpu", "")),
         tp=int(report.get("tp") or 0),
         precision=str(report.get("dtype", "")),
@@ -215,12 +215,12 @@ def _guidellm(report: dict[str, Any], place: str) -> Iterator[Point]:
         yield Point(
             place=f"{place}.{load_number}",
             model=str(model_name or ""),
-            prompt=mean("prompt_token_count"),
-            answer=mean("output_token_count"),
-            ttft=mean("time_to_first_token_ms") / MS,
-            tpot=mean("inter_token_latency_ms") / MS,
-            users=float(user_count or 0),
-            rate=_rate(rate_per_s),
+            prompt_tokens=mean("prompt_token_count"),
+            answer_tokens=mean("output_token_count"),
+            ttft_s=mean("time_to_first_token_ms") / MS,
+            tpot_s=mean("inter_token_latency_ms") / MS,
+            user_count=float(user_count or 0),
+            rate_per_s=_rate(rate_per_s),
         )
 
 
@@ -273,12 +273,12 @@ def _genai(report: dict[str, Any], place: str) -> Iterator[Point]:
     yield Point(
         place=place,
         model=_genai_model(input_config),
-        users=float(user_count or 0),
-        rate=_rate(rate_per_s),
-        prompt=mean("input_sequence_length", "num_input_token"),
-        answer=mean("output_sequence_length", "num_output_token"),
-        ttft=mean("time_to_first_token"),
-        tpot=mean("inter_token_latency"),
+        user_count=float(user_count or 0),
+        rate_per_s=_rate(rate_per_s),
+        prompt_tokens=mean("input_sequence_length", "num_input_token"),
+        answer_tokens=mean("output_sequence_length", "num_output_token"),
+        ttft_s=mean("time_to_first_token"),
+        tpot_s=mean("inter_token_latency"),
     )
 
 
@@ -307,11 +307,11 @@ def _inferencex(report: dict[str, Any], place: str) -> Iterator[Point]:
     yield Point(
         place=place,
         model=str(report["model"]),
-        prompt=report["isl"] * drawn_share,
-        answer=report["osl"] * drawn_share,
-        ttft=report["mean_ttft"],
-        tpot=report["mean_tpot"],
-        users=float(report["conc"]),
+        prompt_tokens=report["isl"] * drawn_share,
+        answer_tokens=report["osl"] * drawn_share,
+        ttft_s=report["mean_ttft"],
+        tpot_s=report["mean_tpot"],
+        user_count=float(report["conc"]),
         gpu=str(report["hw"]).split(":")[-1].split("-")[0],
         tp=int(report["tp"]),
         precision=str(report.get("precision", "")),
@@ -338,12 +338,12 @@ def _optimizer(report: dict[str, Any], place: str) -> Iterator[Point]:
         yield Point(
             place=f"{place}.{record_number}",
             model=str(metadata.get("model_tag", "")),
-            prompt=bench_results["total_input_tokens"] / completed_count,
-            answer=bench_results["total_output_tokens"] / completed_count,
-            ttft=bench_results["mean_ttft_ms"] / MS,
-            tpot=bench_results["mean_tpot_ms"] / MS,
-            users=float(bench_results.get("max_concurrency") or 0),
-            rate=_rate(bench_results.get("request_rate")),
+            prompt_tokens=bench_results["total_input_tokens"] / completed_count,
+            answer_tokens=bench_results["total_output_tokens"] / completed_count,
+            ttft_s=bench_results["mean_ttft_ms"] / MS,
+            tpot_s=bench_results["mean_tpot_ms"] / MS,
+            user_count=float(bench_results.get("max_concurrency") or 0),
+            rate_per_s=_rate(bench_results.get("request_rate")),
             gpu=str(metadata.get("gpu_type", "")),
             tp=int(tensor_parallel or 0),
         )
@@ -354,12 +354,12 @@ def _table(table: dict[str, Any], place: str) -> Iterator[Point]:
         yield Point(
             place=f"{place.rsplit(':', 1)[0]}:{line_number}",
             model=table_row["model"],
-            prompt=float(table_row["input_len"]),
-            answer=float(table_row["output_len"]),
-            ttft=float(table_row["ttft_ms_mean"]) / MS,
-            tpot=float(table_row["tpot_ms_mean"]) / MS,
-            users=float(table_row.get("concurrency") or 0),
-            rate=_rate(table_row.get("request_rate_rps")),
+            prompt_tokens=float(table_row["input_len"]),
+            answer_tokens=float(table_row["output_len"]),
+            ttft_s=float(table_row["ttft_ms_mean"]) / MS,
+            tpot_s=float(table_row["tpot_ms_mean"]) / MS,
+            user_count=float(table_row.get("concurrency") or 0),
+            rate_per_s=_rate(table_row.get("request_rate_rps")),
             gpu=table_row.get("gpu", ""),
             tp=int(table_row.get("tp") or 0),
             precision=table_row.get("weight_precision", ""),

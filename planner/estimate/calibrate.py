@@ -36,10 +36,10 @@ class Compared:
     """One point: measured and predicted seconds before and after, by the other points."""
 
     point: Point
-    measured: dict[str, float]
-    before: dict[str, float]
-    after: dict[str, float]
-    odd: bool
+    measured_s: dict[str, float]
+    before_s: dict[str, float]
+    after_s: dict[str, float]
+    is_outlier: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Learned:
     """What was learned, point by point, and what to look at."""
 
     correction: Correction
-    compared: tuple[Compared, ...]
+    comparisons: tuple[Compared, ...]
     warnings: tuple[str, ...]
 
 
@@ -56,7 +56,7 @@ def calibrate(
 ) -> Learned:
     """Learn from points of one deployment; raises UsageError when it is not known which.
 
-    `given` names what the files leave out: model, gpu, tp, precision, framework. Points of another
+    `overrides` names what the files leave out: model, gpu, tp, precision, framework. Points of another
     model or accelerator than most are left out, and said so.
     """
     completed_points = [
@@ -96,7 +96,7 @@ def calibrate(
         for raw_point, deployment in zip(used_points, deployments, strict=True)
     ]
     is_far_off = [
-        max(abs(log_ratio) for log_ratio in ratios_row.ratio.values()) > WILD
+        max(abs(log_ratio) for log_ratio in ratios_row.log_ratios.values()) > WILD
         for ratios_row in log_ratio_rows
     ]
     warnings += [
@@ -128,7 +128,7 @@ def calibrate(
     warnings += [
         f"{comparison.point.place} is far from what the other points say"
         for comparison in comparisons
-        if comparison.odd
+        if comparison.is_outlier
     ]
     first_deployment = deployments[0]
     correction = Correction(
@@ -137,11 +137,11 @@ def calibrate(
         precision=first_deployment.layout.precision,
         tp=first_deployment.layout.tp,
         points=len(used_points),
-        beliefs={
+        bias_models={
             metric: learned(
                 metric,
                 [
-                    (point_row.at, point_row.ratio[metric])
+                    (point_row.point_features, point_row.log_ratios[metric])
                     for point_row in log_ratio_rows
                 ],
             )
@@ -153,9 +153,9 @@ def calibrate(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    at: tuple[float, ...]
-    ratio: dict[str, float]
-    predicted: dict[str, float]
+    point_features: tuple[float, ...]
+    log_ratios: dict[str, float]
+    predicted_s: dict[str, float]
 
 
 def _described(point: Point, overrides: Mapping[str, str]) -> Point:
@@ -221,19 +221,19 @@ def _setup(point: Point) -> Setup:
     scaleup_link = "pcie" if accelerator.link == "none" else accelerator.link
     host_node = Node(
         accelerator=accelerator,
-        count=max(HOST, point.tp),
+        accelerator_count=max(HOST, point.tp),
         memory_gib=accelerator.memory_gib,
-        fraction=1.0,
-        scaleup=scaleup_link,
+        compute_fraction=1.0,
+        scaleup_link=scaleup_link,
         network_gb_s=1.0,
     )
     point_demand = Demand(
-        kind="closed" if point.users else "open",
-        prompt=point.prompt,
-        answer=point.answer,
-        users=point.users,
-        rate=point.rate,
-        lengths=("spread",),
+        load_kind="closed" if point.user_count else "open",
+        prompt_tokens=point.prompt_tokens,
+        answer_tokens=point.answer_tokens,
+        user_count=point.user_count,
+        rate_per_s=point.rate_per_s,
+        length_keys=("spread",),
     )
     return Setup(
         llm=language_model,
@@ -245,25 +245,25 @@ def _setup(point: Point) -> Setup:
 
 
 def _row(point: Point, deployment: Setup) -> _Row:
-    replica_rates = deployment.server()
-    if replica_rates.room < 1:
+    replica_rates = deployment.replica_rates()
+    if replica_rates.max_batch < 1:
         next_step = "check --gpu, --tp and --precision"
         raise _unknown(
             point, "does not fit on what it is said to have run on", next_step
         )
     mean_load = (
-        shape.closed(replica_rates, point.users)
-        if point.users
-        else shape.poisson(replica_rates, point.rate)
+        shape.closed(replica_rates, point.user_count)
+        if point.user_count
+        else shape.poisson(replica_rates, point.rate_per_s)
     )
-    predicted_s = {"tpot": mean_load.tpot, "ttft": mean_load.ttft}
-    measured_s = {"tpot": point.tpot, "ttft": point.ttft}
+    predicted_s = {"tpot": mean_load.tpot_s, "ttft": mean_load.ttft_s}
+    measured_s = {"tpot": point.tpot_s, "ttft": point.ttft_s}
     log_ratios = {
         metric: math.log(measured_s[metric] / predicted_s[metric])
         for metric in METRICS
     }
     return _Row(
-        features(mean_load.batch, point.prompt + point.answer / 2),
+        features(mean_load.batch_size, point.prompt_tokens + point.answer_tokens / 2),
         log_ratios,
         predicted_s,
     )
@@ -289,25 +289,25 @@ def _compare(
         bias_model = learned(
             metric,
             [
-                (other_row.at, other_row.ratio[metric])
+                (other_row.point_features, other_row.log_ratios[metric])
                 for other_row in other_rows
             ],
         )
-        after_s[metric] = point_row.predicted[metric] * math.exp(
-            bias_model.mean(point_row.at)
+        after_s[metric] = point_row.predicted_s[metric] * math.exp(
+            bias_model.mean(point_row.point_features)
         )
         deviation = abs(
-            point_row.ratio[metric] - bias_model.mean(point_row.at)
-        ) / bias_model.spread(point_row.at)
+            point_row.log_ratios[metric] - bias_model.mean(point_row.point_features)
+        ) / bias_model.deviation(point_row.point_features)
         is_outlier = is_outlier or deviation > OUTLIER
-    measured_s = {"tpot": bench_point.tpot, "ttft": bench_point.ttft}
+    measured_s = {"tpot": bench_point.tpot_s, "ttft": bench_point.ttft_s}
     return Compared(
-        bench_point, measured_s, point_row.predicted, after_s, is_outlier
+        bench_point, measured_s, point_row.predicted_s, after_s, is_outlier
     )
 
 
 def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
-    """Return the calibration as JSON; `sources` are the files with their SHA-256."""
+    """Return the calibration as JSON; `source_hashes` are the files with their SHA-256."""
     document = {
         "schema": SCHEMA,
         "model": correction.model,
@@ -319,13 +319,13 @@ def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
         "beliefs": {
             metric: {
                 "weights": _rounded(bias_model.weights),
-                "noise": bias_model.noise,
+                "noise": bias_model.noise_sigma,
                 "covariance": [
                     _rounded(covariance_row)
                     for covariance_row in bias_model.covariance
                 ],
             }
-            for metric, bias_model in correction.beliefs.items()
+            for metric, bias_model in correction.bias_models.items()
         },
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
@@ -346,7 +346,7 @@ def parse(file_bytes: bytes, source_path: str) -> Correction:
         }
         field_names = ("model", "accelerator", "precision", "tp", "points")
         correction = Correction(
-            beliefs=bias_models,
+            bias_models=bias_models,
             **{
                 field_name: schema_document[field_name]
                 for field_name in field_names

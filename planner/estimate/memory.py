@@ -77,10 +77,10 @@ def _serving(table_row: Mapping[str, str]) -> Answer:
         )
     startup_card = startup.Card(
         total_gib=total_gib,
-        year=source_year,
-        share=memory_share,
-        linked=accelerator is None or accelerator.link != "none",
-        small=accelerator is not None and accelerator.architecture == "Ampere",
+        software_year=source_year,
+        memory_share=memory_share,
+        has_link=accelerator is None or accelerator.link != "none",
+        small_defaults=accelerator is not None and accelerator.architecture == "Ampere",
     )
     context_tokens = int(
         _real(table_row, "max_model_len")

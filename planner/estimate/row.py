@@ -71,7 +71,7 @@ def setup(table_row: Mapping[str, str]) -> Setup:
         drafted(table_row.get("spec_decode") or ""),
     )
     if (
-        row_demand.prompt + row_demand.answer
+        row_demand.prompt_tokens + row_demand.answer_tokens
         > AMPLE * language_model.max_context
         > 0
     ):
@@ -84,8 +84,8 @@ def setup(table_row: Mapping[str, str]) -> Setup:
         node=_node(accelerator, table_row),
         engine=_engine(table_row, engine_name),
         demand=row_demand,
-        replicas=replica_count,
-        prefill=None
+        replica_count=replica_count,
+        prefill_workers=None
         if prefill_pool is None
         else (prefill_pool[0], kv_layouts[1]),
         speculative=draft_model is not None,
@@ -111,7 +111,7 @@ def _precision(
         raise RefusedError(
             f"the data sheet of {accelerator.accelerator} is not known"
         )
-    is_supported = accelerator.runs(weight_precision) or (
+    is_supported = accelerator.supports(weight_precision) or (
         accelerator.vendor == "nvidia"
         and float(accelerator.compute_capability) >= 8
     )
@@ -124,9 +124,9 @@ def _precision(
 
 def _possible(language_model: Llm, replica_layout: Layout) -> None:
     """Refuse what no engine can lay out."""
-    if not valid(language_model, replica_layout.tensor):
+    if not valid(language_model, replica_layout.attention_tp):
         raise RefusedError(
-            f"{language_model.model} cannot be cut over {replica_layout.tensor} accelerators"
+            f"{language_model.model} cannot be cut over {replica_layout.attention_tp} accelerators"
         )
     if replica_layout.pp > language_model.layers:
         raise RefusedError(
@@ -227,10 +227,10 @@ def _node(accelerator: Accelerator, table_row: Mapping[str, str]) -> Node:
     gpu_count = max(HOST, accelerator.link_domain)
     return Node(
         accelerator=accelerator,
-        count=gpu_count,
+        accelerator_count=gpu_count,
         memory_gib=accelerator.memory_gib,
-        fraction=1.0,
-        scaleup="pcie"
+        compute_fraction=1.0,
+        scaleup_link="pcie"
         if accelerator.link == "none" or _plugged(table_row)
         else scaleup_link,
         network_gb_s=gpu_count * constant("network_each"),
@@ -258,11 +258,11 @@ def _engine(table_row: Mapping[str, str], engine_name: str) -> Engine:
     )
     return Engine(
         kind=engine_facts["kind"],
-        year=engine_year,
-        sequences=int(max_batch_match[1])
+        software_year=engine_year,
+        max_sequences=int(max_batch_match[1])
         if max_batch_match
         else engine_facts["sequences"],
-        tuned=(table_row.get("scenario") or "") in TUNED,
+        latency_tuned=(table_row.get("scenario") or "") in TUNED,
     )
 
 
@@ -337,13 +337,13 @@ def _demand(table_row: Mapping[str, str]) -> Demand:
         r"(\d+) requests", table_row.get("scenario") or ""
     )
     return Demand(
-        requests=float(request_match[1]) if request_match else math.inf,
-        kind=demand_kind,
-        prompt=prompt_tokens * mean_share,
-        answer=max(1.0, answer_tokens * mean_share),
-        users=user_count,
-        rate=rate_per_s,
-        lengths=VARIED
+        request_count=float(request_match[1]) if request_match else math.inf,
+        load_kind=demand_kind,
+        prompt_tokens=prompt_tokens * mean_share,
+        answer_tokens=max(1.0, answer_tokens * mean_share),
+        user_count=user_count,
+        rate_per_s=rate_per_s,
+        length_keys=VARIED
         if length_kind.startswith("dataset")
         else VARIED[:1]
         if mean_share < 1

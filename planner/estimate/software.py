@@ -58,26 +58,26 @@ def software(
         precision=math_precision,
         sequence_parallel=kernel_kind != "megatron21"
         or "sequence" in (table_row.get("act_ckpt") or ""),
-        overlapped=kernel_kind == "te" or "async" in notes_text,
-        captured=captures_steps
+        tp_overlapped=kernel_kind == "te" or "async" in notes_text,
+        graph_captured=captures_steps
         and math_precision == "mxfp8"
         and bool(language_model.experts)
         and _within(table_row, accelerator)
         and not language_model.state_layers
         and "Blackwell" in accelerator.architecture,
-        dropping="tokendrop)" in notes_text,
-        sinks=language_model.family == SINKS
+        drops_tokens="tokendrop)" in notes_text,
+        attention_sinks=language_model.family == SINKS
         and kernel_kind == "te"
         and not captures_steps,
-        packed=int(constant("train_context")) if _packed(table_row) else 0,
+        packed_tokens=int(constant("train_context")) if _packed(table_row) else 0,
         gather_bytes=_gathered(kernel_kind, math_precision, notes_text),
         loss=_loss(kernel_kind, source_year),
     )
     if "torchtune" in (table_row.get("framework") or "").lower():
-        return replace(software_facts, loss="chunked", allocated=True)
+        return replace(software_facts, loss="chunked", counts_allocated=True)
     return replace(
         software_facts,
-        merged_outputs=is_torch and kernel_kind != "foundry",
+        keeps_all_logits=is_torch and kernel_kind != "foundry",
         sequence_parallel=(
             software_facts.sequence_parallel or (is_torch and tp_degree > 1)
         ),

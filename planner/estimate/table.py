@@ -92,7 +92,7 @@ def _line(
         return output_cells | {"status": "refused", "reason": str(refusal)}
     output_cells |= {"status": "ok", "basis": row_estimate.basis}
     for column in estimate_columns:
-        banded_value = row_estimate.numbers.get(column)
+        banded_value = row_estimate.columns.get(column)
         if banded_value is not None:
             band_limits = (
                 banded_value.value,

@@ -49,11 +49,11 @@ def answer(table_row: Mapping[str, str]) -> Answer:
             f"does not fit: states take {states_gib:,.1f} of {memory_gib:,.1f} GiB on each"
         )
     step_work = work(training_job)
-    step_time_s = step(step_work, TRAINING.at(keys(training_job))).total
+    step_time_s = step(step_work, TRAINING.select(keys(training_job))).total
     tokens_per_s = step_work.tokens / step_time_s
-    half_width = half(training_job, assumed=parsed_job.assumed)
+    half_width = half(training_job, assumed=parsed_job.is_assumed)
     return Answer(
-        rests(training_job, assumed=parsed_job.assumed),
+        rests(training_job, assumed=parsed_job.is_assumed),
         {
             "tokens_per_s_per_gpu": _around(tokens_per_s, half_width),
             "step_time_s": _around(step_time_s, half_width),
@@ -62,7 +62,7 @@ def answer(table_row: Mapping[str, str]) -> Answer:
             ),
             "peak_mem_gib": _around(
                 peak_gib(training_job),
-                _memory(training_job, assumed=parsed_job.assumed),
+                _memory(training_job, assumed=parsed_job.is_assumed),
             ),
         },
     )
@@ -85,7 +85,7 @@ def held(table_row: Mapping[str, str]) -> dict[str, Number]:
     state_bytes, peak_stage = states(training_job), fuller(training_job)
     peak_half_width, activation_bytes = (
         _memory(training_job, assumed=False),
-        peak_stage.activations + peak_stage.work + peak_stage.logits,
+        peak_stage.activations + peak_stage.working_set + peak_stage.logits,
     )
     return {
         "weights_gib_per_gpu": _around(
@@ -104,7 +104,7 @@ def held(table_row: Mapping[str, str]) -> dict[str, Number]:
 def _analytic(training_job: Job) -> dict[str, Number]:
     """States and activations of the layers alone, as formulas in papers count them."""
     parallel_layout, layer_params = (
-        training_job.spread,
+        training_job.layout,
         12.0 * training_job.llm.layers * training_job.llm.hidden**2,
     )
     local_params_gib = (
@@ -125,13 +125,13 @@ def _analytic(training_job: Job) -> dict[str, Number]:
 def _memory(training_job: Job, *, assumed: bool) -> float:
     """Half width of a peak in ln: narrow where it was measured."""
     is_measured = (
-        training_job.software.torch
-        and training_job.spread.pp == 1
+        training_job.software.is_torch
+        and training_job.layout.pp == 1
         and not training_job.llm.experts
     )
-    if assumed or training_job.spread.recompute == "forced":
+    if assumed or training_job.layout.recompute == "forced":
         return constant("train_memory", "unstated")
-    if training_job.frozen or training_job.software.allocated:
+    if training_job.frozen_bytes or training_job.software.counts_allocated:
         return constant("train_memory", "adapters")
     return constant("train_memory", "measured" if is_measured else "counted")
 

@@ -42,7 +42,7 @@ class Read:
     """The job of a row, and whether its layout or size had to be assumed."""
 
     job: Job
-    assumed: bool
+    is_assumed: bool
 
 
 def job(table_row: Row) -> Read:
@@ -80,16 +80,16 @@ def job(table_row: Row) -> Read:
         Job(
             llm=language_model,
             chip=accelerator,
-            spread=parallel_layout,
+            layout=parallel_layout,
             software=software_facts,
-            sequence=sequence_tokens,
-            batch=global_batch,
-            network=_network(table_row, accelerator) * 1e9,
+            sequence_tokens=sequence_tokens,
+            global_batch=global_batch,
+            network_bytes_s=_network(table_row, accelerator) * 1e9,
             optimizer=_optimizer(table_row, software_facts, gpu_count),
-            frozen=frozen_bytes_each,
-            rank=RANK if frozen_bytes_each else 0,
-            offload=host_options["offload"],
-            backward_step=host_options["backward_step"],
+            frozen_bytes=frozen_bytes_each,
+            lora_rank=RANK if frozen_bytes_each else 0,
+            offload_states=host_options["offload"],
+            fused_backward=host_options["backward_step"],
         ),
         is_assumed or is_guessed,
     )
@@ -154,7 +154,7 @@ def _spread(
         else max(1, gpu_count // (tp_degree * pp_degree * cp_degree))
     )
     if (
-        software_facts.torch and pp_degree > 1 and micro_batch >= pp_degree
+        software_facts.is_torch and pp_degree > 1 and micro_batch >= pp_degree
     ):  # the local batch is cut into pp micro-batches
         global_batch, micro_batch = (
             global_batch or micro_batch * dp_degree,
@@ -193,7 +193,7 @@ def _spread(
             else 1,
             sharding=sharding_kind,
             micro=micro_batch,
-            shard=_group(table_row),
+            shard_size=_group(table_row),
             recompute=_recompute(table_row, software_facts),
         ),
         global_batch,
@@ -262,7 +262,7 @@ def _chunks(
         return stated_chunks
     if pp_degree == 1 or language_model.experts:
         return 1
-    if software_facts.torch:
+    if software_facts.is_torch:
         return (
             2 if "interleaved" in (table_row.get("notes") or "").lower() else 1
         )
@@ -316,7 +316,7 @@ def _recompute(table_row: Row, software_facts: Software) -> Recompute:
     if "layer" in recompute_text:
         return "layer"
     if "selective" in recompute_text:
-        return "ops" if software_facts.torch else "attention"
+        return "ops" if software_facts.is_torch else "attention"
     if recompute_text in ("false", "none") or "sequence" in recompute_text:
         return "none"
     return "forced"
@@ -352,7 +352,7 @@ def _optimizer(table_row: Row, software_facts: Software, gpu_count: int) -> str:
         if "paged" in notes_text or gpu_count == 1:
             return "paged"
         return "adam8bit" if "8bit" in notes_text else "adamw-bf16"
-    return "adamw-fp32" if software_facts.torch else "adamw"
+    return "adamw-fp32" if software_facts.is_torch else "adamw"
 
 
 def _host(table_row: Row) -> dict[str, bool]:

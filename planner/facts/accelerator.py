@@ -74,7 +74,7 @@ class Accelerator:
             return self.int8_tops or 0.0
         return (self.fp4_tflops or 0.0) if precision == "fp4" else 0.0
 
-    def computes(self, precision: str) -> str:
+    def compute_precision(self, precision: str) -> str:
         """The precision in which weights of `precision` are multiplied.
 
         4-bit integers and mxfp4 are unpacked to 16 bit unless fp4 units exist; fp8 and int8 need
@@ -88,7 +88,7 @@ class Accelerator:
             return unit_precision
         return "bf16"
 
-    def runs(self, precision: str) -> bool:
+    def supports(self, precision: str) -> bool:
         """Whether an engine can hold weights of this precision on it.
 
         fp8 and fp4 formats need the units (weight-only fp8 exists from Ampere on but is slower

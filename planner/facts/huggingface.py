@@ -50,7 +50,7 @@ def read(raw_config: bytes, path: str) -> Llm:
     model_type = str(config.get("model_type", ""))
     if model_type not in KNOWN:
         _refuse(position, f"architecture '{model_type[:40]}' is not known")
-    return _Config(config, position).llm(model_type)
+    return _Config(config, position).build_model(model_type)
 
 
 def _refuse(place: Place, message: str, cause: Exception | None = None) -> Any:
@@ -69,7 +69,7 @@ class _Config:
     def __init__(self, config: dict[str, Any], place: Place) -> None:
         self.config, self.place = config, place
 
-    def size(
+    def read_size(
         self, key: str, *alternate_keys: str, default: int | None = None
     ) -> int:
         for config_key in (key, *alternate_keys):
@@ -89,21 +89,21 @@ class _Config:
             _refuse(self.place, f"{key} is missing")
         return default or 0
 
-    def llm(self, model_type: str) -> Llm:
+    def build_model(self, model_type: str) -> Llm:
         hidden_width, head_count = (
-            self.size("hidden_size"),
-            self.size("num_attention_heads"),
+            self.read_size("hidden_size"),
+            self.read_size("num_attention_heads"),
         )
-        layer_count = self.size("num_hidden_layers")
+        layer_count = self.read_size("num_hidden_layers")
         if not (hidden_width and head_count and layer_count):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
-        expert_count = self.size(
+        expert_count = self.read_size(
             "num_local_experts", "num_experts", "n_routed_experts", default=0
         )
-        kv_lora_rank = self.size("kv_lora_rank", default=0)
-        qk_rope_dim = self.size("qk_rope_head_dim", default=0)
-        ffn_width = self.size("intermediate_size")
-        window_tokens, window_layers = self._window(model_type, layer_count)
+        kv_lora_rank = self.read_size("kv_lora_rank", default=0)
+        qk_rope_dim = self.read_size("qk_rope_head_dim", default=0)
+        ffn_width = self.read_size("intermediate_size")
+        window_tokens, window_layers = self._sliding_window(model_type, layer_count)
         architecture: dict[str, Any] = {
             "model": _name(self.config.get("_name_or_path"), model_type),
             "family": model_type,
@@ -111,25 +111,25 @@ class _Config:
             "hidden": hidden_width,
             "ffn": ffn_width,
             "heads": head_count,
-            "kv_heads": self.size("num_key_value_heads", default=head_count),
-            "head_dim": (self.size("qk_nope_head_dim") + qk_rope_dim)
+            "kv_heads": self.read_size("num_key_value_heads", default=head_count),
+            "head_dim": (self.read_size("qk_nope_head_dim") + qk_rope_dim)
             if kv_lora_rank
-            else self.size("head_dim", default=hidden_width // head_count),
-            "vocab": self.size("vocab_size"),
+            else self.read_size("head_dim", default=hidden_width // head_count),
+            "vocab": self.read_size("vocab_size"),
             "experts": expert_count,
-            "experts_per_token": self.size(
+            "experts_per_token": self.read_size(
                 "num_experts_per_tok", "experts_per_token", default=0
             ),
-            "moe_ffn": self.size("moe_intermediate_size", default=ffn_width)
+            "moe_ffn": self.read_size("moe_intermediate_size", default=ffn_width)
             if expert_count
             else 0,
-            "shared_experts": self.size("n_shared_experts", default=0),
-            "dense_layers": self.size("first_k_dense_replace", default=0)
+            "shared_experts": self.read_size("n_shared_experts", default=0),
+            "dense_layers": self.read_size("first_k_dense_replace", default=0)
             if expert_count
             else 0,
             "kv_lora_rank": kv_lora_rank,
             "qk_rope_dim": qk_rope_dim,
-            "v_head_dim": self.size("v_head_dim", default=0),
+            "v_head_dim": self.read_size("v_head_dim", default=0),
             "window": window_tokens,
             "window_layers": window_layers,
             "tied": bool(
@@ -137,17 +137,17 @@ class _Config:
                     "tie_word_embeddings", model_type.startswith("gemma")
                 )
             ),
-            "max_context": self.size(
+            "max_context": self.read_size(
                 "max_position_embeddings", default=131_072
             ),
             "mlp_matrices": 2 if model_type == "phi" else 3,
             "precision": self._precision(),
             "source": f"config.json ({model_type})",
         }
-        self._whole(architecture)
-        return _counted(architecture, self._attention(architecture))
+        self._check_shapes(architecture)
+        return _counted(architecture, self._attention_params(architecture))
 
-    def _whole(self, architecture: dict[str, Any]) -> None:
+    def _check_shapes(self, architecture: dict[str, Any]) -> None:
         """Refuse shapes that no model has, and by which something would be divided by 0."""
         for dimension in (
             "kv_heads",
@@ -174,7 +174,7 @@ class _Config:
                 f"{architecture['experts_per_token']} of {architecture['experts']} experts per token",
             )
 
-    def _attention(self, architecture: dict[str, Any]) -> float:
+    def _attention_params(self, architecture: dict[str, Any]) -> float:
         """Parameters of the attention of one layer."""
         hidden_width, head_count = architecture["hidden"], architecture["heads"]
         if not architecture["kv_lora_rank"]:
@@ -184,7 +184,7 @@ class _Config:
                 * architecture["head_dim"]
                 * (head_count + architecture["kv_heads"])
             )
-        query_rank = self.size("q_lora_rank", default=0)
+        query_rank = self.read_size("q_lora_rank", default=0)
         query_width = head_count * architecture["head_dim"]
         query_params = (
             hidden_width * query_rank + query_rank * query_width
@@ -207,7 +207,7 @@ class _Config:
             + head_count * architecture["v_head_dim"] * hidden_width
         )
 
-    def _window(self, model_type: str, layer_count: int) -> tuple[int, int]:
+    def _sliding_window(self, model_type: str, layer_count: int) -> tuple[int, int]:
         """Length of the sliding window, and in how many layers it acts."""
         window_tokens = self.config.get("sliding_window")
         if (
@@ -220,7 +220,7 @@ class _Config:
             return window_tokens, sum(
                 layer_type == "sliding_attention" for layer_type in layer_types
             )
-        pattern = self.size(
+        pattern = self.read_size(
             "sliding_window_pattern",
             default={"gemma3": 6, "gemma3_text": 6}.get(model_type, 2),
         )
@@ -249,7 +249,7 @@ def _counted(
     architecture: dict[str, Any], layer_attention_params: float
 ) -> Llm:
     """Add total and active parameters, counted from the shapes (norms and biases ignored)."""
-    uncounted = Llm(params=0.0, active=0.0, **architecture)
+    uncounted = Llm(params=0.0, active_params=0.0, **architecture)
     dense_mlp_params = uncounted.mlp_matrices * uncounted.hidden * uncounted.ffn
     dense_layers = uncounted.layers - uncounted.moe_layers
     shared_matrices = (
@@ -261,11 +261,11 @@ def _counted(
         + dense_layers * dense_mlp_params
         + shared_matrices * uncounted.hidden * uncounted.moe_ffn
         + router_params
-        + uncounted.embedding
+        + uncounted.embedding_params
     )
     return Llm(
-        params=always_active_params + uncounted.expert,
-        active=always_active_params + uncounted.expert_active,
+        params=always_active_params + uncounted.expert_params,
+        active_params=always_active_params + uncounted.active_expert_params,
         **architecture,
     )
 

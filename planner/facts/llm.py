@@ -30,7 +30,7 @@ class Llm:
     model: str
     family: str
     params: float
-    active: float
+    active_params: float
     layers: int
     hidden: int
     ffn: int
@@ -62,7 +62,7 @@ class Llm:
     precision: str = "bf16"
     source: str = ""
     as_of: str = "unknown"
-    assumed: str = ""
+    assumption: str = ""
 
     @cached_property
     def moe_layers(self) -> int:
@@ -74,17 +74,17 @@ class Llm:
         )
 
     @cached_property
-    def attending(self) -> int:
+    def attending_layers(self) -> int:
         """Layers with attention."""
         return self.attention_layers or self.layers
 
     @cached_property
-    def embedding(self) -> float:
+    def embedding_params(self) -> float:
         """Parameters of input embedding and output head; once when they are tied."""
         return float(self.vocab * self.hidden * (1 if self.tied else 2))
 
     @cached_property
-    def expert(self) -> float:
+    def expert_params(self) -> float:
         """Parameters of all routed experts."""
         params_per_expert = (
             self.mlp_matrices
@@ -94,16 +94,16 @@ class Llm:
         return float(self.moe_layers * self.experts * params_per_expert)
 
     @cached_property
-    def expert_active(self) -> float:
+    def active_expert_params(self) -> float:
         """Parameters of the routed experts that one token uses."""
         return (
-            self.expert * self.experts_per_token / self.experts
+            self.expert_params * self.experts_per_token / self.experts
             if self.experts
             else 0.0
         )
 
     @cached_property
-    def attention(self) -> float:
+    def attention_params(self) -> float:
         """Parameters of the attention projections of all layers.
 
         Latent attention (MLA): down and up projections of queries and of the shared latent.
@@ -124,11 +124,11 @@ class Llm:
                 self.kv_lora_rank * self.heads * (nope_dim + value_dim)
             )
             return float(
-                self.attending * (query_params + latent_params + output_params)
+                self.attending_layers * (query_params + latent_params + output_params)
             )
         kv_width = 2 * self.kv_heads * self.head_dim
         return float(
-            self.attending
+            self.attending_layers
             * (
                 self.hidden * (self.heads * self.head_dim + kv_width)
                 + output_params
@@ -136,9 +136,9 @@ class Llm:
         )
 
     @cached_property
-    def dense(self) -> float:
+    def dense_params(self) -> float:
         """Parameters that every token uses, without embedding and head."""
-        return max(0.0, self.params - self.expert - self.embedding)
+        return max(0.0, self.params - self.expert_params - self.embedding_params)
 
 
 @cache
@@ -239,7 +239,7 @@ def _architecture(table_row: table.Row) -> Llm | None:
         )
     return Llm(
         params=table_row["params_b"] * 1e9,
-        active=table_row["active_b"] * 1e9,
+        active_params=table_row["active_b"] * 1e9,
         **cells,
     )
 
@@ -309,7 +309,7 @@ def dense_of(params: int) -> Llm:
         model=f"dense-{params / 1e9:g}b",
         family="assumed",
         params=float(params),
-        active=float(params),
+        active_params=float(params),
         layers=layers,
         hidden=hidden,
         ffn=int(3.5 * hidden),
@@ -319,5 +319,5 @@ def dense_of(params: int) -> Llm:
         vocab=128_256,
         max_context=131_072,
         source="assumed dense architecture in Llama proportions",
-        assumed=f"dense, {layers} layers of width {hidden}, grouped-query attention",
+        assumption=f"dense, {layers} layers of width {hidden}, grouped-query attention",
     )

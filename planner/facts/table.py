@@ -129,12 +129,12 @@ def one_of(*words: str) -> Callable[[str], str]:
     """One of the words."""
     known_words = frozenset(words)
 
-    def convert(cell: str) -> str:
+    def convert_word(cell: str) -> str:
         if cell not in known_words:
             raise ValueError("is not one of " + ", ".join(sorted(known_words)))
         return cell
 
-    return convert
+    return convert_word
 
 
 def many_of(*words: str) -> Callable[[str], tuple[str, ...]]:
@@ -158,25 +158,25 @@ def yes(cell: str) -> bool:
 def real(minimum: float, maximum: float) -> Callable[[str], float]:
     """A finite number within bounds."""
 
-    def convert(cell: str) -> float:
+    def convert_real(cell: str) -> float:
         number = float(cell)
         if not minimum <= number <= maximum:  # also refuses NaN
             raise ValueError(f"is not between {minimum:g} and {maximum:g}")
         return number
 
-    return convert
+    return convert_real
 
 
 def whole(minimum: int, maximum: int) -> Callable[[str], int]:
     """An integer within bounds."""
 
-    def convert(cell: str) -> int:
+    def convert_integer(cell: str) -> int:
         number = int(cell)
         if not minimum <= number <= maximum:
             raise ValueError(f"is not between {minimum} and {maximum}")
         return number
 
-    return convert
+    return convert_integer
 
 
 def price(cell: str) -> Decimal:

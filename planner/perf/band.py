@@ -37,7 +37,7 @@ class Band:
     high: float
     basis: Basis
 
-    def at(self, probability: float) -> float:
+    def quantile(self, probability: float) -> float:
         """The factor below which this share of measurements lies, as in a lognormal."""
         midpoint = math.sqrt(self.low * self.high)
         log_sigma = math.log(self.high / self.low) / 2 / TAIL

@@ -29,9 +29,9 @@ class Row:
 
     coefficient: str
     key: str
-    value: float
-    prior: float
-    spread: float
+    fitted_factor: float
+    prior_factor: float
+    prior_sigma: float
 
 
 def years(year: float) -> float:
@@ -40,16 +40,16 @@ def years(year: float) -> float:
 
 
 class Book(Generic[T]):
-    """The coefficients of one model, each a field of `kind`, from a file of planner/perf/data."""
+    """The coefficients of one model, each a field of `coefficient_type`, from a file of planner/perf/data."""
 
     def __init__(self, coefficient_type: type[T], file_name: str) -> None:
-        self.kind, self.file = coefficient_type, file_name
-        self.at = lru_cache(maxsize=4096)(self._at)
+        self.coefficient_type, self.file_name = coefficient_type, file_name
+        self.select = lru_cache(maxsize=4096)(self._select)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the coefficients are called."""
-        return tuple(coefficient.name for coefficient in fields(self.kind))  # type: ignore[arg-type]
+        return tuple(coefficient.name for coefficient in fields(self.coefficient_type))  # type: ignore[arg-type]
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -66,11 +66,11 @@ class Book(Generic[T]):
         }
         csv_text = (
             files("planner.perf")
-            .joinpath("data", self.file)
+            .joinpath("data", self.file_name)
             .read_text(encoding="utf-8")
         )
         keyed_rows = table.keyed(
-            table.rows(csv_text, self.file, columns), "coefficient", "key"
+            table.rows(csv_text, self.file_name, columns), "coefficient", "key"
         )
         return tuple(
             Row(
@@ -83,16 +83,16 @@ class Book(Generic[T]):
             for (coefficient, key_name), csv_row in keyed_rows.items()
         )
 
-    def _at(self, selected_keys: frozenset[str], year: float = REFERENCE) -> T:
+    def _select(self, selected_keys: frozenset[str], year: float = REFERENCE) -> T:
         """Return the coefficients for a set of keys and the year of the software."""
         factors = dict.fromkeys(self.names, 1.0)
         for coefficient_row in self.rows:
             if coefficient_row.key == YEARLY:
                 factors[coefficient_row.coefficient] *= (
-                    coefficient_row.value ** years(year)
+                    coefficient_row.fitted_factor ** years(year)
                 )
             elif (
                 not coefficient_row.key or coefficient_row.key in selected_keys
             ):
-                factors[coefficient_row.coefficient] *= coefficient_row.value
-        return self.kind(**factors)
+                factors[coefficient_row.coefficient] *= coefficient_row.fitted_factor
+        return self.coefficient_type(**factors)

@@ -41,9 +41,9 @@ class Belief:
 
     weights: Vector
     covariance: tuple[Vector, ...]
-    noise: float
+    noise_sigma: float
 
-    def told(self, feature_values: Vector, log_ratio: float) -> Belief:
+    def update(self, feature_values: Vector, log_ratio: float) -> Belief:
         """Return the belief after one measured log ratio.
 
         K = P x / (x' P x + noise^2);  w += K (value - x' w);  P -= K x' P.
@@ -52,7 +52,7 @@ class Belief:
             _dot(covariance_row, feature_values)
             for covariance_row in self.covariance
         )
-        total_variance = _dot(projections, feature_values) + self.noise**2
+        total_variance = _dot(projections, feature_values) + self.noise_sigma**2
         kalman_gain = tuple(
             projection / total_variance for projection in projections
         )
@@ -72,13 +72,13 @@ class Belief:
                 self.covariance, kalman_gain, strict=True
             )
         )
-        return Belief(updated_weights, updated_covariance, self.noise)
+        return Belief(updated_weights, updated_covariance, self.noise_sigma)
 
     def mean(self, feature_values: Vector) -> float:
         """The expected log ratio."""
         return _dot(self.weights, feature_values)
 
-    def spread(self, feature_values: Vector) -> float:
+    def deviation(self, feature_values: Vector) -> float:
         """Its standard deviation, with the noise of one more measurement."""
         return math.sqrt(
             _dot(
@@ -88,7 +88,7 @@ class Belief:
                 ),
                 feature_values,
             )
-            + self.noise**2
+            + self.noise_sigma**2
         )
 
 
@@ -113,7 +113,7 @@ def learned(metric: str, log_ratios: Iterable[tuple[Vector, float]]) -> Belief:
     """Return the belief after all points."""
     bias_model = prior(metric)
     for feature_values, log_ratio in log_ratios:
-        bias_model = bias_model.told(feature_values, log_ratio)
+        bias_model = bias_model.update(feature_values, log_ratio)
     return bias_model
 
 
@@ -130,7 +130,7 @@ class Correction:
     precision: str
     tp: int
     points: int
-    beliefs: dict[str, Belief]
+    bias_models: dict[str, Belief]
     sha256: str = ""
 
     def applies(self, model: str, accelerator: str, precision: str) -> bool:
@@ -146,7 +146,7 @@ class Correction:
     ) -> float:
         """The factor on a predicted time."""
         return math.exp(
-            self.beliefs[metric].mean(features(batch_size, context_tokens))
+            self.bias_models[metric].mean(features(batch_size, context_tokens))
         )
 
     def band(
@@ -155,7 +155,7 @@ class Correction:
         """The 90 % band around the corrected time; twice as wide on another layout."""
         is_measured = tp == self.tp and self.points >= ENOUGH
         basis: Basis = "measured" if is_measured else "calibrated"
-        log_sigma = self.beliefs[metric].spread(
+        log_sigma = self.bias_models[metric].deviation(
             features(batch_size, context_tokens)
         )
         half_width = TAIL * log_sigma * (1 if tp == self.tp else 2)

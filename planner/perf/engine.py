@@ -22,14 +22,14 @@ QUANTIZED: Final = ("fp8", "fp4", "mxfp4")
 class Engine:
     """A serving engine: its kind, and the year (with fraction) from which its version is.
 
-    `sequences` is the most that it runs at once on one accelerator group; `tuned` marks a server
+    `max_sequences` is the most that it runs at once on one accelerator group; `latency_tuned` marks a server
     that is tuned for one latency limit and measured by a load generator.
     """
 
     kind: str
-    year: float
-    sequences: int = 1024
-    tuned: bool = False
+    software_year: float
+    max_sequences: int = 1024
+    latency_tuned: bool = False
 
 
 @cache
@@ -62,8 +62,8 @@ def engine(engine_name: str, requested_year: float | None = None) -> Engine:
     )
     return Engine(
         kind=engine_row["kind"],
-        year=software_year,
-        sequences=engine_row["sequences"],
+        software_year=software_year,
+        max_sequences=engine_row["sequences"],
     )
 
 
@@ -91,10 +91,10 @@ def keys(
 ) -> frozenset[str]:
     """Name what selects coefficients: architecture, precision, engine, links, lengths.
 
-    `lengths` are "spread" when they differ a little, and "varied" too when they do so widely.
+    `length_keys` are "spread" when they differ a little, and "varied" too when they do so widely.
     """
     accelerator = node.accelerator
-    compute_format = accelerator.computes(layout.precision)
+    compute_format = accelerator.compute_precision(layout.precision)
     key_names = {
         accelerator.architecture,
         accelerator.memory_type,
@@ -104,12 +104,12 @@ def keys(
     }
     if compute_format == "bf16" and layout.precision not in ("bf16", "auto"):
         key_names.add("unpacked")
-    if serving_engine.year < EARLY:
+    if serving_engine.software_year < EARLY:
         key_names.add("early")
-    if serving_engine.tuned:
+    if serving_engine.latency_tuned:
         key_names.add("tuned")
     if layout.ep > 1:
         key_names.add("ep")
-    if not node.linked(layout.tp):
+    if not node.has_link(layout.tp):
         key_names.add("pcie")
     return frozenset(key_names.union(length_keys))

@@ -35,7 +35,7 @@ class Layout:
         return self.tp * self.pp
 
     @property
-    def tensor(self) -> int:
+    def attention_tp(self) -> int:
         """Accelerators over which attention is cut."""
         return self.tp // self.adp
 
@@ -45,23 +45,23 @@ class Node:
     """The accelerators of one machine. `network_gb_s` is one way, of the whole node."""
 
     accelerator: Accelerator
-    count: int
+    accelerator_count: int
     memory_gib: float
-    fraction: float
-    scaleup: str
+    compute_fraction: float
+    scaleup_link: str
     network_gb_s: float
 
-    def linked(self, tp: int) -> bool:
+    def has_link(self, tp: int) -> bool:
         """Whether tp accelerators share a scale-up link (else they talk over PCIe)."""
-        if self.scaleup in ("pcie", "none"):
+        if self.scaleup_link in ("pcie", "none"):
             return False
-        return self.scaleup != "nvlink_pairs" or tp <= 2
+        return self.scaleup_link != "nvlink_pairs" or tp <= 2
 
     def link_gb_s(self, tp: int) -> float:
         """One-way bandwidth between tp accelerators: a link, PCIe, or a share of the network."""
-        if tp > self.count:
-            return self.network_gb_s / self.count
-        if self.linked(tp):
+        if tp > self.accelerator_count:
+            return self.network_gb_s / self.accelerator_count
+        if self.has_link(tp):
             return self.accelerator.link_gb_s / 2
         return constant("pcie_gen", str(max(3, self.accelerator.pcie_gen)))
 

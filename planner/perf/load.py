@@ -43,8 +43,8 @@ _NORMAL: Final = tuple(NormalDist().inv_cdf(quantile) for quantile, _ in BINS)
 class Lengths:
     """A lognormal distribution of tokens, given by its mean and 95th percentile."""
 
-    mean: float
-    p95: float
+    mean_tokens: float
+    p95_tokens: float
 
     @property
     def sigma(self) -> float:
@@ -53,7 +53,7 @@ class Lengths:
         From ln(p95 / mean) = z * sigma - sigma^2 / 2; ratios above exp(z^2 / 2) have no solution
         and take sigma = z.
         """
-        log_ratio = math.log(max(1.0, self.p95 / self.mean))
+        log_ratio = math.log(max(1.0, self.p95_tokens / self.mean_tokens))
         return Z95 - math.sqrt(max(0.0, Z95**2 - 2 * log_ratio))
 
     @property
@@ -61,7 +61,7 @@ class Lengths:
         """Squared coefficient of variation: exp(sigma^2) - 1."""
         return math.exp(self.sigma**2) - 1
 
-    def points(self) -> tuple[float, ...]:
+    def bin_lengths(self) -> tuple[float, ...]:
         """Lengths that stand for the bins; their mean, by SHARES, is the mean."""
         return _points(self)
 
@@ -87,7 +87,7 @@ def bin_of(percentile: int) -> int:
 @cache
 def _points(lengths: Lengths) -> tuple[float, ...]:
     bin_tokens = [math.exp(lengths.sigma * z_score) for z_score in _NORMAL]
-    mean_scale = lengths.mean / mean(bin_tokens)
+    mean_scale = lengths.mean_tokens / mean(bin_tokens)
     return tuple(
         max(1.0, length_tokens * mean_scale) for length_tokens in bin_tokens
     )
@@ -97,37 +97,37 @@ def _points(lengths: Lengths) -> tuple[float, ...]:
 class Load:
     """Prompt and answer lengths, arrivals, and the share of prompts found in the prefix cache.
 
-    `rate` is requests a second of the whole service at peak; `concurrency` instead makes it a
-    closed loop. `variation` is the squared coefficient of variation of inter-arrival times,
+    `rate_per_s` is requests a second of the whole service at peak; `concurrency` instead makes it a
+    closed loop. `arrival_variation` is the squared coefficient of variation of inter-arrival times,
     `routing` how a router spreads requests over replicas.
     """
 
-    prompt: Lengths
-    answer: Lengths
-    rate: float = 0.0
+    prompt_lengths: Lengths
+    answer_lengths: Lengths
+    rate_per_s: float = 0.0
     concurrency: int = 0
-    variation: float = 1.0
+    arrival_variation: float = 1.0
     prefix_hit: float = 0.0
-    context: int = 0
+    max_context_tokens: int = 0
     routing: Routing = "random"
 
-    def thinned(self, arrival_share: float) -> float:
+    def thinned_variation(self, arrival_share: float) -> float:
         """Variation of a part of all arrivals, taken at random: 1 + part * (variation - 1)."""
-        return 1 + arrival_share * (self.variation - 1)
+        return 1 + arrival_share * (self.arrival_variation - 1)
 
-    def spread(self, replica_count: int) -> float:
+    def replica_variation(self, replica_count: int) -> float:
         """Variation of the arrivals at each of some replicas.
 
         Every n-th request of a renewal process: variation / n. Joining the least loaded replica
         is taken as that, since it waits no longer.
         """
         if self.routing == "random":
-            return self.thinned(1 / replica_count)
-        return self.variation / replica_count
+            return self.thinned_variation(1 / replica_count)
+        return self.arrival_variation / replica_count
 
     @property
-    def held(self) -> float:
+    def decode_context_tokens(self) -> float:
         """Mean tokens of context while requests decode; long answers do so for longer."""
-        return self.prompt.mean + self.answer.mean / 2 * (
-            1 + self.answer.variation
+        return self.prompt_lengths.mean_tokens + self.answer_lengths.mean_tokens / 2 * (
+            1 + self.answer_lengths.variation
         )

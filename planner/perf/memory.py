@@ -24,16 +24,16 @@ def weights(llm: Llm, layout: Layout) -> float:
     (attention + rest + experts) / pp + embedding * 2 / tp of the fuller pipeline stage; attention
     and rest are cut over tp / adp, experts over tp. Embedding and head stay in 16 bit.
     """
-    precision, attention_tp = layout.precision, layout.tensor
-    dense_params = max(0.0, llm.dense - llm.attention)
-    body_bytes = llm.attention * attention_bytes(
+    precision, attention_tp = layout.precision, layout.attention_tp
+    dense_params = max(0.0, llm.dense_params - llm.attention_params)
+    body_bytes = llm.attention_params * attention_bytes(
         llm, precision
     ) + dense_params * dense_bytes(precision)
-    expert_bytes = llm.expert * bytes_of(precision) / layout.tp
+    expert_bytes = llm.expert_params * bytes_of(precision) / layout.tp
     embedding_stages = 1 if layout.pp == 1 else 2
     return (
         body_bytes / attention_tp + expert_bytes
-    ) / layout.pp + llm.embedding * 2.0 / (layout.tp * embedding_stages)
+    ) / layout.pp + llm.embedding_params * 2.0 / (layout.tp * embedding_stages)
 
 
 def bytes_of(precision: str) -> float:
@@ -74,7 +74,7 @@ def kv_per_token(llm: Llm, layout: Layout) -> float:
     return float(
         2
         * llm.head_dim
-        * max(1, math.ceil(llm.kv_heads / layout.tensor))
+        * max(1, math.ceil(llm.kv_heads / layout.attention_tp))
         * element_bytes
     )
 
@@ -91,10 +91,10 @@ def kv(llm: Llm, layout: Layout, context_tokens: float) -> float:
         full_tokens, math.ceil(llm.window / page_tokens) * page_tokens
     )
     layer_tokens = (
-        llm.attending - llm.window_layers
+        llm.attending_layers - llm.window_layers
     ) * full_tokens + llm.window_layers * window_tokens
     state_bytes = (
-        llm.state_layers * llm.state_bytes / layout.tensor
+        llm.state_layers * llm.state_bytes / layout.attention_tp
         + llm.index_bytes * full_tokens
     )
     return (kv_per_token(llm, layout) * layer_tokens + state_bytes) / layout.pp

@@ -36,12 +36,12 @@ def norm(read_s: float, product_s: float, exponent: float) -> float:
 class Draft:
     """Speculative decoding: tokens guessed for each step, passes of a drafting layer, gain.
 
-    `gained` is the tokens that a step yields on average: 1 and the accepted guesses.
+    `tokens_per_step` is the tokens that a step yields on average: 1 and the accepted guesses.
     """
 
-    tokens: float = 0.0
-    passes: float = 0.0
-    gained: float = 1.0
+    draft_tokens: float = 0.0
+    draft_passes: float = 0.0
+    tokens_per_step: float = 1.0
 
 
 NONE: Final = Draft()
@@ -53,7 +53,7 @@ def draft(
     """Return a draft of so many tokens, each accepted with a chance if all before it were.
 
     gained = 1 + a + a^2 + ... + a^tokens (Leviathan et al., arXiv:2211.17192); each token takes
-    a pass of one layer and the head unless it is `free` (looked up in the prompt).
+    a pass of one layer and the head unless it is `prompt_lookup` (looked up in the prompt).
     """
     expected_tokens = sum(
         acceptance**accepted_count for accepted_count in range(draft_tokens + 1)
@@ -71,62 +71,62 @@ class Rates:
 
     read_*, flop_*  seconds to read the weights once, and of the products for one token
     kv_*            seconds for one token of context of one sequence
-    fixed, token    seconds of collectives and launches of a step, and for each token
-    layers, count   seconds of launches in all layers, and how many layers there are
-    once, phase     further seconds for each token of an all-reduce of one phase (everyone sends
+    fixed_s, token_s    seconds of collectives and launches of a step, and for each token
+    launch_s, layer_count   seconds of launches in all layers, and how many layers there are
+    one_phase_s, phase_limit_s     further seconds for each token of an all-reduce of one phase (everyone sends
                     all to everyone), and the most that it may cost before two phases are used
     """
 
-    read_attention: float
-    flop_attention: float
-    read_rest: float
-    flop_rest: float
-    read_head: float
-    flop_head: float
-    read_experts: float
-    flop_experts: float
-    chosen: float
-    padding: float
-    kv_full: float
-    kv_window: float
-    kv_state: float
-    window: float
-    sparse: float
-    pair: float
+    read_attention_s: float
+    flop_attention_s: float
+    read_dense_s: float
+    flop_dense_s: float
+    read_head_s: float
+    flop_head_s: float
+    read_experts_s: float
+    flop_experts_s: float
+    expert_share: float
+    padding_rows: float
+    kv_full_s: float
+    kv_window_s: float
+    kv_state_s: float
+    window_tokens: float
+    sparse_tokens: float
+    pair_s: float
     full_layers: float
     window_layers: float
-    fixed: float
-    token: float
-    once: float
-    phase: float
-    layers: float
-    count: float
+    fixed_s: float
+    token_s: float
+    one_phase_s: float
+    phase_limit_s: float
+    launch_s: float
+    layer_count: float
     draft: Draft
-    sequence: float
-    overlap: float
+    sequence_s: float
+    overlap_exponent: float
     pp: float
     adp: float
-    prompt_base: float
-    prompt_full: float
+    prompt_base_s: float
+    prompt_full_tokens: float
 
 
 def rates(
     profile: Terms, coefficients: Coefficients, speculation: Draft = NONE
 ) -> Rates:
     """Divide what has to be done by what the hardware and the engine reach."""
-    weight_bytes_per_s = profile.bandwidth * coefficients.weight_bandwidth
-    flop_per_s = profile.peak * coefficients.flops
+    weight_bytes_per_s = profile.memory_bytes_per_s * coefficients.weight_bandwidth
+    flop_per_s = profile.peak_flop_per_s * coefficients.flops
     expert_flop_per_s = (
         flop_per_s
         * coefficients.expert_flops
         * coefficients.unpack_experts
-        / (1 + coefficients.expert_width / profile.width)
+        / (1 + coefficients.expert_width / profile.expert_columns)
     )
-    link_bytes_per_s = profile.link * coefficients.link_bandwidth
+    link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
     link_latency_s = coefficients.link_latency * (
-        1 + coefficients.link_latency_growth * most(profile.tensor - 2, 0.0)
+        1 + coefficients.link_latency_growth * most(profile.attention_tp - 2, 0.0)
     )
-    network_bytes_per_s = profile.network * coefficients.network_bandwidth
+    network_bytes_per_s = profile.network_bytes_per_s * coefficients.network_bandwidth
     launch_s = (
         coefficients.layer_overhead * profile.layers
         + coefficients.moe_overhead * profile.moe_layers
@@ -134,120 +134,120 @@ def rates(
     launch_s = coefficients.overhead * (
         launch_s + coefficients.latent_overhead * profile.latent_layers
     )
-    kv_bytes_per_s = profile.bandwidth * coefficients.kv_bandwidth
+    kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
     return Rates(
-        read_attention=profile.read_attention / weight_bytes_per_s,
-        flop_attention=profile.flop_attention
+        read_attention_s=profile.read_attention_bytes / weight_bytes_per_s,
+        flop_attention_s=profile.attention_flop
         / (
-            profile.attention_peak
+            profile.attention_flop_per_s
             * coefficients.flops
             * coefficients.unpack_flops
         ),
-        read_rest=profile.read_rest / weight_bytes_per_s,
-        flop_rest=profile.flop_rest
-        / (profile.rest_peak * coefficients.flops * coefficients.unpack_flops),
-        read_head=profile.read_head / weight_bytes_per_s,
-        flop_head=profile.flop_head / (profile.half * coefficients.flops),
-        read_experts=profile.read_experts
+        read_dense_s=profile.read_dense_bytes / weight_bytes_per_s,
+        flop_dense_s=profile.dense_flop
+        / (profile.dense_flop_per_s * coefficients.flops * coefficients.unpack_flops),
+        read_head_s=profile.read_head_bytes / weight_bytes_per_s,
+        flop_head_s=profile.head_flop / (profile.half_flop_per_s * coefficients.flops),
+        read_experts_s=profile.read_experts_bytes
         * coefficients.expert_bytes
         / weight_bytes_per_s,
-        flop_experts=profile.flop_experts
+        flop_experts_s=profile.experts_flop
         * coefficients.expert_imbalance
         / expert_flop_per_s,
-        chosen=profile.chosen,
-        padding=coefficients.expert_padding / most(profile.chosen, 1e-6),
-        kv_full=profile.kv_full / kv_bytes_per_s
-        + profile.latent
-        * (1 + speculation.tokens)
-        / (profile.half * coefficients.latent_flops),
-        kv_window=profile.kv_window / kv_bytes_per_s,
-        kv_state=2 * profile.kv_state / kv_bytes_per_s,
-        window=profile.window,
-        sparse=profile.sparse,
-        pair=profile.pair
-        / (profile.half * coefficients.flops * coefficients.prompt_attention),
+        expert_share=profile.expert_share,
+        padding_rows=coefficients.expert_padding / most(profile.expert_share, 1e-6),
+        kv_full_s=profile.kv_full_bytes / kv_bytes_per_s
+        + profile.latent_flop
+        * (1 + speculation.draft_tokens)
+        / (profile.half_flop_per_s * coefficients.latent_flops),
+        kv_window_s=profile.kv_window_bytes / kv_bytes_per_s,
+        kv_state_s=2 * profile.kv_state_bytes / kv_bytes_per_s,
+        window_tokens=profile.window_tokens,
+        sparse_tokens=profile.sparse_tokens,
+        pair_s=profile.pair_flop
+        / (profile.half_flop_per_s * coefficients.flops * coefficients.prompt_attention),
         full_layers=profile.full_layers,
         window_layers=profile.window_layers,
-        fixed=profile.reduces * link_latency_s
-        + profile.gathers * coefficients.gather_latency
-        + profile.hops * coefficients.hop_latency
+        fixed_s=profile.reduce_count * link_latency_s
+        + profile.gather_count * coefficients.gather_latency
+        + profile.hop_count * coefficients.hop_latency
         + launch_s
         + coefficients.overhead * coefficients.step_overhead,
-        token=profile.reduce_bytes / link_bytes_per_s
-        + profile.gather_bytes / (profile.link * coefficients.gather_bandwidth)
+        token_s=profile.reduce_bytes / link_bytes_per_s
+        + profile.gather_bytes / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
         + profile.hop_bytes / network_bytes_per_s
-        + profile.stream_bytes * coefficients.stream / profile.bandwidth,
-        once=profile.reduce_bytes
-        * most(profile.tensor / 2 - 1, 0.0)
+        + profile.stream_bytes * coefficients.stream / profile.memory_bytes_per_s,
+        one_phase_s=profile.reduce_bytes
+        * most(profile.attention_tp / 2 - 1, 0.0)
         / link_bytes_per_s,
-        phase=profile.reduces * coefficients.link_phase,
-        layers=launch_s,
-        count=profile.layers,
+        phase_limit_s=profile.reduce_count * coefficients.link_phase,
+        launch_s=launch_s,
+        layer_count=profile.layers,
         draft=speculation,
-        sequence=coefficients.overhead * coefficients.sequence_overhead
-        + profile.vocabulary * 4 * coefficients.sampling / profile.bandwidth,
-        overlap=coefficients.overlap,
+        sequence_s=coefficients.overhead * coefficients.sequence_overhead
+        + profile.vocabulary_size * 4 * coefficients.sampling / profile.memory_bytes_per_s,
+        overlap_exponent=coefficients.overlap,
         pp=profile.pp,
         adp=profile.adp,
-        prompt_base=coefficients.prompt_base,
-        prompt_full=coefficients.prompt_full,
+        prompt_base_s=coefficients.prompt_base,
+        prompt_full_tokens=coefficients.prompt_full,
     )
 
 
 def attention(times: Rates, context_tokens: float) -> float:
     """Seconds that one sequence of so much context adds to a step."""
-    attended_tokens = least(context_tokens, times.sparse)
+    attended_tokens = least(context_tokens, times.sparse_tokens)
     return (
-        attended_tokens * times.kv_full
-        + least(context_tokens, times.window) * times.kv_window
-        + times.kv_state
+        attended_tokens * times.kv_full_s
+        + least(context_tokens, times.window_tokens) * times.kv_window_s
+        + times.kv_state_s
     )
 
 
 def decode(times: Rates, batch_size: float, attention_s: float) -> float:
-    """Seconds per output token with `batch` sequences of attention `held` each in flight.
+    """Seconds per output token with `batch_size` sequences of attention `attention_s` each in flight.
 
     Pipeline stages work on batch / pp at a time and a token passes all of them; with
     attention-DP an accelerator attends to batch / adp and multiplies experts for all. A step
     checks the guesses of a draft beside the next token, and yields those that are accepted.
     """
-    checked_tokens = 1.0 + times.draft.tokens
+    checked_tokens = 1.0 + times.draft.draft_tokens
     sequence_count = most(most(batch_size / times.pp, 1.0) / times.adp, 1.0)
     stage_tokens, local_tokens = (
         most(batch_size / times.pp, 1.0) * checked_tokens,
         sequence_count * checked_tokens,
     )
-    touched_share = 1.0 - (1.0 - times.chosen) ** stage_tokens
+    touched_share = 1.0 - (1.0 - times.expert_share) ** stage_tokens
     body_s = norm(
-        times.read_attention, times.flop_attention * local_tokens, times.overlap
+        times.read_attention_s, times.flop_attention_s * local_tokens, times.overlap_exponent
     )
     body_s += norm(
-        times.read_rest, times.flop_rest * local_tokens, times.overlap
+        times.read_dense_s, times.flop_dense_s * local_tokens, times.overlap_exponent
     )
-    expert_rows = stage_tokens + times.padding * touched_share
+    expert_rows = stage_tokens + times.padding_rows * touched_share
     body_s += norm(
-        times.read_experts * touched_share,
-        times.flop_experts * expert_rows,
-        times.overlap,
+        times.read_experts_s * touched_share,
+        times.flop_experts_s * expert_rows,
+        times.overlap_exponent,
     )
     head_s = norm(
-        times.read_head, times.flop_head * local_tokens, times.overlap
+        times.read_head_s, times.flop_head_s * local_tokens, times.overlap_exponent
     )
-    drafting_s = times.draft.passes * (
-        (body_s + times.layers) / times.count + head_s
+    drafting_s = times.draft.draft_passes * (
+        (body_s + times.launch_s) / times.layer_count + head_s
     )
     step_s = (
         body_s
         + head_s
         + drafting_s
-        + times.fixed
-        + least(local_tokens * times.once, times.phase)
+        + times.fixed_s
+        + least(local_tokens * times.one_phase_s, times.phase_limit_s)
     )
     return (
         step_s
-        + local_tokens * times.token
-        + sequence_count * (attention_s + times.sequence)
-    ) / times.draft.gained
+        + local_tokens * times.token_s
+        + sequence_count * (attention_s + times.sequence_s)
+    ) / times.draft.tokens_per_step
 
 
 def prompt(times: Rates, prompt_tokens: float) -> float:
@@ -256,12 +256,12 @@ def prompt(times: Rates, prompt_tokens: float) -> float:
     With attention-DP adp prompts run at once, so one costs a share of the attention's time.
     """
     dense_token_s = (
-        times.flop_attention + times.flop_rest + times.token
+        times.flop_attention_s + times.flop_dense_s + times.token_s
     ) / times.adp
-    products_s = prompt_tokens * (dense_token_s + times.flop_experts)
+    products_s = prompt_tokens * (dense_token_s + times.flop_experts_s)
     overhead_s = (
-        times.prompt_base
-        + least(1.0, prompt_tokens / times.prompt_full) * times.layers
+        times.prompt_base_s
+        + least(1.0, prompt_tokens / times.prompt_full_tokens) * times.launch_s
     )
     return (
         products_s + _pairs(times, prompt_tokens) / times.adp + overhead_s
@@ -270,27 +270,27 @@ def prompt(times: Rates, prompt_tokens: float) -> float:
 
 def first(times: Rates, prompt_tokens: float) -> float:
     """Seconds from the start of a prompt to its end, alone: a step that reads the weights too."""
-    touched_share = 1.0 - (1.0 - times.chosen) ** prompt_tokens
+    touched_share = 1.0 - (1.0 - times.expert_share) ** prompt_tokens
     dense_s = norm(
-        times.read_attention,
-        times.flop_attention * prompt_tokens,
-        times.overlap,
+        times.read_attention_s,
+        times.flop_attention_s * prompt_tokens,
+        times.overlap_exponent,
     )
     dense_s += norm(
-        times.read_rest, times.flop_rest * prompt_tokens, times.overlap
+        times.read_dense_s, times.flop_dense_s * prompt_tokens, times.overlap_exponent
     )
-    expert_rows = prompt_tokens + times.padding * touched_share
+    expert_rows = prompt_tokens + times.padding_rows * touched_share
     experts_s = norm(
-        times.read_experts * touched_share,
-        times.flop_experts * expert_rows,
-        times.overlap,
+        times.read_experts_s * touched_share,
+        times.flop_experts_s * expert_rows,
+        times.overlap_exponent,
     )
     return (
         dense_s
-        + times.read_head
+        + times.read_head_s
         + experts_s
-        + times.fixed
-        + prompt_tokens * times.token
+        + times.fixed_s
+        + prompt_tokens * times.token_s
         + _pairs(times, prompt_tokens)
     )
 
@@ -298,14 +298,14 @@ def first(times: Rates, prompt_tokens: float) -> float:
 def _pairs(times: Rates, prompt_tokens: float) -> float:
     """Seconds of causal attention over a prompt."""
     full_layer_tokens = times.full_layers * least(
-        prompt_tokens, 2 * times.sparse
+        prompt_tokens, 2 * times.sparse_tokens
     )
     return (
-        times.pair
+        times.pair_s
         * prompt_tokens
         * (
             full_layer_tokens
-            + times.window_layers * least(prompt_tokens, 2 * times.window)
+            + times.window_layers * least(prompt_tokens, 2 * times.window_tokens)
         )
         / 2
     )

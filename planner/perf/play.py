@@ -48,8 +48,8 @@ def arrivals(
     """
     generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
     gamma_shape, arrival_s, requests = 1 / max(variation, 1e-3), 0.0, []
-    log_sigmas = load.prompt.sigma, load.answer.sigma
-    mean_tokens = load.prompt.mean * (1 - load.prefix_hit), load.answer.mean
+    log_sigmas = load.prompt_lengths.sigma, load.answer_lengths.sigma
+    mean_tokens = load.prompt_lengths.mean_tokens * (1 - load.prefix_hit), load.answer_lengths.mean_tokens
     log_means = [
         math.log(location) - log_sigma * log_sigma / 2
         for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
@@ -84,7 +84,7 @@ def recorded(
     simulated_count: int,
     seed: int,
 ) -> list[Request]:
-    """Return what `lanes` of `copies` replicas get of a recorded trace, as its router spreads it.
+    """Return what `simulated_count` of `replica_count` replicas get of a recorded trace, as its router spreads it.
 
     Prompts are without what the prefix cache holds.
     """
@@ -135,7 +135,7 @@ def deliver(
         elif routing == "random":
             simulation = simulations[generator.randrange(replica_count)]
         else:
-            simulation = _least(simulations, request.due, position)
+            simulation = _least(simulations, request.due_s, position)
         simulation.queue.append(request)
     for simulation in simulations:
         simulation.advance(NEVER)
@@ -151,7 +151,7 @@ def _least(simulations: list[Lane], now_s: float, position: int) -> Lane:
         min(
             range(replica_count),
             key=lambda index: (
-                simulations[index].load,
+                simulations[index].request_count,
                 (index - position) % replica_count,
             ),
         )
@@ -165,34 +165,34 @@ def loop(
     simulation, unsent_requests = Lane(replica_table), deque(requests)
     for _ in range(min(user_count, len(unsent_requests))):
         simulation.queue.append(unsent_requests.popleft())
-    while unsent_requests and simulation.load:
-        finished_count = len(simulation.done)
-        simulation.advance(simulation.advance(simulation.now))
-        for request in simulation.done[finished_count:]:
+    while unsent_requests and simulation.request_count:
+        finished_count = len(simulation.finished)
+        simulation.advance(simulation.advance(simulation.now_s))
+        for request in simulation.finished[finished_count:]:
             if unsent_requests:
                 next_request = unsent_requests.popleft()
-                next_request.due = request.end
+                next_request.due_s = request.end_s
                 simulation.queue.append(next_request)
     simulation.advance(NEVER)
-    return simulation.done
+    return simulation.finished
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A percentile over all simulated requests with its 90 % Monte Carlo band, in seconds."""
 
-    value: float
-    low: float
-    high: float
+    estimate_s: float
+    low_s: float
+    high_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a simulation measured, by (metric, percentile)."""
 
-    requests: int
-    seeds: int
-    found: dict[tuple[str, int], Measured]
+    request_count: int
+    seed_count: int
+    percentiles: dict[tuple[str, int], Measured]
 
 
 def times(
@@ -202,25 +202,25 @@ def times(
     counted_requests = requests[
         int(WARM * len(requests)) : len(requests) - int(TAIL * len(requests))
     ]
-    coefficients, step_times = replica_table.coefficients, replica_table.rates
+    coefficients, step_times = replica_table.coefficients, replica_table.step_times
     first_token_times = [
-        replica_table.starts
+        replica_table.ttft_factor
         * (
             coefficients.first_token
-            + coefficients.step_wait * request.pace
+            + coefficients.step_wait * request.step_s
             + coefficients.prompt_share
-            * (request.begun - request.due + first(step_times, request.prompt))
+            * (request.prompt_start_s - request.due_s + first(step_times, request.prompt_tokens))
         )
         for request in counted_requests
     ]
     return {
         "ttft": first_token_times,
         "tpot": [
-            (request.end - request.first) / (request.answer - 1)
+            (request.end_s - request.first_token_s) / (request.answer_tokens - 1)
             for request in counted_requests
         ],
         "e2e": [
-            first_token_s + request.end - request.first
+            first_token_s + request.end_s - request.first_token_s
             for first_token_s, request in zip(
                 first_token_times, counted_requests, strict=True
             )

@@ -38,8 +38,8 @@ EVEN: Final = 0.5  # a confidence that asks for no margin
 class Trust:
     """With which confidence predictions are to hold, and what a benchmark taught about them."""
 
-    confidence: float = EVEN
-    learned: Correction | None = None
+    level: float = EVEN
+    correction: Correction | None = None
 
 
 class Replica:
@@ -54,42 +54,42 @@ class Replica:
         confidence: Trust | None = None,
     ) -> None:
         self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self.trust = confidence or Trust()
+        self.confidence = confidence or Trust()
         self.margins: dict[str, float] = {}
-        self.coefficients = SERVING.at(keys(layout, node, SERVED), SERVED.year)
-        self.memory = startup.served(llm, layout, node, SERVED.year)
+        self.coefficients = SERVING.select(keys(layout, node, SERVED), SERVED.software_year)
+        self.startup_memory = startup.served(llm, layout, node, SERVED.software_year)
         reserved_tokens = (
-            load.prompt.mean + self.coefficients.answer_share * load.answer.mean
+            load.prompt_lengths.mean_tokens + self.coefficients.answer_share * load.answer_lengths.mean_tokens
         )
-        self.max_batch = min(self.memory.sequences, self._room(reserved_tokens))
-        if self.max_batch and not self._room(
-            max(load.context, reserved_tokens)
+        self.max_batch = min(self.startup_memory.max_sequences, self._fitting_batch(reserved_tokens))
+        if self.max_batch and not self._fitting_batch(
+            max(load.max_context_tokens, reserved_tokens)
         ):
             self.max_batch = 0
-        self._bounds: dict[float, float] = {}
-        self._paces: dict[int, float] = {}
-        self._rates: dict[int, float] = {}
+        self._rate_bounds: dict[float, float] = {}
+        self._tpot_by_batch: dict[int, float] = {}
+        self._rate_by_batch: dict[int, float] = {}
 
-    def _room(self, context_tokens: float) -> int:
+    def _fitting_batch(self, context_tokens: float) -> int:
         """How many sequences of so many tokens the pool holds."""
-        pool_bytes = max(0.0, self.memory.kv_gib) * memory.GIB
+        pool_bytes = max(0.0, self.startup_memory.kv_gib) * memory.GIB
         return int(
             pool_bytes / memory.kv(self.llm, self.layout, context_tokens)
         )
 
-    def doubting(self, level: float) -> Replica:
+    def with_confidence(self, level: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""
         replica_copy = copy(self)
-        replica_copy.trust, replica_copy.margins = (
-            replace(self.trust, confidence=level),
+        replica_copy.confidence, replica_copy.margins = (
+            replace(self.confidence, level=level),
             {},
         )
         return replica_copy
 
     @cached_property
-    def learned(self) -> Correction | None:
+    def correction(self) -> Correction | None:
         """What a benchmark of this model on this accelerator taught."""
-        correction = self.trust.learned
+        correction = self.confidence.correction
         deployment_names = (
             self.llm.model,
             self.node.accelerator.accelerator,
@@ -103,24 +103,24 @@ class Replica:
 
     def band(self, metric: str) -> Band:
         """The band of ttft or tpot: of this deployment when it was measured, else of all."""
-        if self.learned:
+        if self.correction:
             half_batch = max(1.0, self.max_batch / 2)
-            return self.learned.band(
-                metric, half_batch, self.load.held, self.layout.tp
+            return self.correction.band(
+                metric, half_batch, self.load.decode_context_tokens, self.layout.tp
             )
         novelties, basis = news(self.llm, self.node.accelerator)
         doublings, _ = outside(
-            prompt=self.load.prompt.mean,
-            answer=self.load.answer.mean,
-            active=self.llm.active,
+            prompt=self.load.prompt_lengths.mean_tokens,
+            answer=self.load.answer_lengths.mean_tokens,
+            active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
         return band(metric, PLANNED, novelties, basis, doublings)
 
-    def _corrected(self, metric: str, batch_size: float) -> float:
+    def _bias_factor(self, metric: str, batch_size: float) -> float:
         return (
-            self.learned.factor(metric, batch_size, self.load.held)
-            if self.learned
+            self.correction.factor(metric, batch_size, self.load.decode_context_tokens)
+            if self.correction
             else 1.0
         )
 
@@ -131,125 +131,125 @@ class Replica:
         """
         time_factor = self.margins.get(metric)
         if time_factor is None:
-            time_factor = self.margins[metric] = self._margin(metric)
+            time_factor = self.margins[metric] = self._compute_margin(metric)
         return time_factor
 
-    def _margin(self, metric: str) -> float:
-        if self.trust.confidence <= EVEN:
+    def _compute_margin(self, metric: str) -> float:
+        if self.confidence.level <= EVEN:
             return 1.0
         part_metrics = ("ttft", "tpot") if metric == "e2e" else (metric,)
         return max(
             1.0,
             *(
-                self.band(part_metric).at(self.trust.confidence)
+                self.band(part_metric).quantile(self.confidence.level)
                 for part_metric in part_metrics
             ),
         )
 
     @cached_property
-    def rates(self) -> Rates:
+    def step_times(self) -> Rates:
         """The seconds of the terms of step time."""
         return rates(terms(self.llm, self.layout, self.node), self.coefficients)
 
     @cached_property
-    def _fresh(self) -> tuple[float, ...]:
+    def _uncached_tokens(self) -> tuple[float, ...]:
         """Prompts of the lengths that stand for all, without what the prefix cache holds."""
         return tuple(
             prompt_tokens * (1 - self.load.prefix_hit)
-            for prompt_tokens in self.load.prompt.points()
+            for prompt_tokens in self.load.prompt_lengths.bin_lengths()
         )
 
     @cached_property
-    def prompts(self) -> tuple[float, ...]:
+    def prompt_times_s(self) -> tuple[float, ...]:
         """Seconds for which those prompts keep the replica busy."""
         return tuple(
-            prompt(self.rates, prompt_tokens) for prompt_tokens in self._fresh
+            prompt(self.step_times, prompt_tokens) for prompt_tokens in self._uncached_tokens
         )
 
     @cached_property
-    def alone(self) -> tuple[float, ...]:
+    def idle_prompts_s(self) -> tuple[float, ...]:
         """Seconds until the end of those prompts on an idle replica."""
-        prompt_share = self.coefficients.prompt_share * self._corrected(
+        prompt_share = self.coefficients.prompt_share * self._bias_factor(
             "ttft", BATCH
         )
         return tuple(
-            prompt_share * first(self.rates, prompt_tokens)
-            for prompt_tokens in self._fresh
+            prompt_share * first(self.step_times, prompt_tokens)
+            for prompt_tokens in self._uncached_tokens
         )
 
     @cached_property
-    def prefill(self) -> float:
+    def mean_prompt_s(self) -> float:
         """Mean seconds for which a prompt keeps the replica busy."""
-        return self.moments[0]
+        return self.prompt_moments[0]
 
     @cached_property
-    def _held(self) -> float:
-        return attention(self.rates, self.load.held)
+    def _attention_s(self) -> float:
+        return attention(self.step_times, self.load.decode_context_tokens)
 
     @cached_property
-    def _paid(self) -> float:
+    def _interference_s(self) -> float:
         return (
             self.coefficients.interference
-            * self.prefill
-            / self.load.answer.mean
+            * self.mean_prompt_s
+            / self.load.answer_lengths.mean_tokens
         )
 
     @cached_property
-    def moments(self) -> tuple[float, float, float]:
+    def prompt_moments(self) -> tuple[float, float, float]:
         """First three moments of the time for which prompts keep the replica busy."""
         power_means = (
-            mean([busy_s**exponent for busy_s in self.prompts])
+            mean([busy_s**exponent for busy_s in self.prompt_times_s])
             for exponent in (1, 2, 3)
         )
         return next(power_means), next(power_means), next(power_means)
 
-    def quiet(self, batch_size: int) -> float:
+    def undisturbed_tpot(self, batch_size: int) -> float:
         """Seconds per output token with n in flight and no prompt between."""
         return self.tpot(
             batch_size
-        ) - batch_size * self._paid * self._corrected("tpot", batch_size)
+        ) - batch_size * self._interference_s * self._bias_factor("tpot", batch_size)
 
     def tpot(self, batch_size: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
-        tpot_s = self._paces.get(batch_size)
+        tpot_s = self._tpot_by_batch.get(batch_size)
         if tpot_s is None:
             predicted_s = (
-                decode(self.rates, batch_size, self._held)
-                + batch_size * self._paid
+                decode(self.step_times, batch_size, self._attention_s)
+                + batch_size * self._interference_s
             )
-            tpot_s = self._paces[batch_size] = predicted_s * self._corrected(
+            tpot_s = self._tpot_by_batch[batch_size] = predicted_s * self._bias_factor(
                 "tpot", batch_size
             )
         return tpot_s
 
-    def start(self, batch_size: int) -> float:
+    def start_delay(self, batch_size: int) -> float:
         """Seconds before a prompt starts with n in flight: arrival, and the running step."""
         coefficients = self.coefficients
-        return self._corrected("ttft", batch_size) * (
+        return self._bias_factor("ttft", batch_size) * (
             coefficients.first_token
             + coefficients.step_wait * self.tpot(batch_size)
         )
 
-    def completion(self, batch_size: int) -> float:
+    def completion_rate(self, batch_size: int) -> float:
         """Requests completed a second with n in flight."""
-        rate_per_s = self._rates.get(batch_size)
+        rate_per_s = self._rate_by_batch.get(batch_size)
         if rate_per_s is None:
-            cycle_s = self.prefill + self.load.answer.mean * self.tpot(
+            cycle_s = self.mean_prompt_s + self.load.answer_lengths.mean_tokens * self.tpot(
                 batch_size
             )
-            rate_per_s = self._rates[batch_size] = batch_size / cycle_s
+            rate_per_s = self._rate_by_batch[batch_size] = batch_size / cycle_s
         return rate_per_s
 
-    def bound(self, tpot_limit_s: float) -> float:
-        """A rate that no load can exceed while the time per token stays within `tpot`.
+    def rate_bound(self, tpot_limit_s: float) -> float:
+        """A rate that no load can exceed while the time per token stays within `tpot_limit_s`.
 
         completion() grows with n and tpot() too, so the largest admissible n gives the bound.
         """
-        if tpot_limit_s not in self._bounds:
-            self._bounds[tpot_limit_s] = self._bound(tpot_limit_s)
-        return self._bounds[tpot_limit_s]
+        if tpot_limit_s not in self._rate_bounds:
+            self._rate_bounds[tpot_limit_s] = self._find_rate_bound(tpot_limit_s)
+        return self._rate_bounds[tpot_limit_s]
 
-    def _bound(self, tpot_limit_s: float) -> float:
+    def _find_rate_bound(self, tpot_limit_s: float) -> float:
         lower_batch, upper_batch = 0, self.max_batch
         while lower_batch < upper_batch:
             middle_batch = (lower_batch + upper_batch + 1) // 2
@@ -257,32 +257,32 @@ class Replica:
                 lower_batch = middle_batch
             else:
                 upper_batch = middle_batch - 1
-        return self.completion(lower_batch) if lower_batch else 0.0
+        return self.completion_rate(lower_batch) if lower_batch else 0.0
 
-    def idle(self, metric: str, percentile: int) -> float:
+    def idle_quantile(self, metric: str, percentile: int) -> float:
         """The assured quantile of ttft, tpot or e2e when nobody else is there: its best."""
-        return self._idle(metric, percentile) * self.margin(metric)
+        return self._predicted_idle(metric, percentile) * self.margin(metric)
 
-    def _idle(self, metric: str, percentile: int) -> float:
+    def _predicted_idle(self, metric: str, percentile: int) -> float:
         bin_index = bin_of(percentile)
         if metric == "tpot":
             return self.tpot(1)
         if metric == "ttft":
-            return self.start(1) + self.alone[bin_index]
+            return self.start_delay(1) + self.idle_prompts_s[bin_index]
         return (
-            self.start(1)
-            + mean(self.alone)
-            + self.tpot(1) * self.load.answer.points()[bin_index]
+            self.start_delay(1)
+            + mean(self.idle_prompts_s)
+            + self.tpot(1) * self.load.answer_lengths.bin_lengths()[bin_index]
         )
 
-    def at(self, rate_per_s: float, replica_count: int = 1) -> Service | None:
+    def open_service(self, rate_per_s: float, replica_count: int = 1) -> Service | None:
         """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
-        full_rate_per_s = self.completion(self.max_batch)
+        full_rate_per_s = self.completion_rate(self.max_batch)
         if rate_per_s >= full_rate_per_s * 0.999:
             return None
         state_weights, state_weight, total_weight = [1.0], 1.0, 1.0
         for batch_size in range(1, self.max_batch + 1):
-            state_weight *= rate_per_s / self.completion(batch_size)
+            state_weight *= rate_per_s / self.completion_rate(batch_size)
             state_weights.append(state_weight)
             total_weight += state_weight
             if state_weight < 1e-12 * total_weight and batch_size > 8:
@@ -302,31 +302,31 @@ class Replica:
             if queue_weight
             else 0.0
         )
-        arrival_variation = self.load.spread(replica_count)
-        burst_factor = (arrival_variation + self.load.answer.variation) / 2
+        arrival_variation = self.load.replica_variation(replica_count)
+        burst_factor = (arrival_variation + self.load.answer_lengths.variation) / 2
         return Service(
             replica=self,
-            rate=rate_per_s,
-            states=probabilities,
-            slot=Wait(
+            rate_per_s=rate_per_s,
+            probabilities=probabilities,
+            slot_wait=Wait(
                 wait_probability, burst_factor / (full_rate_per_s - rate_per_s)
             ),
-            prompt=self._prompt_wait(rate_per_s, arrival_variation),
-            arriving=1,
-            variation=arrival_variation,
+            prompt_wait=self._prompt_wait(rate_per_s, arrival_variation),
+            arriving_count=1,
+            arrival_variation=arrival_variation,
         )
 
-    def closed(self, in_flight: float) -> Service:
+    def closed_service(self, in_flight: float) -> Service:
         """Return the service with a constant number of requests in flight, up to max_batch."""
         batch_size = max(1, min(self.max_batch, round(in_flight)))
-        rate_per_s = self.completion(batch_size)
+        rate_per_s = self.completion_rate(batch_size)
         probabilities = (0.0,) * batch_size + (1.0,)
         return Service(
             replica=self,
-            rate=rate_per_s,
-            states=probabilities,
-            slot=Wait(0.0, 0.0),
-            prompt=self._prompt_wait(rate_per_s, self.load.variation),
+            rate_per_s=rate_per_s,
+            probabilities=probabilities,
+            slot_wait=Wait(0.0, 0.0),
+            prompt_wait=self._prompt_wait(rate_per_s, self.load.arrival_variation),
         )
 
     def _prompt_wait(self, rate_per_s: float, arrival_variation: float) -> Wait:
@@ -334,8 +334,8 @@ class Replica:
 
         Takacs' second moment: E[W^2] = 2 E[W]^2 + rate * E[S^3] / (3 (1 - busy)).
         """
-        first_moment, second_moment, third_moment = self.moments
-        utilization = min(0.98, rate_per_s * self.prefill)
+        first_moment, second_moment, third_moment = self.prompt_moments
+        utilization = min(0.98, rate_per_s * self.mean_prompt_s)
         busy_variation = second_moment / first_moment**2 - 1
         burst_factor = (arrival_variation + busy_variation) / (
             1 + busy_variation

@@ -26,23 +26,23 @@ Kind: TypeAlias = Literal["offline", "static", "closed", "open"]
 class Demand:
     """How a whole deployment is loaded. Lengths are means, in tokens.
 
-    `users` are requests always under way (closed) or started together (static); `rate` is
-    requests a second (open), `requests` how many of them a run has. `lengths` says how they
+    `user_count` are requests always under way (closed) or started together (static); `rate_per_s` is
+    requests a second (open), `request_count` how many of them a run has. `length_keys` says how they
     differ: see engine.keys.
     """
 
-    kind: Kind
-    prompt: float
-    answer: float
-    users: float = 0.0
-    rate: float = 0.0
-    lengths: tuple[str, ...] = VARIED
-    requests: float = math.inf
+    load_kind: Kind
+    prompt_tokens: float
+    answer_tokens: float
+    user_count: float = 0.0
+    rate_per_s: float = 0.0
+    length_keys: tuple[str, ...] = VARIED
+    request_count: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A deployment of `replicas` equal replicas; `prefill` workers of their own take prompts.
+    """A deployment of `replica_count` equal replicas; `prefill_workers` workers of their own take prompts.
 
     `speculative` says that answers are guessed ahead; by how much is `draft`, when it is known.
     """
@@ -52,87 +52,87 @@ class Setup:
     node: Node
     engine: Engine
     demand: Demand
-    replicas: int = 1
-    prefill: tuple[int, Layout] | None = None
+    replica_count: int = 1
+    prefill_workers: tuple[int, Layout] | None = None
     speculative: bool = False
     draft: Draft = NONE
 
     @property
-    def keys(self) -> frozenset[str]:
+    def coefficient_keys(self) -> frozenset[str]:
         """What selects the coefficients."""
-        return keys(self.layout, self.node, self.engine, self.demand.lengths)
+        return keys(self.layout, self.node, self.engine, self.demand.length_keys)
 
     @property
-    def limit(self) -> float:
+    def max_sequences(self) -> float:
         """The most requests that the engine runs at once on a replica."""
-        return float(self.engine.sequences * self.layout.adp)
+        return float(self.engine.max_sequences * self.layout.adp)
 
     @property
-    def terms(self) -> Terms:
+    def profile(self) -> Terms:
         """What a replica has to do."""
         return terms(self.llm, self.layout, self.node)
 
     @property
-    def prefill_terms(self) -> Terms:
+    def prefill_profile(self) -> Terms:
         """What a prefill worker has to do; the replica itself without such workers."""
         return terms(
             self.llm,
-            self.prefill[1] if self.prefill else self.layout,
+            self.prefill_workers[1] if self.prefill_workers else self.layout,
             self.node,
         )
 
     @property
-    def kept(self) -> float | None:
+    def overhead_gib(self) -> float | None:
         """GiB beside weights and cache, where the rules of the engine are known."""
         return _kept(self.llm, self.layout, self.node, self.engine)
 
-    def server(self) -> Server:
+    def replica_rates(self) -> Server:
         """Return a replica under this load, ready for the formulas of load shapes."""
         demand = self.demand
         layout_and_node = self.layout, self.node
         coefficients, profile, times = _prepared(
-            self.llm, layout_and_node, self.engine, demand.lengths, self.draft
+            self.llm, layout_and_node, self.engine, demand.length_keys, self.draft
         )
         prompt_busy_s, idle_prompt_s = (
-            prompt(times, demand.prompt),
-            first(times, demand.prompt),
+            prompt(times, demand.prompt_tokens),
+            first(times, demand.prompt_tokens),
         )
         interference_share, serial_share = coefficients.interference, 1.0
-        if self.prefill:
-            prefill_times = rates(self.prefill_terms, coefficients)
+        if self.prefill_workers:
+            prefill_times = rates(self.prefill_profile, coefficients)
             prompt_busy_s = (
-                prompt(prefill_times, demand.prompt)
-                * self.replicas
-                / self.prefill[0]
+                prompt(prefill_times, demand.prompt_tokens)
+                * self.replica_count
+                / self.prefill_workers[0]
             )
-            idle_prompt_s = first(prefill_times, demand.prompt) + handover(
-                profile, coefficients, demand.prompt
+            idle_prompt_s = first(prefill_times, demand.prompt_tokens) + handover(
+                profile, coefficients, demand.prompt_tokens
             )
             interference_share = serial_share = 0.0
-        overhead_gib = self.kept
+        overhead_gib = self.overhead_gib
         overhead_gib = (
             coefficients.reserve_gib if overhead_gib is None else overhead_gib
         )
         max_batch = min(
-            self.limit,
+            self.max_sequences,
             fitting(
                 profile,
                 coefficients,
                 overhead_gib,
-                demand.prompt,
-                demand.answer,
+                demand.prompt_tokens,
+                demand.answer_tokens,
             ),
         )
         return Server(
-            rates=times,
+            step_times=times,
             coefficients=coefficients,
-            prompt=demand.prompt,
-            answer=demand.answer,
-            room=max_batch,
-            busy=prompt_busy_s,
-            alone=idle_prompt_s,
-            share=interference_share,
-            serial=serial_share,
+            prompt_tokens=demand.prompt_tokens,
+            answer_tokens=demand.answer_tokens,
+            max_batch=max_batch,
+            prompt_busy_s=prompt_busy_s,
+            idle_prompt_s=idle_prompt_s,
+            interference_share=interference_share,
+            serial_share=serial_share,
         )
 
 
@@ -146,8 +146,8 @@ def _prepared(
 ) -> tuple[Coefficients, Terms, Rates]:
     """What the rows of one deployment share, whatever its load."""
     layout, node = layout_and_node
-    coefficients = SERVING.at(
-        keys(layout, node, serving_engine, length_keys), serving_engine.year
+    coefficients = SERVING.select(
+        keys(layout, node, serving_engine, length_keys), serving_engine.software_year
     )
     profile = terms(llm, layout, node)
     return coefficients, profile, rates(profile, coefficients, speculation)
@@ -158,7 +158,7 @@ def _kept(
     llm: Llm, layout: Layout, node: Node, serving_engine: Engine
 ) -> float | None:
     return (
-        served(llm, layout, node, serving_engine.year).kept_gib
+        served(llm, layout, node, serving_engine.software_year).overhead_gib
         if serving_engine.kind == "vllm"
         else None
     )

@@ -26,30 +26,30 @@ BUSIEST: Final = 0.95
 class Server:
     """A replica and what it is asked: mean lengths, and how many requests it has room for.
 
-    `busy` is the time for which a prompt holds the server of prompts, `alone` its time on an
-    idle one, `share` the part of it that decoding requests wait for. `serial` is 1, or 0 when
+    `prompt_busy_s` is the time for which a prompt holds the server of prompts, `idle_prompt_s` its time on an
+    idle one, `interference_share` the part of it that decoding requests wait for. `serial_share` is 1, or 0 when
     workers of their own take the prompts while this replica decodes.
     """
 
-    rates: Rates
+    step_times: Rates
     coefficients: Coefficients
-    prompt: float
-    answer: float
-    room: float
-    busy: float
-    alone: float
-    share: float
-    serial: float = 1.0
+    prompt_tokens: float
+    answer_tokens: float
+    max_batch: float
+    prompt_busy_s: float
+    idle_prompt_s: float
+    interference_share: float
+    serial_share: float = 1.0
 
     @property
-    def held(self) -> float:
+    def attention_s(self) -> float:
         """Seconds of attention of a mean request; long answers are in flight for longer.
 
         Context: prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + variation^2).
         """
         length_factor = 1 + self.coefficients.answer_variance
         return attention(
-            self.rates, self.prompt + self.answer / 2 * length_factor
+            self.step_times, self.prompt_tokens + self.answer_tokens / 2 * length_factor
         )
 
 
@@ -57,13 +57,13 @@ class Server:
 class Mean:
     """Mean time to first token and per output token, and requests in flight.
 
-    `queue` is the mean wait of a prompt for earlier ones.
+    `queue_s` is the mean wait of a prompt for earlier ones.
     """
 
-    ttft: float
-    tpot: float
-    batch: float
-    queue: float
+    ttft_s: float
+    tpot_s: float
+    batch_size: float
+    queue_s: float
 
 
 def fitting(
@@ -78,15 +78,15 @@ def fitting(
     (share * memory - weights - kept GiB) / KV bytes of what is reserved for a request.
     """
     pool_bytes = (
-        coefficients.memory_share * profile.memory
-        - profile.weights
+        coefficients.memory_share * profile.memory_bytes
+        - profile.weight_bytes
         - overhead_gib * GIB
     )
     reserved_tokens = prompt_tokens + coefficients.answer_share * answer_tokens
     request_bytes = (
-        reserved_tokens * profile.kv_full
-        + least(reserved_tokens, profile.window) * profile.kv_window
-    ) / profile.pp + profile.kv_state
+        reserved_tokens * profile.kv_full_bytes
+        + least(reserved_tokens, profile.window_tokens) * profile.kv_window_bytes
+    ) / profile.pp + profile.kv_state_bytes
     return most(pool_bytes, 0.0) / most(request_bytes, 1.0) * profile.adp
 
 
@@ -95,93 +95,93 @@ def handover(
 ) -> float:
     """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
     cache_bytes = (
-        prompt_tokens * profile.kv_full
-        + least(prompt_tokens, profile.window) * profile.kv_window
-        + profile.kv_state
+        prompt_tokens * profile.kv_full_bytes
+        + least(prompt_tokens, profile.window_tokens) * profile.kv_window_bytes
+        + profile.kv_state_bytes
     )
     return cache_bytes / (
-        profile.network_share * coefficients.network_bandwidth
+        profile.nic_share_bytes_per_s * coefficients.network_bandwidth
     )
 
 
 def pace(rates: Server, batch_size: float) -> float:
-    """Seconds per output token with `batch` requests in flight and prompts coming in between."""
+    """Seconds per output token with `batch_size` requests in flight and prompts coming in between."""
     return (
-        decode(rates.rates, batch_size, rates.held)
-        + rates.share * batch_size * rates.busy / rates.answer
+        decode(rates.step_times, batch_size, rates.attention_s)
+        + rates.interference_share * batch_size * rates.prompt_busy_s / rates.answer_tokens
     )
 
 
 def offline(rates: Server) -> float:
     """Output tokens a second of a replica that is kept full: as fast as its slower half."""
     cycle_s = (
-        rates.answer * decode(rates.rates, rates.room, rates.held)
-        + rates.serial * rates.room * rates.busy
+        rates.answer_tokens * decode(rates.step_times, rates.max_batch, rates.attention_s)
+        + rates.serial_share * rates.max_batch * rates.prompt_busy_s
     )
     return (
-        least(rates.room * rates.answer / cycle_s, rates.answer / rates.busy)
+        least(rates.max_batch * rates.answer_tokens / cycle_s, rates.answer_tokens / rates.prompt_busy_s)
         / rates.coefficients.run_time
     )
 
 
 def static(rates: Server, batch_size: float) -> float:
-    """Output tokens a second when `batch` prompts start together and answer to the end."""
+    """Output tokens a second when `batch_size` prompts start together and answer to the end."""
     step_s = decode(
-        rates.rates,
+        rates.step_times,
         batch_size,
-        attention(rates.rates, rates.prompt + rates.answer / 2),
+        attention(rates.step_times, rates.prompt_tokens + rates.answer_tokens / 2),
     )
     return (
         batch_size
-        * rates.answer
-        / (batch_size * rates.busy + (rates.answer - 1) * step_s)
+        * rates.answer_tokens
+        / (batch_size * rates.prompt_busy_s + (rates.answer_tokens - 1) * step_s)
     )
 
 
 def together(rates: Server, batch_size: float) -> float:
-    """Seconds to the first token when `batch` prompts start together."""
-    return rates.alone + most(batch_size - 1, 0.0) * rates.busy
+    """Seconds to the first token when `batch_size` prompts start together."""
+    return rates.idle_prompt_s + most(batch_size - 1, 0.0) * rates.prompt_busy_s
 
 
 def closed(rates: Server, user_count: float) -> Mean:
-    """Mean latency with `users` requests always under way.
+    """Mean latency with `user_count` requests always under way.
 
     Prompts pass one server and decode in between: mean-value analysis (Schweitzer) with the
     queue weighted, solved together with the batch. Who finds no slot waits for a whole request.
     """
     coefficients, active_requests, attention_s = (
         rates.coefficients,
-        least(user_count, rates.room),
-        rates.held,
+        least(user_count, rates.max_batch),
+        rates.attention_s,
     )
     batch_size = active_requests
-    prompt_stay_s = rates.busy
+    prompt_stay_s = rates.prompt_busy_s
     for _ in range(TURNS):
-        decode_s = rates.answer * decode(rates.rates, batch_size, attention_s)
+        decode_s = rates.answer_tokens * decode(rates.step_times, batch_size, attention_s)
         linear_term_s = (
             decode_s
-            - rates.busy
-            - rates.busy * coefficients.prompt_queue * (active_requests - 1)
+            - rates.prompt_busy_s
+            - rates.prompt_busy_s * coefficients.prompt_queue * (active_requests - 1)
         )
         prompt_stay_s = (
             -linear_term_s
-            + (linear_term_s * linear_term_s + 4 * rates.busy * decode_s) ** 0.5
+            + (linear_term_s * linear_term_s + 4 * rates.prompt_busy_s * decode_s) ** 0.5
         ) / 2
-        answer_s = decode_s + rates.share * batch_size * rates.busy
+        answer_s = decode_s + rates.interference_share * batch_size * rates.prompt_busy_s
         batch_size = most(
             active_requests * answer_s / (answer_s + prompt_stay_s),
             least(active_requests, 1.0),
         )
     tpot_s = (
-        decode(rates.rates, batch_size, attention_s)
-        + rates.share * batch_size * rates.busy / rates.answer
+        decode(rates.step_times, batch_size, attention_s)
+        + rates.interference_share * batch_size * rates.prompt_busy_s / rates.answer_tokens
     )
-    slot_wait_s = most(user_count / rates.room - 1, 0.0) * (
-        rates.answer * tpot_s + prompt_stay_s
+    slot_wait_s = most(user_count / rates.max_batch - 1, 0.0) * (
+        rates.answer_tokens * tpot_s + prompt_stay_s
     )
     prompt_delay_s = (
-        coefficients.prompt_share * (rates.alone + prompt_stay_s - rates.busy)
-        + coefficients.wave * batch_size * rates.busy / 2
+        coefficients.prompt_share * (rates.idle_prompt_s + prompt_stay_s - rates.prompt_busy_s)
+        + coefficients.wave * batch_size * rates.prompt_busy_s / 2
     )
     ttft_s = (
         coefficients.first_token
@@ -190,47 +190,47 @@ def closed(rates: Server, user_count: float) -> Mean:
         + slot_wait_s
     )
     return Mean(
-        ttft=ttft_s,
-        tpot=tpot_s,
-        batch=batch_size,
-        queue=prompt_stay_s - rates.busy,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        batch_size=batch_size,
+        queue_s=prompt_stay_s - rates.prompt_busy_s,
     )
 
 
 def arriving(rates: Server, rate_per_s: float, tpot_s: float) -> Mean:
     """Mean latency at a rate whose time per token is known: M/D/1 for the prompts."""
     coefficients = rates.coefficients
-    utilization = least(rate_per_s * rates.busy, BUSIEST)
-    queue_s = rates.busy * utilization / (2 * (1 - utilization))
+    utilization = least(rate_per_s * rates.prompt_busy_s, BUSIEST)
+    queue_s = rates.prompt_busy_s * utilization / (2 * (1 - utilization))
     ttft_s = (
         coefficients.first_token
-        + coefficients.prompt_share * rates.alone
+        + coefficients.prompt_share * rates.idle_prompt_s
         + coefficients.step_wait * tpot_s
         + queue_s
     )
     return Mean(
-        ttft=ttft_s,
-        tpot=tpot_s,
-        batch=rate_per_s * rates.answer * tpot_s,
-        queue=queue_s,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        batch_size=rate_per_s * rates.answer_tokens * tpot_s,
+        queue_s=queue_s,
     )
 
 
 def poisson(rates: Server, rate_per_s: float) -> Mean:
-    """Mean latency with Poisson arrivals at `rate`: the batch is rate * answer * time per token.
+    """Mean latency with Poisson arrivals at `rate_per_s`: the batch is rate * answer * time per token.
 
     That equation is solved by bisection below the room. A batch at the room tells that requests
     come faster than they leave, and queue without end.
     """
     lower_batch, upper_batch, slowdown = (
         0.0,
-        rates.room,
+        rates.max_batch,
         rates.coefficients.server_time,
     )
     for _ in range(HALVINGS):
         middle_batch = (lower_batch + upper_batch) / 2
         if (
-            rate_per_s * rates.answer * slowdown * pace(rates, middle_batch)
+            rate_per_s * rates.answer_tokens * slowdown * pace(rates, middle_batch)
             <= middle_batch
         ):
             upper_batch = middle_batch

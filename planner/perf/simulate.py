@@ -38,32 +38,32 @@ CRAWL: Final = (
 class Request:
     """One request: when it is due, its lengths, and when its prompt began and its answer ended."""
 
-    due: float
-    prompt: int
-    answer: int
-    pace: float = 0.0
-    begun: float = 0.0
-    first: float = 0.0
-    end: float = 0.0
+    due_s: float
+    prompt_tokens: int
+    answer_tokens: int
+    step_s: float = 0.0
+    prompt_start_s: float = 0.0
+    first_token_s: float = 0.0
+    end_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The times of a replica: of a step by batch, of prompts, and its pool in tokens.
 
-    `slowed` is the speed of decoding while a prompt passes, `reserved` the share of an answer for
-    which room is kept when a request is admitted, `starts` a learned factor on first tokens.
+    `prompt_decode_speed` is the speed of decoding while a prompt passes, `answer_share` the share of an answer for
+    which room is kept when a request is admitted, `ttft_factor` a learned factor on first tokens.
     """
 
-    base: tuple[float, ...]
-    growth: tuple[float, ...]
-    rates: Rates
+    base_steps_s: tuple[float, ...]
+    step_growths_s: tuple[float, ...]
+    step_times: Rates
     coefficients: Coefficients
-    pool: float
-    reserved: float
-    slots: int
-    slowed: float
-    starts: float = 1.0
+    pool_tokens: float
+    answer_share: float
+    slot_count: int
+    prompt_decode_speed: float
+    ttft_factor: float = 1.0
 
 
 def machine(
@@ -75,10 +75,10 @@ def machine(
 ) -> Machine:
     """Tabulate a replica of so many slots and tokens of pool.
 
-    Sliding layers and correction of the context are those of a mean request, `held` tokens.
+    Sliding layers and correction of the context are those of a mean request, `context_tokens` tokens.
     """
-    fixed_attention_s = attention(times, context_tokens) - times.kv_full * min(
-        context_tokens, times.sparse
+    fixed_attention_s = attention(times, context_tokens) - times.kv_full_s * min(
+        context_tokens, times.sparse_tokens
     )
     base_steps_s, step_growths_s = [0.0], [0.0]
     for batch_size in range(1, slot_count + 1):
@@ -86,59 +86,59 @@ def machine(
         step_growths_s.append(
             max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
             / batch_size
-            * times.kv_full
-            / times.draft.gained
+            * times.kv_full_s
+            / times.draft.tokens_per_step
         )
     return Machine(
-        base=tuple(base_steps_s),
-        growth=tuple(step_growths_s),
-        rates=times,
+        base_steps_s=tuple(base_steps_s),
+        step_growths_s=tuple(step_growths_s),
+        step_times=times,
         coefficients=coefficients,
-        pool=pool_tokens,
-        reserved=coefficients.answer_share,
-        slots=slot_count,
-        slowed=max(CRAWL, 1 - coefficients.interference),
+        pool_tokens=pool_tokens,
+        answer_share=coefficients.answer_share,
+        slot_count=slot_count,
+        prompt_decode_speed=max(CRAWL, 1 - coefficients.interference),
     )
 
 
 def of_replica(replica: Replica) -> Machine:
     """Tabulate a replica under its load, as far as a benchmark corrected it."""
-    context_tokens = replica.load.held
+    context_tokens = replica.load.decode_context_tokens
     token_bytes = (
         memory.kv(replica.llm, replica.layout, context_tokens) / context_tokens
     )
-    pool_tokens = replica.memory.kv_gib * memory.GIB / token_bytes
+    pool_tokens = replica.startup_memory.kv_gib * memory.GIB / token_bytes
     replica_table = machine(
-        replica.rates,
+        replica.step_times,
         replica.coefficients,
         replica.max_batch,
         pool_tokens,
         context_tokens,
     )
-    if replica.learned is None:
+    if replica.correction is None:
         return replica_table
     tpot_factors = [
         1.0,
         *(
-            replica.learned.factor("tpot", batch_size, context_tokens)
-            for batch_size in range(1, replica_table.slots + 1)
+            replica.correction.factor("tpot", batch_size, context_tokens)
+            for batch_size in range(1, replica_table.slot_count + 1)
         ),
     ]
     return replace(
         replica_table,
-        base=tuple(
+        base_steps_s=tuple(
             step_s * tpot_factor
             for step_s, tpot_factor in zip(
-                replica_table.base, tpot_factors, strict=True
+                replica_table.base_steps_s, tpot_factors, strict=True
             )
         ),
-        growth=tuple(
+        step_growths_s=tuple(
             step_s * tpot_factor
             for step_s, tpot_factor in zip(
-                replica_table.growth, tpot_factors, strict=True
+                replica_table.step_growths_s, tpot_factors, strict=True
             )
         ),
-        starts=replica.learned.factor("ttft", BATCH, context_tokens),
+        ttft_factor=replica.correction.factor("ttft", BATCH, context_tokens),
     )
 
 
@@ -146,100 +146,100 @@ def of_replica(replica: Replica) -> Machine:
 class Lane:
     """One replica at work."""
 
-    machine: Machine
+    table: Machine
     queue: deque[Request] = field(default_factory=deque)
     running: list[tuple[float, int, Request]] = field(default_factory=list)
-    done: list[Request] = field(default_factory=list)
-    now: float = 0.0
-    clock: float = 0.0  # tokens that a request would have got since the start
-    context: float = 0.0
-    kept: float = 0.0
-    prompting: Request | None = None
-    until: float = NEVER
-    count: int = 0
-    hold: bool = (
+    finished: list[Request] = field(default_factory=list)
+    now_s: float = 0.0
+    clock_tokens: float = 0.0  # tokens that a request would have got since the start
+    context_tokens: float = 0.0
+    reserved_tokens: float = 0.0
+    prefilling: Request | None = None
+    prompt_event_s: float = NEVER
+    start_count: int = 0
+    admission_closed: bool = (
         False  # after a restart nobody is admitted before somebody ends
     )
 
     @property
-    def load(self) -> int:
+    def request_count(self) -> int:
         """Requests that are here, waiting or not."""
         return (
-            len(self.queue) + len(self.running) + (self.prompting is not None)
+            len(self.queue) + len(self.running) + (self.prefilling is not None)
         )
 
     def advance(self, until_s: float) -> float:
         """Play on to a time; return when something happens next."""
         while True:
-            if self.prompting is None:
-                self._begin()
-            completion_s, overflow_s = self._ahead()
-            next_event_s = min(completion_s, self.until, overflow_s)
+            if self.prefilling is None:
+                self._begin_prompt()
+            completion_s, overflow_s = self._next_events()
+            next_event_s = min(completion_s, self.prompt_event_s, overflow_s)
             if next_event_s > until_s or next_event_s == NEVER:
                 return next_event_s
-            if overflow_s < completion_s and overflow_s < self.until:
-                self._restart(overflow_s)
-            elif completion_s < self.until:
-                self._complete(completion_s)
+            if overflow_s < completion_s and overflow_s < self.prompt_event_s:
+                self._restart_newest(overflow_s)
+            elif completion_s < self.prompt_event_s:
+                self._finish_request(completion_s)
             else:
-                self._prompted()
+                self._finish_prompt()
 
-    def _begin(self) -> None:
+    def _begin_prompt(self) -> None:
         """Start the next prompt, or note when it is due."""
-        table, batch_size = self.machine, len(self.running)
-        self.until = NEVER
-        if not self.queue or batch_size >= table.slots or self.hold:
+        table, batch_size = self.table, len(self.running)
+        self.prompt_event_s = NEVER
+        if not self.queue or batch_size >= table.slot_count or self.admission_closed:
             return
         request = self.queue[0]
-        if request.due > self.now:
-            self.until = request.due
+        if request.due_s > self.now_s:
+            self.prompt_event_s = request.due_s
             return
-        needed_tokens = request.prompt + table.reserved * request.answer
-        if self.kept + needed_tokens <= table.pool or not batch_size:
+        needed_tokens = request.prompt_tokens + table.answer_share * request.answer_tokens
+        if self.reserved_tokens + needed_tokens <= table.pool_tokens or not batch_size:
             self.queue.popleft()
-            self.kept += needed_tokens
-            request.begun = self.now
-            request.pace = (
-                table.base[batch_size or 1]
-                + table.growth[batch_size or 1] * self.context
+            self.reserved_tokens += needed_tokens
+            request.prompt_start_s = self.now_s
+            request.step_s = (
+                table.base_steps_s[batch_size or 1]
+                + table.step_growths_s[batch_size or 1] * self.context_tokens
             )
-            self.prompting = request
-            self.until = self.now + prompt(table.rates, request.prompt)
+            self.prefilling = request
+            self.prompt_event_s = self.now_s + prompt(table.step_times, request.prompt_tokens)
 
-    def _ahead(self) -> tuple[float, float]:
+    def _next_events(self) -> tuple[float, float]:
         """When the next request ends, and when the pool overflows if that is earlier."""
         batch_size = len(self.running)
         if not batch_size:
             return NEVER, NEVER
-        table = self.machine
-        step_growth_s = table.growth[batch_size]
-        step_s = table.base[batch_size] + step_growth_s * self.context
-        decode_speed = 1.0 if self.prompting is None else table.slowed
-        decoded_tokens = max(0.0, self.running[0][0] - self.clock)
+        table = self.table
+        step_growth_s = table.step_growths_s[batch_size]
+        step_s = table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
+        decode_speed = 1.0 if self.prefilling is None else table.prompt_decode_speed
+        decoded_tokens = max(0.0, self.running[0][0] - self.clock_tokens)
         completion_s = (
-            self.now
+            self.now_s
             + decoded_tokens
             * (step_s + step_growth_s * batch_size * decoded_tokens / 2)
             / decode_speed
         )
-        free_tokens = table.pool - self.context
+        free_tokens = table.pool_tokens - self.context_tokens
         if batch_size == 1 or decoded_tokens * batch_size <= free_tokens:
             return completion_s, NEVER  # somebody ends first
         decoded_tokens = max(0.0, free_tokens / batch_size)
-        return completion_s, self.now + decoded_tokens * (
+        return completion_s, self.now_s + decoded_tokens * (
             step_s + step_growth_s * batch_size * decoded_tokens / 2
         ) / decode_speed
 
-    def _pass(self, event_s: float) -> None:
+    def _pass_time(self, event_s: float) -> None:
         """Let time pass without an event: tokens from the quadratic of _ahead."""
         batch_size = len(self.running)
         if batch_size:
-            table = self.machine
-            decode_s = (event_s - self.now) * (
-                1.0 if self.prompting is None else table.slowed
+            table = self.table
+            decode_s = (event_s - self.now_s) * (
+                1.0 if self.prefilling is None else table.prompt_decode_speed
             )
-            step_growth_s = table.growth[batch_size]
-            step_s = table.base[batch_size] + step_growth_s * self.context
+            step_growth_s = table.step_growths_s[batch_size]
+            step_s = table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
             decoded_tokens = (
                 2
                 * decode_s
@@ -251,45 +251,45 @@ class Lane:
                     )
                 )
             )
-            self.clock += decoded_tokens
-            self.context += batch_size * decoded_tokens
-        self.now = event_s
+            self.clock_tokens += decoded_tokens
+            self.context_tokens += batch_size * decoded_tokens
+        self.now_s = event_s
 
-    def _complete(self, event_s: float) -> None:
+    def _finish_request(self, event_s: float) -> None:
         end_clock_tokens, _, request = self.running[0]
-        self.context += len(self.running) * (end_clock_tokens - self.clock)
-        self.clock, self.now = end_clock_tokens, event_s
+        self.context_tokens += len(self.running) * (end_clock_tokens - self.clock_tokens)
+        self.clock_tokens, self.now_s = end_clock_tokens, event_s
         heappop(self.running)
-        self.context = max(
-            0.0, self.context - request.prompt - request.answer + 1
+        self.context_tokens = max(
+            0.0, self.context_tokens - request.prompt_tokens - request.answer_tokens + 1
         )
-        self.kept -= request.prompt + self.machine.reserved * request.answer
-        self.hold = False
-        request.end = event_s
-        self.done.append(request)
+        self.reserved_tokens -= request.prompt_tokens + self.table.answer_share * request.answer_tokens
+        self.admission_closed = False
+        request.end_s = event_s
+        self.finished.append(request)
 
-    def _prompted(self) -> None:
-        self._pass(self.until)
-        request, self.prompting = self.prompting, None
+    def _finish_prompt(self) -> None:
+        self._pass_time(self.prompt_event_s)
+        request, self.prefilling = self.prefilling, None
         if request is None:
             return  # the next request is due now
-        request.first = request.first or self.now
-        self.count += 1
+        request.first_token_s = request.first_token_s or self.now_s
+        self.start_count += 1
         heappush(
-            self.running, (self.clock + request.answer - 1, self.count, request)
+            self.running, (self.clock_tokens + request.answer_tokens - 1, self.start_count, request)
         )
-        self.context += request.prompt
+        self.context_tokens += request.prompt_tokens
 
-    def _restart(self, event_s: float) -> None:
+    def _restart_newest(self, event_s: float) -> None:
         """Send the newest request back: it starts again, with its first token already sent."""
-        self._pass(event_s)
+        self._pass_time(event_s)
         newest_entry = max(self.running, key=lambda entry: entry[1])
         self.running.remove(newest_entry)
         heapify(self.running)
         request = newest_entry[2]
-        self.kept -= request.prompt + self.machine.reserved * request.answer
-        self.context -= (
-            request.prompt + request.answer - 1 - (newest_entry[0] - self.clock)
+        self.reserved_tokens -= request.prompt_tokens + self.table.answer_share * request.answer_tokens
+        self.context_tokens -= (
+            request.prompt_tokens + request.answer_tokens - 1 - (newest_entry[0] - self.clock_tokens)
         )
         self.queue.appendleft(request)
-        self.hold = self.prompting is None
+        self.admission_closed = self.prefilling is None

@@ -40,25 +40,25 @@ GROUPED: Final = (
 class Steps:
     """The largest step of an engine: tokens in it, and sequences that are sampled."""
 
-    tokens: int
-    sequences: int
+    max_tokens: int
+    max_sequences: int
 
 
-SMALL: Final = Steps(tokens=2048, sequences=256)
+SMALL: Final = Steps(max_tokens=2048, max_sequences=256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One accelerator under the vLLM of a year: its memory, the share that vLLM takes, its link.
 
-    `small` marks cards whose defaults stay small although their memory is large.
+    `small_defaults` marks cards whose defaults stay small although their memory is large.
     """
 
     total_gib: float
-    year: float
-    share: float
-    linked: bool = True
-    small: bool = False
+    software_year: float
+    memory_share: float
+    has_link: bool = True
+    small_defaults: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,10 @@ class Startup:
     graph_gib: float
     kv_gib: float
     kv_tokens: int
-    sequences: int
+    max_sequences: int
 
     @property
-    def kept_gib(self) -> float:
+    def overhead_gib(self) -> float:
         """What is neither weights nor cache."""
         return self.activation_gib + self.non_torch_gib + self.graph_gib
 
@@ -121,14 +121,14 @@ def era(software_year: float) -> table.Row:
 
 def steps(accelerator: Card, context_tokens: int) -> Steps:
     """Return the defaults of `vllm serve`; early versions step over the whole context."""
-    if not era(accelerator.year)["chunked"]:
+    if not era(accelerator.software_year)["chunked"]:
         long_context = context_tokens > LONG
         return Steps(
-            tokens=2048 if long_context else max(context_tokens, 2048),
-            sequences=0 if long_context else 256,
+            max_tokens=2048 if long_context else max(context_tokens, 2048),
+            max_sequences=0 if long_context else 256,
         )
-    large_memory = accelerator.total_gib >= LARGE_GIB and not accelerator.small
-    return Steps(tokens=8192, sequences=1024) if large_memory else SMALL
+    large_memory = accelerator.total_gib >= LARGE_GIB and not accelerator.small_defaults
+    return Steps(max_tokens=8192, max_sequences=1024) if large_memory else SMALL
 
 
 def card(node: Node, tp: int, software_year: float) -> Card:
@@ -136,10 +136,10 @@ def card(node: Node, tp: int, software_year: float) -> Card:
     small_defaults = node.accelerator.architecture == "Ampere"
     return Card(
         total_gib=node.memory_gib,
-        year=software_year,
-        share=era(software_year)["share"],
-        linked=node.linked(tp),
-        small=small_defaults,
+        software_year=software_year,
+        memory_share=era(software_year)["share"],
+        has_link=node.has_link(tp),
+        small_defaults=small_defaults,
     )
 
 
@@ -157,18 +157,18 @@ def startup(
     llm: Llm, layout: Layout, accelerator: Card, step_limits: Steps
 ) -> Startup:
     """Return the start-up memory of one accelerator."""
-    version_row = era(accelerator.year)
+    version_row = era(accelerator.software_year)
     weights_gib = weights(llm, layout) / GIB
     activation_gib = (
-        activation(llm, layout, accelerator.year, step_limits) / GIB
+        activation(llm, layout, accelerator.software_year, step_limits) / GIB
         + version_row["buffers_gib"]
     )
     driver_gib = non_torch(layout, accelerator)
     graph_gib = version_row[
-        "graph_large_gib" if step_limits.sequences >= MANY else "graph_gib"
+        "graph_large_gib" if step_limits.max_sequences >= MANY else "graph_gib"
     ]
     kv_pool_gib = (
-        accelerator.share * accelerator.total_gib
+        accelerator.memory_share * accelerator.total_gib
         - weights_gib
         - activation_gib
         - driver_gib
@@ -182,9 +182,9 @@ def startup(
         graph_gib=graph_gib,
         kv_gib=kv_pool_gib,
         kv_tokens=tokens(
-            llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.year
+            llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.software_year
         ),
-        sequences=step_limits.sequences,
+        max_sequences=step_limits.max_sequences,
     )
 
 
@@ -195,11 +195,11 @@ def weights(llm: Llm, layout: Layout) -> float:
     """
     rotary_width = llm.qk_rope_dim or llm.head_dim
     extra_bytes = float(llm.max_context * rotary_width * 2)
-    if layout.tensor > llm.kv_heads > 0 and not llm.kv_lora_rank:
-        repeated_share = 1 - llm.kv_heads / layout.tensor
+    if layout.attention_tp > llm.kv_heads > 0 and not llm.kv_lora_rank:
+        repeated_share = 1 - llm.kv_heads / layout.attention_tp
         extra_bytes += (
             2
-            * llm.attending
+            * llm.attending_layers
             * llm.hidden
             * llm.head_dim
             * 2
@@ -217,27 +217,27 @@ def activation(
     sampler = bytes * sequences * vocabulary + 2 * tokens * hidden
     forward = 2 * tokens * (3 * ffn / tp + 3 * hidden); with experts their workspace instead.
     """
-    sampled_rows = min(step_limits.sequences, step_limits.tokens)
+    sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
     padded_vocabulary = math.ceil(llm.vocab / PADDED) * PADDED
     sampler_bytes = (
         era(software_year)["sampler_bytes"] * sampled_rows * padded_vocabulary
-        + 2.0 * step_limits.tokens * llm.hidden
+        + 2.0 * step_limits.max_tokens * llm.hidden
     )
     has_head = layout.pp == 1  # the first stage of several has no head
-    forward_bytes = 2.0 * step_limits.tokens * 3 * llm.hidden
+    forward_bytes = 2.0 * step_limits.max_tokens * 3 * llm.hidden
     workspace_bytes = 0.0
     if not llm.experts:
-        forward_bytes += 2.0 * step_limits.tokens * 3 * llm.ffn / layout.tensor
+        forward_bytes += 2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
     elif llm.precision != "mxfp4":
         gate_up_width = 2 * llm.moe_ffn / layout.tp
         token_width = max(gate_up_width / 2, llm.hidden) + max(
             gate_up_width, llm.hidden
         )
         workspace_bytes = (
-            2.0 * step_limits.tokens * llm.experts_per_token * token_width
+            2.0 * step_limits.max_tokens * llm.experts_per_token * token_width
         )
     if not has_head:
-        forward_bytes += 4.0 * step_limits.tokens * llm.hidden
+        forward_bytes += 4.0 * step_limits.max_tokens * llm.hidden
     reserved_bytes = (
         workspace_bytes if software_year >= _eras()[2]["from_year"] else 0.0
     )
@@ -251,13 +251,13 @@ def non_torch(layout: Layout, accelerator: Card) -> float:
     """GiB of the driver's context and the collectives' buffers."""
     if layout.tp == 1:
         column_name = "non_torch_gib"
-    elif accelerator.linked:
+    elif accelerator.has_link:
         column_name = (
             "non_torch_tp8_gib" if layout.tp >= WIDE else "non_torch_tp_gib"
         )
     else:
         column_name = "non_torch_pcie_gib"
-    return float(era(accelerator.year)[column_name])
+    return float(era(accelerator.software_year)[column_name])
 
 
 def tokens(
@@ -271,16 +271,16 @@ def tokens(
     token_bytes = memory.kv_per_token(llm, layout)
     block_tokens = LATENT_PAGE if llm.kv_lora_rank else PAGE
     if llm.state_layers:
-        state_bytes = llm.state_bytes / layout.tensor
+        state_bytes = llm.state_bytes / layout.attention_tp
         block_tokens = PAGE * math.ceil(state_bytes / (PAGE * token_bytes))
-    index_bytes = llm.index_bytes / llm.attending
+    index_bytes = llm.index_bytes / llm.attending_layers
     kind_layers = [
-        llm.attending - llm.window_layers,
+        llm.attending_layers - llm.window_layers,
         llm.window_layers,
         llm.state_layers,
     ]
     if not era(software_year)["chunked"]:
-        kind_layers = [llm.attending, 0, llm.state_layers]
+        kind_layers = [llm.attending_layers, 0, llm.state_layers]
     stage_layers = [
         math.ceil(layer_count / layout.pp)
         for layer_count in kind_layers

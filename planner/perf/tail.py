@@ -55,12 +55,12 @@ def ttft(rates: Server, latency: Mean, probability: float) -> float:
     b * w being the mean wait, and the share of the mean that neither explains.
     """
     utilization = least(
-        latency.batch * rates.busy / (rates.answer * latency.tpot), BUSIEST
+        latency.batch_size * rates.prompt_busy_s / (rates.answer_tokens * latency.tpot_s), BUSIEST
     )
-    mean_wait_s = latency.queue / utilization
-    unexplained_s = constant("late_ttft") * latency.ttft
+    mean_wait_s = latency.queue_s / utilization
+    unexplained_s = constant("late_ttft") * latency.ttft_s
     return gamma(
-        latency.ttft,
+        latency.ttft_s,
         mean_wait_s
         * mean_wait_s
         * (2 * utilization - utilization * utilization)
@@ -79,20 +79,20 @@ def tpot(
     """
     length_factor = 1 + rates.coefficients.answer_variance
     variance = (
-        latency.batch
-        * (rates.share * rates.busy) ** 2
+        latency.batch_size
+        * (rates.interference_share * rates.prompt_busy_s) ** 2
         * length_factor
-        / (rates.answer * rates.answer)
+        / (rates.answer_tokens * rates.answer_tokens)
     )
     if arriving:
         batch_slope_s = (
-            pace(rates, latency.batch * 1.1) - pace(rates, latency.batch)
-        ) / (latency.batch * 0.1)
+            pace(rates, latency.batch_size * 1.1) - pace(rates, latency.batch_size)
+        ) / (latency.batch_size * 0.1)
         scaled_slope_s = rates.coefficients.server_time * batch_slope_s
         variance += (
             constant("late_batch")
-            * latency.batch
+            * latency.batch_size
             * scaled_slope_s
             * scaled_slope_s
         )
-    return gamma(latency.tpot, variance, probability)
+    return gamma(latency.tpot_s, variance, probability)

@@ -29,14 +29,14 @@ class Terms:
 
     read_*      weight bytes read by one accelerator in a step: attention, rest, all its experts
     flop_*      FLOP of one token on one accelerator (a token of its own group)
-    chosen      share of the routed experts that one token uses
-    width       width of an expert on one accelerator
-    kv_full, kv_window  KV bytes of one token in all full and all sliding layers
-    kv_state    bytes of a sequence that do not grow (state-space and linear layers)
-    latent      FLOP of latent attention in decode for one token of context
-    pair        FLOP of prompt attention for one pair of tokens in one layer
-    peak, half  FLOP/s of the weights' precision and of 16 bit
-    network, network_share  bytes/s one way of a machine, and of each of its accelerators
+    expert_share      share of the routed experts that one token uses
+    expert_columns       width of an expert on one accelerator
+    kv_full_bytes, kv_window_bytes  KV bytes of one token in all full and all sliding layers
+    kv_state_bytes    bytes of a sequence that do not grow (state-space and linear layers)
+    latent_flop      FLOP of latent attention in decode for one token of context
+    pair_flop        FLOP of prompt attention for one pair of tokens in one layer
+    peak_flop_per_s, half_flop_per_s  FLOP/s of the weights' precision and of 16 bit
+    network_bytes_per_s, nic_share_bytes_per_s  bytes/s one way of a machine, and of each of its accelerators
     *_peak      FLOP/s of the parts that a release may keep in 16 bit
     """
 
@@ -45,44 +45,44 @@ class Terms:
     window_layers: float
     moe_layers: float
     latent_layers: float
-    read_attention: float
-    read_rest: float
-    read_experts: float
-    flop_attention: float
-    flop_rest: float
-    read_head: float
-    flop_head: float
-    vocabulary: float
-    flop_experts: float
-    chosen: float
-    width: float
-    kv_full: float
-    kv_window: float
-    kv_state: float
-    window: float
-    sparse: float
-    latent: float
-    pair: float
-    bandwidth: float
-    peak: float
-    half: float
-    attention_peak: float
-    rest_peak: float
-    memory: float
-    weights: float
+    read_attention_bytes: float
+    read_dense_bytes: float
+    read_experts_bytes: float
+    attention_flop: float
+    dense_flop: float
+    read_head_bytes: float
+    head_flop: float
+    vocabulary_size: float
+    experts_flop: float
+    expert_share: float
+    expert_columns: float
+    kv_full_bytes: float
+    kv_window_bytes: float
+    kv_state_bytes: float
+    window_tokens: float
+    sparse_tokens: float
+    latent_flop: float
+    pair_flop: float
+    memory_bytes_per_s: float
+    peak_flop_per_s: float
+    half_flop_per_s: float
+    attention_flop_per_s: float
+    dense_flop_per_s: float
+    memory_bytes: float
+    weight_bytes: float
     pp: float
     adp: float
-    tensor: float
-    link: float
-    reduces: float
+    attention_tp: float
+    link_bytes_per_s: float
+    reduce_count: float
     reduce_bytes: float
-    gathers: float
+    gather_count: float
     gather_bytes: float
     stream_bytes: float
-    hops: float
+    hop_count: float
     hop_bytes: float
-    network: float
-    network_share: float
+    network_bytes_per_s: float
+    nic_share_bytes_per_s: float
 
 
 def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
@@ -90,53 +90,53 @@ def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
 
     Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
     """
-    accelerator, attention_tp = node.accelerator, layout.tensor
+    accelerator, attention_tp = node.accelerator, layout.attention_tp
     precision = layout.precision
-    attention_bytes = llm.attention * memory.attention_bytes(llm, precision)
+    attention_bytes = llm.attention_params * memory.attention_bytes(llm, precision)
     head_params = llm.vocab * llm.hidden
-    dense_params = max(0.0, llm.dense - llm.attention)
+    dense_params = max(0.0, llm.dense_params - llm.attention_params)
     token_kv_bytes = memory.kv_per_token(llm, layout)
     latent_flop = (
         2.0
         * llm.heads
         * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
-        * llm.attending
+        * llm.attending_layers
     )
     return Terms(
         layers=llm.layers,
-        full_layers=llm.attending - llm.window_layers,
+        full_layers=llm.attending_layers - llm.window_layers,
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
-        latent_layers=llm.attending if llm.kv_lora_rank else 0,
-        read_attention=attention_bytes / attention_tp,
-        read_rest=dense_params * memory.dense_bytes(precision) / attention_tp,
-        read_head=head_params * 2.0 / attention_tp,
-        read_experts=llm.expert * memory.bytes_of(precision) / layout.tp,
-        flop_attention=2.0 * llm.attention / attention_tp,
-        flop_rest=2.0 * dense_params / attention_tp,
-        flop_head=2.0 * head_params / attention_tp,
-        flop_experts=2.0 * llm.expert_active / layout.tp,
-        vocabulary=float(llm.vocab),
-        chosen=llm.experts_per_token / llm.experts if llm.experts else 0.0,
-        width=float((llm.moe_ffn or WIDTH) * layout.ep / layout.tp),
-        kv_full=token_kv_bytes * (llm.attending - llm.window_layers)
+        latent_layers=llm.attending_layers if llm.kv_lora_rank else 0,
+        read_attention_bytes=attention_bytes / attention_tp,
+        read_dense_bytes=dense_params * memory.dense_bytes(precision) / attention_tp,
+        read_head_bytes=head_params * 2.0 / attention_tp,
+        read_experts_bytes=llm.expert_params * memory.bytes_of(precision) / layout.tp,
+        attention_flop=2.0 * llm.attention_params / attention_tp,
+        dense_flop=2.0 * dense_params / attention_tp,
+        head_flop=2.0 * head_params / attention_tp,
+        experts_flop=2.0 * llm.active_expert_params / layout.tp,
+        vocabulary_size=float(llm.vocab),
+        expert_share=llm.experts_per_token / llm.experts if llm.experts else 0.0,
+        expert_columns=float((llm.moe_ffn or WIDTH) * layout.ep / layout.tp),
+        kv_full_bytes=token_kv_bytes * (llm.attending_layers - llm.window_layers)
         + llm.index_bytes,
-        kv_window=token_kv_bytes * llm.window_layers,
-        kv_state=float(llm.state_bytes * llm.state_layers) / attention_tp,
-        window=float(llm.window),
-        sparse=float(llm.sparse or ALL),
-        latent=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
-        pair=2.0
+        kv_window_bytes=token_kv_bytes * llm.window_layers,
+        kv_state_bytes=float(llm.state_bytes * llm.state_layers) / attention_tp,
+        window_tokens=float(llm.window),
+        sparse_tokens=float(llm.sparse or ALL),
+        latent_flop=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
+        pair_flop=2.0
         * llm.heads
         * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
         / attention_tp,
-        bandwidth=(accelerator.bandwidth_gb_s or 0.0) * 1e9 * node.fraction,
+        memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0) * 1e9 * node.compute_fraction,
         **_peaks(llm, layout, node),
-        memory=node.memory_gib * memory.GIB,
-        weights=memory.weights(llm, layout),
+        memory_bytes=node.memory_gib * memory.GIB,
+        weight_bytes=memory.weights(llm, layout),
         pp=float(layout.pp),
         adp=float(layout.adp),
-        tensor=float(attention_tp),
+        attention_tp=float(attention_tp),
         **_links(llm, layout, node),
     )
 
@@ -145,12 +145,12 @@ def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
     accelerator, precision = node.accelerator, layout.precision
 
-    def peak(format_name: str) -> float:
-        return accelerator.tflops(format_name) * 1e12 * node.fraction
+    def peak_flop_per_s(format_name: str) -> float:
+        return accelerator.tflops(format_name) * 1e12 * node.compute_fraction
 
     half_flop_per_s, full_flop_per_s = (
-        peak("bf16"),
-        peak(accelerator.computes(precision)),
+        peak_flop_per_s("bf16"),
+        peak_flop_per_s(accelerator.compute_precision(precision)),
     )
     return {
         "peak": full_flop_per_s,
@@ -170,7 +170,7 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     Two all-reduces a layer over the group of attention; dispatch and return of each token to the
     accelerators of its experts under attention-DP; a hand-over between pipeline stages.
     """
-    attention_tp = layout.tensor
+    attention_tp = layout.attention_tp
     gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
     reached_ranks = layout.tp * (
         1 - (1 - 1 / layout.tp) ** llm.experts_per_token
@@ -181,7 +181,7 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
         if llm.experts
         else llm.ffn
     )
-    spans_nodes = layout.accelerators > node.count
+    spans_nodes = layout.accelerators > node.accelerator_count
     return {
         "link": node.link_gb_s(layout.tp) * 1e9,
         "reduces": 2.0 * llm.layers if attention_tp > 1 else 0.0,
@@ -202,5 +202,5 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
         if spans_nodes
         else 0.0,
         "network": max(node.network_gb_s, 1e-3) * 1e9,
-        "network_share": max(node.network_gb_s, 1e-3) * 1e9 / node.count,
+        "network_share": max(node.network_gb_s, 1e-3) * 1e9 / node.accelerator_count,
     }

@@ -12,7 +12,7 @@ class Change:
     """One pool or line: what stood there, what stands there now, and its USD of the period."""
 
     mark: Literal["+", "~", "-"]
-    what: Literal["pool", "line"]
+    subject: Literal["pool", "line"]
     name: str
     before: str
     after: str
@@ -20,7 +20,7 @@ class Change:
     usd_after: Decimal
 
     @property
-    def delta(self) -> Decimal:
+    def delta_usd(self) -> Decimal:
         """USD more."""
         return self.usd_after - self.usd_before
 
@@ -40,16 +40,16 @@ class Diff:
     partial: bool
 
     @property
-    def delta(self) -> Decimal:
+    def delta_usd(self) -> Decimal:
         """USD more."""
         return self.usd_after - self.usd_before
 
     @property
-    def percent(self) -> Decimal | None:
+    def delta_percent(self) -> Decimal | None:
         """Change relative to before; None when there was nothing."""
         if not self.usd_before:
             return None
-        return (self.delta / self.usd_before * 100).quantize(Decimal("0.1"))
+        return (self.delta_usd / self.usd_before * 100).quantize(Decimal("0.1"))
 
 
 def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:

@@ -69,7 +69,7 @@ def assemble(
                 "status": solution.status,
                 "gap": "0" if solution.status == "optimal" else None,
                 "solve_ms": None,
-                "considered": solution.considered,
+                "considered": solution.offers_considered,
                 "funnel": [
                     {"rule": rule_name, "offers": remaining_offers}
                     for rule_name, remaining_offers in solution.funnel
@@ -77,15 +77,15 @@ def assemble(
                 "pools": [_pool(element) for element in solution.pools],
                 "predicted": {
                     metric: predicted(element)
-                    for metric, element in solution.predicted.items()
+                    for metric, element in solution.predictions.items()
                 },
                 "binding": [
-                    _binding(constraint) for constraint in solution.binding
+                    _binding(constraint) for constraint in solution.bindings
                 ],
-                "safety": _safety(solution.safety),
-                "verified": _verified(solution.verified),
-                "calibration": _learned(solution.learned),
-                "run": _run(solution.run),
+                "safety": _safety(solution.confidence_cost),
+                "verified": _verified(solution.simulation_check),
+                "calibration": _learned(solution.calibration),
+                "run": _run(solution.training_run),
                 "energy": _energy(solution),
             },
             "alternatives": [
@@ -131,7 +131,7 @@ def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
             "name": language_model.model,
             "family": language_model.family,
             "params": _number(language_model.params),
-            "active_params": _number(language_model.active),
+            "active_params": _number(language_model.active_params),
             "source": language_model.source,
         }
     return workload
@@ -147,7 +147,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
         "accelerator": offer.instance.accelerator,
         "accelerators_per_node": offer.instance.accelerators,
         "nodes": pool.nodes,
-        "nodes_least": pool.least,
+        "nodes_least": pool.min_nodes,
         "purchase": offer.purchase,
         "role": pool.role,
         "replicas": pool.replicas,
@@ -182,8 +182,8 @@ def _safety(safety: Safety | None) -> dict[str, Any] | None:
         return None
     return {
         "confidence": _number(safety.confidence),
-        "usd_month": _amount(safety.usd_month),
-        "fleet": safety.fleet,
+        "usd_month": _amount(safety.extra_usd_month),
+        "fleet": safety.even_odds_fleet,
     }
 
 
@@ -193,11 +193,11 @@ def _verified(verification: Verified | None) -> dict[str, Any] | None:
     return {
         "by": "simulation",
         "passed": verification.passed,
-        "requests": verification.requests,
-        "requests_of": verification.requests_of,
+        "requests": verification.request_count,
+        "requests_of": verification.request_source,
         "routing": verification.routing,
-        "seeds": verification.seeds,
-        "added_groups": verification.added,
+        "seeds": verification.seed_count,
+        "added_groups": verification.added_groups,
         "found": {
             metric: dict(
                 zip(
@@ -206,7 +206,7 @@ def _verified(verification: Verified | None) -> dict[str, Any] | None:
                     strict=True,
                 )
             )
-            for metric, estimate_band in verification.found.items()
+            for metric, estimate_band in verification.percentile_bands.items()
         },
     }
 
@@ -220,7 +220,7 @@ def _energy(solution: Solution) -> dict[str, Any] | None:
         provider=instance.provider,
         region=first_pool.offer.region,
         chip=instance.chip,
-        boards=instance.accelerators * instance.fraction,
+        board_count=instance.accelerators * instance.fraction,
         role=first_pool.role,
     )
     consumption = energy(
@@ -243,19 +243,19 @@ def _run(training_run: Run | None) -> dict[str, Any] | None:
         return None
     return {
         "method": training_run.method,
-        "tokens": _number(training_run.tokens),
-        "steps": training_run.steps,
-        "sequence": training_run.sequence,
-        "global_batch": training_run.batch,
-        "checkpoint_interval_s": _number(training_run.interval),
-        "checkpoint_blocks_s": _number(training_run.save),
-        "checkpoint_gb": _number(training_run.checkpoint / 1e9),
-        "stops": _number(training_run.stops),
-        "spares": training_run.spares,
-        "hours_p50": _number(training_run.hours[0]),
-        "hours_p90": _number(training_run.hours[1]),
-        "usd_p50": _amount(training_run.usd[0]),
-        "usd_p90": _amount(training_run.usd[1]),
+        "tokens": _number(training_run.total_tokens),
+        "steps": training_run.optimizer_steps,
+        "sequence": training_run.sequence_tokens,
+        "global_batch": training_run.global_batch,
+        "checkpoint_interval_s": _number(training_run.checkpoint_interval_s),
+        "checkpoint_blocks_s": _number(training_run.checkpoint_stall_s),
+        "checkpoint_gb": _number(training_run.checkpoint_bytes / 1e9),
+        "stops": _number(training_run.interruptions),
+        "spares": training_run.spare_nodes,
+        "hours_p50": _number(training_run.hours_p50_p90[0]),
+        "hours_p90": _number(training_run.hours_p50_p90[1]),
+        "usd_p50": _amount(training_run.usd_p50_p90[0]),
+        "usd_p90": _amount(training_run.usd_p50_p90[1]),
         "storage": _stored(training_run.storage),
         "layouts": [
             laid(timed_layout) for timed_layout in training_run.layouts
@@ -265,11 +265,11 @@ def _run(training_run: Run | None) -> dict[str, Any] | None:
                 "way": scenario.name,
                 "usd": None if scenario.usd is None else _amount(scenario.usd),
                 "hours_p90": None
-                if scenario.hours is None
-                else _number(scenario.hours),
+                if scenario.duration_hours is None
+                else _number(scenario.duration_hours),
                 "remark": scenario.remark,
             }
-            for scenario in training_run.ways
+            for scenario in training_run.scenarios
         ],
     }
 
@@ -278,25 +278,25 @@ def _stored(storage: Storage) -> dict[str, Any]:
     """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
     storage_kind = (
         {"kind": "object"}
-        if storage.files is None
+        if storage.file_system is None
         else {
             "kind": "parallel",
-            "gib": storage.files.gib,
-            "mb_s_tib": storage.files.mb_s_tib,
+            "gib": storage.file_system.capacity_gib,
+            "mb_s_tib": storage.file_system.mb_s_per_tib,
         }
     )
     return {
         **storage_kind,
-        "wanted_mb_s": _number(storage.wanted / 1e6),
-        "given_mb_s": _number(storage.given / 1e6),
-        "checkpoint_write_s": _number(storage.written),
+        "wanted_mb_s": _number(storage.required_bytes_per_s / 1e6),
+        "given_mb_s": _number(storage.supplied_bytes_per_s / 1e6),
+        "checkpoint_write_s": _number(storage.checkpoint_write_s),
     }
 
 
 def laid(timed_layout: Laid) -> dict[str, Any]:
     """Return a layout of a training job as data."""
     parallel_layout, software = (
-        timed_layout.job.spread,
+        timed_layout.job.layout,
         timed_layout.job.software,
     )
     return {
@@ -307,13 +307,13 @@ def laid(timed_layout: Laid) -> dict[str, Any]:
         "ep": parallel_layout.ep,
         "dp": parallel_layout.dp,
         "sharding": parallel_layout.sharding,
-        "shard": parallel_layout.shard,
+        "shard": parallel_layout.shard_size,
         "micro_batch": _number(parallel_layout.micro),
         "recompute": parallel_layout.recompute,
         "precision": software.precision,
-        "step_time_s": _number(timed_layout.step.total),
+        "step_time_s": _number(timed_layout.step_time.total),
         "peak_gib": _number(timed_layout.peak_gib),
-        "limit": timed_layout.limit,
+        "limit": timed_layout.bottleneck,
     }
 
 
@@ -368,7 +368,7 @@ def _cost(solution: Solution) -> dict[str, Any]:
         if monthly_bill
         else [],
         "excludes": sorted(
-            [*EXCLUDES, *(monthly_bill.unknown if monthly_bill else ())]
+            [*EXCLUDES, *(monthly_bill.unpriced_lines if monthly_bill else ())]
         ),
     }
 
@@ -383,7 +383,7 @@ def _line(cost_line: Line) -> dict[str, Any]:
         "usd_month": _amount(cost_line.usd_month),
         "price_source": cost_line.source or None,
         "price_as_of": cost_line.as_of or None,
-        "price_found": cost_line.found,
+        "price_found": cost_line.is_priced,
     }
 
 

@@ -41,7 +41,7 @@ def page(learning: Learned, calibration_path: str) -> Page:
         Paragraph(headline, "strong"),
         Table(
             column_titles,
-            tuple(_point(comparison) for comparison in learning.compared),
+            tuple(_point(comparison) for comparison in learning.comparisons),
         ),
         Paragraph("each point is predicted by the others alone", "dim"),
         Table(("mean error", ">before", ">after"), error_rows),
@@ -53,37 +53,37 @@ def page(learning: Learned, calibration_path: str) -> Page:
 def _point(comparison: Compared) -> tuple[str, ...]:
     bench_point = comparison.point
     load_text = (
-        f"{bench_point.users:g} users"
-        if bench_point.users
-        else f"{bench_point.rate:g}/s"
+        f"{bench_point.user_count:g} users"
+        if bench_point.user_count
+        else f"{bench_point.rate_per_s:g}/s"
     )
     row_cells = [
-        bench_point.place.rsplit("/", 1)[-1] + (" !" if comparison.odd else ""),
+        bench_point.place.rsplit("/", 1)[-1] + (" !" if comparison.is_outlier else ""),
         load_text,
     ]
     for metric_name in ("tpot", "ttft"):
-        measured_s = comparison.measured[metric_name]
+        measured_s = comparison.measured_s[metric_name]
         row_cells.append(words.milliseconds(measured_s * MS))
         row_cells += [
             words.percent_off(predicted_s[metric_name] / measured_s - 1)
-            for predicted_s in (comparison.before, comparison.after)
+            for predicted_s in (comparison.before_s, comparison.after_s)
         ]
     return tuple(row_cells)
 
 
 def _errors(learning: Learned, metric_name: str) -> tuple[str, str, str]:
-    def mean(prediction_side: str) -> str:
+    def mean_error(prediction_side: str) -> str:
         relative_errors = [
             abs(
                 getattr(comparison, prediction_side)[metric_name]
-                / comparison.measured[metric_name]
+                / comparison.measured_s[metric_name]
                 - 1
             )
-            for comparison in learning.compared
+            for comparison in learning.comparisons
         ]
         return words.share(statistics.fmean(relative_errors))
 
-    return (metric_name.upper(), mean("before"), mean("after"))
+    return (metric_name.upper(), mean_error("before"), mean_error("after"))
 
 
 def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
@@ -96,13 +96,13 @@ def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
     metadata_flags = f"--metadata gpu={pool_entry['accelerator']} tp={layout_entry['tp']} dtype={layout_entry['precision']}"
     table_rows = tuple(
         (
-            f"{load_step.users}",
-            f"{load_step.requests}",
+            f"{load_step.user_count}",
+            f"{load_step.request_count}",
             f"{load_step.minutes:.1f}",
         )
         for load_step in sweep.steps
     )
-    guidellm_rates = ",".join(str(load_step.users) for load_step in sweep.steps)
+    guidellm_rates = ",".join(str(load_step.user_count) for load_step in sweep.steps)
     cost_text = words.dollars(str(round(sweep.usd, 2)), cents=True)
     calibrate_flags = f"--model {model_name} --gpu {pool_entry['accelerator']} --tp {layout_entry['tp']}"
     return (
@@ -119,8 +119,8 @@ def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
         Heading("or with GuideLLM"),
         Paragraph(
             "guidellm benchmark --target http://localhost:8000 --model $MODEL --rate-type "
-            f"concurrent --rate {guidellm_rates} --data prompt_tokens={sweep.prompt},"
-            f"output_tokens={sweep.answer} --output-path bench.json"
+            f"concurrent --rate {guidellm_rates} --data prompt_tokens={sweep.prompt_tokens},"
+            f"output_tokens={sweep.answer_tokens} --output-path bench.json"
         ),
         Heading("then"),
         Paragraph(
@@ -132,9 +132,9 @@ def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
 def _vllm(sweep: Sweep, metadata: str) -> list[str]:
     """One command for each load; the seed differs, or the prefix cache would answer."""
     return [
-        f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt} "
-        f"--random-output-len {sweep.answer} --ignore-eos --max-concurrency {load_step.users} "
-        f"--num-prompts {load_step.requests} --seed {load_step.users} --percentile-metrics ttft,tpot,itl,e2el "
-        f"{metadata} --save-result --result-filename bench-{load_step.users}.json"
+        f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt_tokens} "
+        f"--random-output-len {sweep.answer_tokens} --ignore-eos --max-concurrency {load_step.user_count} "
+        f"--num-prompts {load_step.request_count} --seed {load_step.user_count} --percentile-metrics ttft,tpot,itl,e2el "
+        f"{metadata} --save-result --result-filename bench-{load_step.user_count}.json"
         for load_step in sweep.steps
     ]

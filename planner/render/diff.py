@@ -38,12 +38,12 @@ def _workload(plan_diff: Diff) -> list[Block]:
             f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> {diff_change.after or 'nothing'}"
         )
         for diff_change in plan_diff.changes
-        if diff_change.what == "pool"
+        if diff_change.subject == "pool"
     ]
     table_rows = [_row(diff_change) for diff_change in plan_diff.changes]
     partial_mark = ">= " if plan_diff.partial else ""
     total_change = (
-        f"{words.change(plan_diff.delta)} ({words.percent(plan_diff.percent)})"
+        f"{words.change(plan_diff.delta_usd)} ({words.percent(plan_diff.delta_percent)})"
     )
     table_rows.append(
         (
@@ -77,7 +77,7 @@ def _row(diff_change: Change) -> tuple[str, ...]:
         diff_change.name,
         f"{diff_change.before or '-'} -> {diff_change.after or '-'}",
     )
-    if diff_change.what == "pool":
+    if diff_change.subject == "pool":
         line_name, quantity_text = "machines", ""
     return (
         diff_change.mark,
@@ -85,7 +85,7 @@ def _row(diff_change: Change) -> tuple[str, ...]:
         quantity_text,
         _usd(diff_change.usd_before),
         _usd(diff_change.usd_after),
-        words.change(diff_change.delta),
+        words.change(diff_change.delta_usd),
     )
 
 

@@ -21,8 +21,8 @@ def page(estimate: Exact) -> Page:
     )
     layout_text += f" EP{layout.ep}" if layout.ep > 1 else ""
     fleet_text = f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x {instance.accelerator}"
-    replica_text = f"{estimate.replicas * estimate.nodes} x {layout_text} in {layout.precision}, up to "
-    replica_text += f"{estimate.max_batch} requests each, {estimate.most_rps:,.1f} requests/s at most"
+    replica_text = f"{estimate.replicas_per_node * estimate.nodes} x {layout_text} in {layout.precision}, up to "
+    replica_text += f"{estimate.max_batch} requests each, {estimate.max_rps:,.1f} requests/s at most"
     return (
         Paragraph(fleet_text, "strong"),
         Paragraph("  " + replica_text),
@@ -39,7 +39,7 @@ def document(estimate: Exact) -> str:
     json_content: dict[str, Any] = {
         "instance_type": estimate.instance.instance_type,
         "nodes": estimate.nodes,
-        "replicas": estimate.replicas * estimate.nodes,
+        "replicas": estimate.replicas_per_node * estimate.nodes,
         "layout": {
             "precision": layout.precision,
             "kv_precision": layout.kv_precision,
@@ -48,7 +48,7 @@ def document(estimate: Exact) -> str:
             "ep": layout.ep,
             "max_batch": estimate.max_batch,
         },
-        "requests_per_s_most": words.significant(estimate.most_rps),
+        "requests_per_s_most": words.significant(estimate.max_rps),
         "predicted": _numbers(estimate),
     }
     return json.dumps(json_content, indent=2, sort_keys=True) + "\n"

@@ -50,10 +50,10 @@ def refused(plan: dict[str, Any], answers: list[Answer]) -> Page:
         is_chosen = chosen_pool and answer.fleet.split(" x ")[0].endswith(
             chosen_pool["instance_type"]
         )
-        reason_text = "chosen" if is_chosen else answer.why
+        reason_text = "chosen" if is_chosen else answer.reason
         if answer.usd_month is not None and not is_chosen:
             extra_usd = answer.usd_month - chosen_usd
-            reason_text = f"{answer.why}: {words.change(extra_usd)}{period_suffix} against the chosen fleet"
+            reason_text = f"{answer.reason}: {words.change(extra_usd)}{period_suffix} against the chosen fleet"
         table_rows.append((answer.fleet, _usd(answer.usd_month), reason_text))
     return (Table(("asked about", _money(plan), "why not"), tuple(table_rows)),)
 
@@ -65,7 +65,7 @@ def scaled(plan: dict[str, Any], factor: float, answer: Answer) -> Page:
         f"{factor:g} times the {'tokens' if _trains(plan) else 'traffic'}"
     )
     if answer.usd_month is None:
-        return (Paragraph(f"{question_text}: {answer.why}", "warn"),)
+        return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
     extra_usd = answer.usd_month - chosen_usd
     table_rows = (
         ("now", "", words.dollars(str(chosen_usd)), ""),

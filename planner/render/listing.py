@@ -54,7 +54,7 @@ def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
         {
             "model": model_facts.model,
             "params_b": f"{model_facts.params / 1e9:.2f}",
-            "active_b": f"{model_facts.active / 1e9:.2f}",
+            "active_b": f"{model_facts.active_params / 1e9:.2f}",
             "layers": str(model_facts.layers),
             "attention": _attention(model_facts),
             "experts": str(model_facts.experts or ""),

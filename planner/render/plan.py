@@ -30,7 +30,7 @@ ROUTED: Final = {
 def page(
     plan: dict[str, Any], *, full: bool = False, saved_path: str = ""
 ) -> Page:
-    """Return the page; `full` lists every resource, `saved` names the file for the next step."""
+    """Return the page; `full` lists every resource, `saved_path` names the file for the next step."""
     page_blocks: list[Block] = [*_asked(plan)]
     if plan["solution"]["status"] == "infeasible":
         return (*page_blocks, *_infeasible(plan))

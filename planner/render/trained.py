@@ -53,5 +53,5 @@ def _content(estimate: Trained) -> dict[str, Any]:
             for metric_key, estimate_part in estimate.predicted.items()
         },
         "hours": words.significant(estimate.hours),
-        "usd": money(estimate.usd),
+        "usd": money(estimate.expected_usd),
     }

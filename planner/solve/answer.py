@@ -50,17 +50,17 @@ FLEETING: Final = Warn(
 class Solver:
     """What solving takes besides the spec.
 
-    `built` says why no stack can be built for a machine type and a number of nodes for each
-    replica, or nothing. `read` opens files beside the spec. `keep` is how many alternatives.
-    `trust` is the confidence with which limits are to be met, in view of how far predictions err,
+    `unbuilt_reason` says why no stack can be built for a machine type and a number of nodes for each
+    replica, or nothing. `read_file` opens files beside the spec. `alternative_count` is how many alternatives.
+    `confidence` is the confidence with which limits are to be met, in view of how far predictions err,
     and what a benchmark of the user's own taught about them.
     """
 
     catalog: Catalog
-    built: Callable[[Instance], str | None]
-    read: Callable[[str], bytes]
-    keep: int = 3
-    trust: Trust = CAREFUL
+    unbuilt_reason: Callable[[Instance], str | None]
+    read_file: Callable[[str], bytes]
+    alternative_count: int = 3
+    confidence: Trust = CAREFUL
 
     def solve(self, spec: Spec) -> Solution:
         """Return the cheapest fleet that meets a spec, or why there is none."""
@@ -73,67 +73,67 @@ class Solver:
                 next_step="use runtime: vm",
             )
             raise SpecError(problem)
-        offer_filter = Market(self.catalog.kinds, rules(spec, self.built))
+        offer_filter = Market(self.catalog.offer_groups, rules(spec, self.unbuilt_reason))
         if isinstance(spec, Workspace):
-            return self._workspace(spec, offer_filter)
+            return self._solve_workspace(spec, offer_filter)
         if isinstance(spec, Training):
-            requirement = train_need(spec, self.read, self.trust.confidence)
-            return training(requirement, offer_filter, self.catalog, self.keep)
-        return self._serving(spec, self.need(spec), offer_filter)
+            requirement = train_need(spec, self.read_file, self.confidence.level)
+            return training(requirement, offer_filter, self.catalog, self.alternative_count)
+        return self._solve_serving(spec, self.requirement(spec), offer_filter)
 
-    def need(self, spec: Inference | Batch) -> Need:
+    def requirement(self, spec: Inference | Batch) -> Need:
         """Return what a spec needs, to be met with the wished confidence."""
-        return replace(need(spec, self.read), trust=self.trust)
+        return replace(need(spec, self.read_file), confidence=self.confidence)
 
-    def _serving(
+    def _solve_serving(
         self, spec: Inference | Batch, requirement: Need, offer_filter: Market
     ) -> Solution:
-        search = Search(self.catalog.book)
-        offers = offer_filter.best()
+        search = Search(self.catalog.price_book)
+        offers = offer_filter.cheapest()
         search_result = search.solve(
-            requirement, offers, cluster_limit=max(FINALISTS, self.keep + 1)
+            requirement, offers, result_count=max(FINALISTS, self.alternative_count + 1)
         )
         budget_usd = spec.buy.budget
         selection, simulation_check = (
-            verified(requirement, search_result.found, search.bill)
-            if search_result.found
+            verified(requirement, search_result.candidates, search.bill)
+            if search_result.candidates
             else (None, None)
         )
         if selection is None or (
             budget_usd is not None and selection.bill.usd_month > budget_usd
         ):
-            exceeded_budget = budget_usd if search_result.found else None
+            exceeded_budget = budget_usd if search_result.candidates else None
             nearest_bindings = relaxations(
                 requirement, search, offer_filter, exceeded_budget
             )
-            return self._nothing(requirement, offer_filter, nearest_bindings)
-        excluded_candidates = self._barred(
+            return self._infeasible_serving(requirement, offer_filter, nearest_bindings)
+        excluded_candidates = self._excluded_by_purchase(
             requirement, search, offer_filter, selection
         )
-        spare_groups = selection.fit.groups - selection.fit.needed
-        hourly_nodes = requirement.week.nodes(
-            selection.fit.needed, selection.fit.span, spare_groups
+        spare_groups = selection.sizing.total_groups - selection.sizing.peak_groups
+        hourly_nodes = requirement.week.hourly_nodes(
+            selection.sizing.peak_groups, selection.sizing.nodes_per_group, spare_groups
         )
         pool = Pool(
             offer=selection.offer,
-            nodes=selection.fit.nodes,
-            least=min(node_count for node_count in hourly_nodes if node_count),
-            span=selection.fit.span,
-            replicas=selection.fit.replicas * selection.fit.groups,
+            nodes=selection.sizing.nodes,
+            min_nodes=min(node_count for node_count in hourly_nodes if node_count),
+            nodes_per_group=selection.sizing.nodes_per_group,
+            replicas=selection.sizing.replicas_per_group * selection.sizing.total_groups,
             role="batch" if requirement.mode == "batch" else "serve",
-            layout=selection.fit.layout,
-            max_batch=selection.fit.replica.max_batch,
-            spare=spare_groups,
-            context=requirement.load.context,
-            window=int(requirement.deadline)
+            layout=selection.sizing.layout,
+            max_batch=selection.sizing.replica.max_batch,
+            spare_groups=spare_groups,
+            context_tokens=requirement.load.max_context_tokens,
+            run_window_s=int(requirement.deadline_s)
             if requirement.runs_per_month > 1
             else 0,
         )
         return Solution(
             status="optimal",
             pools=(pool,),
-            predicted=predict(requirement, selection.fit),
-            binding=bindings(
+            predictions=predict(requirement, selection.sizing),
+            bindings=bindings(
                 requirement,
                 search,
                 offer_filter,
@@ -144,7 +144,7 @@ class Solver:
                 requirement,
                 search_result,
                 excluded_candidates,
-                self.keep,
+                self.alternative_count,
                 selection,
             ),
             bill=selection.bill,
@@ -152,13 +152,13 @@ class Solver:
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
-            considered=offer_filter.allowed,
-            safety=_safety(requirement, search, offers, selection),
-            verified=simulation_check,
-            learned=selection.fit.replica.learned,
+            offers_considered=offer_filter.allowed_count,
+            confidence_cost=_safety(requirement, search, offers, selection),
+            simulation_check=simulation_check,
+            calibration=selection.sizing.replica.correction,
         )
 
-    def _barred(
+    def _excluded_by_purchase(
         self,
         requirement: Need,
         search: Search,
@@ -167,15 +167,15 @@ class Solver:
     ) -> list[Found]:
         """Cheaper fits that only the way of buying keeps out."""
         candidates = search.solve(
-            requirement, offer_filter.best("buy"), cluster_limit=self.keep
-        ).found
+            requirement, offer_filter.cheapest("buy"), result_count=self.alternative_count
+        ).candidates
         return [
             candidate
             for candidate in candidates
             if candidate.bill.usd_month < selection.bill.usd_month
         ]
 
-    def _nothing(
+    def _infeasible_serving(
         self,
         requirement: Need,
         offer_filter: Market,
@@ -184,24 +184,24 @@ class Solver:
         return Solution(
             status="infeasible",
             pools=(),
-            predicted={},
-            binding=nearest_bindings,
+            predictions={},
+            bindings=nearest_bindings,
             alternatives=(),
             bill=None,
             warnings=(),
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
-            considered=len(self.catalog.offers),
+            offers_considered=len(self.catalog.offers),
         )
 
-    def _workspace(self, spec: Workspace, offer_filter: Market) -> Solution:
+    def _solve_workspace(self, spec: Workspace, offer_filter: Market) -> Solution:
         requirement = workspace.room(spec)
         fitting_choices: list[_Machine] = []
         undersized_choices: list[_Machine] = []
-        for offer in offer_filter.best():
-            shortfall = requirement.lacks(offer.instance)
-            usd_month = workspace.bill(spec, offer, self.catalog.book).usd_month
+        for offer in offer_filter.cheapest():
+            shortfall = requirement.shortfall(offer.instance)
+            usd_month = workspace.bill(spec, offer, self.catalog.price_book).usd_month
             (undersized_choices if shortfall else fitting_choices).append(
                 (usd_month, offer.key, offer, shortfall)
             )
@@ -209,7 +209,7 @@ class Solver:
         weekly_schedule = workspace.open_week(spec)
         selected_offer = fitting_choices[0][2] if fitting_choices else None
         monthly_bill = (
-            workspace.bill(spec, selected_offer, self.catalog.book)
+            workspace.bill(spec, selected_offer, self.catalog.price_book)
             if selected_offer
             else None
         )
@@ -219,7 +219,7 @@ class Solver:
             or monthly_bill is None
             or (budget_usd is not None and monthly_bill.usd_month > budget_usd)
         ):
-            return self._no_machine(
+            return self._infeasible_workspace(
                 spec,
                 requirement,
                 offer_filter,
@@ -228,22 +228,22 @@ class Solver:
         pool = Pool(
             offer=selected_offer,
             nodes=spec.users,
-            least=spec.users,
-            span=1,
+            min_nodes=spec.users,
+            nodes_per_group=1,
             replicas=spec.users,
             role="workspace",
             layout=None,
             max_batch=0,
-            spare=0,
-            context=0,
-            window=0,
+            spare_groups=0,
+            context_tokens=0,
+            run_window_s=0,
         )
         return Solution(
             status="optimal",
             pools=(pool,),
-            predicted=_held(requirement, selected_offer),
-            binding=(),
-            alternatives=self._others(
+            predictions=_held(requirement, selected_offer),
+            bindings=(),
+            alternatives=self._workspace_alternatives(
                 spec,
                 fitting_choices,
                 undersized_choices,
@@ -252,15 +252,15 @@ class Solver:
             bill=monthly_bill,
             warnings=(
                 FLEETING,
-                *_price_warnings(selected_offer, monthly_bill.unknown),
+                *_price_warnings(selected_offer, monthly_bill.unpriced_lines),
             ),
             week=weekly_schedule,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
-            considered=offer_filter.allowed,
+            offers_considered=offer_filter.allowed_count,
         )
 
-    def _others(
+    def _workspace_alternatives(
         self,
         spec: Workspace,
         fitting_choices: list[_Machine],
@@ -286,22 +286,22 @@ class Solver:
             )
         )
         shown_choices = [
-            *pricier_choices[: self.keep],
-            *cheaper_choices[-self.keep :],
+            *pricier_choices[: self.alternative_count],
+            *cheaper_choices[-self.alternative_count :],
         ]
         return tuple(
             Alternative(
                 offer=offer,
                 nodes=spec.users,
                 usd_month=workspace.bill(
-                    spec, offer, self.catalog.book
+                    spec, offer, self.catalog.price_book
                 ).usd_month,
                 rejected_by=shortfall or "price",
             )
             for _, _, offer, shortfall in shown_choices
         )
 
-    def _no_machine(
+    def _infeasible_workspace(
         self,
         spec: Workspace,
         requirement: workspace.Room,
@@ -309,12 +309,12 @@ class Solver:
         exceeding_usd_month: Decimal | None,
     ) -> Solution:
         nearest_bindings = []
-        for rule in offer_filter.given[1:]:
-            relaxed_offers = offer_filter.best(rule.key)
+        for rule in offer_filter.offer_rules[1:]:
+            relaxed_offers = offer_filter.cheapest(rule.key)
             sufficient_offers = [
                 offer
                 for offer in relaxed_offers
-                if not requirement.lacks(offer.instance)
+                if not requirement.shortfall(offer.instance)
             ]
             if sufficient_offers and exceeding_usd_month is None:
                 cheapest_offer = min(
@@ -325,7 +325,7 @@ class Solver:
                     ),
                 )
                 usd_month = workspace.bill(
-                    spec, cheapest_offer, self.catalog.book
+                    spec, cheapest_offer, self.catalog.price_book
                 ).usd_month
                 fleet_label = f"{cheapest_offer.provider} {cheapest_offer.region} {cheapest_offer.instance.instance_type}"
                 nearest_bindings.append(
@@ -343,15 +343,15 @@ class Solver:
         return Solution(
             status="infeasible",
             pools=(),
-            predicted={},
-            binding=tuple(nearest_bindings),
+            predictions={},
+            bindings=tuple(nearest_bindings),
             alternatives=(),
             bill=None,
             warnings=(),
             week=workspace.open_week(spec),
             llm=requirement.llm,
             funnel=offer_filter.funnel,
-            considered=len(self.catalog.offers),
+            offers_considered=len(self.catalog.offers),
         )
 
 
@@ -384,19 +384,19 @@ def _safety(
     requirement: Need, search: Search, offers: list[Offer], selection: Found
 ) -> Safety | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
-    if not requirement.limits or requirement.trust.confidence <= EVEN:
+    if not requirement.limits or requirement.confidence.level <= EVEN:
         return None
     even_candidates = search.solve(
-        replace(requirement, trust=replace(requirement.trust, confidence=EVEN)),
+        replace(requirement, confidence=replace(requirement.confidence, level=EVEN)),
         offers,
-    ).found
+    ).candidates
     extra_usd_month = (
         selection.bill.usd_month - even_candidates[0].bill.usd_month
         if even_candidates
         else Decimal(0)
     )
     return Safety(
-        requirement.trust.confidence,
+        requirement.confidence.level,
         extra_usd_month,
         fleet(even_candidates[0]) if extra_usd_month else "",
     )
@@ -434,10 +434,10 @@ def _warnings(
         message = "no fleet that was simulated kept every limit: this is the largest of them"
         plan_warnings.append(Warn(code="unverified", message=message))
     if (
-        requirement.trust.learned is not None
-        and selection.fit.replica.learned is None
+        requirement.confidence.correction is not None
+        and selection.sizing.replica.correction is None
     ):
-        calibration = requirement.trust.learned
+        calibration = requirement.confidence.correction
         message = (
             f"the calibration is of {calibration.model} on {calibration.accelerator}: it says "
             "nothing here"
@@ -450,7 +450,7 @@ def _warnings(
         )
     return (
         *plan_warnings,
-        *_price_warnings(selection.offer, selection.bill.unknown),
+        *_price_warnings(selection.offer, selection.bill.unpriced_lines),
     )
 
 

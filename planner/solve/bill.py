@@ -27,7 +27,7 @@ class Bill:
     lines: tuple[Line, ...]
     usd_month: Decimal
     usd_hour: Decimal
-    unknown: tuple[str, ...]
+    unpriced_lines: tuple[str, ...]
 
 
 def hours(requirement: Need, sizing: Fit, purchase: str) -> Decimal:
@@ -35,9 +35,9 @@ def hours(requirement: Need, sizing: Fit, purchase: str) -> Decimal:
     if purchase in COMMITTED:
         return HOURS_PER_MONTH * sizing.nodes
     if requirement.mode == "batch":
-        return Decimal(sizing.hours) * sizing.nodes * requirement.runs_per_month
+        return Decimal(sizing.duration_hours) * sizing.nodes * requirement.runs_per_month
     return requirement.week.node_hours(
-        sizing.needed, sizing.span, sizing.groups - sizing.needed
+        sizing.peak_groups, sizing.nodes_per_group, sizing.total_groups - sizing.peak_groups
     )
 
 
@@ -66,35 +66,35 @@ def bill(
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
         monthly_requests = Decimal(
-            sizing.service.rate
-            * sizing.replicas
-            * sizing.needed
-            * requirement.week.mean
+            sizing.service.rate_per_s
+            * sizing.replicas_per_group
+            * sizing.peak_groups
+            * requirement.week.mean_load
         )
         monthly_requests *= 730 * 3600
     sent_gb = (
         monthly_requests
-        * Decimal(requirement.load.answer.mean)
+        * Decimal(requirement.load.answer_lengths.mean_tokens)
         * usage("stream_bytes_per_token")
         / GB
     )
     received_gb = (
         monthly_requests
-        * Decimal(requirement.load.prompt.mean)
+        * Decimal(requirement.load.prompt_lengths.mean_tokens)
         * usage("prompt_bytes_per_token")
         / GB
     )
     serves_traffic = requirement.mode != "batch"
     monthly_usage = Usage(
         provider=offer.provider,
-        nodes=sizing.nodes,
+        peak_nodes=sizing.nodes,
         node_hours=node_hours,
-        on_hours=requirement.week.on_hours,
+        running_hours=requirement.week.running_hours,
         cache_gb=cache_gb(offer, stored_gb),
         weights_gb=stored_gb,
         sent_gb=sent_gb if serves_traffic else Decimal(0),
         received_gb=received_gb if serves_traffic else Decimal(0),
-        served=serves_traffic,
+        serves_traffic=serves_traffic,
     )
     return summed(
         [
@@ -113,7 +113,7 @@ def summed(bill_lines: list[Line], offer: Offer, nodes: int) -> Bill:
         lines=tuple(bill_lines),
         usd_month=known_usd_month,
         usd_hour=offer.usd_hour * nodes,
-        unknown=tuple(unpriced_lines),
+        unpriced_lines=tuple(unpriced_lines),
     )
 
 

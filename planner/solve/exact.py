@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exact:
-    """A fleet of `nodes` machines with `replicas` replicas on each, and what it would do."""
+    """A fleet of `nodes` machines with `replicas_per_node` replicas on each, and what it would do."""
 
     instance: Instance
     nodes: int
-    replicas: int
+    replicas_per_node: int
     layout: Layout
     max_batch: int
-    most_rps: float
+    max_rps: float
     predicted: dict[str, Predicted]
 
 
@@ -46,7 +46,7 @@ def exactly(
     node = instance.node
     precision = layout_options.get("precision", requirement.precisions[0])
     tp, pp = (
-        int(layout_options.get("tp", node.count)),
+        int(layout_options.get("tp", node.accelerator_count)),
         int(layout_options.get("pp", 1)),
     )
     layout = Layout(
@@ -66,15 +66,15 @@ def exactly(
             message, "leave ep out, or choose one that divides tp"
         )
     if (
-        tp * pp > node.count
+        tp * pp > node.accelerator_count
         or pp > requirement.llm.layers
         or not valid(requirement.llm, tp)
     ):
-        message = f"{requirement.llm.model} cannot be cut into tp {tp}, pp {pp} on {node.count}"
+        message = f"{requirement.llm.model} cannot be cut into tp {tp}, pp {pp} on {node.accelerator_count}"
         raise _impossible(
             message, "choose a tp that divides its heads and the machine"
         )
-    if not node.accelerator.runs(precision):
+    if not node.accelerator.supports(precision):
         message = f"{node.accelerator.accelerator} does not run {precision}"
         raise _impossible(message, "choose another precision")
     replica = Replica(requirement.llm, layout, node, requirement.load)
@@ -84,14 +84,14 @@ def exactly(
         raise _impossible(
             message, "use more accelerators, or a smaller precision"
         )
-    replicas_per_node = node.count // layout.accelerators
+    replicas_per_node = node.accelerator_count // layout.accelerators
     return Exact(
         instance=instance,
         nodes=nodes,
-        replicas=replicas_per_node,
+        replicas_per_node=replicas_per_node,
         layout=layout,
         max_batch=replica.max_batch,
-        most_rps=most(replica) * replicas_per_node * nodes,
+        max_rps=most(replica) * replicas_per_node * nodes,
         predicted=predict(
             requirement, _fit(requirement, replica, replicas_per_node, nodes)
         ),
@@ -101,7 +101,7 @@ def exactly(
 def _fit(
     requirement: Need, replica: Replica, replicas_per_node: int, nodes: int
 ) -> Fit:
-    saturated_service = replica.closed(replica.max_batch)
+    saturated_service = replica.closed_service(replica.max_batch)
     service = (
         saturated_service
         if requirement.mode == "batch"
@@ -114,19 +114,19 @@ def _fit(
         )
         raise _impossible(message, "use more machines, or a lower rate")
     duration_hours = (
-        float(requirement.requests)
+        float(requirement.request_count)
         / (most(replica) * replicas_per_node * nodes)
         / 3600
     )
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=replicas_per_node,
-        span=1,
-        needed=nodes,
-        groups=nodes,
+        replicas_per_group=replicas_per_node,
+        nodes_per_group=1,
+        peak_groups=nodes,
+        total_groups=nodes,
         service=service,
-        hours=duration_hours,
+        duration_hours=duration_hours,
     )
 
 

@@ -27,11 +27,11 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return what else was possible: dearer fits, and cheaper ones with what stops them.
 
-    `others` are cheaper fits that a rule of the spec excludes.
+    `excluded_candidates` are cheaper fits that a rule of the spec excludes.
     """
     rival_candidates = [
         candidate
-        for candidate in search_result.found
+        for candidate in search_result.candidates
         if candidate.offer.key != selection.offer.key
     ]
     pricier_options = [
@@ -46,23 +46,23 @@ def alternatives(
         for candidate in rival_candidates[:max_count]
     ]
     cheaper_options = (
-        [_smaller(requirement, selection)] if selection.fit.groups > 1 else []
+        [_smaller(requirement, selection)] if selection.sizing.total_groups > 1 else []
     )
     cheaper_options += [
         Alternative(
             offer=rejected_offer.offer,
             nodes=rejected_offer.nodes,
             usd_month=rejected_offer.usd_month,
-            rejected_by=reason(rejected_offer.refusal),
+            rejected_by=reason(rejected_offer.rejection),
         )
         for rejected_offer in nearest(
-            search_result.rejected, selection.bill.usd_month, max_count
+            search_result.rejected_offers, selection.bill.usd_month, max_count
         )
     ]
     cheaper_options += [
         Alternative(
             offer=candidate.offer,
-            nodes=candidate.fit.nodes,
+            nodes=candidate.sizing.nodes,
             usd_month=candidate.bill.usd_month,
             rejected_by=excluded(candidate.offer, selection.offer),
         )
@@ -92,7 +92,7 @@ def nearest(
             if rejected_offer.usd_month < ceiling_usd
         ),
         key=lambda rejected_offer: (
-            rejected_offer.refusal.value / rejected_offer.refusal.limit,
+            rejected_offer.rejection.reached / rejected_offer.rejection.limit,
             rejected_offer.usd_month,
             rejected_offer.offer.key,
         ),
@@ -109,11 +109,11 @@ def nearest(
 
 def reason(rejection: Refusal) -> str:
     """Say what a layout lacks, in the words of the spec."""
-    if rejection.key == "memory":
-        return f"memory: needs {rejection.value:,.0f} GiB of {rejection.limit:,.0f} GiB each"
-    if rejection.value == math.inf:
-        return f"{rejection.key}: not met by any number of machines"
-    return f"{rejection.key}: {span(rejection.value)} > {span(rejection.limit)} even when idle"
+    if rejection.constraint == "memory":
+        return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+    if rejection.reached == math.inf:
+        return f"{rejection.constraint}: not met by any number of machines"
+    return f"{rejection.constraint}: {span(rejection.reached)} > {span(rejection.limit)} even when idle"
 
 
 def excluded(offer: Offer, selected_offer: Offer) -> str:
@@ -157,18 +157,18 @@ def bindings(
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
-    `barred` are the cheaper fits that the way of buying keeps out.
+    `excluded_candidates` are the cheaper fits that the way of buying keeps out.
     """
-    offers = offer_filter.best()
+    offers = offer_filter.cheapest()
     priced_bindings = []
     for limit in requirement.limits:
         relaxed_candidates = search.solve(
-            requirement.without(limit.key), offers
-        ).found
+            requirement.without_limit(limit.key), offers
+        ).candidates
         priced_bindings.append(
             _priced(
                 limit.key,
-                _slack(selection.fit, limit),
+                _slack(selection.sizing, limit),
                 selection,
                 relaxed_candidates,
                 limit,
@@ -178,19 +178,19 @@ def bindings(
         _priced("buy", None, selection, tuple(excluded_candidates), None)
     )
     for constraint in ("where.regions", "where.clouds", "where.accelerators"):
-        relaxed_offers = offer_filter.best(constraint)
+        relaxed_offers = offer_filter.cheapest(constraint)
         if relaxed_offers != offers:
-            relaxed_candidates = search.solve(requirement, relaxed_offers).found
+            relaxed_candidates = search.solve(requirement, relaxed_offers).candidates
             priced_bindings.append(
                 _priced(constraint, None, selection, relaxed_candidates, None)
             )
     if (
         requirement.availability is not None
-        and selection.fit.groups > selection.fit.needed
+        and selection.sizing.total_groups > selection.sizing.peak_groups
     ):
         relaxed_candidates = search.solve(
             replace(requirement, availability=None), offers
-        ).found
+        ).candidates
         priced_bindings.append(
             _priced(
                 "sla.availability", 0.0, selection, relaxed_candidates, None
@@ -222,7 +222,7 @@ def relaxations(
 
     With a budget the need itself is feasible: then only changes that keep the budget count.
     """
-    offers = offer_filter.best()
+    offers = offer_filter.cheapest()
     relaxed_bindings: list[Binding] = []
     if budget_usd is not None:
         relaxed_bindings += _nearest(
@@ -238,7 +238,7 @@ def relaxations(
         "where.accelerators",
         "buy",
     ):
-        relaxed_offers = offer_filter.best(constraint)
+        relaxed_offers = offer_filter.cheapest(constraint)
         if relaxed_offers != offers:
             relaxed_bindings += _nearest(
                 constraint, "any", search, requirement, relaxed_offers
@@ -287,8 +287,8 @@ def _loosened(
 ) -> list[Binding]:
     """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
     unlimited_candidates = search.solve(
-        requirement.without(limit.key), offers
-    ).found
+        requirement.without_limit(limit.key), offers
+    ).candidates
     if not unlimited_candidates:
         return []
     if budget_usd is not None:
@@ -299,7 +299,7 @@ def _loosened(
             limit.key,
             above(predicted_s),
             search,
-            requirement.without(limit.key),
+            requirement.without_limit(limit.key),
             offers,
         )
     reachable_s = _reach(requirement, search, offers, limit)
@@ -323,7 +323,7 @@ def _nearest(
     requirement: Need,
     offers: list[Offer],
 ) -> list[Binding]:
-    candidates = search.solve(requirement, offers).found
+    candidates = search.solve(requirement, offers).candidates
     if not candidates:
         return []
     usd_month = candidates[0].bill.usd_month
@@ -342,7 +342,7 @@ def _nearest(
 def fleet(candidate: Found) -> str:
     """Name a fleet in one line."""
     offer = candidate.offer
-    return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {candidate.fit.nodes}"
+    return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {candidate.sizing.nodes}"
 
 
 def _reach(
@@ -353,16 +353,16 @@ def _reach(
     The best idle value over all layouts, and 5 % so that a finite fleet exists.
     """
     fastest_s = math.inf
-    relaxed_requirement = requirement.without(limit.key)
+    relaxed_requirement = requirement.without_limit(limit.key)
     for offer in offers:
-        for replica, nodes_per_group in search.replicas(
+        for replica, nodes_per_group in search.one_node_replicas(
             relaxed_requirement, offer
         ):
             if not replica.max_batch:
                 continue
-            idle_s = replica.idle(limit.metric, limit.percentile)
+            idle_s = replica.idle_quantile(limit.metric, limit.percentile)
             if idle_s < fastest_s and isinstance(
-                search.size(relaxed_requirement, replica, nodes_per_group), Fit
+                search.size_layout(relaxed_requirement, replica, nodes_per_group), Fit
             ):
                 fastest_s = idle_s
     if fastest_s == math.inf:
@@ -375,7 +375,7 @@ def _reach(
 
 
 def _slack(sizing: Fit, limit: Limit) -> float:
-    predicted_s = sizing.service.assured(limit.metric, limit.percentile)
+    predicted_s = sizing.service.assured_quantile(limit.metric, limit.percentile)
     return 1 - predicted_s / float(limit.seconds)
 
 
@@ -396,7 +396,7 @@ def _priced(
         cheapest_candidate.offer.purchase if constraint == "buy" else "any"
     )
     if limit is not None:
-        predicted_s = cheapest_candidate.fit.service.assured(
+        predicted_s = cheapest_candidate.sizing.service.assured_quantile(
             limit.metric, limit.percentile
         )
         relax_to = above(predicted_s)
@@ -413,23 +413,23 @@ def _priced(
 
 def _smaller(requirement: Need, selection: Found) -> Alternative:
     """The chosen fleet with one group fewer, and the limit that it breaks."""
-    sizing = selection.fit
-    remaining_groups = sizing.groups - 1
-    usd_month = selection.bill.usd_month * remaining_groups / sizing.groups
+    sizing = selection.sizing
+    remaining_groups = sizing.total_groups - 1
+    usd_month = selection.bill.usd_month * remaining_groups / sizing.total_groups
     if requirement.mode == "batch":
         failure_reason = "deadline: the run would end too late"
-    elif sizing.groups > sizing.needed:
+    elif sizing.total_groups > sizing.peak_groups:
         failure_reason = (
             "sla.availability: the loss of one node would break the SLA"
         )
     else:
         service = serve(
-            requirement, sizing.replica, sizing.replicas * remaining_groups
+            requirement, sizing.replica, sizing.replicas_per_group * remaining_groups
         )
         failure_reason = "traffic: it cannot keep up at peak"
         if service is not None:
             missed_limits = [
-                f"{sla_limit.key}: {span(service.assured(sla_limit.metric, sla_limit.percentile))} > "
+                f"{sla_limit.key}: {span(service.assured_quantile(sla_limit.metric, sla_limit.percentile))} > "
                 f"{span(float(sla_limit.seconds))} at peak"
                 for sla_limit in requirement.limits
                 if not service.meets(
@@ -443,7 +443,7 @@ def _smaller(requirement: Need, selection: Found) -> Alternative:
             )
     return Alternative(
         offer=selection.offer,
-        nodes=remaining_groups * sizing.span,
+        nodes=remaining_groups * sizing.nodes_per_group,
         usd_month=usd_month.quantize(Decimal("0.01")),
         rejected_by=failure_reason,
     )

@@ -32,7 +32,7 @@ class Need:
     """What a serving or batch workload asks of a fleet.
 
     `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
-    to be met with the confidence of `trust` in the predictions. `trace` is what was recorded.
+    to be met with the confidence of `confidence` in the predictions. `trace` is what was recorded.
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -43,14 +43,14 @@ class Need:
     precisions: tuple[str, ...]
     kv_precision: str
     week: Week
-    requests: Decimal = Decimal(0)
-    deadline: float = 0.0
+    request_count: Decimal = Decimal(0)
+    deadline_s: float = 0.0
     runs_per_month: Decimal = Decimal(0)
-    trust: Trust = field(default_factory=Trust)
+    confidence: Trust = field(default_factory=Trust)
     trace: tuple[Arrival, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
-    def without(self, limit_key: str) -> Need:
+    def without_limit(self, limit_key: str) -> Need:
         """The same need without one limit."""
         return replace(
             self,
@@ -61,11 +61,11 @@ class Need:
             ),
         )
 
-    def scaled(self, traffic_factor: float) -> Need:
+    def with_scaled_load(self, traffic_factor: float) -> Need:
         """The same need with more or less traffic."""
         scaled_load = replace(
             self.load,
-            rate=self.load.rate * traffic_factor,
+            rate_per_s=self.load.rate_per_s * traffic_factor,
             concurrency=round(self.load.concurrency * traffic_factor),
         )
         scaled_trace = tuple(
@@ -76,20 +76,20 @@ class Need:
             self,
             load=scaled_load,
             trace=scaled_trace,
-            requests=self.requests * Decimal(traffic_factor),
+            request_count=self.request_count * Decimal(traffic_factor),
         )
 
     @property
     def requests_per_month(self) -> Decimal:
         """Requests served in a month, under the profile and the schedule."""
         if self.mode == "batch":
-            return self.requests * self.runs_per_month
+            return self.request_count * self.runs_per_month
         seconds_per_month = Decimal(730 * 3600)
-        return Decimal(self.load.rate * self.week.mean) * seconds_per_month
+        return Decimal(self.load.rate_per_s * self.week.mean_load) * seconds_per_month
 
 
 def model(model_spec: ModelSpec, read_file: Callable[[str], bytes]) -> Llm:
-    """Return the architecture that a spec names; `read` opens files beside the spec."""
+    """Return the architecture that a spec names; `read_file` opens files beside the spec."""
     if model_spec.config is not None:
         return huggingface.read(read_file(model_spec.config), model_spec.config)
     if model_spec.params is not None:
@@ -123,12 +123,12 @@ def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
         next_step = f"shorten the traffic, or set model.context to at most {architecture.max_context}"
         raise SpecError(_problem(spec.model.place, message, next_step))
     base_load = Load(
-        prompt=_lengths(prompt_tokens),
-        answer=_lengths(answer_tokens),
+        prompt_lengths=_lengths(prompt_tokens),
+        answer_lengths=_lengths(answer_tokens),
         concurrency=traffic.concurrency or 0,
-        variation=float(traffic.burstiness) ** 2,
+        arrival_variation=float(traffic.burstiness) ** 2,
         prefix_hit=float(traffic.prefix_hit),
-        context=context_tokens,
+        max_context_tokens=context_tokens,
         routing=traffic.routing,
     )
     shared_fields = {
@@ -137,7 +137,7 @@ def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
         "kv_precision": "bf16"
         if spec.model.kv_precision == "auto"
         else spec.model.kv_precision,
-        "notes": (architecture.assumed,) if architecture.assumed else (),
+        "notes": (architecture.assumption,) if architecture.assumption else (),
     }
     if isinstance(spec, Batch):
         return _batch(spec, base_load, shared_fields)
@@ -147,12 +147,12 @@ def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
         peak_rps = (
             traffic.requests_per_day
             / DAY
-            / (sum(weekly_profile.load) / len(weekly_profile.load))
+            / (sum(weekly_profile.relative_load) / len(weekly_profile.relative_load))
         )
     sla = spec.sla
     return Need(
         mode="closed" if traffic.concurrency else "open",
-        load=replace(base_load, rate=peak_rps),
+        load=replace(base_load, rate_per_s=peak_rps),
         limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key))
         if sla
         else (),
@@ -190,15 +190,15 @@ def _batch(
         limits=(),
         availability=None,
         week=week("flat", None),
-        requests=Decimal(daily_requests or spec.traffic.total_requests or 0),
-        deadline=float(spec.deadline),
+        request_count=Decimal(daily_requests or spec.traffic.total_requests or 0),
+        deadline_s=float(spec.deadline),
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         **shared_fields,  # type: ignore[arg-type]
     )
 
 
 def _lengths(token_stats: Tokens) -> Lengths:
-    return Lengths(mean=float(token_stats.mean), p95=float(token_stats.p95))
+    return Lengths(mean_tokens=float(token_stats.mean), p95_tokens=float(token_stats.p95))
 
 
 def _problem(place: Place, message: str, next_step: str) -> Problem:

@@ -59,12 +59,12 @@ class Instance:
         """
         return Node(
             accelerator=self.chip,
-            count=self.accelerators,
+            accelerator_count=self.accelerators,
             memory_gib=min(
                 self.memory_gib_each, self.chip.memory_gib * self.fraction
             ),
-            fraction=self.fraction,
-            scaleup=self.scaleup,
+            compute_fraction=self.fraction,
+            scaleup_link=self.scaleup,
             network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
         )
 
@@ -109,12 +109,12 @@ class Catalog:
     offers: tuple[Offer, ...]
     unlisted: tuple[Offer, ...]
     unpriced: tuple[Instance, ...]
-    book: PriceBook
+    price_book: PriceBook
     sha256: str
     as_of: str
 
     @cached_property
-    def kinds(self) -> tuple[tuple[Offer, ...], ...]:
+    def offer_groups(self) -> tuple[tuple[Offer, ...], ...]:
         """The offers by machine type and purchase, the cheapest region of each first."""
         return grouped(self.offers)
 

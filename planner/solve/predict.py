@@ -25,12 +25,12 @@ def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
     the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
     """
     novelties, basis = news(requirement.llm, sizing.replica.node.accelerator)
-    replica_count, service = sizing.replicas * sizing.needed, sizing.service
+    replica_count, service = sizing.replicas_per_group * sizing.peak_groups, sizing.service
     throughput_band = band("throughput", "offline", novelties, basis)
     predictions = _memory(requirement, sizing)
     for metric_name, metric_value in (
         ("output_tokens_per_s", service.output_tokens_per_s),
-        ("requests_per_s", service.rate),
+        ("requests_per_s", service.rate_per_s),
     ):
         high_factor = (
             min(1.0, throughput_band.high)
@@ -45,7 +45,7 @@ def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
         duration_band = Band(
             1 / throughput_band.high, 1 / throughput_band.low, basis
         )
-        predictions["duration_days"] = _within(sizing.hours / 24, duration_band)
+        predictions["duration_days"] = _within(sizing.duration_hours / 24, duration_band)
         return predictions
     latency_bands = {
         metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
@@ -62,15 +62,15 @@ def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
 
 
 def _memory(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
-    memory_budget = sizing.replica.memory
+    memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
         sizing.service.in_flight
-        * memory.kv(requirement.llm, sizing.layout, requirement.load.held)
+        * memory.kv(requirement.llm, sizing.layout, requirement.load.decode_context_tokens)
         / memory.GIB
     )
     used_gib = (
         memory_budget.weights_gib
-        + memory_budget.kept_gib
+        + memory_budget.overhead_gib
         + min(kv_cache_gib, memory_budget.kv_gib)
     )
     error_share = constant("memory_error", "used")

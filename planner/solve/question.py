@@ -30,7 +30,7 @@ class Answer:
 
     fleet: str
     usd_month: Decimal | None
-    why: str
+    reason: str
 
 
 def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
@@ -70,7 +70,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Answer]:
 
 def what_if(spec: Spec, solver: Solver, traffic_factor: float) -> Answer:
     """Return the fleet for so many times the traffic (or the people of a workspace)."""
-    offers = Market(solver.catalog.kinds, rules(spec, solver.built)).best()
+    offers = Market(solver.catalog.offer_groups, rules(spec, solver.unbuilt_reason)).cheapest()
     if isinstance(spec, Training):
         return _longer(spec, solver, traffic_factor)
     if isinstance(spec, Workspace):
@@ -82,8 +82,8 @@ def what_if(spec: Spec, solver: Solver, traffic_factor: float) -> Answer:
             usd_month,
             "" if usd_month is not None else "infeasible",
         )
-    requirement = solver.need(spec).scaled(traffic_factor)
-    candidates = Search(solver.catalog.book).solve(requirement, offers).found
+    requirement = solver.requirement(spec).with_scaled_load(traffic_factor)
+    candidates = Search(solver.catalog.price_book).solve(requirement, offers).candidates
     if not candidates:
         return Answer("", None, "infeasible")
     return Answer(fleet(candidates[0]), candidates[0].bill.usd_month, "")
@@ -92,7 +92,7 @@ def what_if(spec: Spec, solver: Solver, traffic_factor: float) -> Answer:
 def _longer(spec: Training, solver: Solver, token_factor: float) -> Answer:
     """The cluster for so many times the tokens, or the pairs."""
     token_count = (
-        train_need(spec, solver.read, solver.trust.confidence).tokens
+        train_need(spec, solver.read_file, solver.confidence.level).tokens
         * token_factor
     )
     solution = solver.solve(
@@ -106,14 +106,14 @@ def _longer(spec: Training, solver: Solver, token_factor: float) -> Answer:
 
 
 def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
-    offer_filter = Market(grouped(offers), rules(spec, solver.built))
-    allowed_offers = offer_filter.best()
+    offer_filter = Market(grouped(offers), rules(spec, solver.unbuilt_reason))
+    allowed_offers = offer_filter.cheapest()
     machine_label = f"{offers[0].provider} {offers[0].instance.instance_type}"
     if not allowed_offers:
         violated_rules = min(
-            (offer_filter.breaks(offer) for offer in offers), key=len
+            (offer_filter.violations(offer) for offer in offers), key=len
         )
-        unbuilt_reason = solver.built(offers[0].instance)
+        unbuilt_reason = solver.unbuilt_reason(offers[0].instance)
         return Answer(
             machine_label,
             None,
@@ -123,28 +123,28 @@ def _answer(spec: Spec, solver: Solver, offers: list[Offer]) -> Answer:
     if isinstance(spec, Training):
         return _trained(spec, solver, machine_label, allowed_offers)
     if isinstance(spec, Workspace):
-        shortfall = room(spec).lacks(allowed_offers[0].instance)
+        shortfall = room(spec).shortfall(allowed_offers[0].instance)
         cheapest_offer = min(
             allowed_offers, key=lambda offer: (offer.usd_hour, offer.key)
         )
-        usd_month = bill(spec, cheapest_offer, solver.catalog.book).usd_month
+        usd_month = bill(spec, cheapest_offer, solver.catalog.price_book).usd_month
         return Answer(
             f"{machine_label} x {spec.users}",
             None if shortfall else usd_month,
             shortfall or "price",
         )
-    search_result = Search(solver.catalog.book).solve(
-        solver.need(spec), allowed_offers
+    search_result = Search(solver.catalog.price_book).solve(
+        solver.requirement(spec), allowed_offers
     )
-    if search_result.found:
+    if search_result.candidates:
         return Answer(
-            fleet(search_result.found[0]),
-            search_result.found[0].bill.usd_month,
+            fleet(search_result.candidates[0]),
+            search_result.candidates[0].bill.usd_month,
             "price",
         )
-    if search_result.rejected:
+    if search_result.rejected_offers:
         return Answer(
-            machine_label, None, reason(search_result.rejected[0].refusal)
+            machine_label, None, reason(search_result.rejected_offers[0].rejection)
         )
     return Answer(
         machine_label, None, "no layout of the model fits its accelerators"
@@ -157,18 +157,18 @@ def _trained(
     machine_label: str,
     allowed_offers: list[Offer],
 ) -> Answer:
-    requirement = train_need(spec, solver.read, solver.trust.confidence)
-    search_result = TrainSearch(requirement, solver.catalog.book).solve(
+    requirement = train_need(spec, solver.read_file, solver.confidence.level)
+    search_result = TrainSearch(requirement, solver.catalog.price_book).solve(
         allowed_offers, 1
     )
-    if search_result.found:
-        best_candidate = search_result.found[0]
+    if search_result.candidates:
+        best_candidate = search_result.candidates[0]
         return Answer(
             f"{machine_label} x {best_candidate.cluster.nodes}",
             best_candidate.bill.usd_month,
             "price",
         )
-    return Answer(machine_label, None, search_result.missed[0].reason)
+    return Answer(machine_label, None, search_result.rejected[0].reason)
 
 
 def _kind(offer: Offer) -> tuple[str, str]:

@@ -22,8 +22,8 @@ MS: Final = 1000.0
 class Step:
     """One load of the sweep."""
 
-    users: int
-    requests: int
+    user_count: int
+    request_count: int
     minutes: float
 
 
@@ -31,8 +31,8 @@ class Step:
 class Sweep:
     """A sweep over concurrency at the lengths of a spec, on one machine."""
 
-    prompt: int
-    answer: int
+    prompt_tokens: int
+    answer_tokens: int
     steps: tuple[Step, ...]
     minutes: float
     usd: Decimal
@@ -71,8 +71,8 @@ def sweep(plan: dict[str, Any], spec: Spec) -> Sweep:
     )
     total_usd = Decimal(pool["usd_per_hour"]) * Decimal(total_minutes) / 60
     return Sweep(
-        prompt=prompt_tokens,
-        answer=answer_tokens,
+        prompt_tokens=prompt_tokens,
+        answer_tokens=answer_tokens,
         steps=tuple(sweep_steps),
         minutes=total_minutes,
         usd=total_usd,

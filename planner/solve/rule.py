@@ -27,7 +27,7 @@ class Rule:
     """
 
     key: str
-    part: Literal["instance", "region", "purchase"]
+    offer_part: Literal["instance", "region", "purchase"]
     allows: Callable[[Any], bool]
 
 
@@ -36,7 +36,7 @@ def rules(
 ) -> tuple[Rule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
-    `built` says why no stack can be built yet for a machine type, or nothing.
+    `unbuilt_reason` says why no stack can be built yet for a machine type, or nothing.
     """
     where_spec = spec.where
     allowed_patterns, denied_patterns = (
@@ -109,11 +109,11 @@ class Market:
         offer_groups: tuple[tuple[Offer, ...], ...],
         offer_rules: tuple[Rule, ...],
     ) -> None:
-        self.kinds, self.given = offer_groups, offer_rules
-        self._kind: dict[tuple[int, str], frozenset[str]] = {}
-        self._region: dict[str, frozenset[str]] = {}
+        self.offer_groups, self.offer_rules = offer_groups, offer_rules
+        self._instance_cache: dict[tuple[int, str], frozenset[str]] = {}
+        self._region_cache: dict[str, frozenset[str]] = {}
 
-    def best(self, skipped_rule: str = "") -> list[Offer]:
+    def cheapest(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest region of each machine type and purchase, skipping one rule.
 
         Speed is the same in every region, and so is the price of everything else in the catalog:
@@ -121,17 +121,17 @@ class Market:
         """
         ignored_rules = {skipped_rule}
         cheapest_offers = []
-        for offer_group in self.kinds:
-            if not self._of_kind(offer_group[0]) <= ignored_rules:
+        for offer_group in self.offer_groups:
+            if not self._instance_violations(offer_group[0]) <= ignored_rules:
                 continue
             for offer in offer_group:
-                if self._region_of(offer.region) <= ignored_rules:
+                if self._region_violations(offer.region) <= ignored_rules:
                     cheapest_offers.append(offer)
                     break
         return cheapest_offers
 
     @property
-    def allowed(self) -> int:
+    def allowed_count(self) -> int:
         """How many offers keep every rule."""
         return self.funnel[-1][1]
 
@@ -139,19 +139,19 @@ class Market:
     def funnel(self) -> tuple[tuple[str, int], ...]:
         """How many offers are left after each rule in turn."""
         offer_counts: Counter[frozenset[str]] = Counter()
-        for offer_group in self.kinds:
-            instance_violations = self._of_kind(
+        for offer_group in self.offer_groups:
+            instance_violations = self._instance_violations(
                 offer_group[0]
             )  # the same for all offers of a kind
             for region, offer_count in Counter(
                 offer.region for offer in offer_group
             ).items():
-                offer_counts[instance_violations | self._region_of(region)] += (
+                offer_counts[instance_violations | self._region_violations(region)] += (
                     offer_count
                 )
         funnel_stages = []
         applied_rules: set[str] = set()
-        for rule in self.given:
+        for rule in self.offer_rules:
             applied_rules.add(rule.key)
             remaining_count = sum(
                 offer_count
@@ -161,31 +161,31 @@ class Market:
             funnel_stages.append((rule.key, remaining_count))
         return tuple(funnel_stages)
 
-    def breaks(self, offer: Offer) -> frozenset[str]:
+    def violations(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
-        return self._of_kind(offer) | self._region_of(offer.region)
+        return self._instance_violations(offer) | self._region_violations(offer.region)
 
-    def _of_kind(self, offer: Offer) -> frozenset[str]:
+    def _instance_violations(self, offer: Offer) -> frozenset[str]:
         instance, purchase = offer.instance, offer.purchase
-        violations = self._kind.get((id(instance), purchase))
+        violations = self._instance_cache.get((id(instance), purchase))
         if violations is None:
-            violations = self._judge("instance", instance) | self._judge(
+            violations = self._violated_keys("instance", instance) | self._violated_keys(
                 "purchase", purchase
             )
-            self._kind[id(instance), purchase] = violations
+            self._instance_cache[id(instance), purchase] = violations
         return violations
 
-    def _region_of(self, region: str) -> frozenset[str]:
-        violations = self._region.get(region)
+    def _region_violations(self, region: str) -> frozenset[str]:
+        violations = self._region_cache.get(region)
         if violations is None:
-            violations = self._region[region] = self._judge("region", region)
+            violations = self._region_cache[region] = self._violated_keys("region", region)
         return violations
 
-    def _judge(self, offer_part: str, part_value: Any) -> frozenset[str]:
+    def _violated_keys(self, offer_part: str, part_value: Any) -> frozenset[str]:
         return frozenset(
             rule.key
-            for rule in self.given
-            if rule.part == offer_part and not rule.allows(part_value)
+            for rule in self.offer_rules
+            if rule.offer_part == offer_part and not rule.allows(part_value)
         )
 
 

@@ -45,7 +45,7 @@ class Found:
     """A fit on an offer with its bill."""
 
     offer: Offer
-    fit: Fit
+    sizing: Fit
     bill: Bill
 
     @property
@@ -53,11 +53,11 @@ class Found:
         self,
     ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
         """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
-        layout = self.fit.layout
+        layout = self.sizing.layout
         tie_breakers = (layout.accelerators, layout.pp, layout.ep)
         return (
             self.bill.usd_month,
-            self.fit.nodes,
+            self.sizing.nodes,
             *tie_breakers,
             self.offer.key,
         )
@@ -71,7 +71,7 @@ class Rejected:
     """
 
     offer: Offer
-    refusal: Refusal
+    rejection: Refusal
     nodes: int
     usd_month: Decimal
 
@@ -80,16 +80,16 @@ class Rejected:
 class Result:
     """The cheapest fits, one for each machine type and purchase, and the cheaper ones rejected."""
 
-    found: tuple[Found, ...]
-    rejected: tuple[Rejected, ...]
+    candidates: tuple[Found, ...]
+    rejected_offers: tuple[Rejected, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
     """What is known for one question: how layouts were sized, and the layouts of hardware."""
 
-    answers: dict[tuple[Replica, int], Fit | Refusal]
-    options: dict[
+    sizing_results: dict[tuple[Replica, int], Fit | Refusal]
+    layout_options: dict[
         tuple[Hardware, tuple[int, ...], tuple[str, ...]], list[_Option]
     ]
 
@@ -98,34 +98,34 @@ class Search:
     """Searches offers for a need; what is learned of a layout serves later questions too."""
 
     def __init__(self, price_book: PriceBook) -> None:
-        self.book = price_book
-        self._replicas: dict[
+        self.price_book = price_book
+        self._replica_cache: dict[
             tuple[Hardware, Layout, int], dict[float, Replica]
         ] = {}
-        self._learned: dict[Question, _Learned] = {}
-        self._last: Need | None = None
-        self._current = _Learned({}, {})
+        self._caches: dict[Question, _Learned] = {}
+        self._last_requirement: Need | None = None
+        self._current_cache = _Learned({}, {})
 
     def solve(
         self, requirement: Need, offers: list[Offer], result_count: int = 1
     ) -> Result:
-        """Return the `keep` cheapest fits on `offers`, one region of each machine type.
+        """Return the `result_count` cheapest fits on `offers`, one region of each machine type.
 
         Replicas on one machine first; replicas over several only when none of those fits.
         """
-        single_node_result = self._search(
+        single_node_result = self._best_first(
             requirement, offers, result_count, (1,)
         )
-        if single_node_result.found:
+        if single_node_result.candidates:
             return single_node_result
-        multi_node_result = self._search(
+        multi_node_result = self._best_first(
             requirement, offers, result_count, SPANS
         )
         return (
-            multi_node_result if multi_node_result.found else single_node_result
+            multi_node_result if multi_node_result.candidates else single_node_result
         )
 
-    def _search(
+    def _best_first(
         self,
         requirement: Need,
         offers: list[Offer],
@@ -158,7 +158,7 @@ class Search:
             if bound_usd > cutoff_usd:
                 break
             if layout_option is None:
-                for opened_option in self._options(
+                for opened_option in self._layout_options(
                     requirement, offer.instance.node, group_sizes
                 ):
                     layout_usd = _least(requirement, offer, opened_option)
@@ -173,7 +173,7 @@ class Search:
                         ),
                     )
                 continue
-            sizing_result = self.size(
+            sizing_result = self.size_layout(
                 requirement, layout_option[0], layout_option[1]
             )
             if isinstance(sizing_result, Refusal):
@@ -185,7 +185,7 @@ class Search:
                     best_candidates,
                     Found(
                         offer=offer,
-                        fit=sizing_result,
+                        sizing=sizing_result,
                         bill=self.bill(requirement, sizing_result, offer),
                     ),
                 )
@@ -200,19 +200,19 @@ class Search:
             best_candidates.values(), key=lambda candidate: candidate.rank
         )
         return Result(
-            found=tuple(ranked_candidates[:result_count]),
-            rejected=_summary(rejected_layouts, best_candidates),
+            candidates=tuple(ranked_candidates[:result_count]),
+            rejected_offers=_summary(rejected_layouts, best_candidates),
         )
 
     def bill(self, requirement: Need, sizing: Fit, offer: Offer) -> Bill:
         """Return the bill of a fit bought through an offer."""
-        return bill(requirement, sizing, offer, self.book)
+        return bill(requirement, sizing, offer, self.price_book)
 
-    def _options(
+    def _layout_options(
         self, requirement: Need, node: Node, group_sizes: tuple[int, ...]
     ) -> list[_Option]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
-        cached_options = self._asked(requirement).options
+        cached_options = self._cache_for(requirement).layout_options
         cache_key = (_hardware(node), group_sizes, requirement.precisions)
         if cache_key not in cached_options:
             cached_options[cache_key] = [
@@ -228,24 +228,24 @@ class Search:
                     requirement.llm, requirement, node, nodes_per_group
                 )
                 for replica in (
-                    self.replica(requirement, layout, node, nodes_per_group),
+                    self.shared_replica(requirement, layout, node, nodes_per_group),
                 )
             ]
         return cached_options[cache_key]
 
-    def replicas(
+    def one_node_replicas(
         self, requirement: Need, offer: Offer
     ) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
         node = offer.instance.node
         for layout in layouts(requirement.llm, requirement, node, 1):
-            yield self.replica(requirement, layout, node, 1), 1
+            yield self.shared_replica(requirement, layout, node, 1), 1
 
-    def size(
+    def size_layout(
         self, requirement: Need, replica: Replica, nodes_per_group: int
     ) -> Fit | Refusal:
         """Size a replica once for each question that is asked of it."""
-        cached_sizings = self._asked(requirement).answers
+        cached_sizings = self._cache_for(requirement).sizing_results
         sizing_result = cached_sizings.get((replica, nodes_per_group))
         if sizing_result is None:
             sizing_result = cached_sizings[replica, nodes_per_group] = size(
@@ -253,7 +253,7 @@ class Search:
             )
         return sizing_result
 
-    def replica(
+    def shared_replica(
         self,
         requirement: Need,
         layout: Layout,
@@ -265,31 +265,31 @@ class Search:
         Lengths and variation of the load never change within a search, only its rate does.
         """
         cache_key = (_hardware(node), layout, nodes_per_group)
-        cached_replicas = self._replicas.setdefault(cache_key, {})
-        replica = cached_replicas.get(requirement.trust.confidence)
+        cached_replicas = self._replica_cache.setdefault(cache_key, {})
+        replica = cached_replicas.get(requirement.confidence.level)
         if replica is None:
             similar_replica = next(iter(cached_replicas.values()), None)
-            replica = cached_replicas[requirement.trust.confidence] = (
-                similar_replica.doubting(requirement.trust.confidence)
+            replica = cached_replicas[requirement.confidence.level] = (
+                similar_replica.with_confidence(requirement.confidence.level)
                 if similar_replica
                 else Replica(
                     requirement.llm,
                     layout,
                     node,
                     requirement.load,
-                    requirement.trust,
+                    requirement.confidence,
                 )
             )
         return replica
 
-    def _asked(self, requirement: Need) -> _Learned:
+    def _cache_for(self, requirement: Need) -> _Learned:
         """What is known for a question; the last one is asked again most often."""
-        if requirement is not self._last:
-            self._last = requirement
-            self._current = self._learned.setdefault(
+        if requirement is not self._last_requirement:
+            self._last_requirement = requirement
+            self._current_cache = self._caches.setdefault(
                 _question(requirement), _Learned({}, {})
             )
-        return self._current
+        return self._current_cache
 
 
 _Refused: TypeAlias = "tuple[float, Offer, Refusal, int]"
@@ -302,10 +302,10 @@ _Waiting: TypeAlias = (
 def _hardware(node: Node) -> Hardware:
     return (
         node.accelerator.accelerator,
-        node.count,
+        node.accelerator_count,
         node.memory_gib,
-        node.fraction,
-        node.scaleup,
+        node.compute_fraction,
+        node.scaleup_link,
         node.network_gb_s,
     )
 
@@ -313,12 +313,12 @@ def _hardware(node: Node) -> Hardware:
 def _question(requirement: Need) -> Question:
     return (
         requirement.limits,
-        requirement.load.rate,
+        requirement.load.rate_per_s,
         requirement.load.concurrency,
         requirement.availability,
-        requirement.requests,
-        requirement.deadline,
-        requirement.trust.confidence,
+        requirement.request_count,
+        requirement.deadline_s,
+        requirement.confidence.level,
     )
 
 
@@ -351,7 +351,7 @@ def _floor(requirement: Need, offer: Offer) -> float:
             / 3600
             * float(requirement.runs_per_month)
         )
-    return usd_hour * float(requirement.week.on_hours)
+    return usd_hour * float(requirement.week.running_hours)
 
 
 def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
@@ -369,7 +369,7 @@ def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
             * float(HOURS_PER_MONTH)
         )
     if requirement.mode == "batch":
-        paid_run_s = group_count * requirement.deadline + startup(replica)
+        paid_run_s = group_count * requirement.deadline_s + startup(replica)
         return (
             group_usd_hour
             * paid_run_s
@@ -377,8 +377,8 @@ def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
             * float(requirement.runs_per_month)
         )
     return group_usd_hour * max(
-        float(requirement.week.on_hours),
-        group_count * requirement.week.mean * float(HOURS_PER_MONTH),
+        float(requirement.week.running_hours),
+        group_count * requirement.week.mean_load * float(HOURS_PER_MONTH),
     )
 
 
@@ -404,8 +404,8 @@ def _summary(
         )
         if purchase_key in best_candidates:
             continue
-        limit_excess = rejection.value / rejection.limit + (
-            1e6 if rejection.key == "memory" else 0.0
+        limit_excess = rejection.reached / rejection.limit + (
+            1e6 if rejection.constraint == "memory" else 0.0
         )
         if (
             purchase_key not in nearest_layouts
@@ -414,7 +414,7 @@ def _summary(
             usd_month = Decimal(str(round(bound_usd, 2)))
             rejected_offer = Rejected(
                 offer=offer,
-                refusal=rejection,
+                rejection=rejection,
                 nodes=node_count,
                 usd_month=usd_month,
             )

@@ -30,24 +30,24 @@ GB: Final = 10**9
 class Fit:
     """A layout that meets the need.
 
-    A group is the smallest part that is added: a node with `replicas` replicas, or the `span`
-    nodes that hold one. `needed` groups carry the peak, `groups` also survive what availability
-    asks. `hours` is how long a batch run takes.
+    A group is the smallest part that is added: a node with `replicas_per_group` replicas, or the `nodes_per_group`
+    nodes that hold one. `peak_groups` groups carry the peak, `total_groups` also survive what availability
+    asks. `duration_hours` is how long a batch run takes.
     """
 
     layout: Layout
     replica: Replica
-    replicas: int
-    span: int
-    needed: int
-    groups: int
+    replicas_per_group: int
+    nodes_per_group: int
+    peak_groups: int
+    total_groups: int
     service: Service
-    hours: float = 0.0
+    duration_hours: float = 0.0
 
     @property
     def nodes(self) -> int:
         """Nodes at the peak."""
-        return self.groups * self.span
+        return self.total_groups * self.nodes_per_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +55,22 @@ class Refusal:
     """Why a layout cannot do it: the key of a limit, the best it reaches, the limit."""
 
     layout: Layout
-    key: str
-    value: float
+    constraint: str
+    reached: float
     limit: float
 
 
 def layouts(
     llm: Llm, requirement: Need, node: Node, nodes_per_group: int
 ) -> Iterator[Layout]:
-    """Every layout of a model over `span` nodes, in the documented order of ties.
+    """Every layout of a model over `nodes_per_group` nodes, in the documented order of ties.
 
     One node: all tp * pp up to its accelerators. Several nodes: tp fills each, pp spans them.
     Experts are also spread (ep = tp). Order: precision as allowed, fewer accelerators, fewer
     stages, tensor before expert parallelism.
     """
     for precision in requirement.precisions:
-        if not node.accelerator.runs(precision):
+        if not node.accelerator.supports(precision):
             continue
         for tp, pp in _shapes(llm, node, nodes_per_group):
             for ep in (
@@ -100,11 +100,11 @@ def _shapes(
     llm: Llm, node: Node, nodes_per_group: int
 ) -> list[tuple[int, int]]:
     tp_degrees = [
-        tp_degree for tp_degree in _widths(node.count) if valid(llm, tp_degree)
+        tp_degree for tp_degree in _widths(node.accelerator_count) if valid(llm, tp_degree)
     ]
     if nodes_per_group > 1:
         return [
-            (tp_degree, node.count // tp_degree * nodes_per_group)
+            (tp_degree, node.accelerator_count // tp_degree * nodes_per_group)
             for tp_degree in tp_degrees
             if tp_degree == max(tp_degrees)
         ]
@@ -112,7 +112,7 @@ def _shapes(
         (tp, pp)
         for tp in tp_degrees
         for pp in (1, 2, 4, 8)
-        if tp * pp <= node.count
+        if tp * pp <= node.accelerator_count
     ]
     return sorted(
         degree_pairs,
@@ -128,31 +128,31 @@ def size(
 ) -> Fit | Refusal:
     """Return the fewest groups that meet every limit, or the limit that cannot be met."""
     if not replica.max_batch:
-        memory_budget = replica.memory
+        memory_budget = replica.startup_memory
         kv_cache_gib = (
-            memory.kv(replica.llm, replica.layout, requirement.load.context)
+            memory.kv(replica.llm, replica.layout, requirement.load.max_context_tokens)
             / memory.GIB
         )
         return Refusal(
             layout=replica.layout,
-            key="memory",
-            value=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
+            constraint="memory",
+            reached=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
             limit=memory_budget.total_gib,
         )
     replicas_per_group = (
-        max(1, replica.node.count // replica.layout.accelerators)
+        max(1, replica.node.accelerator_count // replica.layout.accelerators)
         if nodes_per_group == 1
         else 1
     )
     if requirement.mode == "batch":
         return _run(requirement, replica, replicas_per_group, nodes_per_group)
     for limit in requirement.limits:
-        idle_s = replica.idle(limit.metric, limit.percentile)
+        idle_s = replica.idle_quantile(limit.metric, limit.percentile)
         if idle_s > float(limit.seconds):
             return Refusal(
                 layout=replica.layout,
-                key=limit.key,
-                value=idle_s,
+                constraint=limit.key,
+                reached=idle_s,
                 limit=float(limit.seconds),
             )
     return _grow(requirement, replica, replicas_per_group, nodes_per_group)
@@ -161,14 +161,14 @@ def size(
 def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
     """A number of groups, perhaps fractional, below which no fit can be: the search's bound."""
     replicas_per_group = (
-        max(1, replica.node.count // replica.layout.accelerators)
+        max(1, replica.node.accelerator_count // replica.layout.accelerators)
         if nodes_per_group == 1
         else 1
     )
     if requirement.mode == "batch":
         return (
-            float(requirement.requests)
-            / requirement.deadline
+            float(requirement.request_count)
+            / requirement.deadline_s
             / (most(replica) * replicas_per_group)
         )
     tpot_limits_s = (
@@ -181,9 +181,9 @@ def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
         return requirement.load.concurrency / (
             replica.max_batch * replicas_per_group
         )
-    reachable_rps = replica.bound(tpot_limit_s)
+    reachable_rps = replica.rate_bound(tpot_limit_s)
     return (
-        requirement.load.rate / (reachable_rps * replicas_per_group)
+        requirement.load.rate_per_s / (reachable_rps * replicas_per_group)
         if reachable_rps
         else math.inf
     )
@@ -191,7 +191,7 @@ def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
 
 def most(replica: Replica) -> float:
     """Requests a second of a saturated replica."""
-    return replica.completion(replica.max_batch)
+    return replica.completion_rate(replica.max_batch)
 
 
 def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
@@ -207,7 +207,7 @@ def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
 def spared(
     peak_groups: int, nodes_per_group: int, availability: Decimal | None
 ) -> int:
-    """Groups to run so that at least `groups` are up with the availability asked for.
+    """Groups to run so that at least `peak_groups` are up with the availability asked for.
 
     A node is up with a = 1 / (1 + failures * replacement time); a group needs all its nodes.
     Smallest N > groups with P(Binomial(N, a^span) >= groups) >= availability.
@@ -253,9 +253,9 @@ def _grow(
             limit = requirement.limits[0] if requirement.limits else None
             return Refusal(
                 layout=replica.layout,
-                key=limit.key if limit else "rate",
-                value=math.inf,
-                limit=float(limit.seconds) if limit else requirement.load.rate,
+                constraint=limit.key if limit else "rate",
+                reached=math.inf,
+                limit=float(limit.seconds) if limit else requirement.load.rate_per_s,
             )
     while high_groups - low_groups > 1:
         middle_groups = (low_groups + high_groups) // 2
@@ -269,10 +269,10 @@ def _grow(
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=replicas_per_group,
-        span=nodes_per_group,
-        needed=high_groups,
-        groups=spared(high_groups, nodes_per_group, requirement.availability),
+        replicas_per_group=replicas_per_group,
+        nodes_per_group=nodes_per_group,
+        peak_groups=high_groups,
+        total_groups=spared(high_groups, nodes_per_group, requirement.availability),
         service=service,
     )
 
@@ -298,11 +298,11 @@ def serve(
     if requirement.mode == "closed":
         replica_concurrency = requirement.load.concurrency / replica_count
         return (
-            replica.closed(replica_concurrency)
+            replica.closed_service(replica_concurrency)
             if replica_concurrency <= replica.max_batch
             else None
         )
-    return replica.at(requirement.load.rate / replica_count, replica_count)
+    return replica.open_service(requirement.load.rate_per_s / replica_count, replica_count)
 
 
 def _run(
@@ -313,31 +313,31 @@ def _run(
 ) -> Fit | Refusal:
     """Groups for a batch run: requests / rate + start-up within the deadline."""
     startup_s = startup(replica)
-    remaining_s = requirement.deadline - startup_s
+    remaining_s = requirement.deadline_s - startup_s
     if remaining_s <= 0:
         return Refusal(
             layout=replica.layout,
-            key="deadline",
-            value=startup_s,
-            limit=requirement.deadline,
+            constraint="deadline",
+            reached=startup_s,
+            limit=requirement.deadline_s,
         )
     group_rps = most(replica) * replicas_per_group
     group_count = max(
         1,
-        math.ceil(float(requirement.requests) / group_rps / remaining_s - 1e-9),
+        math.ceil(float(requirement.request_count) / group_rps / remaining_s - 1e-9),
     )
     duration_hours = (
-        float(requirement.requests) / (group_rps * group_count) + startup_s
+        float(requirement.request_count) / (group_rps * group_count) + startup_s
     ) / 3600
     return Fit(
         layout=replica.layout,
         replica=replica,
-        replicas=replicas_per_group,
-        span=nodes_per_group,
-        needed=group_count,
-        groups=group_count,
-        service=replica.closed(replica.max_batch),
-        hours=duration_hours,
+        replicas_per_group=replicas_per_group,
+        nodes_per_group=nodes_per_group,
+        peak_groups=group_count,
+        total_groups=group_count,
+        service=replica.closed_service(replica.max_batch),
+        duration_hours=duration_hours,
     )
 
 

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Machines of one kind. `span` nodes hold one replica when a node is too small.
+    """Machines of one kind. `nodes_per_group` nodes hold one replica when a node is too small.
 
-    `least` is the number of nodes in the quietest running hour, `spare` the groups of them that
-    availability adds, `context` the longest sequence in tokens, `window`
+    `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the groups of them that
+    availability adds, `context_tokens` the longest sequence in tokens, `run_window_s`
     the seconds of a daily batch run, 0 for everything else.
     """
 
     offer: Offer
     nodes: int
-    least: int
-    span: int
+    min_nodes: int
+    nodes_per_group: int
     replicas: int
     role: Literal["serve", "batch", "train", "workspace"]
     layout: Layout | None
     max_batch: int
-    spare: int
-    context: int
-    window: int
+    spare_groups: int
+    context_tokens: int
+    run_window_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ class Binding:
 class Verified:
     """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
 
-    `requests_of` says where they are from, drawn or a trace, `routing` how they were spread. Keys
+    `request_source` says where they are from, drawn or a trace, `routing` how they were spread. Keys
     and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
     """
 
-    requests: int
-    seeds: int
-    added: int
-    requests_of: Literal["trace", "drawn"]
+    request_count: int
+    seed_count: int
+    added_groups: int
+    request_source: Literal["trace", "drawn"]
     routing: Routing
-    found: dict[str, tuple[float, float, float]]
+    percentile_bands: dict[str, tuple[float, float, float]]
     passed: bool = True
 
 
@@ -90,8 +90,8 @@ class Safety:
     """With which confidence limits are met, what that costs a month, and the fleet without it."""
 
     confidence: float
-    usd_month: Decimal
-    fleet: str
+    extra_usd_month: Decimal
+    even_odds_fleet: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,66 +122,66 @@ class Way:
 
     name: str
     usd: Decimal | None
-    hours: float | None
+    duration_hours: float | None
     remark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Where data and checkpoints lie: `files` is a parallel file system, or objects do.
+    """Where data and checkpoints lie: `file_system` is a parallel file system, or objects do.
 
     Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
     """
 
-    files: FileSystem | None
-    wanted: float
-    given: float
-    written: float
+    file_system: FileSystem | None
+    required_bytes_per_s: float
+    supplied_bytes_per_s: float
+    checkpoint_write_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
-    `usd` and `hours` are (half of the runs, 90 % of them) within, each at the speed that holds as
-    often; `disk` is GB of a machine without NVMe; `ways` compare purchase options and what the
+    `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the speed that holds as
+    often; `boot_disk_gb` is GB of a machine without NVMe; `scenarios` compare purchase options and what the
     fabric is worth. `layouts` are the best ones, the chosen first.
     """
 
     method: str
-    tokens: float
-    steps: int
-    sequence: int
-    batch: int
-    interval: float
-    save: float
-    checkpoint: float
-    stops: float
-    spares: int
-    disk: int
+    total_tokens: float
+    optimizer_steps: int
+    sequence_tokens: int
+    global_batch: int
+    checkpoint_interval_s: float
+    checkpoint_stall_s: float
+    checkpoint_bytes: float
+    interruptions: float
+    spare_nodes: int
+    boot_disk_gb: int
     storage: Storage
-    hours: tuple[float, float]
-    usd: tuple[Decimal, Decimal]
+    hours_p50_p90: tuple[float, float]
+    usd_p50_p90: tuple[Decimal, Decimal]
     layouts: tuple[Laid, ...]
-    ways: tuple[Way, ...]
+    scenarios: tuple[Way, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """The whole answer. Without pools it is infeasible, and `binding` says what would do."""
+    """The whole answer. Without pools it is infeasible, and `bindings` says what would do."""
 
     status: Literal["optimal", "feasible", "infeasible"]
     pools: tuple[Pool, ...]
-    predicted: dict[str, Predicted]
-    binding: tuple[Binding, ...]
+    predictions: dict[str, Predicted]
+    bindings: tuple[Binding, ...]
     alternatives: tuple[Alternative, ...]
     bill: Bill | None
     warnings: tuple[Warn, ...]
     week: Week
     llm: Llm | None
     funnel: tuple[tuple[str, int], ...]
-    considered: int
-    safety: Safety | None = None
-    verified: Verified | None = None
-    run: Run | None = None
-    learned: Correction | None = None
+    offers_considered: int
+    confidence_cost: Safety | None = None
+    simulation_check: Verified | None = None
+    training_run: Run | None = None
+    calibration: Correction | None = None

@@ -64,10 +64,10 @@ def verified(
         _, finalist_index, candidate, added_groups = heapq.heappop(
             candidate_queue
         )
-        simulation = play(requirement, candidate.fit)
+        simulation = play(requirement, candidate.sizing)
         if attempt_index == MOST - 1 or passes(requirement, simulation):
             break
-        extra_groups = max(1, candidate.fit.needed // GROWTH)
+        extra_groups = max(1, candidate.sizing.peak_groups // GROWTH)
         larger_candidate = _grown(
             requirement, candidate, extra_groups, bill_fleet
         )
@@ -83,19 +83,19 @@ def verified(
     passed = passes(requirement, simulation)
     percentile_bands = {
         f"{metric}_p{percentile}_ms": (
-            measurement.value * MS,
-            measurement.low * MS,
-            measurement.high * MS,
+            measurement.estimate_s * MS,
+            measurement.low_s * MS,
+            measurement.high_s * MS,
         )
-        for (metric, percentile), measurement in simulation.found.items()
+        for (metric, percentile), measurement in simulation.percentiles.items()
     }
     return candidate, Verified(
-        requests=simulation.requests,
-        seeds=simulation.seeds,
-        added=added_groups,
-        found=percentile_bands,
+        request_count=simulation.request_count,
+        seed_count=simulation.seed_count,
+        added_groups=added_groups,
+        percentile_bands=percentile_bands,
         passed=passed,
-        requests_of="trace" if requirement.trace else "drawn",
+        request_source="trace" if requirement.trace else "drawn",
         routing=requirement.load.routing,
     )
 
@@ -103,7 +103,7 @@ def verified(
 def passes(requirement: Need, simulation: Run) -> bool:
     """Whether every limit is met over all simulated requests."""
     return all(
-        simulation.found[sla_limit.metric, sla_limit.percentile].value
+        simulation.percentiles[sla_limit.metric, sla_limit.percentile].estimate_s
         <= float(sla_limit.seconds)
         for sla_limit in requirement.limits
     )
@@ -123,7 +123,7 @@ def _played(
     requirement: Need, sizing: Fit, replica_table: Machine, seed: int
 ) -> list[Request]:
     """What one replica gets, or several when their router looks at how busy they are."""
-    load, replica_count = requirement.load, sizing.needed * sizing.replicas
+    load, replica_count = requirement.load, sizing.peak_groups * sizing.replicas_per_group
     if requirement.mode == "closed":
         requests = arrivals(load, REQUESTS, seed, 1.0, simulate.NEVER)
         return loop(
@@ -145,16 +145,16 @@ def _played(
     else:
         traffic_share = simulated_replicas / replica_count
         gap_variation = (
-            load.spread(replica_count)
+            load.replica_variation(replica_count)
             if simulated_replicas == 1
-            else load.thinned(traffic_share)
+            else load.thinned_variation(traffic_share)
         )
         requests = arrivals(
             load,
             REQUESTS * simulated_replicas,
             seed,
             gap_variation,
-            load.rate * traffic_share,
+            load.rate_per_s * traffic_share,
         )
     return deliver(replica_table, requests, simulated_replicas, load.routing)
 
@@ -165,18 +165,18 @@ def _grown(
     extra_groups: int,
     bill_fleet: Callable[[Need, Fit, Offer], Bill],
 ) -> Found:
-    sizing = candidate.fit
-    peak_groups = sizing.needed + extra_groups
+    sizing = candidate.sizing
+    peak_groups = sizing.peak_groups + extra_groups
     service = (
-        serve(requirement, sizing.replica, peak_groups * sizing.replicas)
+        serve(requirement, sizing.replica, peak_groups * sizing.replicas_per_group)
         or sizing.service
     )
-    total_groups = spared(peak_groups, sizing.span, requirement.availability)
+    total_groups = spared(peak_groups, sizing.nodes_per_group, requirement.availability)
     larger_sizing = replace(
-        sizing, needed=peak_groups, groups=total_groups, service=service
+        sizing, peak_groups=peak_groups, total_groups=total_groups, service=service
     )
     return Found(
         offer=candidate.offer,
-        fit=larger_sizing,
+        sizing=larger_sizing,
         bill=bill_fleet(requirement, larger_sizing, candidate.offer),
     )

@@ -37,20 +37,20 @@ INTERACTIVE: Final = (
 class Room:
     """What a machine must have: GiB of each accelerator or of all together, and how many."""
 
-    each_gib: float
+    accelerator_gib: float
     total_gib: float
-    count: int
+    accelerator_count: int
     llm: Llm | None
 
-    def lacks(self, instance: Instance) -> str:
+    def shortfall(self, instance: Instance) -> str:
         """Say what a machine type lacks, or nothing."""
         node = instance.node
         usable_gib = node.memory_gib
-        if instance.accelerators < self.count:
-            return f"accelerators: {instance.accelerators} of {self.count}"
+        if instance.accelerators < self.accelerator_count:
+            return f"accelerators: {instance.accelerators} of {self.accelerator_count}"
         # Marketed and usable memory differ by up to 7 %: a "24 GB" GPU reports 22.35 GiB.
-        if instance.memory_gib_each < self.each_gib * 0.93:
-            return f"memory: {instance.memory_gib_each:g} GiB each of {self.each_gib:g} GiB"
+        if instance.memory_gib_each < self.accelerator_gib * 0.93:
+            return f"memory: {instance.memory_gib_each:g} GiB each of {self.accelerator_gib:g} GiB"
         if usable_gib * instance.accelerators < self.total_gib:
             available_gib = usable_gib * instance.accelerators
             return (
@@ -64,27 +64,27 @@ def room(spec: Workspace) -> Room:
     if spec.accelerator is not None:
         accelerator_gib = spec.accelerator.memory / memory.GIB
         return Room(
-            each_gib=accelerator_gib,
+            accelerator_gib=accelerator_gib,
             total_gib=0.0,
-            count=spec.accelerator.count,
+            accelerator_count=spec.accelerator.count,
             llm=None,
         )
     assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
     architecture = llm.find(spec.fits.model, spec.fits.place)
     if spec.fits.use != "inference":
         return Room(
-            each_gib=0.0,
+            accelerator_gib=0.0,
             total_gib=_trained(architecture, spec.fits.use),
-            count=1,
+            accelerator_count=1,
             llm=architecture,
         )
     layout = Layout(precision=architecture.precision, kv_precision="bf16", tp=1)
     model_bytes = memory.weights(architecture, layout) + memory.kv(
         architecture, layout, INTERACTIVE
     )
-    memory_rules, step_limits = startup.era(SERVED.year), startup.SMALL
+    memory_rules, step_limits = startup.era(SERVED.software_year), startup.SMALL
     reserve_gib = (
-        startup.activation(architecture, layout, SERVED.year, step_limits)
+        startup.activation(architecture, layout, SERVED.software_year, step_limits)
         / memory.GIB
     )
     reserve_gib += (
@@ -95,7 +95,7 @@ def room(spec: Workspace) -> Room:
     required_gib = (model_bytes / memory.GIB + reserve_gib) / memory_rules[
         "share"
     ]
-    return Room(each_gib=0.0, total_gib=required_gib, count=1, llm=architecture)
+    return Room(accelerator_gib=0.0, total_gib=required_gib, accelerator_count=1, llm=architecture)
 
 
 def _trained(architecture: Llm, tuning_method: str) -> float:
@@ -104,13 +104,13 @@ def _trained(architecture: Llm, tuning_method: str) -> float:
     training_job = Job(
         llm=architecture,
         chip=accelerators()[ANY],
-        spread=Spread(recompute="full"),
+        layout=Spread(recompute="full"),
         software=Software(),
-        sequence=TUNED,
-        batch=1.0,
-        network=1.0,
-        frozen=frozen_param_bytes,
-        rank=RANK if frozen_param_bytes else 0,
+        sequence_tokens=TUNED,
+        global_batch=1.0,
+        network_bytes_s=1.0,
+        frozen_bytes=frozen_param_bytes,
+        lora_rank=RANK if frozen_param_bytes else 0,
     )
     return peak_gib(training_job)
 
@@ -121,14 +121,14 @@ def bill(spec: Workspace, offer: Offer, price_book: PriceBook) -> Bill:
     disk_gb = Decimal(spec.disk) / GB
     monthly_usage = Usage(
         provider=offer.provider,
-        nodes=spec.users,
+        peak_nodes=spec.users,
         node_hours=machine_hours,
-        on_hours=open_week(spec).on_hours,
+        running_hours=open_week(spec).running_hours,
         cache_gb=disk_gb,
         weights_gb=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
-        served=False,
+        serves_traffic=False,
     )
     return summed(
         [
@@ -144,7 +144,7 @@ def node_hours(spec: Workspace, offer: Offer) -> Decimal:
     """Machine-hours of a month that are paid."""
     if offer.purchase in COMMITTED:
         return HOURS_PER_MONTH * spec.users
-    return open_week(spec).on_hours * spec.users
+    return open_week(spec).running_hours * spec.users
 
 
 def open_week(spec: Workspace) -> Week:

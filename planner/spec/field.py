@@ -63,7 +63,7 @@ def scalar(node: Node, field_path: str, report: Report) -> Scalar | None:
             "write one value",
         )
         return None
-    if node.plain and node.text in NULLS:
+    if node.is_plain and node.text in NULLS:
         report.add(
             node.place,
             "empty",
@@ -86,14 +86,14 @@ class Text:
 
     pattern: str = r".+"
     hint: str = "text"
-    maximum: int = 200
+    max_length: int = 200
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read text as it stands."""
         scalar_node = scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
-        if len(scalar_node.text) > self.maximum or not re.fullmatch(
+        if len(scalar_node.text) > self.max_length or not re.fullmatch(
             self.pattern, scalar_node.text
         ):
             return report.add(
@@ -109,7 +109,7 @@ class Text:
         return {
             "type": "string",
             "pattern": f"^(?:{self.pattern})$",
-            "maxLength": self.maximum,
+            "maxLength": self.max_length,
         }
 
 
@@ -117,24 +117,24 @@ class Text:
 class Choice:
     """One of a closed set of words."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read a word, with a did-you-mean for others."""
         scalar_node = scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
-        if scalar_node.text not in self.words:
+        if scalar_node.text not in self.choices:
             next_step = near(
-                scalar_node.text, list(self.words)
-            ) or "use one of: " + ", ".join(self.words)
+                scalar_node.text, list(self.choices)
+            ) or "use one of: " + ", ".join(self.choices)
             message = f"{field_path}: '{scalar_node.text[:60]}' is not known"
             return report.add(scalar_node.place, "choice", message, next_step)
         return scalar_node.text
 
     def schema(self) -> dict[str, Any]:
         """Describe as an enumeration."""
-        return {"enum": list(self.words)}
+        return {"enum": list(self.choices)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,25 +183,25 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; `single` also accepts one value without brackets."""
+    """A list; `allows_single` also accepts one value without brackets."""
 
-    kind: Kind
-    single: bool = False
+    element_type: Kind
+    allows_single: bool = False
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read every item; one bad item makes the list MISSING."""
-        if self.single and isinstance(node, Scalar):
-            single_value = self.kind.read(node, field_path, report)
+        if self.allows_single and isinstance(node, Scalar):
+            single_value = self.element_type.read(node, field_path, report)
             return MISSING if single_value is MISSING else (single_value,)
         if not isinstance(node, Sequence):
             return report.add(
                 node.place, "type", f"{field_path} takes a list", "write [a, b]"
             )
         element_values = [
-            self.kind.read(
+            self.element_type.read(
                 element_node, f"{field_path}[{element_index}]", report
             )
-            for element_index, element_node in enumerate(node.items)
+            for element_index, element_node in enumerate(node.nodes)
         ]
         return (
             MISSING
@@ -211,10 +211,10 @@ class ListOf:
 
     def schema(self) -> dict[str, Any]:
         """Describe as an array, or one item where that is accepted."""
-        array_schema = {"type": "array", "items": self.kind.schema()}
+        array_schema = {"type": "array", "items": self.element_type.schema()}
         return (
-            {"anyOf": [self.kind.schema(), array_schema]}
-            if self.single
+            {"anyOf": [self.element_type.schema(), array_schema]}
+            if self.allows_single
             else array_schema
         )
 
@@ -232,9 +232,9 @@ class Table:
             message = f"{field_path} takes keys and values"
             return report.add(node.place, "type", message, "write {key: value}")
         label_texts: dict[str, str] = {}
-        for label_key, label_node in node.items.items():
+        for label_key, label_node in node.nodes.items():
             self.key.read(
-                Scalar(node.keys[label_key], label_key, plain=False),
+                Scalar(node.key_places[label_key], label_key, is_plain=False),
                 f"{field_path} key",
                 report,
             )
@@ -255,7 +255,7 @@ class Field:
     """One key of a block: what it takes, its default and one sentence for people."""
 
     name: str
-    kind: Kind
+    field_type: Kind
     doc: str
     required: bool = False
     default: Any = None
@@ -265,14 +265,14 @@ class Field:
 class Block:
     """A mapping with known keys that becomes one object.
 
-    `choose` names groups of keys of which exactly one must be present.
+    `exclusive_groups` names groups of keys of which exactly one must be present.
     """
 
     name: str
-    build: Callable[..., Any]
+    build_object: Callable[..., Any]
     fields: tuple[Field, ...]
     doc: str = ""
-    choose: tuple[tuple[str, ...], ...] = ()
+    exclusive_groups: tuple[tuple[str, ...], ...] = ()
 
     def read(self, node: Node, block_path: str, report: Report) -> Any:
         """Read all fields; report unknown, missing and contradictory keys together."""
@@ -285,19 +285,19 @@ class Block:
                 node.place, "type", message, f"its keys are: {known_keys}"
             )
         problem_count = len(report.problems)
-        field_values = self._values(node, block_path, report)
+        field_values = self._read_values(node, block_path, report)
         self._check_groups(node, block_path, report)
         if len(report.problems) > problem_count:
             return MISSING
-        return self.build(place=node.place, **field_values)
+        return self.build_object(place=node.place, **field_values)
 
-    def _values(
+    def _read_values(
         self, node: Mapping, block_path: str, report: Report
     ) -> dict[str, Any]:
         field_by_name = {
             block_field.name: block_field for block_field in self.fields
         }
-        for key, key_place in node.keys.items():
+        for key, key_place in node.key_places.items():
             if key not in field_by_name:
                 field_path = f"{block_path}.{key}" if block_path else key
                 next_step = near(
@@ -314,9 +314,9 @@ class Block:
             field_path = (
                 f"{block_path}.{field.name}" if block_path else field.name
             )
-            if field.name in node.items:
-                field_values[field.name] = field.kind.read(
-                    node.items[field.name], field_path, report
+            if field.name in node.nodes:
+                field_values[field.name] = field.field_type.read(
+                    node.nodes[field.name], field_path, report
                 )
             elif field.required:
                 report.add(
@@ -332,16 +332,16 @@ class Block:
     def _check_groups(
         self, node: Mapping, block_path: str, report: Report
     ) -> None:
-        for key_group in self.choose:
+        for key_group in self.exclusive_groups:
             present_keys = [
-                group_key for group_key in key_group if group_key in node.items
+                group_key for group_key in key_group if group_key in node.nodes
             ]
             if len(present_keys) == 1:
                 continue
             group_keys = ", ".join(key_group)
             if present_keys:
                 message = f"{block_path}: {' and '.join(present_keys)} exclude each other"
-                problem_place = node.keys[present_keys[-1]]
+                problem_place = node.key_places[present_keys[-1]]
             else:
                 message, problem_place = (
                     f"{block_path} needs one of: {group_keys}",
@@ -359,7 +359,7 @@ class Block:
         properties = {
             block_field.name: {
                 "description": block_field.doc,
-                **block_field.kind.schema(),
+                **block_field.field_type.schema(),
             }
             for block_field in self.fields
         }
@@ -378,7 +378,7 @@ class Block:
             block_schema["required"] = required_keys
         group_schemas = [
             {"oneOf": [{"required": [group_key]} for group_key in key_group]}
-            for key_group in self.choose
+            for key_group in self.exclusive_groups
         ]
         if group_schemas:
             block_schema["allOf"] = group_schemas

@@ -36,8 +36,8 @@ def load(file_bytes: bytes, source_path: str) -> Spec:
     workload_kind = kind_of(root_node)
     report = Report()
     if workload_kind not in KINDS:
-        if "kind" in root_node.items:
-            Choice(tuple(KINDS)).read(root_node.items["kind"], "kind", report)
+        if "kind" in root_node.nodes:
+            Choice(tuple(KINDS)).read(root_node.nodes["kind"], "kind", report)
         else:
             report.add(
                 root_node.place,
@@ -51,7 +51,7 @@ def load(file_bytes: bytes, source_path: str) -> Spec:
         spec_block.name,
         _head_off(spec_block),
         spec_block.fields,
-        choose=spec_block.choose,
+        exclusive_groups=spec_block.exclusive_groups,
     ).read(root_node, "", report)
     if report.problems:
         raise SpecError(*sorted(report.problems, key=_position))
@@ -89,7 +89,7 @@ def _head_off(spec_block: Block) -> Any:
     def build(**field_values: Any) -> Any:
         for header_key in ("apiVersion", "kind"):
             field_values.pop(header_key)
-        return spec_block.build(**field_values)
+        return spec_block.build_object(**field_values)
 
     return build
 

@@ -165,7 +165,7 @@ class _Tokens:
                     "write a p95 of at least the mean",
                 )
             return token_lengths
-        mean_tokens = self.block.fields[0].kind.read(node, field_path, report)
+        mean_tokens = self.block.fields[0].field_type.read(node, field_path, report)
         return (
             MISSING
             if mean_tokens is MISSING
@@ -175,21 +175,21 @@ class _Tokens:
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
         return {
-            "anyOf": [self.block.fields[0].kind.schema(), self.block.schema()]
+            "anyOf": [self.block.fields[0].field_type.schema(), self.block.schema()]
         }
 
 
 class _GlobalBatch:
     """So many tokens or sequences of a step: 4M tokens, 512 sequences, or 512."""
 
-    form = Text(
+    batch_text = Text(
         r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?",
         "a batch such as 4M tokens or 512",
     )
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read (count, whether it is of tokens)."""
-        batch_text = self.form.read(node, field_path, report)
+        batch_text = self.batch_text.read(node, field_path, report)
         if batch_text is MISSING:
             return MISSING
         try:
@@ -213,7 +213,7 @@ class _GlobalBatch:
     def schema(self) -> dict[str, Any]:
         """Describe the form, or a plain number."""
         return {
-            "anyOf": [self.form.schema(), {"type": "integer", "minimum": 1}]
+            "anyOf": [self.batch_text.schema(), {"type": "integer", "minimum": 1}]
         }
 
 
@@ -252,14 +252,14 @@ class _Schedule:
 class _Profile:
     """A weekly shape: a known name, or 24 or 168 hourly weights."""
 
-    names = Choice(("flat", "business-hours", "diurnal"))
-    weights = ListOf(Quantity(unit.number, "0.4", maximum=10**6))
+    shape_names = Choice(("flat", "business-hours", "diurnal"))
+    hourly_weights = ListOf(Quantity(unit.number, "0.4", maximum=10**6))
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read a name or a list of weights."""
         if isinstance(node, Scalar):
-            return self.names.read(node, field_path, report)
-        hourly_weights = self.weights.read(node, field_path, report)
+            return self.shape_names.read(node, field_path, report)
+        hourly_weights = self.hourly_weights.read(node, field_path, report)
         if hourly_weights is MISSING:
             return MISSING
         if len(hourly_weights) not in (24, 168) or not any(hourly_weights):
@@ -273,23 +273,23 @@ class _Profile:
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
-        return {"anyOf": [self.names.schema(), self.weights.schema()]}
+        return {"anyOf": [self.shape_names.schema(), self.hourly_weights.schema()]}
 
 
 class _Renamed:
     """Reads `for` (a Python keyword) into `use` and `model` into `model_`."""
 
     def __init__(self, block: Block, argument_names: dict[str, str]) -> None:
-        self.block, self.names = block, argument_names
+        self.block, self.argument_names = block, argument_names
 
     def read(self, node: Node, field_path: str, report: Report) -> Any:
         """Read the block under its own key names."""
-        build_object = self.block.build
+        build_object = self.block.build_object
         renamed_block = Block(
             self.block.name,
             lambda **field_values: build_object(
                 **{
-                    self.names.get(field_key, field_key): field_value
+                    self.argument_names.get(field_key, field_key): field_value
                     for field_key, field_value in field_values.items()
                 }
             ),
@@ -319,7 +319,7 @@ MODEL: Final = Block(
         Field("config", FILE, "a Hugging Face config.json beside the spec"),
         Field(
             "precision",
-            ListOf(Choice(PRECISIONS), single=True),
+            ListOf(Choice(PRECISIONS), allows_single=True),
             (
                 "allowed weight precisions; auto takes the released one, and fp8 where the "
                 "accelerator has it"
@@ -342,7 +342,7 @@ MODEL: Final = Block(
         ),
     ),
     doc="what is served",
-    choose=(("name", "params", "config"),),
+    exclusive_groups=(("name", "params", "config"),),
 )
 
 SLA: Final = Block(
@@ -445,7 +445,7 @@ TRAFFIC: Final = Block(
         ),
     ),
     doc="how requests arrive",
-    choose=(("peak_rps", "requests_per_day", "concurrency", "trace"),),
+    exclusive_groups=(("peak_rps", "requests_per_day", "concurrency", "trace"),),
 )
 BATCH_TRAFFIC: Final = Block(
     "traffic",
@@ -459,7 +459,7 @@ BATCH_TRAFFIC: Final = Block(
         *_TRAFFIC,
     ),
     doc="how much there is to do",
-    choose=(("requests_per_day", "total_requests"),),
+    exclusive_groups=(("requests_per_day", "total_requests"),),
 )
 
 DATA: Final = Block(
@@ -551,7 +551,7 @@ TRAIN: Final = Block(
             "precision",
             ListOf(
                 Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")),
-                single=True,
+                allows_single=True,
             ),
             "allowed precisions of products; auto is bf16",
             default=("auto",),
@@ -596,13 +596,13 @@ WHERE: Final = Block(
     (
         Field(
             "clouds",
-            ListOf(Choice(("aws", "gcp", "azure")), single=True),
+            ListOf(Choice(("aws", "gcp", "azure")), allows_single=True),
             "clouds that may be used",
             default=("aws", "azure", "gcp"),
         ),
         Field(
             "regions",
-            ListOf(GLOB, single=True),
+            ListOf(GLOB, allows_single=True),
             "regions that may be used, with * as wildcard; all when empty",
             default=(),
         ),
@@ -614,13 +614,13 @@ WHERE: Final = Block(
                 (
                     Field(
                         "allow",
-                        ListOf(GLOB, single=True),
+                        ListOf(GLOB, allows_single=True),
                         "only these accelerators",
                         default=(),
                     ),
                     Field(
                         "deny",
-                        ListOf(GLOB, single=True),
+                        ListOf(GLOB, allows_single=True),
                         "never these accelerators",
                         default=(),
                     ),
@@ -647,7 +647,7 @@ BUY: Final = Block(
         ),
         Field(
             "commit",
-            ListOf(Choice(("none", "1y", "3y")), single=True),
+            ListOf(Choice(("none", "1y", "3y")), allows_single=True),
             "commitments that may be bought",
             default=("none",),
         ),
@@ -847,14 +847,14 @@ KINDS: Final = {
             ),
         ),
         doc="An interactive machine for each of a few people.",
-        choose=(("fits", "accelerator"),),
+        exclusive_groups=(("fits", "accelerator"),),
     ),
 }
 
 
 def kind_of(root_node: Mapping) -> str:
     """Return the text of `kind`, or nothing when it is absent or no text."""
-    kind_node = root_node.items.get("kind")
+    kind_node = root_node.nodes.get("kind")
     return (
         re.sub(r"\s", "", kind_node.text)
         if isinstance(kind_node, Scalar)

@@ -28,11 +28,11 @@ FORBIDDEN: Final = re.compile("[\x00\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value, still text; `plain` tells that it was not quoted."""
+    """A single value, still text; `is_plain` tells that it was not quoted."""
 
     place: Place
     text: str
-    plain: bool
+    is_plain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class Sequence:
     """A list of nodes."""
 
     place: Place
-    items: list[Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Keys to nodes in the order of the file; `keys` says where each key stands."""
+    """Keys to nodes in the order of the file; `key_places` says where each key stands."""
 
     place: Place
-    items: dict[str, Node] = field(default_factory=dict)
-    keys: dict[str, Place] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    key_places: dict[str, Place] = field(default_factory=dict)
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping
@@ -124,7 +124,7 @@ class _Reader:
 
     def __init__(self, source_path: str) -> None:
         self.path = source_path
-        self.nodes = 0
+        self.node_count = 0
 
     def read(self, yaml_text: str) -> Node:
         root_node: Node | None = None
@@ -136,12 +136,12 @@ class _Reader:
                     and root_node is not None
                 ):
                     _refuse(
-                        self._at(yaml_event),
+                        self._place_of(yaml_event),
                         "documents",
                         "the file has more than one document",
                     )
                 if isinstance(yaml_event, yaml.NodeEvent):
-                    root_node = self._node(
+                    root_node = self._read_node(
                         yaml_event, yaml_events, node_depth=1
                     )
         except yaml.MarkedYAMLError as yaml_error:
@@ -171,36 +171,35 @@ class _Reader:
             )
         return root_node
 
-    def _at(self, yaml_event: yaml.Event) -> Place:
+    def _place_of(self, yaml_event: yaml.Event) -> Place:
         start_mark = yaml_event.start_mark
         if start_mark is None:
             return Place(self.path)
         return Place(self.path, start_mark.line + 1, start_mark.column + 1)
 
-    def _node(
+    def _read_node(
         self,
         yaml_event: yaml.NodeEvent,
         yaml_events: Iterator[yaml.Event],
         *,
         node_depth: int,
     ) -> Node:
-        node_place = self._at(yaml_event)
-        self.nodes += 1
+        node_place = self._place_of(yaml_event)
+        self.node_count += 1
         if isinstance(yaml_event, yaml.AliasEvent) or yaml_event.anchor:
             _refuse(
                 node_place,
                 "alias",
                 "anchors and aliases are not read; write the value out",
             )
-        if getattr(yaml_event, "tag", None):
-            _refuse(
-                node_place, "tag", f"tags such as {yaml_event.tag} are not read"
-            )  # type: ignore[attr-defined]
+        tag = getattr(yaml_event, "tag", None)
+        if tag:
+            _refuse(node_place, "tag", f"tags such as {tag} are not read")
         if node_depth > MAX_DEPTH:
             _refuse(
                 node_place, "too-deep", f"nested deeper than {MAX_DEPTH} levels"
             )
-        if self.nodes > MAX_NODES:
+        if self.node_count > MAX_NODES:
             _refuse(node_place, "too-many", f"more than {MAX_NODES:,} values")
         if isinstance(yaml_event, yaml.ScalarEvent):
             if len(yaml_event.value) > MAX_SCALAR:
@@ -213,10 +212,10 @@ class _Reader:
                 node_place, yaml_event.value, yaml_event.style is None
             )
         if isinstance(yaml_event, yaml.SequenceStartEvent):
-            return self._sequence(node_place, yaml_events, node_depth)
-        return self._mapping(node_place, yaml_events, node_depth)
+            return self._read_sequence(node_place, yaml_events, node_depth)
+        return self._read_mapping(node_place, yaml_events, node_depth)
 
-    def _sequence(
+    def _read_sequence(
         self,
         node_place: Place,
         yaml_events: Iterator[yaml.Event],
@@ -227,12 +226,12 @@ class _Reader:
             if isinstance(yaml_event, yaml.SequenceEndEvent):
                 break
             assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
-            sequence_node.items.append(
-                self._node(yaml_event, yaml_events, node_depth=node_depth + 1)
+            sequence_node.nodes.append(
+                self._read_node(yaml_event, yaml_events, node_depth=node_depth + 1)
             )
         return sequence_node
 
-    def _mapping(
+    def _read_mapping(
         self,
         node_place: Place,
         yaml_events: Iterator[yaml.Event],
@@ -242,36 +241,36 @@ class _Reader:
         for yaml_event in yaml_events:
             if isinstance(yaml_event, yaml.MappingEndEvent):
                 break
-            key_node = self._key(yaml_event, yaml_events, node_depth)
-            if key_node.text in mapping_node.items:
-                first_place = mapping_node.keys[key_node.text]
+            key_node = self._read_key(yaml_event, yaml_events, node_depth)
+            if key_node.text in mapping_node.nodes:
+                first_place = mapping_node.key_places[key_node.text]
                 _refuse(
                     key_node.place,
                     "duplicate-key",
                     f"'{key_node.text}' is given twice, first in line {first_place.line}",
                     "remove one of the two",
                 )
-            mapping_node.keys[key_node.text] = key_node.place
+            mapping_node.key_places[key_node.text] = key_node.place
             value_event = next(yaml_events)
             assert isinstance(value_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
-            mapping_node.items[key_node.text] = self._node(
+            mapping_node.nodes[key_node.text] = self._read_node(
                 value_event, yaml_events, node_depth=node_depth + 1
             )
         return mapping_node
 
-    def _key(
+    def _read_key(
         self,
         yaml_event: yaml.Event,
         yaml_events: Iterator[yaml.Event],
         node_depth: int,
     ) -> Scalar:
         assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
-        key_node = self._node(
+        key_node = self._read_node(
             yaml_event, yaml_events, node_depth=node_depth + 1
         )
         if not isinstance(key_node, Scalar):
             _refuse(key_node.place, "key", "a key must be text")
-        if key_node.text == "<<" and key_node.plain:
+        if key_node.text == "<<" and key_node.is_plain:
             _refuse(
                 key_node.place,
                 "merge-key",

@@ -62,7 +62,7 @@ def load(manifest_path: Path | None = None) -> Catalog:
             for machine_key, instance in instances.items()
             if machine_key not in priced_types
         ),
-        book=_services(table_texts["services.csv"]),
+        price_book=_services(table_texts["services.csv"]),
         sha256=manifest_sha256,
         as_of=as_of,
     )

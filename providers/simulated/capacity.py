@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The nodes of a group; `key` is provider, region, instance type and purchase."""
+    """The nodes of a group; `offer_key` is provider, region, instance type and purchase."""
 
-    key: tuple[str, str, str, str]
-    nodes: int
+    offer_key: tuple[str, str, str, str]
+    node_count: int
 
 
 def fleet(

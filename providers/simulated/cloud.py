@@ -67,9 +67,9 @@ class Cloud:
         self, resource_type: str, resource_name: str, inputs: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Create an object; returns its id and its outputs. Raises CloudError."""
-        self._fault("create", resource_type, resource_name)
-        self._unique(resource_type, inputs)
-        self._room(resource_type, inputs, None)
+        self._inject_fault("create", resource_type, resource_name)
+        self._check_unique(resource_type, inputs)
+        self._check_limits(resource_type, inputs, None)
         self.memory.serial += 1
         id_seed = f"{resource_type}/{resource_name}/{self.memory.serial}"
         id_suffix = hashlib.sha256(id_seed.encode()).hexdigest()[:12]
@@ -77,7 +77,7 @@ class Cloud:
         object_id = (
             f"{resource_type.rsplit(':', maxsplit=1)[-1].lower()}-{id_suffix}"
         )
-        outputs = self._outputs(
+        outputs = self._object_outputs(
             resource_type, object_id, str(fixed_name or object_id), inputs
         )
         self.memory.objects[object_id] = {
@@ -91,11 +91,11 @@ class Cloud:
 
     def update(self, object_id: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Change an object in place; returns its outputs. Raises CloudError."""
-        cloud_object = self._find(object_id)
-        self._fault("update", cloud_object["type"], cloud_object["name"])
-        self._room(cloud_object["type"], inputs, object_id)
+        cloud_object = self._find_object(object_id)
+        self._inject_fault("update", cloud_object["type"], cloud_object["name"])
+        self._check_limits(cloud_object["type"], inputs, object_id)
         fixed_name = inputs.get(names().get(cloud_object["type"], ""))
-        outputs = self._outputs(
+        outputs = self._object_outputs(
             cloud_object["type"],
             object_id,
             str(fixed_name or object_id),
@@ -117,7 +117,7 @@ class Cloud:
         target_object = self.memory.objects.get(object_id)
         if target_object is None:
             return
-        self._fault("delete", target_object["type"], target_object["name"])
+        self._inject_fault("delete", target_object["type"], target_object["name"])
         dependent_names = [
             dependent["name"]
             for dependent_id, dependent in self.memory.objects.items()
@@ -136,7 +136,7 @@ class Cloud:
         """Return an object, or nothing when it is gone."""
         return self.memory.objects.get(object_id)
 
-    def replaces(
+    def immutable_changes(
         self,
         resource_type: str,
         prior_inputs: dict[str, Any],
@@ -152,13 +152,13 @@ class Cloud:
             != target_inputs.get(property_name)
         ]
 
-    def _find(self, object_id: str) -> dict[str, Any]:
+    def _find_object(self, object_id: str) -> dict[str, Any]:
         cloud_object = self.memory.objects.get(object_id)
         if cloud_object is None:
             raise CloudError("NotFound", f"{object_id} does not exist")
         return cloud_object
 
-    def _fault(
+    def _inject_fault(
         self, operation: str, resource_type: str, resource_name: str
     ) -> None:
         for fault_index, fault in enumerate(self.world.faults):
@@ -173,7 +173,7 @@ class Cloud:
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
-    def _unique(self, resource_type: str, inputs: dict[str, Any]) -> None:
+    def _check_unique(self, resource_type: str, inputs: dict[str, Any]) -> None:
         name_property = names().get(resource_type, "")
         requested_name = inputs.get(name_property)
         if requested_name is None:
@@ -189,7 +189,7 @@ class Cloud:
                     f"{name_property} {requested_name} is taken",
                 )
 
-    def _room(
+    def _check_limits(
         self, resource_type: str, inputs: dict[str, Any], own_id: str | None
     ) -> None:
         """Check capacity and quota for the nodes that a group asks for."""
@@ -216,35 +216,35 @@ class Cloud:
             (self.world.capacity, CAPACITY_CODES, "capacity"),
         ):
             for node_limit in node_limits:
-                self._within(
+                self._check_limit(
                     node_limit,
                     node_group,
                     other_groups,
-                    (error_codes[node_group.key[0]], limit_kind),
+                    (error_codes[node_group.offer_key[0]], limit_kind),
                 )
 
-    def _within(
+    def _check_limit(
         self,
         node_limit: Limit,
         node_group: capacity.Fleet,
         other_groups: list[capacity.Fleet],
         refusal: tuple[str, str],
     ) -> None:
-        if not matches(node_limit, node_group.key):
+        if not matches(node_limit, node_group.offer_key):
             return
         used_nodes = sum(
-            other_group.nodes
+            other_group.node_count
             for other_group in other_groups
-            if matches(node_limit, other_group.key)
+            if matches(node_limit, other_group.offer_key)
         )
-        if used_nodes + node_group.nodes > node_limit.nodes:
-            description = f"{node_group.key[2]} in {node_group.key[1]}"
+        if used_nodes + node_group.node_count > node_limit.nodes:
+            description = f"{node_group.offer_key[2]} in {node_group.offer_key[1]}"
             message = f"{refusal[1]} for {node_limit.nodes} nodes of {description}, {used_nodes} used"
             raise CloudError(
-                refusal[0], f"{message}, {node_group.nodes} wanted"
+                refusal[0], f"{message}, {node_group.node_count} wanted"
             )
 
-    def _outputs(
+    def _object_outputs(
         self,
         resource_type: str,
         object_id: str,

@@ -70,7 +70,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
     def __init__(
         self, plugin_version: str, folder: Path, world_rules: world.World
     ) -> None:
-        self.version, self.folder, self.rules = (
+        self.plugin_version, self.folder, self.world_rules = (
             plugin_version,
             folder,
             world_rules,
@@ -83,7 +83,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Tell the version that the engine asked for."""
-        return plugin_pb2.PluginInfo(version=self.version)
+        return plugin_pb2.PluginInfo(version=self.plugin_version)
 
     def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Accept any configuration."""
@@ -137,8 +137,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
         )
-        cloud = Cloud(self.rules, world.Memory(), self.region)
-        replacing_keys = cloud.replaces(
+        cloud = Cloud(self.world_rules, world.Memory(), self.region)
+        replacing_keys = cloud.immutable_changes(
             request.type, prior_inputs, target_inputs
         )
         property_diff = provider_pb2.PropertyDiff
@@ -171,7 +171,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             return provider_pb2.CreateResponse(
                 id="", properties=request.properties
             )
-        with self._cloud(context) as cloud:
+        with self._open_cloud(context) as cloud:
             resource_name = request.urn.rsplit("::", 1)[-1]
             object_id, outputs = cloud.create(
                 request.type, resource_name, inputs
@@ -186,19 +186,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         if request.preview:
             outputs = {**plain(request.olds), **inputs}
             return provider_pb2.UpdateResponse(properties=struct(outputs))
-        with self._cloud(context) as cloud:
+        with self._open_cloud(context) as cloud:
             outputs = cloud.update(request.id, inputs)
             return provider_pb2.UpdateResponse(properties=struct(outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Delete an object; one that is gone is fine."""
-        with self._cloud(context) as cloud:
+        with self._open_cloud(context) as cloud:
             cloud.delete(request.id)
         return empty_pb2.Empty()
 
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Return an object as it is; an empty answer means that it is gone."""
-        with self._cloud(context) as cloud:
+        with self._open_cloud(context) as cloud:
             cloud_object = cloud.read(request.id)
         if cloud_object is None:
             return provider_pb2.ReadResponse()
@@ -212,7 +212,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
         """Nothing runs long enough to be cancelled."""
         return empty_pb2.Empty()
 
-    def _cloud(self, context: Any) -> _Turn:
+    def _open_cloud(self, context: Any) -> _Turn:
         return _Turn(self, context)
 
 

@@ -24,7 +24,7 @@ def resources(stack: Site) -> list[Resource]:  # noqa: ARG001 - the same shape i
 def interfaces(stack: Site) -> list[dict[str, Any]]:
     """The interfaces of the launch template; no public address, which several forbid."""
     primary_interface = _interface(0, 0, "interface")
-    if not stack.fabric:
+    if not stack.fabric_attached:
         return [primary_interface]
     machine_type = stack.instance
     card_count = max(1, machine_type.network_cards)

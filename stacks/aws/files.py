@@ -28,7 +28,7 @@ mount -t lustre -o relatime,flock "$host@tcp:/$name" /data"""
 
 def resources(stack: Site) -> list[Resource]:
     """The file system, and what loads objects of the dataset when they are first read."""
-    if stack.files is None:
+    if stack.file_system is None:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-data"}
     file_resources = [
@@ -38,8 +38,8 @@ def resources(stack: Site) -> list[Resource]:
             inputs={
                 "deploymentType": "PERSISTENT_2",
                 "storageType": "SSD",
-                "storageCapacity": stack.files.gib,
-                "perUnitStorageThroughput": stack.files.mb_s_tib,
+                "storageCapacity": stack.file_system.capacity_gib,
+                "perUnitStorageThroughput": stack.file_system.mb_s_per_tib,
                 "fileSystemTypeVersion": "2.15",
                 "dataCompressionType": "LZ4",
                 "subnetIds": network.subnets(stack)[0],
@@ -49,7 +49,7 @@ def resources(stack: Site) -> list[Resource]:
             depends_on=("nodes-in", "nodes-out"),
         )
     ]
-    if stack.linked:
+    if stack.dataset_linked:
         file_resources.append(
             Resource(
                 type="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
@@ -57,7 +57,7 @@ def resources(stack: Site) -> list[Resource]:
                 inputs={
                     "fileSystemId": ref("data-files"),
                     "fileSystemPath": "/dataset",
-                    "dataRepositoryPath": stack.location,
+                    "dataRepositoryPath": stack.dataset_uri,
                     "batchImportMetaDataOnCreate": True,
                     "tags": resource_tags,
                 },

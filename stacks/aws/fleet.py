@@ -19,14 +19,14 @@ def resources(stack: Site) -> list[Resource]:
     return [
         _template(stack),
         _group(stack),
-        *(_balancer(stack) if stack.served else []),
+        *(_balancer(stack) if stack.is_serving else []),
     ]
 
 
 def outputs(stack: Site) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
-    if stack.served:
+    if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
     if stack.layout is not None:
         output_refs["models"] = ref("models", "bucket")
@@ -67,8 +67,8 @@ def _template(stack: Site) -> Resource:
 
 def _disks(stack: Site) -> list[dict[str, Any]]:
     disk_sizes_gb = {"/dev/sda1": int(usage("boot_disk_gb"))}
-    if stack.cache_gb:
-        disk_sizes_gb["/dev/sdf"] = stack.cache_gb
+    if stack.data_disk_gb:
+        disk_sizes_gb["/dev/sdf"] = stack.data_disk_gb
     return [
         {
             "deviceName": device_name,
@@ -109,7 +109,7 @@ def _group(stack: Site) -> Resource:
             for tag_key, tag_value in sorted(stack.tags.items())
         ],
     }
-    if stack.spot:
+    if stack.is_spot:
         launch_template = {
             "launchTemplateId": ref("node-template"),
             **template_version,
@@ -128,10 +128,10 @@ def _group(stack: Site) -> Resource:
             "id": ref("node-template"),
             **template_version,
         }
-    if stack.together:
+    if stack.spans_nodes:
         group_inputs["placementGroup"] = ref("together", "name")
     dependencies = [*network.ready(stack), *files.ready(stack)]
-    if stack.served:
+    if stack.is_serving:
         group_inputs["targetGroupArns"] = [ref("targets", "arn")]
         dependencies.append("listener")
     return Resource(
@@ -219,7 +219,7 @@ def _commands(stack: Site) -> dict[str, str]:
     )
     fetch_command = f"aws --region {stack.region} s3 sync s3://{storage.bucket(stack)}/ /models/"
     save_command = (
-        f"aws --region {stack.region} s3 sync {stack.checkpoints}"
+        f"aws --region {stack.region} s3 sync {stack.checkpoint_dir}"
         f" s3://{storage.bucket(stack)}/checkpoints"
     )
     notice_command = (

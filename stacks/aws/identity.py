@@ -47,7 +47,7 @@ def resources(stack: Site) -> list[Resource]:
         role_policies.append(
             _policy("node-models", "node", "models", _models(stack))
         )
-    if stack.together:
+    if stack.spans_nodes:
         find_statement = {
             "Effect": "Allow",
             "Action": "ec2:DescribeInstances",
@@ -56,7 +56,7 @@ def resources(stack: Site) -> list[Resource]:
         role_policies.append(
             _policy("node-peers", "node", "peers", [find_statement])
         )
-    if stack.files is not None:
+    if stack.file_system is not None:
         find_statement = {
             "Effect": "Allow",
             "Action": "fsx:DescribeFileSystems",
@@ -185,7 +185,7 @@ def _models(stack: Site) -> list[dict[str, Any]]:
                     "Resource": f"{bucket_arn}/checkpoints/*",
                 }
             ]
-            if stack.trains
+            if stack.is_training
             else []
         ),
     ]

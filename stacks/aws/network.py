@@ -17,7 +17,7 @@ MOST_ZONES: Final = 3
 
 def zones(stack: Site) -> tuple[str, ...]:
     """The zones that nodes may be in: the fabric and cluster placement do not cross zones."""
-    return stack.zones[:1] if stack.one_zone else stack.zones[:MOST_ZONES]
+    return stack.zones[:1] if stack.single_zone else stack.zones[:MOST_ZONES]
 
 
 def subnets(stack: Site) -> list[dict[str, str]]:
@@ -140,7 +140,7 @@ def ready(stack: Site) -> tuple[str, ...]:
     associations = [
         f"private-routes-private-{zone_name[-1]}" for zone_name in zones(stack)
     ]
-    client_rules = ["nodes-from-clients"] if stack.served else []
+    client_rules = ["nodes-from-clients"] if stack.is_serving else []
     return tuple(
         sorted(
             [
@@ -203,7 +203,7 @@ def _rules(stack: Site) -> list[Resource]:
             },
         ),
     ]
-    if stack.served:
+    if stack.is_serving:
         group_resources.append(
             Resource(
                 type=ingress_type,

@@ -33,13 +33,13 @@ def resources(stack: Site) -> list[Resource]:
             },
         ),
     ]
-    if stack.idle and stack.served and 2 * stack.idle <= LONGEST:
+    if stack.idle_s and stack.is_serving and 2 * stack.idle_s <= LONGEST:
         alert_resources += _idle(stack)
     return alert_resources
 
 
 def _idle(stack: Site) -> list[Resource]:
-    idle_periods = max(1, -(-stack.idle // 300)) if stack.idle else 1
+    idle_periods = max(1, -(-stack.idle_s // 300)) if stack.idle_s else 1
     return [
         Resource(
             type="aws:autoscaling/policy:Policy",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def resources(stack: Site) -> list[Resource]:
     """A cluster placement group when a replica spans nodes."""
-    if not stack.together:
+    if not stack.spans_nodes:
         return []
     placement_inputs = {
         "strategy": "cluster",

@@ -20,17 +20,17 @@ def resources(stack: Site) -> list[Resource]:
     """A scheduled action for each change of the week, and the deadline's schedule."""
     scheduled_actions = [
         _change(stack, change_index)
-        for change_index in range(len(stack.changes))
+        for change_index in range(len(stack.capacity_changes))
     ]
-    return [*scheduled_actions, *(_deadline(stack) if stack.ttl else [])]
+    return [*scheduled_actions, *(_deadline(stack) if stack.ttl_s else [])]
 
 
 def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = ["Auto Scaling scheduled actions"] if stack.changes else []
+    mechanisms = ["Auto Scaling scheduled actions"] if stack.capacity_changes else []
     mechanisms += (
         ["EventBridge Scheduler sets the group to 0 at the deadline"]
-        if stack.ttl
+        if stack.ttl_s
         else []
     )
     return "; ".join(mechanisms)
@@ -41,18 +41,18 @@ def _change(stack: Site, change_index: int) -> Resource:
 
     It ends with the deadline, or the next window would start the fleet again.
     """
-    capacity_change = stack.changes[change_index]
-    cron_days = ",".join(CRON_DAYS[weekday] for weekday in capacity_change.days)
+    capacity_change = stack.capacity_changes[change_index]
+    cron_days = ",".join(CRON_DAYS[weekday] for weekday in capacity_change.weekdays)
     schedule_inputs = {
         "scheduledActionName": f"week-{change_index}",
         "autoscalingGroupName": ref("nodes", "name"),
-        "recurrence": f"{capacity_change.minute % 60} {capacity_change.minute // 60} * * {cron_days}",
+        "recurrence": f"{capacity_change.minute_of_day % 60} {capacity_change.minute_of_day // 60} * * {cron_days}",
         "timeZone": stack.timezone,
         "minSize": 0,
         "maxSize": capacity_change.nodes,
         "desiredCapacity": capacity_change.nodes,
     }
-    if stack.ttl:
+    if stack.ttl_s:
         schedule_inputs["endTime"] = "${deadline.rfc3339}"
     return Resource(
         type="aws:autoscaling/schedule:Schedule",

@@ -43,7 +43,7 @@ def resources(stack: Site) -> list[Resource]:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
-        *([_lifecycle()] if stack.trains else []),
+        *([_lifecycle()] if stack.is_training else []),
         Resource(
             type="aws:s3/bucket:Bucket",
             name="models",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def infiniband(stack: Site) -> bool:
     """Whether the machines are joined by InfiniBand."""
-    return stack.fabric and stack.instance.fabric == "infiniband"
+    return stack.fabric_attached and stack.instance.fabric == "infiniband"
 
 
 def resources(stack: Site) -> list[Resource]:

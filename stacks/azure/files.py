@@ -33,7 +33,7 @@ mount -t lustre -o noatime,flock "$(az resource show --resource-group {group} --
 
 def resources(stack: Site) -> list[Resource]:
     """The subnet and the file system; it is in one zone, and so are its nodes."""
-    if stack.files is None:
+    if stack.file_system is None:
         return []
     zone_inputs = {"zones": list(stack.zones[:1])} if stack.zones else {}
     return [
@@ -56,9 +56,9 @@ def resources(stack: Site) -> list[Resource]:
                 "amlFilesystemName": _name(stack),
                 "filesystemSubnet": ref("files-subnet"),
                 "sku": {
-                    "name": f"AMLFS-Durable-Premium-{stack.files.mb_s_tib}"
+                    "name": f"AMLFS-Durable-Premium-{stack.file_system.mb_s_per_tib}"
                 },
-                "storageCapacityTiB": stack.files.gib // 1024,
+                "storageCapacityTiB": stack.file_system.capacity_gib // 1024,
                 "maintenanceWindow": {
                     "dayOfWeek": "Sunday",
                     "timeOfDayUTC": "03:00",
@@ -75,7 +75,7 @@ def rules(stack: Site) -> list[dict[str, Any]]:
     """Servers of the file system open connections to its clients too."""
     return (
         []
-        if stack.files is None
+        if stack.file_system is None
         else [
             {
                 "name": "files",
@@ -94,13 +94,13 @@ def rules(stack: Site) -> list[dict[str, Any]]:
 
 def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return ("data-files",) if stack.files is not None else ()
+    return ("data-files",) if stack.file_system is not None else ()
 
 
 def commands(stack: Site) -> dict[str, str]:
     """How a node mounts it, and how the first node copies the dataset into it."""
     resource_group = f"{stack.name}-{stack.digest}"
-    copy_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(stack.location)}/*' /data/dataset"
+    copy_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(stack.dataset_uri)}/*' /data/dataset"
     return {
         "mount": MOUNT.format(group=resource_group, name=_name(stack)),
         "fill": f"mkdir -p /data/dataset && {copy_command} --recursive",

@@ -33,7 +33,7 @@ IMMUTABLE: Final = [
 
 def resources(stack: Site) -> list[Resource]:
     """The scale set and, for a service, its internal load balancer."""
-    return [_scale_set(stack), *([_balancer(stack)] if stack.served else [])]
+    return [_scale_set(stack), *([_balancer(stack)] if stack.is_serving else [])]
 
 
 def outputs(stack: Site) -> dict[str, dict[str, str]]:
@@ -42,7 +42,7 @@ def outputs(stack: Site) -> dict[str, dict[str, str]]:
         "group": ref("nodes", "name"),
         "resource_group": ref("group", "name"),
     }
-    if stack.served:
+    if stack.is_serving:
         output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
@@ -68,7 +68,7 @@ def _scale_set(stack: Site) -> Resource:
         **placement.zones(stack),
         **common(stack),
     }
-    if stack.spot and not fabric.infiniband(stack):
+    if stack.is_spot and not fabric.infiniband(stack):
         scale_set_inputs["spotRestorePolicy"] = {
             "enabled": True,
             "restoreTimeout": "PT1H",
@@ -91,9 +91,9 @@ def _profile(stack: Site) -> dict[str, Any]:
         "images.csv", "image", "reference"
     )["azure"].split(":")
     machine_profile: dict[str, Any] = {
-        "priority": "Spot" if stack.spot else "Regular",
+        "priority": "Spot" if stack.is_spot else "Regular",
         "osProfile": {
-            "computerNamePrefix": stack.short[:9],
+            "computerNamePrefix": stack.short_name[:9],
             "adminUsername": ADMIN,
             "customData": encoded(script(stack, _commands(stack))),
             "linuxConfiguration": {
@@ -127,7 +127,7 @@ def _profile(stack: Site) -> dict[str, Any]:
         "networkProfile": _network(stack),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
-    if stack.spot:
+    if stack.is_spot:
         machine_profile["evictionPolicy"] = "Delete"
         machine_profile["billingProfile"] = {"maxPrice": -1}
     else:
@@ -140,12 +140,12 @@ def _profile(stack: Site) -> dict[str, Any]:
 
 
 def _data_disk(stack: Site) -> dict[str, Any]:
-    if not stack.cache_gb:
+    if not stack.data_disk_gb:
         return {}
     data_disk = {
         "lun": 0,
         "createOption": "Empty",
-        "diskSizeGB": stack.cache_gb,
+        "diskSizeGB": stack.data_disk_gb,
         "caching": "None",
         "managedDisk": {"storageAccountType": "PremiumV2_LRS"},
     }
@@ -158,7 +158,7 @@ def _network(stack: Site) -> dict[str, Any]:
         "primary": True,
         "subnet": {"id": ref("subnet")},
     }
-    if stack.served:
+    if stack.is_serving:
         backend_pool = ref("balancer", "backendAddressPools[0].id")
         ip_configuration["loadBalancerBackendAddressPools"] = [
             {"id": backend_pool}
@@ -244,7 +244,7 @@ def _commands(stack: Site) -> dict[str, str]:
     )
     fetch_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{models_url}' /models --recursive"
     save_command = (
-        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {stack.checkpoints} '{models_url}/checkpoints'"
+        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {stack.checkpoint_dir} '{models_url}/checkpoints'"
         " --recursive"
     )
     notice_command = (

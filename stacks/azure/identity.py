@@ -58,7 +58,7 @@ def resources(stack: Site) -> list[Resource]:
         _assign(stack, "node-leave", ref("nodes"), ref("leave-role")),
     ]
     if stack.layout is not None:
-        blob_role_guid = BLOB_WRITER if stack.trains else BLOB_READER
+        blob_role_guid = BLOB_WRITER if stack.is_training else BLOB_READER
         role_definition = f"/providers/Microsoft.Authorization/roleDefinitions/{blob_role_guid}"
         identity_resources.append(
             _assign(stack, "node-models", ref("models"), role_definition)
@@ -74,7 +74,7 @@ def _leave_role(stack: Site) -> Resource:
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
         "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ]
-    if stack.files is not None:
+    if stack.file_system is not None:
         allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")
     role_permission = {
         "actions": allowed_actions,

@@ -83,7 +83,7 @@ def resources(stack: Site) -> list[Resource]:
 def _rules(stack: Site) -> list[dict[str, Any]]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
     inbound_rules = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(stack)]
-    if stack.served:
+    if stack.is_serving:
         inbound_rules.append(
             _rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp")
         )

@@ -28,7 +28,7 @@ def resources(stack: Site) -> list[Resource]:
             },
         )
     ]
-    if stack.idle:
+    if stack.idle_s:
         alert_resources.append(_alert(stack))
     return alert_resources
 

@@ -20,4 +20,4 @@ def zones(stack: Site) -> dict[str, Any]:
     """The zones of the scale set; regions without zones take none."""
     if not stack.zones or infiniband(stack):
         return {}
-    return {"zones": list(stack.zones[:1] if stack.one_zone else stack.zones)}
+    return {"zones": list(stack.zones[:1] if stack.single_zone else stack.zones)}

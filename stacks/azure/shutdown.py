@@ -31,14 +31,14 @@ DAYS: Final = (
 
 def resources(stack: Site) -> list[Resource]:
     """The autoscale setting, when hours or a deadline are asked for."""
-    if not stack.changes and not stack.ttl:
+    if not stack.capacity_changes and not stack.ttl_s:
         return []
     profiles = [
         {"name": "default", "capacity": _capacity(stack.nodes), "rules": []}
     ]
-    if stack.changes:
+    if stack.capacity_changes:
         windows_timezone = _zone(stack)
-        for change_index, capacity_change in enumerate(stack.changes):
+        for change_index, capacity_change in enumerate(stack.capacity_changes):
             profiles.append(
                 _weekly(
                     f"week-{change_index}",
@@ -47,10 +47,10 @@ def resources(stack: Site) -> list[Resource]:
                     str(capacity_change.nodes),
                 )
             )
-            if stack.idle and capacity_change.nodes:
+            if stack.idle_s and capacity_change.nodes:
                 started_change = replace(
                     capacity_change,
-                    minute=min(1439, capacity_change.minute + START_MINUTES),
+                    minute_of_day=min(1439, capacity_change.minute_of_day + START_MINUTES),
                 )
                 profiles.append(
                     _weekly(
@@ -60,7 +60,7 @@ def resources(stack: Site) -> list[Resource]:
                         "0",
                     )
                 )
-    if stack.ttl:
+    if stack.ttl_s:
         profiles.append(_deadline())
     max_profiles = int(
         table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
@@ -85,10 +85,10 @@ def resources(stack: Site) -> list[Resource]:
 
 def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = ["autoscale profiles by the week"] if stack.changes else []
+    mechanisms = ["autoscale profiles by the week"] if stack.capacity_changes else []
     mechanisms += (
         ["autoscale sets the scale set to 0 at the deadline"]
-        if stack.ttl
+        if stack.ttl_s
         else []
     )
     return "; ".join(mechanisms)
@@ -110,9 +110,9 @@ def _weekly(
 ) -> dict[str, Any]:
     weekly_schedule = {
         "timeZone": windows_timezone,
-        "days": [DAYS[weekday] for weekday in capacity_change.days],
-        "hours": [capacity_change.minute // 60],
-        "minutes": [capacity_change.minute % 60],
+        "days": [DAYS[weekday] for weekday in capacity_change.weekdays],
+        "hours": [capacity_change.minute_of_day // 60],
+        "minutes": [capacity_change.minute_of_day % 60],
     }
     capacity_inputs = {
         "minimum": minimum_nodes,

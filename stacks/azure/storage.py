@@ -61,7 +61,7 @@ def resources(stack: Site) -> list[Resource]:
         ],
     }
     return [
-        *([_lifecycle()] if stack.trains else []),
+        *([_lifecycle()] if stack.is_training else []),
         Resource(
             type="azure-native:storage:StorageAccount",
             name="store",

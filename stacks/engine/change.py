@@ -86,20 +86,20 @@ def _take_along(
 def _over(
     resource: Resource, resource_graph: Graph, deleted_names: set[str]
 ) -> bool:
-    """Whether anything that a resource needs, at any distance, is in `moved`."""
+    """Whether anything that a resource needs, at any distance, is in `deleted_names`."""
     resources_by_name = {
         graph_resource.name: graph_resource
         for graph_resource in resource_graph.resources
     }
     visited_names: set[str] = set()
-    pending_names = resource.needs()
+    pending_names = resource.dependencies()
     while pending_names:
         resource_name = pending_names.pop()
         if resource_name in deleted_names:
             return True
         if resource_name not in visited_names:
             visited_names.add(resource_name)
-            pending_names += resources_by_name[resource_name].needs()
+            pending_names += resources_by_name[resource_name].dependencies()
     return False
 
 

@@ -40,35 +40,35 @@ class Program:
         version: str,
         exports: dict[str, Any],
     ) -> None:
-        self.graph, self.fill, self.version, self.exports = (
+        self.resource_graph, self.fill_text, self.version, self.exports = (
             resource_graph,
             fill_text,
             version,
             exports,
         )
-        self.ordered = order(resource_graph.resources)
-        self.wanted = _wanted(resource_graph)
-        self.made: dict[str, pulumi.CustomResource] = {}
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.ordered_resources = order(resource_graph.resources)
+        self.referenced_outputs = _wanted(resource_graph)
+        self.registered: dict[str, pulumi.CustomResource] = {}
+        self.event_loop: asyncio.AbstractEventLoop | None = None
 
     def __call__(self) -> None:
         """Register everything in the order of dependencies."""
-        self.loop = asyncio.get_running_loop()
-        self.made = {}
-        package_name = PACKAGES[self.graph.provider]
+        self.event_loop = asyncio.get_running_loop()
+        self.registered = {}
+        package_name = PACKAGES[self.resource_graph.provider]
         region_property = (
             "location" if package_name == "azure-native" else "region"
         )
         cloud_provider = pulumi.ProviderResource(
             package_name,
             package_name,
-            {region_property: self.graph.region},
+            {region_property: self.resource_graph.region},
             pulumi.ResourceOptions(version=self.version),
         )
-        for resource in self.ordered:
-            self.made[resource.name] = self._register(resource, cloud_provider)
+        for resource in self.ordered_resources:
+            self.registered[resource.name] = self._register(resource, cloud_provider)
         for output_name, output_value in {
-            **self.graph.outputs,
+            **self.resource_graph.outputs,
             **self.exports,
         }.items():
             pulumi.export(output_name, self._resolve(output_value))
@@ -76,7 +76,7 @@ class Program:
     def _register(
         self, resource: Resource, cloud_provider: Any
     ) -> pulumi.CustomResource:
-        resource_inputs = dict.fromkeys(self.wanted.get(resource.name, ()))
+        resource_inputs = dict.fromkeys(self.referenced_outputs.get(resource.name, ()))
         resource_inputs.update(
             {
                 property_name: self._resolve(input_value)
@@ -99,7 +99,7 @@ class Program:
             provider=cloud_provider,
             version=self.version,
             depends_on=[
-                self.made[dependency_name]
+                self.registered[dependency_name]
                 for dependency_name in resource.depends_on
             ],
             ignore_changes=graph_options.get("ignore_changes"),
@@ -113,7 +113,7 @@ class Program:
     def _resolve(self, input_value: Any) -> Any:
         if isinstance(input_value, dict):
             if "$ref" in input_value:
-                return self._output(input_value["$ref"], input_value["output"])
+                return self._resource_output(input_value["$ref"], input_value["output"])
             return {
                 property_name: self._resolve(nested_value)
                 for property_name, nested_value in input_value.items()
@@ -121,15 +121,15 @@ class Program:
         if isinstance(input_value, list):
             return [self._resolve(nested_value) for nested_value in input_value]
         return (
-            self.fill(input_value)
+            self.fill_text(input_value)
             if isinstance(input_value, str)
             else input_value
         )
 
-    def _output(
+    def _resource_output(
         self, resource_name: str, output_path: str
     ) -> pulumi.Output[Any]:
-        resource, output_name = self.made[resource_name], _head(output_path)
+        resource, output_name = self.registered[resource_name], _head(output_path)
         if output_path == "id":
             return resource.id
         pulumi_output: pulumi.Output[Any] = vars(resource)[output_name]
@@ -145,7 +145,7 @@ class Program:
 
     def close(self, patience_s: float = 2.0) -> None:
         """Wait until the loop rests, then cancel what is left and close it."""
-        event_loop, self.loop = self.loop, None
+        event_loop, self.event_loop = self.event_loop, None
         deadline_s, idle_checks = time.monotonic() + patience_s, 0
         while (
             event_loop

@@ -18,14 +18,14 @@ class Step:
     action: Action
     type: str
     name: str
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Progress: a step began, was done, or failed; seconds since the start of the run."""
 
-    seconds: float
+    elapsed_s: float
     step: Step
     phase: Literal["begin", "done", "failed"]
     detail: str = ""
@@ -37,7 +37,7 @@ class Outcome:
 
     steps: tuple[Step, ...]
     outputs: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
+    elapsed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,12 @@ class Standing:
     """A stack as it stands: resources as (type, name), outputs, and what it was made by."""
 
     name: str
-    plan: str
-    sha256: str
+    plan_digest: str
+    state_sha256: str
     complete: bool
     resources: tuple[tuple[str, str], ...]
     outputs: dict[str, Any]
-    facts: dict[str, Any]
+    plan_facts: dict[str, Any]
 
 
 Listener: TypeAlias = "Callable[[Event], None]"
@@ -62,10 +62,10 @@ class Engine(Protocol):
     Every method may raise LockedError while another process works on the stack.
     """
 
-    def stacks(self) -> list[str]:
+    def stack_names(self) -> list[str]:
         """Return the names of all stacks, sorted."""
 
-    def standing(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> Standing | None:
         """Return the stack as the state has it; nothing when it does not exist."""
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:

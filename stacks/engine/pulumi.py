@@ -50,7 +50,7 @@ NOTHING: Final = Graph(provider="aws", region="", resources=())
 
 
 class PulumiEngine:
-    """Applies plans with the Pulumi CLI. `world` makes the clouds simulated ones."""
+    """Applies plans with the Pulumi CLI. `world_source` makes the clouds simulated ones."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class PulumiEngine:
         world_source: str | None,
         environment: dict[str, str],
     ) -> None:
-        self.folder, self.backend, self.world = (
+        self.folder, self.backend, self.world_source = (
             folder.resolve(),
             backend,
             world_source,
         )
         self.environment = environment
-        self._started = ""
+        self._started_at = ""
 
-    def standing(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> Standing | None:
         """Return the stack as the backend has it."""
-        with self._opened(
+        with self._open_stack(
             stack_name, NOTHING, {}, create=False
         ) as pulumi_stack:
             if pulumi_stack is None:
@@ -104,8 +104,8 @@ class PulumiEngine:
         )
         return Standing(
             name=stack_name,
-            plan=str(start_config.get(PLAN) or stack_outputs.get(PLAN, "")),
-            sha256=hashlib.sha256(state_json.encode()).hexdigest(),
+            plan_digest=str(start_config.get(PLAN) or stack_outputs.get(PLAN, "")),
+            state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
             complete=_complete(stack_outputs, start_config, deployment),
             resources=tuple(
                 sorted(
@@ -121,14 +121,14 @@ class PulumiEngine:
                 for entry_name, entry_value in stack_outputs.items()
                 if entry_name not in OURS
             },
-            facts=json.loads(stack_outputs.get(FACTS, "{}")),
+            plan_facts=json.loads(stack_outputs.get(FACTS, "{}")),
         )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
         steps_by_name: dict[str, Step] = {}
 
-        def note(resource_step: Step) -> None:
+        def record_step(resource_step: Step) -> None:
             if (
                 resource_step.name not in steps_by_name
                 or resource_step.action != "same"
@@ -136,13 +136,13 @@ class PulumiEngine:
                 steps_by_name[resource_step.name] = resource_step
 
         resource_graph = restore(plan["graph"])
-        with self._opened(
+        with self._open_stack(
             plan["stack"]["name"], resource_graph, plan
         ) as pulumi_stack:
             event_recorder = _Watch(
-                lambda progress_event: note(progress_event.step)
+                lambda progress_event: record_step(progress_event.step)
             )
-            self._call(
+            self._call_cli(
                 lambda: pulumi_stack.preview(
                     on_event=event_recorder, color="never"
                 ),
@@ -162,11 +162,11 @@ class PulumiEngine:
         )
         with (
             stack_lock,
-            self._opened(stack_name, resource_graph, plan) as pulumi_stack,
+            self._open_stack(stack_name, resource_graph, plan) as pulumi_stack,
         ):
             event_recorder = _Watch(listener)
-            self._begin(pulumi_stack, plan)
-            self._call(
+            self._record_start(pulumi_stack, plan)
+            self._call_cli(
                 lambda: pulumi_stack.up(on_event=event_recorder, color="never"),
                 event_recorder,
             )
@@ -176,18 +176,18 @@ class PulumiEngine:
                 if entry_name not in OURS
             }
         return Outcome(
-            steps=event_recorder.changed(),
+            steps=event_recorder.changed_steps(),
             outputs=stack_outputs,
-            seconds=event_recorder.clock(),
+            elapsed_s=event_recorder.elapsed_s(),
         )
 
-    def _begin(self, pulumi_stack: Any, plan: dict[str, Any]) -> None:
+    def _record_start(self, pulumi_stack: Any, plan: dict[str, Any]) -> None:
         """Write down by which plan and since when, before anything is created.
 
         A run that fails exports nothing, and the same plan must be able to go on.
         """
-        automation = self._automation()
-        config_values = {PLAN: plan["digest"], STARTED: self._started}
+        automation = self._import_automation()
+        config_values = {PLAN: plan["digest"], STARTED: self._started_at}
         pulumi_stack.set_all_config(
             {
                 config_key: automation.ConfigValue(config_value)
@@ -202,7 +202,7 @@ class PulumiEngine:
         )
         with (
             stack_lock,
-            self._opened(stack_name, NOTHING, {}, create=False) as pulumi_stack,
+            self._open_stack(stack_name, NOTHING, {}, create=False) as pulumi_stack,
         ):
             if pulumi_stack is None:
                 next_step = "run: tonnage status"
@@ -211,7 +211,7 @@ class PulumiEngine:
                     Problem(code="stack", message=message, next_step=next_step)
                 )
             event_recorder = _Watch(listener)
-            self._call(
+            self._call_cli(
                 lambda: pulumi_stack.destroy(
                     on_event=event_recorder, color="never"
                 ),
@@ -219,20 +219,20 @@ class PulumiEngine:
             )
             pulumi_stack.workspace.remove_stack(stack_name)
         return Outcome(
-            steps=event_recorder.changed(), seconds=event_recorder.clock()
+            steps=event_recorder.changed_steps(), elapsed_s=event_recorder.elapsed_s()
         )
 
-    def stacks(self) -> list[str]:
+    def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
-        automation = self._automation()
-        workspace = automation.LocalWorkspace(**self._settings(automation))
+        automation = self._import_automation()
+        workspace = automation.LocalWorkspace(**self._workspace_options(automation))
         return sorted(
             stack_summary.name.split("/")[-1]
             for stack_summary in workspace.list_stacks()
         )
 
     @contextmanager
-    def _opened(
+    def _open_stack(
         self,
         stack_name: str,
         resource_graph: Graph,
@@ -244,12 +244,12 @@ class PulumiEngine:
 
         Yields None when the stack does not exist and is not to be created.
         """
-        automation = self._automation()
+        automation = self._import_automation()
         from stacks.engine.program import Program
 
         started_at = datetime.now(UTC).isoformat()
         program = Program(
-            resource_graph, str, self._version(resource_graph.provider), {}
+            resource_graph, str, self._plugin_version(resource_graph.provider), {}
         )
         open_function = (
             automation.create_or_select_stack
@@ -262,7 +262,7 @@ class PulumiEngine:
                 project_name=PROJECT,
                 program=program,
                 opts=automation.LocalWorkspaceOptions(
-                    **self._settings(automation)
+                    **self._workspace_options(automation)
                 ),
             )
         except automation.StackNotFoundError:
@@ -282,8 +282,8 @@ class PulumiEngine:
                 or start_config.get(STARTED)
                 or started_at
             )
-            self._started = started_at
-            program.fill = self._filler(plan, resource_graph, started_at)
+            self._started_at = started_at
+            program.fill_text = self._text_filler(plan, resource_graph, started_at)
             program.exports = {
                 PLAN: plan["digest"],
                 STARTED: started_at,
@@ -294,11 +294,11 @@ class PulumiEngine:
         finally:
             program.close()
 
-    def _filler(
+    def _text_filler(
         self, plan: dict[str, Any], resource_graph: Graph, started_at: str
     ) -> Callable[[str], str]:
         project_id = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
-        simulated_world = self._world()
+        simulated_world = self._load_world()
         if simulated_world is not None:
             project_id = simulated_world.project
         elif resource_graph.provider == "gcp" and not project_id:
@@ -315,7 +315,7 @@ class PulumiEngine:
         )
         return lambda template_text: written(template_text, placeholders)
 
-    def _automation(self) -> Any:
+    def _import_automation(self) -> Any:
         """Import the Automation API, or say what is missing and how to get it."""
         if find_spec("pulumi") is None:
             raise _absent(
@@ -328,7 +328,7 @@ class PulumiEngine:
 
         return automation
 
-    def _settings(self, automation: Any) -> dict[str, Any]:
+    def _workspace_options(self, automation: Any) -> dict[str, Any]:
         """Folders and environment of the CLI; the simulated clouds get a home of their own."""
         work_folder, home_folder, state_folder = (
             self.folder / folder_name
@@ -353,34 +353,34 @@ class PulumiEngine:
             "work_dir": str(work_folder),
             "project_settings": project_settings,
         }
-        if self.world is not None:
+        if self.world_source is not None:
             _install_plugins(home_folder)
             environment |= {
                 "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
                 "TONNAGE_SIMULATED_FOLDER": str(self.folder),
             }
-            if self.world != "default":
+            if self.world_source != "default":
                 environment["TONNAGE_SIMULATED_WORLD"] = str(
-                    Path(self.world).resolve()
+                    Path(self.world_source).resolve()
                 )
             workspace_options["pulumi_home"] = str(home_folder)
         return {**workspace_options, "env_vars": environment}
 
-    def _world(self) -> World | None:
-        if self.world is None:
+    def _load_world(self) -> World | None:
+        if self.world_source is None:
             return None
         from providers.simulated import world
 
-        if self.world == "default":
+        if self.world_source == "default":
             return world.default()
-        return world.read(Path(self.world).read_bytes(), self.world)
+        return world.read(Path(self.world_source).read_bytes(), self.world_source)
 
-    def _version(self, provider: str) -> str:
+    def _plugin_version(self, provider: str) -> str:
         from stacks.engine.program import PACKAGES
 
         return table("plugins.csv", "package", "version")[PACKAGES[provider]]
 
-    def _call(
+    def _call_cli(
         self, cli_call: Callable[[], Any], event_recorder: _Watch
     ) -> None:
         """Run a call of the CLI; its failures become typed errors from its structured events."""
@@ -412,7 +412,7 @@ def _patiently(cli_call: Callable[[], Any]) -> None:
     """
     call_finished, call_errors = threading.Event(), []
 
-    def run() -> None:
+    def run_call() -> None:
         try:
             cli_call()
         except Exception as call_error:  # noqa: BLE001 - carried over to the caller's thread
@@ -427,7 +427,7 @@ def _patiently(cli_call: Callable[[], Any]) -> None:
         else None
     )
     try:
-        threading.Thread(target=run, daemon=True).start()
+        threading.Thread(target=run_call, daemon=True).start()
         while not call_finished.wait(0.1):
             pass
     finally:
@@ -441,9 +441,9 @@ class _Watch:
     """Turns the engine's structured events into ours, and keeps its errors by resource."""
 
     def __init__(self, listener: Listener) -> None:
-        self.listen, self.start = listener, time.monotonic()
-        self.steps: dict[str, Step] = {}
-        self.errors: dict[str, list[str]] = {}
+        self.listener, self.start_s = listener, time.monotonic()
+        self.steps_by_name: dict[str, Step] = {}
+        self.errors_by_urn: dict[str, list[str]] = {}
 
     def __call__(self, engine_event: Any) -> None:
         events_by_phase = (
@@ -453,14 +453,14 @@ class _Watch:
         )
         for event_phase, phase_event in events_by_phase:
             if phase_event is not None:
-                self._resource(event_phase, phase_event.metadata)
+                self._record_step(event_phase, phase_event.metadata)
         diagnostic = engine_event.diagnostic_event
         if diagnostic is not None and diagnostic.severity == "error":
-            self.errors.setdefault(diagnostic.urn or "", []).append(
+            self.errors_by_urn.setdefault(diagnostic.urn or "", []).append(
                 diagnostic.message.strip()
             )
 
-    def _resource(self, event_phase: Any, step_metadata: Any) -> None:
+    def _record_step(self, event_phase: Any, step_metadata: Any) -> None:
         step_action = ACTIONS.get(step_metadata.op.value)
         if step_action is None or step_metadata.type.startswith("pulumi:"):
             return
@@ -472,36 +472,36 @@ class _Watch:
             tuple(sorted(step_metadata.detailed_diff or {})),
         )
         if step_action != "same":
-            self.steps[resource_name] = resource_step
+            self.steps_by_name[resource_name] = resource_step
             error_detail = (
-                "; ".join(self.errors.get(step_metadata.urn, []))
+                "; ".join(self.errors_by_urn.get(step_metadata.urn, []))
                 if event_phase == "failed"
                 else ""
             )
-            self.listen(
-                Event(self.clock(), resource_step, event_phase, error_detail)
+            self.listener(
+                Event(self.elapsed_s(), resource_step, event_phase, error_detail)
             )
 
-    def clock(self) -> float:
+    def elapsed_s(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self.start
+        return time.monotonic() - self.start_s
 
-    def changed(self) -> tuple[Step, ...]:
+    def changed_steps(self) -> tuple[Step, ...]:
         """Return the steps that changed something."""
         return tuple(
-            self.steps[resource_name] for resource_name in sorted(self.steps)
+            self.steps_by_name[resource_name] for resource_name in sorted(self.steps_by_name)
         )
 
     def failures(self) -> list[tuple[str, str]]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
         resource_failures = [
             (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
-            for resource_urn, error_messages in sorted(self.errors.items())
+            for resource_urn, error_messages in sorted(self.errors_by_urn.items())
             if resource_urn
         ]
         return resource_failures or [
             ("the update", error_messages)
-            for error_messages in self.errors.get("", [])
+            for error_messages in self.errors_by_urn.get("", [])
         ]
 
 

@@ -39,13 +39,13 @@ class SimulatedEngine:
         self.world, self.folder = world, folder
         self.memory_path = folder / "world.json"
 
-    def path(self, stack_name: str) -> Path:
+    def state_path(self, stack_name: str) -> Path:
         """Where the state of a stack lies."""
         return self.folder / "stacks" / f"{stack_name}.json"
 
-    def standing(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> Standing | None:
         """Return the stack as the state has it."""
-        stack_state = states.load(self.path(stack_name))
+        stack_state = states.load(self.state_path(stack_name))
         if stack_state is None:
             return None
         resource_rows = sorted(
@@ -56,33 +56,33 @@ class SimulatedEngine:
         )
         return Standing(
             name=stack_name,
-            plan=stack_state["plan"],
-            sha256=states.digest(stack_state),
+            plan_digest=stack_state["plan"],
+            state_sha256=states.digest(stack_state),
             complete=stack_state["complete"],
             resources=tuple(resource_rows),
             outputs=stack_state["outputs"],
-            facts=stack_state["facts"],
+            plan_facts=stack_state["facts"],
         )
 
     def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
         """Return what apply would do."""
         stack_name = plan["stack"]["name"]
-        stack_state = states.load(self.path(stack_name)) or states.fresh(
+        stack_state = states.load(self.state_path(stack_name)) or states.fresh(
             stack_name
         )
         resource_graph = restore(plan["graph"])
         return steps(
             resource_graph,
             stack_state,
-            self._cloud(
+            self._open_cloud(
                 resource_graph.region, recall(self.memory_path)
-            ).replaces,
+            ).immutable_changes,
         )
 
     def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
         """Make the stack what the plan says."""
         stack_name = plan["stack"]["name"]
-        state_path = self.path(stack_name)
+        state_path = self.state_path(stack_name)
         with (
             states.locked(self.memory_path, "the simulated clouds"),
             states.locked(state_path, stack_name),
@@ -90,11 +90,11 @@ class SimulatedEngine:
             stack_state = states.load(state_path) or states.fresh(stack_name)
             world_memory = recall(self.memory_path)
             resource_graph = restore(plan["graph"])
-            simulated_run = self._run(
+            simulated_run = self._start_run(
                 resource_graph, stack_state, world_memory, state_path, listener
             )
             planned_steps = steps(
-                resource_graph, stack_state, simulated_run.cloud.replaces
+                resource_graph, stack_state, simulated_run.cloud.immutable_changes
             )
             if (
                 all(
@@ -105,19 +105,19 @@ class SimulatedEngine:
             ):
                 return Outcome(steps=(), outputs=stack_state["outputs"])
             if not stack_state["started"]:
-                stack_state["started"] = simulated_run.now().isoformat()
+                stack_state["started"] = simulated_run.simulated_now().isoformat()
             stack_state |= {
                 "complete": False,
                 "plan": plan["digest"],
                 "facts": facts(plan),
             }
-            simulated_run.known = words(
+            simulated_run.placeholders = words(
                 self.world.project,
                 datetime.fromisoformat(stack_state["started"]),
                 plan["shutdown"]["ttl"],
             )
-            simulated_run.work(planned_steps)
-            simulated_run.finish(plan)
+            simulated_run.run_steps(planned_steps)
+            simulated_run.record_outputs(plan)
         changed_steps = tuple(
             planned_step
             for planned_step in planned_steps
@@ -126,12 +126,12 @@ class SimulatedEngine:
         return Outcome(
             steps=changed_steps,
             outputs=stack_state["outputs"],
-            seconds=simulated_run.clock,
+            elapsed_s=simulated_run.elapsed_s,
         )
 
     def destroy(self, stack_name: str, listener: Listener) -> Outcome:
         """Delete everything of the stack, dependents first."""
-        state_path = self.path(stack_name)
+        state_path = self.state_path(stack_name)
         with (
             states.locked(self.memory_path, "the simulated clouds"),
             states.locked(state_path, stack_name),
@@ -147,7 +147,7 @@ class SimulatedEngine:
                 )
             world_memory = recall(self.memory_path)
             region = stack_state["facts"].get("region", "")
-            simulated_run = self._run(
+            simulated_run = self._start_run(
                 Graph(provider="", region=region, resources=()),
                 stack_state,
                 world_memory,
@@ -160,22 +160,22 @@ class SimulatedEngine:
                     stack_state["resources"].items()
                 )
             )
-            simulated_run.work(planned_steps)
+            simulated_run.run_steps(planned_steps)
             remember(self.memory_path, world_memory)
             state_path.unlink()
-        return Outcome(steps=planned_steps, seconds=simulated_run.clock)
+        return Outcome(steps=planned_steps, elapsed_s=simulated_run.elapsed_s)
 
-    def stacks(self) -> list[str]:
+    def stack_names(self) -> list[str]:
         """Return the names of all stacks."""
         return sorted(
             state_path.stem
             for state_path in (self.folder / "stacks").glob("*.json")
         )
 
-    def _cloud(self, region: str, world_memory: Memory) -> Cloud:
+    def _open_cloud(self, region: str, world_memory: Memory) -> Cloud:
         return Cloud(self.world, world_memory, region)
 
-    def _run(
+    def _start_run(
         self,
         resource_graph: Graph,
         stack_state: dict[str, Any],
@@ -183,7 +183,7 @@ class SimulatedEngine:
         state_path: Path,
         listener: Listener,
     ) -> _Run:
-        def save() -> None:
+        def save_progress() -> None:
             stack_state["serial"] += 1
             remember(self.memory_path, world_memory)
             states.save(state_path, stack_state)
@@ -191,9 +191,9 @@ class SimulatedEngine:
         return _Run(
             resource_graph,
             stack_state,
-            self._cloud(resource_graph.region, world_memory),
+            self._open_cloud(resource_graph.region, world_memory),
             listener,
-            save,
+            save_progress,
         )
 
 
@@ -201,26 +201,26 @@ class SimulatedEngine:
 class _Run:
     """One run over a list of steps."""
 
-    graph: Graph
-    state: dict[str, Any]
+    resource_graph: Graph
+    stack_state: dict[str, Any]
     cloud: Cloud
-    listen: Listener
-    save: Any
-    known: dict[str, str] = field(default_factory=dict)
-    clock: float = 0.0
-    failed: list[tuple[Step, CloudError]] = field(default_factory=list)
+    listener: Listener
+    save_progress: Any
+    placeholders: dict[str, str] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    failures: list[tuple[Step, CloudError]] = field(default_factory=list)
 
-    def now(self) -> datetime:
+    def simulated_now(self) -> datetime:
         return self.cloud.world.clock + timedelta(
             seconds=self.cloud.memory.seconds
         )
 
-    def work(self, planned_steps: tuple[Step, ...]) -> None:
+    def run_steps(self, planned_steps: tuple[Step, ...]) -> None:
         """First what must go before its replacement comes, then the new, then the old."""
         delete_first_steps = [
             planned_step
             for planned_step in planned_steps
-            if planned_step.action == "replace" and planned_step.why == FIRST
+            if planned_step.action == "replace" and planned_step.reasons == FIRST
         ]
         deleted_names = {
             planned_step.name for planned_step in delete_first_steps
@@ -230,13 +230,13 @@ class _Run:
             for planned_step in planned_steps
             if planned_step.action == "delete"
         ]
-        resource_records = self.state["resources"]
+        resource_records = self.stack_state["resources"]
         relocated_steps = [
             planned_step
             for planned_step in delete_steps
-            if elsewhere(resource_records[planned_step.name], self.graph)
+            if elsewhere(resource_records[planned_step.name], self.resource_graph)
         ]
-        self._phase(
+        self._run_phase(
             [_as("delete", planned_step) for planned_step in delete_first_steps]
             + relocated_steps,
             is_backwards=True,
@@ -247,7 +247,7 @@ class _Run:
             else planned_step
             for planned_step in planned_steps
         ]
-        self._phase(
+        self._run_phase(
             [
                 planned_step
                 for planned_step in change_steps
@@ -260,16 +260,16 @@ class _Run:
             for planned_step in delete_steps
             if planned_step not in relocated_steps
         ]
-        self._phase(remaining_steps + self._leftover(), is_backwards=True)
+        self._run_phase(remaining_steps + self._replaced_steps(), is_backwards=True)
 
-    def finish(self, plan: dict[str, Any]) -> None:
+    def record_outputs(self, plan: dict[str, Any]) -> None:
         resource_outputs = {
             resource_name: resource_record["outputs"]
-            for resource_name, resource_record in self.state[
+            for resource_name, resource_record in self.stack_state[
                 "resources"
             ].items()
         }
-        self.state["outputs"] = {
+        self.stack_state["outputs"] = {
             output_name: at(
                 resource_outputs[output_reference["$ref"]],
                 output_reference["output"],
@@ -278,24 +278,24 @@ class _Run:
                 "outputs"
             ].items()
         }
-        self.state["complete"] = True
-        self.save()
+        self.stack_state["complete"] = True
+        self.save_progress()
 
-    def _leftover(self) -> list[Step]:
+    def _replaced_steps(self) -> list[Step]:
         """Old objects that a replacement left behind: they go when nothing needs them."""
-        resource_records = sorted(self.state["resources"].items())
+        resource_records = sorted(self.stack_state["resources"].items())
         return [
             Step("delete", resource_record["type"], record_name)
             for record_name, resource_record in resource_records
             if record_name.startswith(OLD)
         ]
 
-    def _phase(self, phase_steps: list[Step], *, is_backwards: bool) -> None:
+    def _run_phase(self, phase_steps: list[Step], *, is_backwards: bool) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
         waiting_steps = {
             phase_step.name: (
                 phase_step,
-                self._before(
+                self._prerequisites(
                     phase_step.name, phase_steps, is_backwards=is_backwards
                 ),
             )
@@ -303,7 +303,7 @@ class _Run:
         }
         running_steps: list[tuple[float, str, Step]] = []
         finished_names: set[str] = set()
-        while (waiting_steps and not self.failed) or running_steps:
+        while (waiting_steps and not self.failures) or running_steps:
             ready_names = sorted(
                 waiting_name
                 for waiting_name, (_, prerequisites) in waiting_steps.items()
@@ -312,47 +312,47 @@ class _Run:
             while (
                 ready_names
                 and len(running_steps) < PARALLEL
-                and not self.failed
+                and not self.failures
             ):
                 current_step = waiting_steps.pop(ready_names.pop(0))[0]
-                self.listen(Event(self.clock, current_step, "begin"))
+                self.listener(Event(self.elapsed_s, current_step, "begin"))
                 duration_s = durations().get(
                     current_step.type, durations()["*"]
                 )
                 heapq.heappush(
                     running_steps,
-                    (self.clock + duration_s, current_step.name, current_step),
+                    (self.elapsed_s + duration_s, current_step.name, current_step),
                 )
             if not running_steps:
                 break
             finish_s, finished_name, current_step = heapq.heappop(running_steps)
-            self.cloud.memory.seconds += finish_s - self.clock
-            self.clock = finish_s
-            self._try(current_step)
+            self.cloud.memory.seconds += finish_s - self.elapsed_s
+            self.elapsed_s = finish_s
+            self._try_step(current_step)
             finished_names.add(finished_name)
-        if self.failed:
+        if self.failures:
             raise error(
                 [
                     (
                         f"{phase_step.action} of {phase_step.name}",
                         str(cloud_error),
                     )
-                    for phase_step, cloud_error in self.failed
+                    for phase_step, cloud_error in self.failures
                 ]
             )
 
-    def _before(
+    def _prerequisites(
         self, step_name: str, phase_steps: list[Step], *, is_backwards: bool
     ) -> set[str]:
         """Names in the same phase that must be done first."""
         phase_names = {phase_step.name for phase_step in phase_steps}
         if not is_backwards:
             needs_by_name = {
-                graph_resource.name: set(graph_resource.needs())
-                for graph_resource in self.graph.resources
+                graph_resource.name: set(graph_resource.dependencies())
+                for graph_resource in self.resource_graph.resources
             }
             return needs_by_name.get(step_name, set()) & phase_names
-        resource_records = self.state["resources"]
+        resource_records = self.stack_state["resources"]
         resource_name = step_name.rsplit(":", maxsplit=1)[
             -1
         ]  # old:SERIAL:NAME of what a replacement left behind
@@ -364,34 +364,34 @@ class _Run:
             in resource_records.get(phase_name, {}).get("needs", ())
         }
 
-    def _try(self, current_step: Step) -> None:
+    def _try_step(self, current_step: Step) -> None:
         try:
-            self._do(current_step)
+            self._execute_step(current_step)
         except CloudError as cloud_error:
-            self.failed.append((current_step, cloud_error))
-            self.listen(
-                Event(self.clock, current_step, "failed", str(cloud_error))
+            self.failures.append((current_step, cloud_error))
+            self.listener(
+                Event(self.elapsed_s, current_step, "failed", str(cloud_error))
             )
         else:
-            self.listen(Event(self.clock, current_step, "done"))
-        self.save()
+            self.listener(Event(self.elapsed_s, current_step, "done"))
+        self.save_progress()
 
-    def _do(self, current_step: Step) -> None:
-        resource_records = self.state["resources"]
+    def _execute_step(self, current_step: Step) -> None:
+        resource_records = self.stack_state["resources"]
         if current_step.action == "delete":
             self.cloud.delete(resource_records[current_step.name]["id"])
             del resource_records[current_step.name]
             return
         resource = next(
             resource_record
-            for resource_record in self.graph.resources
+            for resource_record in self.resource_graph.resources
             if resource_record.name == current_step.name
         )
         resource_outputs = {
             record_name: resource_record["outputs"]
             for record_name, resource_record in resource_records.items()
         }
-        filled_inputs = fill(resource.inputs, self.known, resource_outputs)
+        filled_inputs = fill(resource.inputs, self.placeholders, resource_outputs)
         if current_step.action == "update":
             resource_id = resource_records[current_step.name]["id"]
             created_outputs = self.cloud.update(resource_id, filled_inputs)
@@ -401,21 +401,21 @@ class _Run:
             )
             if current_step.action == "replace":
                 resource_records[
-                    f"{OLD}{self.state['serial']}:{current_step.name}"
+                    f"{OLD}{self.stack_state['serial']}:{current_step.name}"
                 ] = resource_records[current_step.name]
         resource_records[current_step.name] = {
             "type": current_step.type,
             "id": resource_id,
             "inputs": resource.inputs,
             "outputs": created_outputs,
-            "needs": resource.needs(),
-            "place": [self.graph.provider, self.graph.region],
+            "needs": resource.dependencies(),
+            "place": [self.resource_graph.provider, self.resource_graph.region],
         }
 
 
 def _as(new_action: Action, planned_step: Step) -> Step:
     return Step(
-        new_action, planned_step.type, planned_step.name, planned_step.why
+        new_action, planned_step.type, planned_step.name, planned_step.reasons
     )
 
 

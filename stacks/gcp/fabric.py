@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def resources(stack: Site) -> list[Resource]:
     """Networks beside the host network."""
-    if not stack.fabric:
+    if not stack.fabric_attached:
         return []
     fabric_kind = stack.instance.fabric
     interface_count = stack.instance.fabric_interfaces
@@ -67,7 +67,7 @@ def _roce(stack: Site, interface_count: int) -> list[Resource]:
 def interfaces(stack: Site) -> list[dict[str, Any]]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
     node_interfaces = [_interface("net", "net", "GVNIC")]
-    if not stack.fabric:
+    if not stack.fabric_attached:
         return node_interfaces
     interface_count = stack.instance.fabric_interfaces
     if stack.instance.fabric in ("tcpx", "tcpxo"):

@@ -32,7 +32,7 @@ FILL: Final = (
 
 def resources(stack: Site) -> list[Resource]:
     """A range of addresses, the peering that uses it, and the file system."""
-    if stack.files is None:
+    if stack.file_system is None:
         return []
     return [
         Resource(
@@ -63,8 +63,8 @@ def resources(stack: Site) -> list[Resource]:
                 "filesystem": "data",
                 "network": ref("net"),
                 "location": network.zone(stack),
-                "capacityGib": str(stack.files.gib),
-                "perUnitStorageThroughput": str(stack.files.mb_s_tib),
+                "capacityGib": str(stack.file_system.capacity_gib),
+                "perUnitStorageThroughput": str(stack.file_system.mb_s_per_tib),
                 "labels": storage.labels(stack),
             },
             depends_on=("peering",),
@@ -74,7 +74,7 @@ def resources(stack: Site) -> list[Resource]:
 
 def ready(stack: Site) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
-    return ("data-files",) if stack.files is not None else ()
+    return ("data-files",) if stack.file_system is not None else ()
 
 
 def commands(stack: Site) -> dict[str, str]:
@@ -82,7 +82,7 @@ def commands(stack: Site) -> dict[str, str]:
     template_fields = {
         "name": _name(stack),
         "zone": network.zone(stack),
-        "location": stack.location,
+        "location": stack.dataset_uri,
     }
     return {
         "mount": MOUNT.format(**template_fields),

@@ -22,14 +22,14 @@ def resources(stack: Site) -> list[Resource]:
     return [
         _template(stack),
         _group(stack),
-        *(_balancer(stack) if stack.served else []),
+        *(_balancer(stack) if stack.is_serving else []),
     ]
 
 
 def outputs(stack: Site) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
-    if stack.served:
+    if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "ipAddress")
     if stack.layout is not None:
         output_refs["models"] = ref("models", "name")
@@ -87,20 +87,20 @@ def _disks(stack: Site) -> list[dict[str, Any]]:
         "diskSizeGb": int(usage("boot_disk_gb")),
         "sourceImage": table("images.csv", "image", "reference")["gcp"],
     }
-    if not stack.cache_gb:
+    if not stack.data_disk_gb:
         return [boot_disk]
     data_disk = {
         "boot": False,
         "autoDelete": True,
         "diskType": disk_type,
-        "diskSizeGb": stack.cache_gb,
+        "diskSizeGb": stack.data_disk_gb,
     }
     return [boot_disk, data_disk]
 
 
 def _scheduling(stack: Site) -> dict[str, Any]:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
-    if not stack.spot:
+    if not stack.is_spot:
         return {
             "provisioningModel": "STANDARD",
             "preemptible": False,
@@ -125,7 +125,7 @@ def _group(stack: Site) -> Resource:
     group_inputs = {
         "name": group(stack),
         "zone": network.zone(stack),
-        "baseInstanceName": f"{stack.short}-n",
+        "baseInstanceName": f"{stack.short_name}-n",
         "versions": [
             {
                 "name": "primary",
@@ -150,7 +150,7 @@ def _group(stack: Site) -> Resource:
     firewall_rules = [
         "net-inside",
         "net-proxy",
-        *(["net-probes"] if stack.served else []),
+        *(["net-probes"] if stack.is_serving else []),
     ]
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager",
@@ -229,13 +229,13 @@ def _commands(stack: Site) -> dict[str, str]:
         ' --instances "$(hostname -s)"'
     )
     peers_command = (
-        f"gcloud compute instances list --filter='name~^{stack.short}-n-'"
+        f"gcloud compute instances list --filter='name~^{stack.short_name}-n-'"
         " --format='value(networkInterfaces[0].networkIP)' | sort"
     )
     fetch_command = (
         f"gcloud storage rsync -r gs://{storage.bucket(stack)}/ /models/"
     )
-    save_command = f"gcloud storage rsync -r {stack.checkpoints} gs://{storage.bucket(stack)}/checkpoints"
+    save_command = f"gcloud storage rsync -r {stack.checkpoint_dir} gs://{storage.bucket(stack)}/checkpoints"
     notice_command = (
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"

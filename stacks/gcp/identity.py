@@ -33,7 +33,7 @@ def resources(stack: Site) -> list[Resource]:
         _grant("node-logs", "node-account", LOG_WRITER),
         _grant("node-metrics", "node-account", METRIC_WRITER),
     ]
-    if stack.ttl or stack.changes:
+    if stack.ttl_s or stack.capacity_changes:
         identity_resources.append(
             _account(stack, "clock", "schedule and deadline")
         )
@@ -57,7 +57,7 @@ def _account(
         type=ACCOUNT,
         name=f"{principal_name}-account",
         inputs={
-            "accountId": f"{stack.short}-{principal_name}",
+            "accountId": f"{stack.short_name}-{principal_name}",
             "displayName": f"{stack.name} {account_purpose}",
         },
     )
@@ -68,7 +68,7 @@ def _resize_role(stack: Site) -> Resource:
         type="gcp:projects/iAMCustomRole:IAMCustomRole",
         name="resize-role",
         inputs={
-            "roleId": f"tonnage_{stack.short.replace('-', '_')}_resize",
+            "roleId": f"tonnage_{stack.short_name.replace('-', '_')}_resize",
             "title": f"{stack.name}: size of its group",
             "stage": "GA",
             "permissions": [
@@ -77,7 +77,7 @@ def _resize_role(stack: Site) -> Resource:
                 "compute.instanceGroupManagers.update",
                 "compute.instances.delete",
                 "compute.instances.list",
-                *(FILES if stack.files is not None else ()),
+                *(FILES if stack.file_system is not None else ()),
             ],
         },
     )

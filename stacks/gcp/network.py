@@ -16,7 +16,7 @@ RANGE: Final = "10.42.0.0/20"
 def mtu(stack: Site) -> int:
     """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
     mtu_by_fabric = table("fabrics.csv", "fabric", "mtu")
-    return int(mtu_by_fabric[stack.instance.fabric if stack.fabric else "none"])
+    return int(mtu_by_fabric[stack.instance.fabric if stack.fabric_attached else "none"])
 
 
 def zone(stack: Site) -> str:
@@ -122,7 +122,7 @@ def _firewall(stack: Site) -> list[Resource]:
             shell_protocols,
         ),
     ]
-    if stack.served:
+    if stack.is_serving:
         probe_protocols = [{"protocol": "tcp", "ports": [str(PORT)]}]
         firewall_rules.append(
             _rule(

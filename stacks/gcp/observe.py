@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def resources(stack: Site) -> list[Resource]:
     """The idle alert, when the spec asks for idle shutdown."""
-    if not stack.idle:
+    if not stack.idle_s:
         return []
-    idle_duration_s = min(82_800, -(-2 * stack.idle // 60) * 60)
+    idle_duration_s = min(82_800, -(-2 * stack.idle_s // 60) * 60)
     idle_condition = {
         "filter": 'resource.type = "gce_instance" AND '
         'metric.type = "agent.googleapis.com/gpu/utilization" AND '

@@ -18,7 +18,7 @@ POLICY: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 def resources(stack: Site) -> list[Resource]:
     """The policy, when a replica spans nodes."""
-    if not stack.together:
+    if not stack.spans_nodes:
         return []
     placement_inputs: dict[str, Any] = {
         "name": f"{stack.name}-together",
@@ -33,7 +33,7 @@ def resources(stack: Site) -> list[Resource]:
 
 def of_group(stack: Site) -> dict[str, Any]:
     """What the instance group carries."""
-    if stack.together and _by_workload(stack):
+    if stack.spans_nodes and _by_workload(stack):
         return {
             "resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}
         }
@@ -42,7 +42,7 @@ def of_group(stack: Site) -> dict[str, Any]:
 
 def of_template(stack: Site) -> dict[str, Any]:
     """What the instance template carries: the schema takes one text, not a list."""
-    if stack.together and not _by_workload(stack):
+    if stack.spans_nodes and not _by_workload(stack):
         return {"resourcePolicies": ref("together")}
     return {}
 

@@ -21,11 +21,11 @@ DEADLINE: Final = ("${deadline.cron}", "Etc/UTC")
 def resources(stack: Site) -> list[Resource]:
     """A job for each change of the week, and one for the deadline."""
     scheduler_jobs = []
-    for change_index, capacity_change in enumerate(stack.changes):
+    for change_index, capacity_change in enumerate(stack.capacity_changes):
         cron_days = ",".join(
-            str(CRON_DAYS[weekday]) for weekday in capacity_change.days
+            str(CRON_DAYS[weekday]) for weekday in capacity_change.weekdays
         )
-        cron_line = f"{capacity_change.minute % 60} {capacity_change.minute // 60} * * {cron_days}"
+        cron_line = f"{capacity_change.minute_of_day % 60} {capacity_change.minute_of_day // 60} * * {cron_days}"
         scheduler_jobs.append(
             _job(
                 stack,
@@ -34,7 +34,7 @@ def resources(stack: Site) -> list[Resource]:
                 _resize(stack, capacity_change.nodes),
             )
         )
-    if stack.ttl:
+    if stack.ttl_s:
         scheduler_jobs.append(
             _job(stack, "deadline", DEADLINE, _resize(stack, 0))
         )
@@ -45,7 +45,7 @@ def resources(stack: Site) -> list[Resource]:
                 DEADLINE,
                 _pause(stack, f"week-{change_index}"),
             )
-            for change_index in range(len(stack.changes))
+            for change_index in range(len(stack.capacity_changes))
         ]
     return scheduler_jobs
 
@@ -53,11 +53,11 @@ def resources(stack: Site) -> list[Resource]:
 def backstop(stack: Site) -> str:
     """What gives machines back when a node is wedged, in one line."""
     mechanisms = (
-        ["Cloud Scheduler sets the size by the week"] if stack.changes else []
+        ["Cloud Scheduler sets the size by the week"] if stack.capacity_changes else []
     )
     mechanisms += (
         ["Cloud Scheduler sets the group to 0 at the deadline"]
-        if stack.ttl
+        if stack.ttl_s
         else []
     )
     return "; ".join(mechanisms)

@@ -27,7 +27,7 @@ def bucket(stack: Site) -> str:
 def labels(stack: Site) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
 
-    def clean(tag_text: str) -> str:
+    def clean_label(tag_text: str) -> str:
         label_letters = (
             letter
             if letter.isascii() and (letter.isalnum() or letter in "_-")
@@ -37,7 +37,7 @@ def labels(stack: Site) -> dict[str, str]:
         return "".join(label_letters)[:63]
 
     return {
-        clean(tag_key): clean(tag_value)
+        clean_label(tag_key): clean_label(tag_value)
         for tag_key, tag_value in stack.tags.items()
     }
 
@@ -58,7 +58,7 @@ def resources(stack: Site) -> list[Resource]:
                 "publicAccessPrevention": "enforced",
                 "forceDestroy": True,
                 "labels": labels(stack),
-                **({"lifecycleRules": LIFECYCLE} if stack.trains else {}),
+                **({"lifecycleRules": LIFECYCLE} if stack.is_training else {}),
             },
         ),
         Resource(
@@ -66,7 +66,7 @@ def resources(stack: Site) -> list[Resource]:
             name="models-read",
             inputs={
                 "bucket": ref("models", "name"),
-                "role": f"roles/storage.object{'User' if stack.trains else 'Viewer'}",
+                "role": f"roles/storage.object{'User' if stack.is_training else 'Viewer'}",
                 "member": ref("node-account", "member"),
             },
         ),

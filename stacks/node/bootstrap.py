@@ -120,19 +120,19 @@ exec $run "ray start --block --address=$leader:6379"
 def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
     """Return the first-boot script, with the service or the training job when there is one.
 
-    `cloud` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
+    `cloud_commands` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
     /models), peers (addresses of the fleet, the leader first). The agent counts a TTL from the
     boot of its node; the cloud enforces the deadline of the whole stack from outside.
     """
     agent_settings = {
-        "idle": stack_spec.idle or 0,
-        "ttl": stack_spec.ttl or 0,
+        "idle": stack_spec.idle_s or 0,
+        "ttl": stack_spec.ttl_s or 0,
         # Only one node of a group listens, so the others would look idle or broken by its port.
-        "port": PORT if stack_spec.served and not stack_spec.together else 0,
+        "port": PORT if stack_spec.is_serving and not stack_spec.spans_nodes else 0,
         "give_back": cloud_commands["give_back"],
     }
     script_parts = [HEAD]
-    if stack_spec.idle or stack_spec.ttl:
+    if stack_spec.idle_s or stack_spec.ttl_s:
         agent_source = (
             files("stacks.node")
             .joinpath("agent.py")
@@ -142,7 +142,7 @@ def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
         script_parts.append(
             AGENT.format(agent=agent_source, settings=settings_json)
         )
-    if stack_spec.trains:
+    if stack_spec.is_training:
         script_parts.append(train(stack_spec, cloud_commands))
     elif stack_spec.layout is not None:
         script_parts.append(_serve(stack_spec, cloud_commands))
@@ -155,18 +155,18 @@ def encoded(script_text: str) -> str:
 
 
 def _serve(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
-    uses_rdma = stack_spec.fabric and stack_spec.instance.fabric in (
+    uses_rdma = stack_spec.fabric_attached and stack_spec.instance.fabric in (
         "efa",
         "infiniband",
         "roce",
     )
-    launch_command = (TOGETHER if stack_spec.together else ALONE).format(
+    launch_command = (TOGETHER if stack_spec.spans_nodes else ALONE).format(
         peers=cloud_commands["peers"],
-        span=stack_spec.span,
+        span=stack_spec.nodes_per_replica,
         arguments=" ".join(_arguments(stack_spec)),
     )
     return SERVE.format(
-        model=stack_spec.model,
+        model=stack_spec.model_name,
         fetch=cloud_commands["fetch"],
         launch=launch_command,
         devices="--device=/dev/infiniband " if uses_rdma else "",
@@ -180,16 +180,16 @@ def _arguments(stack_spec: Site) -> list[str]:
     if serving_layout is None:
         return []
     server_arguments = [
-        f"/models/{stack_spec.model}",
-        f"--served-model-name {stack_spec.model}",
+        f"/models/{stack_spec.model_name}",
+        f"--served-model-name {stack_spec.model_name}",
         f"--port {PORT}",
         f"--tensor-parallel-size {serving_layout.tp}",
         f"--pipeline-parallel-size {serving_layout.pp}",
         f"--max-num-seqs {stack_spec.max_batch}",
-        f"--max-model-len {stack_spec.context}",
-        f"--gpu-memory-utilization {era(SERVED.year)['share']:g}",
+        f"--max-model-len {stack_spec.context_tokens}",
+        f"--gpu-memory-utilization {era(SERVED.software_year)['share']:g}",
     ]
-    if stack_spec.quantize:
+    if stack_spec.quantize_on_load:
         server_arguments.append(f"--quantization {serving_layout.precision}")
     if serving_layout.kv_precision == "fp8":
         server_arguments.append("--kv-cache-dtype fp8")
@@ -198,6 +198,6 @@ def _arguments(stack_spec: Site) -> list[str]:
     data_parallel_size = (
         stack_spec.instance.accelerators // serving_layout.accelerators
     )
-    if not stack_spec.together and data_parallel_size > 1:
+    if not stack_spec.spans_nodes and data_parallel_size > 1:
         server_arguments.append(f"--data-parallel-size {data_parallel_size}")
     return server_arguments

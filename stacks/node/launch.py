@@ -35,21 +35,21 @@ wait %1
 
 def launch(stack_spec: Site) -> dict[str, Any] | None:
     """The launch of a training job; nothing for everything else."""
-    if not stack_spec.trains:
+    if not stack_spec.is_training:
         return None
     ranks_per_node, nccl_variables = (
         stack_spec.instance.accelerators,
         environment(stack_spec),
     )
     return {
-        "world_size": stack_spec.working * ranks_per_node,
-        "nodes": stack_spec.working,
+        "world_size": stack_spec.working_nodes * ranks_per_node,
+        "nodes": stack_spec.working_nodes,
         "ranks_per_node": ranks_per_node,
         "environment": nccl_variables,
-        "arguments": list(stack_spec.arguments),
+        "arguments": list(stack_spec.job_arguments),
         "slurm": SLURM.format(
             name=stack_spec.name,
-            nodes=stack_spec.working,
+            nodes=stack_spec.working_nodes,
             each=ranks_per_node,
             port=PORT,
             grace=table("notices.csv", "provider", "seconds")[
@@ -59,6 +59,6 @@ def launch(stack_spec: Site) -> dict[str, Any] | None:
                 f"export {variable_name}={variable_value}"
                 for variable_name, variable_value in nccl_variables.items()
             ),
-            arguments=" ".join(stack_spec.arguments),
+            arguments=" ".join(stack_spec.job_arguments),
         ),
     }

@@ -18,16 +18,16 @@ def arguments(
 ) -> tuple[str, ...]:
     """The arguments of a job whose data and checkpoints lie there."""
     training_job = training_run.layouts[0].job
-    layout, step_s = training_job.spread, training_run.layouts[0].step.total
+    layout, step_s = training_job.layout, training_run.layouts[0].step_time.total
     options = {
         "tensor-model-parallel-size": layout.tp,
         "pipeline-model-parallel-size": layout.pp,
         "context-parallel-size": layout.cp,
         "micro-batch-size": int(layout.micro),
-        "global-batch-size": training_run.batch,
-        "seq-length": training_run.sequence,
-        "train-iters": training_run.steps,
-        "save-interval": max(1, round(training_run.interval / step_s)),
+        "global-batch-size": training_run.global_batch,
+        "seq-length": training_run.sequence_tokens,
+        "train-iters": training_run.optimizer_steps,
+        "save-interval": max(1, round(training_run.checkpoint_interval_s / step_s)),
         "save": checkpoint_path,
         "load": checkpoint_path,
         "data-path": data_path,
@@ -72,8 +72,8 @@ def _sharding(layout: Spread) -> list[str]:
             "no-gradient-accumulation-fusion",
             "ckpt-format fsdp_dtensor",
         ]
-    if layout.shard:
+    if layout.shard_size:
         flags.append(
-            f"num-distributed-optimizer-instances {layout.copies // layout.shard}"
+            f"num-distributed-optimizer-instances {layout.data_parallel_ranks // layout.shard_size}"
         )
     return flags

@@ -85,11 +85,11 @@ WATCH: Final = (
 def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
     """Return the part of the first-boot script that trains.
 
-    `cloud` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
+    `cloud_commands` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
     of the data), and notice: a command that succeeds once the cloud has said that it takes the
     machine back. Shared checkpoints are kept by the first node alone.
     """
-    shares_files = stack_spec.files is not None
+    shares_files = stack_spec.file_system is not None
     keep_command = (
         f"[ $rank != 0 ] || {cloud_commands['keep']}"
         if shares_files
@@ -97,24 +97,24 @@ def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
     )
     notice_script = (
         WATCH.format(notice=cloud_commands["notice"], keep=keep_command)
-        if stack_spec.spot
+        if stack_spec.is_spot
         else ""
     )
     rendezvous_script = (
-        MEET.format(peers=cloud_commands["peers"], nodes=stack_spec.working)
-        if stack_spec.working > 1
+        MEET.format(peers=cloud_commands["peers"], nodes=stack_spec.working_nodes)
+        if stack_spec.working_nodes > 1
         else ""
     )
-    uses_rdma = stack_spec.fabric and stack_spec.instance.fabric in DIRECT
+    uses_rdma = stack_spec.fabric_attached and stack_spec.instance.fabric in DIRECT
     return TRAIN.format(
         fetch=cloud_commands["fetch"],
         meet=rendezvous_script,
         keep=keep_command,
         watch=notice_script,
-        checkpoints=stack_spec.checkpoints,
+        checkpoints=stack_spec.checkpoint_dir,
         shared=_shared(stack_spec, cloud_commands) if shares_files else "",
         volume="-v /data:/data " if shares_files else "",
-        nodes=stack_spec.working,
+        nodes=stack_spec.working_nodes,
         each=stack_spec.instance.accelerators,
         port=PORT,
         grace=table("notices.csv", "provider", "seconds")[stack_spec.provider],
@@ -124,12 +124,12 @@ def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
             for variable_name, variable_value in environment(stack_spec).items()
         ),
         image=table("images.csv", "image", "reference")["train"],
-        arguments=" ".join(stack_spec.arguments),
+        arguments=" ".join(stack_spec.job_arguments),
     )
 
 
 def _shared(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
-    fill_command = cloud_commands["fill"] if stack_spec.linked else "true"
+    fill_command = cloud_commands["fill"] if stack_spec.dataset_linked else "true"
     return SHARED.format(
         mount=cloud_commands["mount"].strip(), fill=fill_command
     )
@@ -139,7 +139,7 @@ def environment(stack_spec: Site) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
     column_names = ["any"] + (
         [stack_spec.instance.fabric]
-        if stack_spec.working > 1 and stack_spec.fabric
+        if stack_spec.working_nodes > 1 and stack_spec.fabric_attached
         else []
     )
     variable_pairs = [

@@ -108,11 +108,11 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield the least and the most that was measured of what may lie outside."""
     setups = [sample.setup for sample in batch.samples]
     features: Mapping[str, list[float]] = {
-        "prompt": [x.demand.prompt for x in setups],
-        "answer": [x.demand.answer for x in setups],
-        "active": [x.llm.active for x in setups],
+        "prompt": [x.demand.prompt_tokens for x in setups],
+        "answer": [x.demand.answer_tokens for x in setups],
+        "active": [x.llm.active_params for x in setups],
         "accelerators": [x.layout.accelerators for x in setups],
-        "batch": [max(1.0, x.demand.users / x.replicas) for x in setups],
+        "batch": [max(1.0, x.demand.user_count / x.replica_count) for x in setups],
     }
     for name, found in features.items():
         low, high = (f"{x:.5g}" for x in (min(found), max(found)))

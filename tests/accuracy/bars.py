@@ -185,7 +185,7 @@ def _pool(row: dict[str, str]) -> float | None:
         "source_date": row["date"],
     }
     try:
-        found = memory_answer(asked).numbers["kv_cache_gib_per_gpu"].value
+        found = memory_answer(asked).columns["kv_cache_gib_per_gpu"].value
     except (RefusedError, TonnageError):
         return None
     return abs(found / float(row["kv_gib"]) - 1)

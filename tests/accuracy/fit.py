@@ -55,17 +55,17 @@ def server(batch: Batch, c: Coefficients) -> shape.Server:
     kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
     room = shape.fitting(batch.terms, c, kept, batch.prompt, batch.answer)
     return shape.Server(
-        rates=own,
+        step_times=own,
         coefficients=c,
-        prompt=batch.prompt,
-        answer=batch.answer,
-        room=np.maximum(np.minimum(room, batch.limit), 1.0),
-        busy=np.where(split, shared, prompt(own, batch.prompt)),
-        alone=np.where(
+        prompt_tokens=batch.prompt,
+        answer_tokens=batch.answer,
+        max_batch=np.maximum(np.minimum(room, batch.limit), 1.0),
+        prompt_busy_s=np.where(split, shared, prompt(own, batch.prompt)),
+        idle_prompt_s=np.where(
             split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)
         ),
-        share=np.where(split, 0.0, c.interference),
-        serial=1.0 - batch.split,
+        interference_share=np.where(split, 0.0, c.interference),
+        serial_share=1.0 - batch.split,
     )
 
 
@@ -90,11 +90,11 @@ def predict(batch: Batch, parameters: Array) -> Predicted:
     opened = of["open"] | of["server"]
     full = np.where(of["offline"], shape.offline(s), np.nan)
     full = np.where(
-        of["static"], shape.static(s, np.minimum(batch.users, s.room)), full
+        of["static"], shape.static(s, np.minimum(batch.users, s.max_batch)), full
     )
-    tpot = np.where(of["closed"], loop.tpot, np.where(opened, step, np.nan))
+    tpot = np.where(of["closed"], loop.tpot_s, np.where(opened, step, np.nan))
     ttft = np.where(
-        of["closed"], loop.ttft, np.where(opened, came.ttft, np.nan)
+        of["closed"], loop.ttft_s, np.where(opened, came.ttft_s, np.nan)
     )
     ttft = np.where(of["static"], shape.together(s, batch.users), ttft)
     return Predicted(full * batch.replicas, tpot, ttft)

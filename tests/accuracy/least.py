@@ -35,17 +35,17 @@ class Problem:
     @property
     def prior(self) -> Array:
         """Where parameters are drawn to."""
-        return np.log([row.prior for row in self.book.rows])
+        return np.log([row.prior_factor for row in self.book.rows])
 
     @property
     def free(self) -> Array:
         """Places of the parameters that may move."""
-        return np.flatnonzero([row.spread for row in self.book.rows])
+        return np.flatnonzero([row.prior_sigma for row in self.book.rows])
 
     @property
     def spread(self) -> Array:
         """How far each of those may move."""
-        return np.array([row.spread for row in self.book.rows])[self.free]
+        return np.array([row.prior_sigma for row in self.book.rows])[self.free]
 
     def away(self, parameters: Array) -> Array:
         """Distance of the free parameters from their priors, in spreads."""
@@ -106,7 +106,7 @@ def solve(problem: Problem, start: Array | None = None) -> Array:
 
 def current(book: Book[Any]) -> Array:
     """The parameters of the table as it stands."""
-    return np.log([row.value for row in book.rows])
+    return np.log([row.fitted_factor for row in book.rows])
 
 
 def design(
@@ -133,19 +133,19 @@ def coefficients(
         values[name] = (
             1.0 if index is None else np.exp(parameters[..., index] @ weight)
         )
-    return book.kind(**values)
+    return book.coefficient_type(**values)
 
 
 def save(book: Book[Any], parameters: Array) -> None:
     """Write the values into the table, all else unchanged."""
     lines = list(
         csv.DictReader(
-            (DATA / book.file).read_text(encoding="utf-8").splitlines()
+            (DATA / book.file_name).read_text(encoding="utf-8").splitlines()
         )
     )
     for line, value in zip(lines, np.exp(parameters), strict=True):
         line["value"] = f"{value:.5g}"
-    write(book.file, lines)
+    write(book.file_name, lines)
 
 
 def write(name: str, lines: list[dict[str, Any]]) -> None:

@@ -25,9 +25,9 @@ def rows(batch: Batch) -> Iterator[tuple[str, float, float, float, int]]:
     given = [
         s
         for s in batch.samples
-        if s.row["quality"] == "A" and s.setup.demand.kind == "open"
+        if s.row["quality"] == "A" and s.setup.demand.load_kind == "open"
     ]
-    answered = [(s.row, answer(s.setup).numbers) for s in given]
+    answered = [(s.row, answer(s.setup).columns) for s in given]
     for name in NUMBERS:
         found = [
             (float(row[name]), numbers[name])

@@ -48,7 +48,7 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     with np.errstate(all="ignore"):
         flight = shape.closed(
             server(batch, batch.coefficients(current(SERVING))), batch.users
-        ).batch
+        ).batch_size
     before, after = [], []
     groups = list(_deployments(batch, ratio))
     for places in groups:

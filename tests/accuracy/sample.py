@@ -56,8 +56,8 @@ class Sample:
     @property
     def group(self) -> str:
         """What the row measures: its kind of load, and whether it was a tuned server."""
-        kind = self.setup.demand.kind
-        return "server" if kind == "open" and self.setup.engine.tuned else kind
+        kind = self.setup.demand.load_kind
+        return "server" if kind == "open" and self.setup.engine.latency_tuned else kind
 
 
 def read(text: str) -> tuple[list[Sample], list[tuple[dict[str, str], str]]]:
@@ -86,23 +86,23 @@ class Batch:
     def __init__(self, samples: Sequence[Sample]) -> None:
         self.samples = list(samples)
         setups = [sample.setup for sample in samples]
-        self.terms = _stack([x.terms for x in setups])
-        self.ahead = _stack([x.prefill_terms for x in setups])
+        self.terms = _stack([x.profile for x in setups])
+        self.ahead = _stack([x.prefill_profile for x in setups])
         self.group = np.array([sample.group for sample in samples])
         self.quality = np.array([sample.row["quality"] for sample in samples])
-        self.split = self._of(lambda x: float(x.prefill is not None))
+        self.split = self._of(lambda x: float(x.prefill_workers is not None))
         self.workers = self._of(
-            lambda x: float(x.prefill[0] if x.prefill else 1)
+            lambda x: float(x.prefill_workers[0] if x.prefill_workers else 1)
         )
-        self.limit = self._of(lambda x: x.limit)
-        self.kept = self._of(lambda x: math.nan if x.kept is None else x.kept)
-        self.replicas = self._of(lambda x: float(x.replicas))
-        self.prompt = self._of(lambda x: x.demand.prompt)
-        self.answer = self._of(lambda x: x.demand.answer)
+        self.limit = self._of(lambda x: x.max_sequences)
+        self.kept = self._of(lambda x: math.nan if x.overhead_gib is None else x.overhead_gib)
+        self.replicas = self._of(lambda x: float(x.replica_count))
+        self.prompt = self._of(lambda x: x.demand.prompt_tokens)
+        self.answer = self._of(lambda x: x.demand.answer_tokens)
         self.users = (
-            self._of(lambda x: max(1.0, x.demand.users)) / self.replicas
+            self._of(lambda x: max(1.0, x.demand.user_count)) / self.replicas
         )
-        self.rate = self._of(lambda x: x.demand.rate) / self.replicas
+        self.rate = self._of(lambda x: x.demand.rate_per_s) / self.replicas
         self.speculative = self._of(lambda x: float(x.speculative)) > 0
         self.draft = Draft(
             *(self._of(attrgetter("draft." + f.name)) for f in fields(Draft))
@@ -111,7 +111,7 @@ class Batch:
         self.ttft = np.array([sample.ttft for sample in samples])
         self.tpot = np.array([sample.tpot for sample in samples])
         self._design = design(
-            SERVING, [x.keys for x in setups], [x.engine.year for x in setups]
+            SERVING, [x.coefficient_keys for x in setups], [x.engine.software_year for x in setups]
         )
 
     def _of(self, value: Callable[[Setup], float]) -> Array:

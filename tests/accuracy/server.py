@@ -47,32 +47,32 @@ def ratios(batch: Batch) -> Iterator[tuple[Sample, float]]:
             limits = (
                 float(row[f"sla_{x}_p99_ms"]) / MS for x in ("ttft", "tpot")
             )
-            achieved = sample.setup.demand.rate / sample.setup.replicas
+            achieved = sample.setup.demand.rate_per_s / sample.setup.replica_count
             yield sample, largest(_alike(sample.setup), *limits) / achieved
 
 
 def _alike(setup: Setup) -> Setup:
     """The setup without its own rate: submissions of one kind of machine share the answer."""
-    answer = float(f"{setup.demand.answer:.2g}")
+    answer = float(f"{setup.demand.answer_tokens:.2g}")
     return replace(
-        setup, replicas=1, demand=replace(setup.demand, rate=1.0, answer=answer)
+        setup, replica_count=1, demand=replace(setup.demand, rate_per_s=1.0, answer_tokens=answer)
     )
 
 
 @cache
 def largest(setup: Setup, ttft: float, tpot: float) -> float:
     """Requests a second of one replica, by halving up to its offline maximum."""
-    server, load = setup.server(), _load(setup)
+    server, load = setup.replica_rates(), _load(setup)
     one = _machine(setup, server)
-    count = max(REQUESTS[0], min(REQUESTS[1], TURNS * one.slots))
-    low, high = 0.0, 1.2 * shape.offline(server) / setup.demand.answer
+    count = max(REQUESTS[0], min(REQUESTS[1], TURNS * one.slot_count))
+    low, high = 0.0, 1.2 * shape.offline(server) / setup.demand.answer_tokens
     for _ in range(HALVINGS):
         rate = (low + high) / 2
         requests = play.arrivals(load, count, 1, 1.0, rate)
         run = play.times(one, play.deliver(one, requests, 1, "random"))
-        found = play.summary([run], (("ttft", 99), ("tpot", 99))).found
+        found = play.summary([run], (("ttft", 99), ("tpot", 99))).percentiles
         fast = (
-            found["ttft", 99].value <= ttft and found["tpot", 99].value <= tpot
+            found["ttft", 99].estimate_s <= ttft and found["tpot", 99].estimate_s <= tpot
         )
         low, high = (rate, high) if fast else (low, rate)
     return low
@@ -80,14 +80,14 @@ def largest(setup: Setup, ttft: float, tpot: float) -> float:
 
 def _machine(setup: Setup, server: shape.Server) -> Machine:
     """The replica with the time that a tuned server takes."""
-    held = setup.demand.prompt + setup.demand.answer
-    slots = max(1, min(int(server.room), SLOTS))
+    held = setup.demand.prompt_tokens + setup.demand.answer_tokens
+    slots = max(1, min(int(server.max_batch), SLOTS))
     c = server.coefficients
-    one = simulate.machine(server.rates, c, slots, server.room * held, held)
+    one = simulate.machine(server.step_times, c, slots, server.max_batch * held, held)
     return replace(
         one,
-        base=tuple(x * c.server_time for x in one.base),
-        growth=tuple(x * c.server_time for x in one.growth),
+        base_steps_s=tuple(x * c.server_time for x in one.base_steps_s),
+        step_growths_s=tuple(x * c.server_time for x in one.step_growths_s),
     )
 
 
@@ -95,15 +95,15 @@ def _load(setup: Setup) -> Load:
     """Lognormal lengths whose upper end is the dataset's longest text."""
     demand, most = setup.demand, _datasets()[setup.llm.model]
     return Load(
-        prompt=_lengths(demand.prompt, most[0]),
-        answer=_lengths(demand.answer, most[1]),
+        prompt_lengths=_lengths(demand.prompt_tokens, most[0]),
+        answer_lengths=_lengths(demand.answer_tokens, most[1]),
     )
 
 
 def _lengths(mean: float, most: float) -> Lengths:
     sigma = max(0.0, math.log(most / mean)) / LONGEST
     return Lengths(
-        mean=mean, p95=mean * math.exp(Z95 * sigma - sigma * sigma / 2)
+        mean_tokens=mean, p95_tokens=mean * math.exp(Z95 * sigma - sigma * sigma / 2)
     )
 
 

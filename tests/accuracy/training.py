@@ -132,7 +132,7 @@ class Batch:
         self.speed = np.array([run.speed for run in runs])
         self.quality = np.array([run.row["quality"] for run in runs])
         self.kinds = [
-            kinds(run.read.job, assumed=run.read.assumed) for run in runs
+            kinds(run.read.job, assumed=run.read.is_assumed) for run in runs
         ]
         self._design = design(
             TRAINING, [keys(made) for made in jobs], [2025.5] * len(jobs)
@@ -226,8 +226,8 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
     """Yield the least and the most that was measured of what may lie outside."""
     jobs = [run.read.job for run in batch.runs if run.row["quality"] != "C"]
     for name, found in (
-        ("accelerators", [float(x.spread.accelerators) for x in jobs]),
-        ("sequence", [float(x.sequence) for x in jobs]),
+        ("accelerators", [float(x.layout.accelerators) for x in jobs]),
+        ("sequence", [float(x.sequence_tokens) for x in jobs]),
         ("parameters", [x.llm.params / 1e9 for x in jobs]),
     ):
         yield _row(

@@ -39,7 +39,7 @@ def _cost(need: Need, offer: Offer, nodes: int) -> Decimal:
         return offer.usd_hour * nodes * 730
     running = sum(
         (Decimal(max(1, math.ceil(nodes * w - 1e-9))) * r if r else Decimal(0))
-        for w, r in zip(need.week.load, need.week.running, strict=True)
+        for w, r in zip(need.week.relative_load, need.week.running_share, strict=True)
     )
     return offer.usd_hour * running / 168 * 730
 
@@ -49,13 +49,13 @@ def _fewest(need: Need, offer: Offer) -> int | None:
     node = offer.instance.node
     found = None
     for precision in need.precisions:
-        if not node.accelerator.runs(precision):
+        if not node.accelerator.supports(precision):
             continue
-        for tp in range(1, node.count + 1):
+        for tp in range(1, node.accelerator_count + 1):
             for pp in (1, 2, 4, 8):
                 if (
-                    node.count % tp
-                    or tp * pp > node.count
+                    node.accelerator_count % tp
+                    or tp * pp > node.accelerator_count
                     or not valid(need.llm, tp)
                 ):
                     continue
@@ -76,7 +76,7 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                         _nodes(
                             need,
                             Replica(
-                                need.llm, layout, node, need.load, need.trust
+                                need.llm, layout, node, need.load, need.confidence
                             ),
                         ),
                     )
@@ -90,11 +90,11 @@ def _least(a: int | None, b: int | None) -> int | None:
 def _nodes(need: Need, replica: Replica) -> int | None:
     if not replica.max_batch:
         return None
-    copies = replica.node.count // replica.layout.accelerators
+    copies = replica.node.accelerator_count // replica.layout.accelerators
     for nodes in range(1, MOST_NODES):
-        service = replica.at(need.load.rate / (nodes * copies), nodes * copies)
+        service = replica.open_service(need.load.rate_per_s / (nodes * copies), nodes * copies)
         if service is not None and all(
-            service.assured(x.metric, x.percentile)
+            service.assured_quantile(x.metric, x.percentile)
             <= float(x.seconds) * 1.000001
             for x in need.limits
         ):

@@ -33,13 +33,13 @@ def test_every_format_is_read_alike(path: Path) -> None:
     points = read(path.read_text(), str(path))
     assert points
     for point in points:
-        assert 0.001 < point.tpot < 0.1
-        assert 0.01 < point.ttft < 5
-        assert point.users >= 1
-        if point.users == 32 and "inferencex" not in path.stem:
-            assert (point.prompt, point.answer) == (1024, 256)
-            assert point.tpot == pytest.approx(0.0129)
-            assert point.ttft == pytest.approx(0.148)
+        assert 0.001 < point.tpot_s < 0.1
+        assert 0.01 < point.ttft_s < 5
+        assert point.user_count >= 1
+        if point.user_count == 32 and "inferencex" not in path.stem:
+            assert (point.prompt_tokens, point.answer_tokens) == (1024, 256)
+            assert point.tpot_s == pytest.approx(0.0129)
+            assert point.ttft_s == pytest.approx(0.148)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def points(
     for n in users:
         numbers = answer(
             setup(row(concurrency=str(n), len_kind="uniform in [0.8,1.0]"))
-        ).numbers
+        ).columns
         off = bias * (n / 16) ** slope
         found.append(
             Point(
                 place=f"bench.json:{n}",
                 model="llama-3.1-8b",
-                prompt=900,
-                answer=180,
-                users=n,
-                ttft=numbers["ttft_ms_mean"].value / 1000,
-                tpot=numbers["tpot_ms_mean"].value / 1000 * off,
+                prompt_tokens=900,
+                answer_tokens=180,
+                user_count=n,
+                ttft_s=numbers["ttft_ms_mean"].value / 1000,
+                tpot_s=numbers["tpot_ms_mean"].value / 1000 * off,
                 gpu="h100-sxm",
                 tp=1,
                 precision="fp8",
@@ -119,9 +119,9 @@ def test_a_bias_is_learned(bias: float) -> None:
     assert found.correction.factor("tpot", 16, 990) == pytest.approx(
         bias, rel=0.08
     )
-    for compared in found.compared:
-        after = abs(compared.after["tpot"] / compared.measured["tpot"] - 1)
-        before = abs(compared.before["tpot"] / compared.measured["tpot"] - 1)
+    for compared in found.comparisons:
+        after = abs(compared.after_s["tpot"] / compared.measured_s["tpot"] - 1)
+        before = abs(compared.before_s["tpot"] / compared.measured_s["tpot"] - 1)
         assert after <= before + 0.03
 
 
@@ -135,7 +135,7 @@ def test_a_slope_over_the_batch_is_learned_from_a_sweep() -> None:
 
 def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
     at = features(16, 1000)
-    doubts = [learned("tpot", [(at, 0.1)] * n).spread(at) for n in range(12)]
+    doubts = [learned("tpot", [(at, 0.1)] * n).deviation(at) for n in range(12)]
     assert doubts == sorted(doubts, reverse=True)
     assert doubts[0] == pytest.approx(
         math.hypot(
@@ -164,7 +164,7 @@ def test_the_order_of_points_does_not_matter() -> None:
 
 def test_an_outlier_and_a_stranger_are_named() -> None:
     found = points(1.0, 0.0, (1, 2, 4, 8, 16, 32))
-    found[2] = replace(found[2], tpot=found[2].tpot * 4)
+    found[2] = replace(found[2], tpot_s=found[2].tpot_s * 4)
     found.append(
         replace(
             found[0],
@@ -216,7 +216,7 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
     elsewhere = Replica(
         model, layout, node("h200-sxm"), load(), Trust(0.5, taught)
     )
-    assert elsewhere.learned is None
+    assert elsewhere.correction is None
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
 
 def test_a_point_of_something_else_teaches_nothing() -> None:
     found = learn.calibrate(
-        [*points(1.0), replace(points(1.0)[0], tpot=3.0, place="odd.json:1")],
+        [*points(1.0), replace(points(1.0)[0], tpot_s=3.0, place="odd.json:1")],
         {},
     )
     assert "odd.json:1 is more than" in " ".join(found.warnings)

@@ -64,14 +64,14 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
     groups: int, unit: int
 ) -> None:
     shape = week("diurnal", None)
-    nodes = shape.nodes(groups, unit)
-    spared = shape.nodes(groups, unit, 2)
+    nodes = shape.hourly_nodes(groups, unit)
+    spared = shape.hourly_nodes(groups, unit, 2)
     assert [s - n for s, n in zip(spared, nodes, strict=True)] == [
         2 * unit
     ] * len(nodes)
     assert max(nodes) == groups * unit
     assert min(nodes) >= unit
-    for count, share in zip(nodes, shape.load, strict=True):
+    for count, share in zip(nodes, shape.relative_load, strict=True):
         assert count / (groups * unit) >= share - 1e-9
 
 
@@ -100,7 +100,7 @@ def test_every_line_has_unit_quantity_source_and_age(catalog) -> None:
     for line in bill.lines:
         assert line.unit
         assert line.quantity >= 0
-        assert (line.source and line.as_of) or not line.found
+        assert (line.source and line.as_of) or not line.is_priced
 
 
 def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
@@ -115,7 +115,7 @@ def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
 
 def test_specs_without_a_schedule_run_all_week() -> None:
     assert spec_of(chat()).shutdown.schedule is None
-    assert week("flat", None).on_hours == 730
+    assert week("flat", None).running_hours == 730
 
 
 def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
@@ -124,7 +124,7 @@ def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
         provider="aws",
         region="us-east-1",
         chip=accelerators()["h100-sxm"],
-        boards=8.0,
+        board_count=8.0,
         role="train",
     )
     found = energy(one, 2, Decimal(200))

@@ -224,7 +224,7 @@ def test_a_table_of_something_else_is_named_with_what_it_lacks() -> None:
 def test_more_users_never_raise_the_pace_and_never_lower_the_flow() -> None:
     pace, flow = 0.0, 0.0
     for users in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-        found = answer(setup(row(concurrency=str(users)))).numbers
+        found = answer(setup(row(concurrency=str(users)))).columns
         assert found["tpot_ms_mean"].value >= pace
         assert found["output_tok_s"].value >= flow
         pace, flow = found["tpot_ms_mean"].value, found["output_tok_s"].value
@@ -232,9 +232,9 @@ def test_more_users_never_raise_the_pace_and_never_lower_the_flow() -> None:
 
 def test_a_loop_and_its_rate_agree() -> None:
     """Little's law: a closed loop's flow, offered as a rate, meets about the same batch."""
-    closed = answer(setup(row(concurrency="32"))).numbers
+    closed = answer(setup(row(concurrency="32"))).columns
     rate = str(closed["req_throughput_rps"].value)
-    opened = answer(setup(row(load_kind="rate", request_rate_rps=rate))).numbers
+    opened = answer(setup(row(load_kind="rate", request_rate_rps=rate))).columns
     assert opened["tpot_ms_mean"].value == pytest.approx(
         closed["tpot_ms_mean"].value, rel=0.1
     )
@@ -243,7 +243,7 @@ def test_a_loop_and_its_rate_agree() -> None:
 def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
     def width(**changes: str) -> tuple[float, str]:
         found = answer(setup(row(**changes)))
-        number = found.numbers["tpot_ms_mean"]
+        number = found.columns["tpot_ms_mean"]
         return number.high / number.low, found.basis
 
     known, seen = width()
@@ -266,7 +266,7 @@ COMPLETE = [
 def test_every_accelerator_with_a_data_sheet_is_predicted(chip: str) -> None:
     sheet = accelerators()[chip]
     cells = {"gpu": chip, "model": "llama-3.2-1b", "weight_precision": "bf16"}
-    found = answer(setup(row(**cells))).numbers["tpot_ms_mean"].value
+    found = answer(setup(row(**cells))).columns["tpot_ms_mean"].value
     read = 2 * find("llama-3.2-1b").params / (sheet.bandwidth_gb_s * 1e9) * 1000
     assert 0.9 * read < found < 25 * read + 10
 
@@ -286,12 +286,12 @@ def test_the_pool_matches_published_start_up_logs() -> None:
             continue
         card = startup.Card(
             total_gib=float(r["gpu_total_gib"]),
-            year=when(r["date"]),
-            share=float(r["gpu_memory_utilization"] or 0.9),
+            software_year=when(r["date"]),
+            memory_share=float(r["gpu_memory_utilization"] or 0.9),
         )
         step = startup.Steps(
-            tokens=int(r["max_num_batched_tokens"] or 8192),
-            sequences=int(r["max_num_seqs"]),
+            max_tokens=int(r["max_num_batched_tokens"] or 8192),
+            max_sequences=int(r["max_num_seqs"]),
         )
         layout = Layout(
             precision=r["precision"]
@@ -340,13 +340,13 @@ def test_a_rate_beyond_reach_is_refused_with_the_most_that_is() -> None:
 def test_accelerators_beyond_their_link_talk_over_the_network() -> None:
     within = answer(
         setup(row(tp="8", n_gpus="8", model="llama-3.1-70b"))
-    ).numbers
+    ).columns
     beyond = answer(
         setup(row(tp="16", n_gpus="16", model="llama-3.1-70b"))
-    ).numbers
+    ).columns
     rack = answer(
         setup(row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200"))
-    ).numbers
+    ).columns
     assert beyond["ttft_ms_mean"].value > within["ttft_ms_mean"].value
     assert rack["tpot_ms_mean"].value < beyond["tpot_ms_mean"].value
 
@@ -369,14 +369,14 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
     """Decoding no longer waits for prompts; the first token waits for the cache on the network."""
     layout = "prefill 4 workers x 1 GPU (tp1 adp1 ep1); decode 1 workers x 1 GPU (tp1 adp1 ep1)"
     cells = {"input_len": "8000", "concurrency": "8"}
-    together = answer(setup(row(**cells))).numbers
-    apart = answer(setup(row(disagg_layout=layout, **cells))).numbers
+    together = answer(setup(row(**cells))).columns
+    apart = answer(setup(row(disagg_layout=layout, **cells))).columns
     assert apart["tpot_ms_mean"].value < together["tpot_ms_mean"].value
     alone = setup(row(concurrency="1", input_len="8000"))
     sent = setup(row(concurrency="1", input_len="8000", disagg_layout=layout))
     model = alone.llm
     cache = 2 * model.layers * model.kv_heads * model.head_dim * 2 * 8000
-    assert sent.server().alone - alone.server().alone == pytest.approx(
+    assert sent.replica_rates().idle_prompt_s - alone.replica_rates().idle_prompt_s == pytest.approx(
         cache / (50e9 * 0.8), rel=0.01
     )
 
@@ -396,8 +396,8 @@ def test_the_gain_of_a_draft_is_the_sum_of_its_accepted_prefixes(
 ) -> None:
     found = drafted(told)
     assert found is not None
-    assert found.gained == pytest.approx(gained)
-    assert found.passes == passes
+    assert found.tokens_per_step == pytest.approx(gained)
+    assert found.draft_passes == passes
     assert drafted("none expected") is None
 
 
@@ -410,7 +410,7 @@ def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
             "gpu": "H200-SXM-141GB",
             "spec_decode": draft,
         }
-        return answer(setup(row(**cells))).numbers["tpot_ms_mean"].value
+        return answer(setup(row(**cells))).columns["tpot_ms_mean"].value
 
     certain, hopeless = "mtp-3, acceptance 1", "mtp-3, acceptance 0"
     assert 1.7 < pace(1, "none") / pace(1, "mtp-3, acceptance 0.8") < 3
@@ -434,7 +434,7 @@ def test_split_pools_at_saturation_are_as_fast_as_the_slower_one() -> None:
             "disagg_layout": layout,
             "output_len": answer_len,
         }
-        return answer(setup(row(**cells))).numbers["output_tok_s"].value
+        return answer(setup(row(**cells))).columns["output_tok_s"].value
 
     assert flow(2, "10") == pytest.approx(
         2 * flow(1, "10"), rel=0.01
@@ -451,12 +451,12 @@ def test_a_slice_has_its_share_of_compute_memory_and_bandwidth() -> None:
     slow = answer(setup(row(gpu="a100-80gb-sxm 3g.40gb", **cells)))
     fast = answer(setup(row(gpu="a100-80gb-sxm", **cells)))
     ratio = (
-        slow.numbers["tpot_ms_mean"].value / fast.numbers["tpot_ms_mean"].value
+        slow.columns["tpot_ms_mean"].value / fast.columns["tpot_ms_mean"].value
     )
     assert 1.5 < ratio < 2.05  # launches take as long
     assert slow.basis == "physics"
     width = [
-        x.numbers["tpot_ms_mean"].high / x.numbers["tpot_ms_mean"].low
+        x.columns["tpot_ms_mean"].high / x.columns["tpot_ms_mean"].low
         for x in (slow, fast)
     ]
     assert width[0] > width[1]
@@ -481,18 +481,18 @@ def test_accelerators_are_understood_with_spaces(
 def test_a_plan_and_a_table_find_the_same_room_and_pace() -> None:
     """One account of memory and one physics: Replica serves plans, Setup tables."""
     made = setup(row(len_kind="dataset mean", concurrency="1"))
-    server = made.server()
+    server = made.replica_rates()
     wanted = Load(
-        prompt=Lengths(mean=1000, p95=1000),
-        answer=Lengths(mean=200, p95=200),
+        prompt_lengths=Lengths(mean_tokens=1000, p95_tokens=1000),
+        answer_lengths=Lengths(mean_tokens=200, p95_tokens=200),
         concurrency=1,
     )
     one = Replica(made.llm, made.layout, made.node, wanted)
     assert one.max_batch == pytest.approx(
-        server.room, rel=0.02
+        server.max_batch, rel=0.02
     )  # plans count whole pages
-    assert decode(one.rates, 8, 0.0) == pytest.approx(
-        decode(server.rates, 8, 0.0)
+    assert decode(one.step_times, 8, 0.0) == pytest.approx(
+        decode(server.step_times, 8, 0.0)
     )
 
 
@@ -502,12 +502,12 @@ def test_late_first_tokens_grow_with_the_load() -> None:
     def far(rate: float) -> float:
         found = answer(
             setup(row(load_kind="rate", request_rate_rps=str(rate)))
-        ).numbers
+        ).columns
         return found["ttft_ms_p99"].value / found["ttft_ms_mean"].value
 
     most = (
         answer(setup(row(load_kind="offline_max")))
-        .numbers["req_throughput_rps"]
+        .columns["req_throughput_rps"]
         .value
     )
     assert 1 < far(0.1 * most) < far(0.9 * most)
@@ -546,7 +546,7 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
     ):
         inside = []
         for r in found:
-            number = answer(setup(r)).numbers[column]
+            number = answer(setup(r)).columns[column]
             inside.append(number.low <= float(r[column]) <= number.high)
         assert sum(inside) >= 0.85 * len(inside)
 
@@ -563,7 +563,7 @@ def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_ref
             "input_len": str(length),
             "concurrency": "1",
         }
-        found = answer(setup(row(**cells))).numbers["tpot_ms_mean"]
+        found = answer(setup(row(**cells))).columns["tpot_ms_mean"]
         widths.append(found.high / found.low)
     assert widths[0] == widths[1] < widths[2] < widths[3]
     far = predicted([row(concurrency="9000000")])

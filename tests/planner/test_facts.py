@@ -46,10 +46,10 @@ def test_data_sheets_agree_with_what_the_vendors_publish() -> None:
     assert known["h100-sxm"].bandwidth_gb_s == 3350
     assert known["h100-sxm"].bf16_tflops == pytest.approx(989.4)
     assert known["a100-80gb-sxm"].fp8_tflops is None
-    assert known["l4"].runs("fp8")
-    assert not known["a10g"].runs("fp8")
-    assert known["h100-sxm"].computes("mxfp4") == "bf16"
-    assert known["b200-sxm"].computes("mxfp4") == "fp4"
+    assert known["l4"].supports("fp8")
+    assert not known["a10g"].supports("fp8")
+    assert known["h100-sxm"].compute_precision("mxfp4") == "bf16"
+    assert known["b200-sxm"].compute_precision("mxfp4") == "fp4"
 
 
 def test_mig_slices_never_exceed_their_gpu() -> None:
@@ -73,8 +73,8 @@ def test_parts_of_a_model_add_up_to_its_published_size(
     name: str, billions: float, active: float
 ) -> None:
     model = find(name)
-    total = model.dense + model.expert + model.embedding
-    used = model.dense + model.expert_active + model.embedding
+    total = model.dense_params + model.expert_params + model.embedding_params
+    used = model.dense_params + model.active_expert_params + model.embedding_params
     assert total / 1e9 == pytest.approx(billions, rel=0.001)
     assert used / 1e9 == pytest.approx(active, rel=0.02)
 
@@ -238,9 +238,9 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
     known = models()[name]
     assert found.params == pytest.approx(known.params, rel=0.03)
     # Some publishers leave the input embedding out of the active parameters.
-    counts = (found.active, found.active - found.vocab * found.hidden)
+    counts = (found.active_params, found.active_params - found.vocab * found.hidden)
     assert any(
-        count == pytest.approx(known.active, rel=0.06) for count in counts
+        count == pytest.approx(known.active_params, rel=0.06) for count in counts
     )
     for key in (
         "layers",

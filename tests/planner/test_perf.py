@@ -30,19 +30,19 @@ def node(name: str, count: int = 8) -> Node:
     chip = accelerators()[name]
     return Node(
         accelerator=chip,
-        count=count,
+        accelerator_count=count,
         memory_gib=chip.memory_gib,
-        fraction=1.0,
-        scaleup=SCALEUP.get(name, "pcie"),
+        compute_fraction=1.0,
+        scaleup_link=SCALEUP.get(name, "pcie"),
         network_gb_s=400.0,
     )
 
 
 def load(prompt: float = 1000, answer: float = 200, rate: float = 1.0) -> Load:
     return Load(
-        prompt=Lengths(mean=prompt, p95=prompt * 3),
-        answer=Lengths(mean=answer, p95=answer * 3),
-        rate=rate,
+        prompt_lengths=Lengths(mean_tokens=prompt, p95_tokens=prompt * 3),
+        answer_lengths=Lengths(mean_tokens=answer, p95_tokens=answer * 3),
+        rate_per_s=rate,
     )
 
 
@@ -117,7 +117,7 @@ def test_weights_of_all_accelerators_add_up_to_the_model(name: str) -> None:
 
 def test_quantization_scales_are_counted() -> None:
     model = find("llama-3.1-70b")
-    plain = model.dense * 0.5 + model.embedding * 2
+    plain = model.dense_params * 0.5 + model.embedding_params * 2
     with_scales = memory.weights(
         model, Layout(precision="int4", kv_precision="bf16", tp=1)
     )
@@ -139,8 +139,8 @@ def test_tpot_is_near_published_closed_loop_measurements() -> None:
         prompt, answer = (
             float(row[key]) * 0.9 for key in ("input_len", "output_len")
         )
-        lengths = (Lengths(mean=x, p95=x * 1.1) for x in (prompt, answer))
-        traffic = Load(prompt=next(lengths), answer=next(lengths))
+        lengths = (Lengths(mean_tokens=x, p95_tokens=x * 1.1) for x in (prompt, answer))
+        traffic = Load(prompt_lengths=next(lengths), answer_lengths=next(lengths))
         precision = (
             "mxfp4" if row["model"].startswith("gpt-oss") else row["precision"]
         )
@@ -168,10 +168,10 @@ def replica(rate: float = 1.0, **words: float) -> Replica:
 
 def test_a_busier_replica_is_never_quicker() -> None:
     subject = replica()
-    full = subject.completion(subject.max_batch)
+    full = subject.completion_rate(subject.max_batch)
     before = dict.fromkeys(("ttft", "tpot", "e2e"), 0.0)
     for share in (0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95):
-        service = subject.at(full * share)
+        service = subject.open_service(full * share)
         assert service is not None
         for metric, last in before.items():
             found = service.quantile(metric, 95)
@@ -180,7 +180,7 @@ def test_a_busier_replica_is_never_quicker() -> None:
 
 
 def test_percentiles_are_ordered_and_checked_as_they_are_shown() -> None:
-    service = replica().at(2.0)
+    service = replica().open_service(2.0)
     assert service is not None
     for metric in ("ttft", "tpot", "e2e"):
         values = [service.quantile(metric, p) for p in (50, 90, 95, 99)]
@@ -192,39 +192,39 @@ def test_percentiles_are_ordered_and_checked_as_they_are_shown() -> None:
 
 def test_little_s_law_holds_in_the_birth_death_model() -> None:
     subject = replica()
-    service = subject.at(subject.completion(subject.max_batch) * 0.5)
+    service = subject.open_service(subject.completion_rate(subject.max_batch) * 0.5)
     assert service is not None
     served = sum(
-        p * subject.completion(n) for n, p in enumerate(service.states) if n
+        p * subject.completion_rate(n) for n, p in enumerate(service.probabilities) if n
     )
-    assert served == pytest.approx(service.rate, rel=0.01)
+    assert served == pytest.approx(service.rate_per_s, rel=0.01)
 
 
 def test_too_much_load_is_no_service() -> None:
     subject = replica()
-    assert subject.at(subject.completion(subject.max_batch) * 1.01) is None
+    assert subject.open_service(subject.completion_rate(subject.max_batch) * 1.01) is None
 
 
 def test_the_bound_is_above_every_rate_that_keeps_the_pace() -> None:
     subject = replica()
     for limit in (0.006, 0.01, 0.02, 0.05):
-        bound = subject.bound(limit)
+        bound = subject.rate_bound(limit)
         for share in (0.5, 0.9, 0.99, 1.2, 2.0):
-            service = subject.at(bound * share)
+            service = subject.open_service(bound * share)
             if service is not None and service.tpot(95) <= limit:
-                assert service.rate <= bound
+                assert service.rate_per_s <= bound
 
 
 def test_bursts_and_long_tails_make_waits_longer() -> None:
-    calm = replica(prompt=4000).at(4.0)
+    calm = replica(prompt=4000).open_service(4.0)
     layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
     burst = Load(
-        prompt=Lengths(mean=4000, p95=12_000),
-        answer=Lengths(mean=200, p95=600),
-        rate=4,
-        variation=9.0,
+        prompt_lengths=Lengths(mean_tokens=4000, p95_tokens=12_000),
+        answer_lengths=Lengths(mean_tokens=200, p95_tokens=600),
+        rate_per_s=4,
+        arrival_variation=9.0,
     )
-    wild = Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), burst).at(
+    wild = Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), burst).open_service(
         4.0
     )
     assert calm is not None
@@ -233,8 +233,8 @@ def test_bursts_and_long_tails_make_waits_longer() -> None:
 
 
 def test_lengths_reproduce_their_mean_and_percentiles() -> None:
-    lengths = Lengths(mean=1200, p95=4000)
-    points = lengths.points()
+    lengths = Lengths(mean_tokens=1200, p95_tokens=4000)
+    points = lengths.bin_lengths()
     assert mean(points) == pytest.approx(1200)
     assert sum(SHARES) == pytest.approx(1)
     assert points[bin_of(95)] == pytest.approx(4000, rel=0.03)
@@ -243,7 +243,7 @@ def test_lengths_reproduce_their_mean_and_percentiles() -> None:
 
 
 def test_the_99th_percentile_sees_the_long_answers() -> None:
-    service = replica().at(0.01)
+    service = replica().open_service(0.01)
     assert service is not None
     assert service.e2e(99) > 1.5 * service.e2e(95)
 
@@ -251,11 +251,11 @@ def test_the_99th_percentile_sees_the_long_answers() -> None:
 def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
     for name in ("flops", "kv_bandwidth", "layer_overhead"):
         applied = [
-            r.value
+            r.fitted_factor
             for r in coefficient.SERVING.rows
             if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")
         ]
-        found = coefficient.SERVING.at(
+        found = coefficient.SERVING.select(
             frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE
         )
         assert getattr(found, name) == pytest.approx(math.prod(applied))
@@ -264,9 +264,9 @@ def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
 def test_trends_are_not_carried_beyond_the_measurements() -> None:
     first, last = book.YEARS
     keys = frozenset({"vllm"})
-    assert coefficient.SERVING.at(keys, last) == coefficient.SERVING.at(
+    assert coefficient.SERVING.select(keys, last) == coefficient.SERVING.select(
         keys, last + 10
     )
-    assert coefficient.SERVING.at(keys, first) == coefficient.SERVING.at(
+    assert coefficient.SERVING.select(keys, first) == coefficient.SERVING.select(
         keys, 1990
     )

@@ -166,7 +166,7 @@ def test_a_plan_differs_from_itself_in_nothing(catalog) -> None:
     plan = plan_of(catalog, chat())
     found = diff(plan, plan)
     assert found.changes == ()
-    assert found.delta == 0
+    assert found.delta_usd == 0
 
 
 def test_the_changes_of_a_diff_add_up_to_its_total(catalog) -> None:
@@ -175,10 +175,10 @@ def test_the_changes_of_a_diff_add_up_to_its_total(catalog) -> None:
         plan_of(catalog, chat(traffic="peak_rps: 20")),
     )
     found = diff(before, after)
-    assert sum(c.delta for c in found.changes) == found.delta
-    assert found.usd_after - found.usd_before == found.delta
+    assert sum(c.delta_usd for c in found.changes) == found.delta_usd
+    assert found.usd_after - found.usd_before == found.delta_usd
     back = diff(after, before)
-    assert back.delta == -found.delta
+    assert back.delta_usd == -found.delta_usd
     assert {c.mark for c in found.changes} <= {"+", "~", "-"}
     assert "total" in text.render(diff_page((found,), ("a", "b")))
 

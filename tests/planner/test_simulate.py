@@ -20,7 +20,7 @@ from planner.perf.simulate import Lane, Machine, Request
 from tests.planner.test_perf import node
 
 LOAD = Load(
-    prompt=Lengths(mean=1000, p95=3000), answer=Lengths(mean=150, p95=500)
+    prompt_lengths=Lengths(mean_tokens=1000, p95_tokens=3000), answer_lengths=Lengths(mean_tokens=150, p95_tokens=500)
 )
 
 
@@ -37,25 +37,25 @@ def machine(slots: int, pool: float = math.inf, slowed: float = 1.0) -> Machine:
     c = replace(one.coefficients, interference=1 - slowed)
     return replace(
         one,
-        base=base,
-        growth=growth,
+        base_steps_s=base,
+        step_growths_s=growth,
         coefficients=c,
-        pool=pool,
-        reserved=0.5,
-        slots=slots,
-        slowed=max(simulate.CRAWL, slowed),
+        pool_tokens=pool,
+        answer_share=0.5,
+        slot_count=slots,
+        prompt_decode_speed=max(simulate.CRAWL, slowed),
     )
 
 
 def counted(one: Machine, requests: list[Request]) -> dict[int, float]:
     """Play token by token: each step lasts as its batch and context say, prompts stop nothing."""
-    rates = one.rates
-    waiting = sorted(range(len(requests)), key=lambda i: requests[i].due)
+    rates = one.step_times
+    waiting = sorted(range(len(requests)), key=lambda i: requests[i].due_s)
     ends: dict[int, float] = {}
     ready: list[tuple[float, int]] = []
     free = 0.0
     for i in waiting:  # enough slots: prompts pass one after the other
-        free = max(free, requests[i].due) + prompt(rates, requests[i].prompt)
+        free = max(free, requests[i].due_s) + prompt(rates, requests[i].prompt_tokens)
         ready.append((free, i))
     running: dict[int, int] = {}
     now = 0.0
@@ -64,11 +64,11 @@ def counted(one: Machine, requests: list[Request]) -> dict[int, float]:
             now = max(now, ready[0][0])
         while ready and ready[0][0] <= now:
             running[ready.pop(0)[1]] = 0
-        held = sum(requests[i].prompt + got for i, got in running.items())
-        now += one.base[len(running)] + one.growth[len(running)] * held
+        held = sum(requests[i].prompt_tokens + got for i, got in running.items())
+        now += one.base_steps_s[len(running)] + one.step_growths_s[len(running)] * held
         for i in list(running):
             running[i] += 1
-            if running[i] == requests[i].answer - 1:
+            if running[i] == requests[i].answer_tokens - 1:
                 ends[i] = now
                 del running[i]
     return ends
@@ -80,7 +80,7 @@ def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
     expected = counted(one, requests)
     play.deliver(one, requests, 1, "round-robin")
     spent = [
-        (r.end - r.due) / (expected[i] - r.due) for i, r in enumerate(requests)
+        (r.end_s - r.due_s) / (expected[i] - r.due_s) for i, r in enumerate(requests)
     ]
     assert statistics.mean(spent) == pytest.approx(1.0, abs=0.01)
     assert min(spent) > 0.9
@@ -94,21 +94,21 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     c = replace(one.coefficients, interference=0.0)
     instant = replace(
         one,
-        base=base,
-        growth=(0.0,) * 513,
+        base_steps_s=base,
+        step_growths_s=(0.0,) * 513,
         coefficients=c,
-        pool=math.inf,
-        slots=512,
-        slowed=1.0,
+        pool_tokens=math.inf,
+        slot_count=512,
+        prompt_decode_speed=1.0,
     )
-    rates, load = one.rates, LOAD
-    rate = 0.6 / prompt(rates, load.prompt.mean)
+    rates, load = one.step_times, LOAD
+    rate = 0.6 / prompt(rates, load.prompt_lengths.mean_tokens)
     waits, service = [], []
     for seed in range(12):
         requests = play.arrivals(load, 4000, seed, 1.0, rate)
         play.deliver(instant, requests, 1, "random")
-        waits += [r.begun - r.due for r in requests]
-        service += [prompt(rates, r.prompt) for r in requests]
+        waits += [r.prompt_start_s - r.due_s for r in requests]
+        service += [prompt(rates, r.prompt_tokens) for r in requests]
     square = statistics.fmean(s * s for s in service)
     theory = rate * square / (2 * (1 - rate * statistics.fmean(service)))
     assert statistics.fmean(waits) == pytest.approx(theory, rel=0.07)
@@ -120,10 +120,10 @@ def test_every_request_is_answered_once_and_in_order_of_time(
 ) -> None:
     one = machine(slots=8, slowed=0.1)
     requests = play.arrivals(LOAD, 400, 3, 2.0, 9.0)
-    assert all(a.due <= b.due for a, b in pairwise(requests))
+    assert all(a.due_s <= b.due_s for a, b in pairwise(requests))
     play.deliver(one, requests, 3, router)
     for r in requests:
-        assert r.due <= r.begun < r.first <= r.end
+        assert r.due_s <= r.prompt_start_s < r.first_token_s <= r.end_s
 
 
 def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
@@ -132,14 +132,14 @@ def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
     lane = Lane(one)
     lane.queue.extend(requests)
     lane.advance(math.inf)
-    assert len(lane.done) == len(requests)
-    assert lane.kept == pytest.approx(0, abs=1e-6)
+    assert len(lane.finished) == len(requests)
+    assert lane.reserved_tokens == pytest.approx(0, abs=1e-6)
     free = machine(slots=32)
     again = play.deliver(
         free, play.arrivals(LOAD, 300, 5, 1.0, 6.0), 1, "random"
     )
-    assert statistics.fmean(r.end - r.due for r in requests) > statistics.fmean(
-        r.end - r.due for r in again
+    assert statistics.fmean(r.end_s - r.due_s for r in requests) > statistics.fmean(
+        r.end_s - r.due_s for r in again
     )
 
 
@@ -149,7 +149,7 @@ def test_the_best_router_waits_least() -> None:
     for router in ("random", "round-robin", "least-loaded"):
         requests = play.arrivals(LOAD, 4000, 11, 1.0, 6.0)
         play.deliver(one, requests, 4, router)  # type: ignore[arg-type]
-        waits[router] = statistics.fmean(r.begun - r.due for r in requests)
+        waits[router] = statistics.fmean(r.prompt_start_s - r.due_s for r in requests)
     assert waits["least-loaded"] <= waits["round-robin"] <= waits["random"]
 
 
@@ -167,7 +167,7 @@ def test_a_seed_gives_the_same_run() -> None:
     def run() -> list[float]:
         one = simulate.of_replica(replica())
         requests = play.arrivals(LOAD, 300, 4, 1.5, 8.0)
-        return [r.end for r in play.deliver(one, requests, 2, "random")]
+        return [r.end_s for r in play.deliver(one, requests, 2, "random")]
 
     assert run() == run()
 
@@ -177,17 +177,17 @@ def test_a_closed_loop_keeps_its_users_busy() -> None:
     one = simulate.of_replica(replica())
     requests = play.arrivals(LOAD, 1500, 2, 1.0, math.inf)
     done = play.loop(one, requests, 24)
-    middle = sorted(done, key=lambda r: r.end)[300:-100]
-    flow = (len(middle) - 1) / (middle[-1].end - middle[0].end)
-    spent = statistics.fmean(r.end - r.due for r in middle)
+    middle = sorted(done, key=lambda r: r.end_s)[300:-100]
+    flow = (len(middle) - 1) / (middle[-1].end_s - middle[0].end_s)
+    spent = statistics.fmean(r.end_s - r.due_s for r in middle)
     assert flow * spent == pytest.approx(24, rel=0.05)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.8])
 def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     subject = replica()
-    rate = share * subject.completion(subject.max_batch)
-    service = subject.at(rate)
+    rate = share * subject.completion_rate(subject.max_batch)
+    service = subject.open_service(rate)
     assert service is not None
     one = simulate.of_replica(subject)
     runs = []
@@ -202,10 +202,10 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
         ("ttft", 99),
         ("e2e", 99),
     )
-    found = play.summary(runs, asked).found
+    found = play.summary(runs, asked).percentiles
     for metric, percentile in asked:
         expected = service.quantile(metric, percentile)
-        assert found[metric, percentile].value == pytest.approx(
+        assert found[metric, percentile].estimate_s == pytest.approx(
             expected, rel=0.3
         )
 
@@ -214,34 +214,34 @@ def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
     """Squared variation of the gaps that one of 4 replicas sees, of bursts of 4 and of Poisson."""
     for variation in (1.0, 4.0):
         whole = [
-            (r.due, r.prompt, r.answer)
+            (r.due_s, r.prompt_tokens, r.answer_tokens)
             for r in play.arrivals(LOAD, 40_000, 5, variation, 9.0)
         ]
         for routing in ("random", "round-robin"):
-            load = replace(LOAD, variation=variation, routing=routing)  # type: ignore[arg-type]
-            due = [r.due for r in play.recorded(whole, load, 4, 1, 3)]
+            load = replace(LOAD, arrival_variation=variation, routing=routing)  # type: ignore[arg-type]
+            due = [r.due_s for r in play.recorded(whole, load, 4, 1, 3)]
             gaps = [b - a for a, b in pairwise(due)]
             found = (statistics.pstdev(gaps) / statistics.fmean(gaps)) ** 2
-            assert found == pytest.approx(load.spread(4), rel=0.1)
+            assert found == pytest.approx(load.replica_variation(4), rel=0.1)
 
 
 def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
     whole = [
-        (r.due + 50, r.prompt, r.answer)
+        (r.due_s + 50, r.prompt_tokens, r.answer_tokens)
         for r in play.arrivals(LOAD, 500, 5, 1.0, 9.0)
     ]
     load = replace(LOAD, routing="round-robin", prefix_hit=0.5)
     parts = [play.recorded(whole, load, 3, 1, seed) for seed in range(3)]
-    assert sorted(r.due for part in parts for r in part) == pytest.approx(
+    assert sorted(r.due_s for part in parts for r in part) == pytest.approx(
         [at - whole[0][0] for at, _, _ in whole]
     )
-    fresh = sum(r.prompt for part in parts for r in part)
+    fresh = sum(r.prompt_tokens for part in parts for r in part)
     assert fresh == pytest.approx(sum(x[1] for x in whole) / 2, rel=0.01)
 
 
 def test_the_busiest_stretch_is_the_shortest_of_its_length() -> None:
     whole = [
-        (r.due, r.prompt, r.answer)
+        (r.due_s, r.prompt_tokens, r.answer_tokens)
         for r in play.arrivals(LOAD, 300, 8, 6.0, 2.0)
     ]
     found = play.busiest(whole, 40)

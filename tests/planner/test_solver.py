@@ -60,13 +60,13 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     small, text = random_case(catalog, seed)
     spec = spec_of(text)
     wanted = need(spec, lambda _: b"")
-    offers = Market(small.kinds, rules(spec, unsupported)).best()
+    offers = Market(small.kinds, rules(spec, unsupported)).cheapest()
     truth = brute.machines_cost(wanted, offers)
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
     empty = dataclasses.replace(small.book, prices={})
     found = [
         f
-        for f in Search(empty).solve(wanted, offers, cluster_limit=1).found
+        for f in Search(empty).solve(wanted, offers, result_count=1).candidates
         if f.fit.span == 1
     ]
     cost = found[0].bill.lines[0].usd_month if found else None
@@ -130,7 +130,7 @@ def test_the_total_is_the_sum_of_its_lines(catalog) -> None:
         assert bill is not None
         known = [x.usd_month for x in bill.lines if x.usd_month is not None]
         assert bill.usd_month == sum(known)
-        assert set(bill.unknown) == {
+        assert set(bill.unpriced_lines) == {
             x.name for x in bill.lines if x.usd_month is None
         }
 
@@ -139,10 +139,10 @@ def test_every_limit_is_met_by_what_is_predicted(catalog) -> None:
     solution = solve(
         catalog, chat(sla="ttft_p95: 900ms, tpot_p90: 30ms, e2e_p95: 20s")
     )
-    assert solution.predicted["ttft_p95_ms"].value <= 900
-    assert solution.predicted["tpot_p90_ms"].value <= 30
-    assert solution.predicted["e2e_p95_ms"].value <= 20_000
-    for found in solution.predicted.values():
+    assert solution.predictions["ttft_p95_ms"].value <= 900
+    assert solution.predictions["tpot_p90_ms"].value <= 30
+    assert solution.predictions["e2e_p95_ms"].value <= 20_000
+    for found in solution.predictions.values():
         assert found.low <= found.value <= found.high
 
 
@@ -179,7 +179,7 @@ def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
     text = chat(model="llama-3.1-8b", sla="e2e_p95: 6s", traffic="peak_rps: 4")
     solution = solve(catalog, text)
     assert solution.bill is not None
-    binding = next(b for b in solution.binding if b.constraint == "e2e_p95")
+    binding = next(b for b in solution.bindings if b.constraint == "e2e_p95")
     free = cost_of(catalog, text.replace("{e2e_p95: 6s}", "{}"))
     assert solution.bill.usd_month - free == binding.saves_usd_month
 
@@ -190,7 +190,7 @@ def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
     text = chat(model="llama-3.1-70b", sla="ttft_p95: 20ms")
     solution = solve(catalog, text)
     assert solution.status == "infeasible"
-    nearest = next(b for b in solution.binding if b.constraint == "ttft_p95")
+    nearest = next(b for b in solution.bindings if b.constraint == "ttft_p95")
     loosened = text.replace("20ms", nearest.relax_to.replace(" ", ""))
     assert cost_of(catalog, loosened) == nearest.usd_month
 
@@ -203,7 +203,7 @@ def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
     assert below.status == "infeasible"
     assert any(
         b.constraint == "buy.budget" and b.usd_month == cost
-        for b in below.binding
+        for b in below.bindings
     )
     enough = chat(
         traffic="peak_rps: 6", extra=f"buy: {{budget: {cost + 1}/month}}"
@@ -242,7 +242,7 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
         small,
         chat(model="llama-3.1-405b", precision="fp8", sla="tpot_p95: 200ms"),
     )
-    assert fp8.pools[0].span == 1
+    assert fp8.pools[0].nodes_per_group == 1
     bf16 = solve(
         small,
         chat(
@@ -252,14 +252,14 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
             traffic="peak_rps: 0.05",
         ),
     )
-    assert bf16.pools[0].span == 2
+    assert bf16.pools[0].nodes_per_group == 2
     assert bf16.pools[0].layout.pp == 2
 
 
 def test_unsupported_families_are_refused_by_name(catalog) -> None:
     spec = spec_of(chat())
-    solver = Solver(catalog=catalog, built=unsupported, read=lambda _: b"")
-    found = {a.fleet: a.why for a in why_not(spec, solver, "ct5*")}
+    solver = Solver(catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"")
+    found = {a.fleet: a.reason for a in why_not(spec, solver, "ct5*")}
     assert found
     assert all("TPU" in why for why in found.values())
     with pytest.raises(MissingError):
@@ -269,7 +269,7 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
 def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
     catalog,
 ) -> None:
-    solver = Solver(catalog=catalog, built=unsupported, read=lambda _: b"")
+    solver = Solver(catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"")
     asked = what_if(spec_of(chat(traffic="peak_rps: 4")), solver, 2.0)
     assert asked.usd_month == cost_of(catalog, chat(traffic="peak_rps: 8"))
 
@@ -296,7 +296,7 @@ deadline: 6h
 """
     solution = solve(catalog, text)
     assert solution.pools[0].offer.purchase == "spot"
-    assert solution.predicted["duration_days"].value <= 0.25
+    assert solution.predictions["duration_days"].value <= 0.25
     slower = solve(catalog, text.replace("6h", "2d"))
     assert slower.bill is not None
     assert solution.bill is not None
@@ -316,7 +316,7 @@ users: 2
         solution = solve(
             catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use)
         )
-        assert solution.predicted["memory_fraction"].value <= 1
+        assert solution.predictions["memory_fraction"].value <= 1
         costs.append(solution.bill.usd_month)
     assert costs == sorted(costs)
 
@@ -340,9 +340,9 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     )
     spec = spec_of(text.replace("  output_tokens: {mean: 200, p95: 600}\n", ""))
     wanted = need(spec, lambda _: "\n".join(lines).encode())
-    assert wanted.load.rate == pytest.approx(5.6, rel=0.15)
-    assert wanted.load.prompt.mean == pytest.approx(500, rel=0.05)
-    assert wanted.load.variation == pytest.approx(1.0, rel=0.2)
+    assert wanted.load.rate_per_s == pytest.approx(5.6, rel=0.15)
+    assert wanted.load.prompt_lengths.mean_tokens == pytest.approx(500, rel=0.05)
+    assert wanted.load.arrival_variation == pytest.approx(1.0, rel=0.2)
     marked = ("\ufeff" + "\n".join(lines)).encode()
     assert need(spec, lambda _: marked).load == wanted.load
     for row in (b"x,1,2", b"nan,1,2", b"1,inf,2", b"1,2,-3", b"1,2"):
@@ -364,7 +364,7 @@ def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
         )
         pool = solution.pools[0]
         assert pool.replicas * pool.max_batch >= count
-        assert solution.predicted["tpot_p95_ms"].value <= 80
+        assert solution.predictions["tpot_p95_ms"].value <= 80
 
 
 def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
@@ -373,8 +373,8 @@ def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
         traffic="peak_rps: 8\n  profile: business-hours",
     )
     pool = solve(catalog, text).pools[0]
-    assert pool.spare >= 1
-    assert pool.least >= 1 + pool.spare
+    assert pool.spare_groups >= 1
+    assert pool.min_nodes >= 1 + pool.spare_groups
 
 
 def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
@@ -406,11 +406,11 @@ traffic: {requests_per_day: 100k, input_tokens: 1000, output_tokens: 200}
 deadline: 6h
 """
     spec, solution = spec_of(text), solve(catalog, text)
-    found = site(spec, solution, "batch").changes
-    assert [(c.days, c.minute, c.nodes) for c in found] == [
+    found = site(spec, solution, "batch").capacity_changes
+    assert [(c.weekdays, c.minute_of_day, c.nodes) for c in found] == [
         (tuple(range(7)), 0, solution.pools[0].nodes),
         (tuple(range(7)), 360, 0),
     ]
     assert spec.shutdown.idle == 3600
     once = solve(catalog, text.replace("requests_per_day", "total_requests"))
-    assert site(spec, once, "batch").changes == ()
+    assert site(spec, once, "batch").capacity_changes == ()

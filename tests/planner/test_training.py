@@ -47,16 +47,16 @@ def made(
     return Job(
         llm=find(model),
         chip=accelerators()[chip],
-        spread=spread,
+        layout=spread,
         software=Software(),
-        sequence=8192,
-        batch=batch,
-        network=50e9,
+        sequence_tokens=8192,
+        global_batch=batch,
+        network_bytes_s=50e9,
     )
 
 
 def seconds(job: Job) -> float:
-    return step(work(job), TRAINING.at(keys(job))).total
+    return step(work(job), TRAINING.select(keys(job))).total
 
 
 def rows() -> list[dict[str, str]]:
@@ -83,7 +83,7 @@ def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() 
     assert copy == pytest.approx(2.0 * alone.llm.params, rel=0.01)
     assert states(base).total == states(alone).total
     assert seconds(rated) / seconds(alone) == pytest.approx(4 / 3, rel=0.05)
-    cut = replace(rated, spread=replace(rated.spread, sharding="zero3"))
+    cut = replace(rated, layout=replace(rated.layout, sharding="zero3"))
     whole = replace(cut, reference="none")
     shared = states(cut).total - states(whole).total
     assert shared == pytest.approx(copy / 8, rel=0.01)
@@ -175,7 +175,7 @@ def test_llama_3_405b_trains_as_published(
     llm = read.job.llm
     flop = 6 * llm.params + 6 * llm.layers * llm.hidden * 8192
     reached = (
-        tokens_per_s(work(read.job), TRAINING.at(keys(read.job))) * flop / 1e12
+        tokens_per_s(work(read.job), TRAINING.select(keys(read.job))) * flop / 1e12
     )
     assert reached == pytest.approx(tflops, rel=0.05)
 
@@ -232,11 +232,11 @@ def test_the_distributed_optimizer_holds_6_and_12_over_dp() -> None:
 def test_activations_of_a_gpt_are_34_and_5as_over_h(name: str) -> None:
     """Korthikanti et al., equations 1, 2 and 5: whole, with tensor and sequence parallelism."""
     old = Software(kernels="megatron21", sequence_parallel=False)
-    job = replace(made(name), software=old, sequence=2048)
+    job = replace(made(name), software=old, sequence_tokens=2048)
     llm = job.llm
     scores = 5 * llm.heads * 2048 / llm.hidden
     assert kept(job, "none") / llm.hidden == pytest.approx(34 + scores)
-    cut = replace(job, spread=replace(job.spread, tp=8))
+    cut = replace(job, layout=replace(job.layout, tp=8))
     assert kept(cut, "none") / llm.hidden == pytest.approx(
         10 + 24 / 8 + scores / 8
     )
@@ -257,20 +257,20 @@ def test_interleaving_holds_more_micro_batches() -> None:
 def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
     """(p - 1) / (v m) of the time of all micro-batches."""
     job = made("llama-3-70b", pp=8, vpp=vpp, dp=1, micro=1, batch=64)
-    found = step(work(job), TRAINING.at(keys(job)))
+    found = step(work(job), TRAINING.select(keys(job)))
     busy = (
-        found.total / (1 + 0.006 * work(job).doublings)
+        found.total / (1 + 0.006 * work(job).rank_doublings)
         - found.bubble
-        - found.once
+        - found.once_a_step
     )
     assert found.bubble / busy == pytest.approx(7 / vpp / 64)
 
 
 def test_zero_1_exposes_its_share_of_two_bytes_each_way() -> None:
     """4 bytes a parameter, of which what leaves the machine passes the network once a step."""
-    job, c = made(dp=64, micro=1, batch=64), TRAINING.at(keys(made()))
-    alone = replace(job, network=1e15)
-    moved = 4 * sum((job.llm.dense, job.llm.embedding)) / 8 * (1 - 8 / 64)
+    job, c = made(dp=64, micro=1, batch=64), TRAINING.select(keys(made()))
+    alone = replace(job, network_bytes_s=1e15)
+    moved = 4 * sum((job.llm.dense_params, job.llm.embedding_params)) / 8 * (1 - 8 / 64)
     slower = seconds(job) - seconds(alone)
     expected = c.zero * moved / (50e9 * c.network) * (1 + 0.006 * 3)
     assert slower == pytest.approx(expected, rel=0.02)
@@ -282,21 +282,21 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
     In bytes of 16 bit a parameter: 4 of a step in one micro-batch, 6 when weights are gathered
     twice. What a group of 8 shards for itself stays on its link, but for the sum of its parts.
     """
-    own = sum((made().llm.dense, made().llm.embedding))
+    own = sum((made().llm.dense_params, made().llm.embedding_params))
     told = {}
     for sharding in ("zero1", "zero2", "zero3"):
         found = sharded(made(dp=64, sharding=sharding))
         told[sharding] = (
-            found.shard_link + found.reduce_link,
-            found.shard_network,
+            found.shard_link_bytes + found.reduce_link_bytes,
+            found.shard_network_bytes,
         )
         assert told[sharding][0] / (1 - 1 / 8) == pytest.approx(
             (6 if sharding == "zero3" else 4) * own
         )
     assert told["zero2"][1] == pytest.approx(2 * own * (1 - 8 / 64) / 8)
     grouped = sharded(made(dp=64, sharding="zero3", shard=8))
-    assert grouped.shard_network == 0
-    assert grouped.reduce_network == pytest.approx(4 * own / 8 * (1 - 8 / 64))
+    assert grouped.shard_network_bytes == 0
+    assert grouped.reduce_network_bytes == pytest.approx(4 * own / 8 * (1 - 8 / 64))
 
 
 @pytest.mark.parametrize(
@@ -313,29 +313,29 @@ def test_accelerators_without_a_link_share_the_bus_of_their_machine(
     """GB/s of large collectives; what stays in one machine does not pass its network."""
     found = made(chip=chip, tp=2, pp=2, dp=2, batch=64)
     found = replace(found, chip=replace(found.chip, link_domain=8))
-    reached = work(found).link * TRAINING.at(keys(found)).link / 1e9
+    reached = work(found).link_bytes_s * TRAINING.select(keys(found)).link / 1e9
     assert reached == pytest.approx(measured, rel=0.3)
-    assert seconds(found) == seconds(replace(found, network=1e8))
-    apart = replace(found, chip=replace(found.chip, link_domain=1), network=1e8)
+    assert seconds(found) == seconds(replace(found, network_bytes_s=1e8))
+    apart = replace(found, chip=replace(found.chip, link_domain=1), network_bytes_s=1e8)
     assert seconds(apart) > 3 * seconds(found)
 
 
 def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
     cut = made("llama-3-70b", dp=64, sharding="zero3", batch=64)
-    fast, slow = seconds(cut), seconds(replace(cut, network=1e9))
+    fast, slow = seconds(cut), seconds(replace(cut, network_bytes_s=1e9))
     assert slow > 3 * fast
-    assert seconds(replace(cut, network=25e9)) >= fast
+    assert seconds(replace(cut, network_bytes_s=25e9)) >= fast
 
 
 def test_more_of_anything_is_never_faster_for_each() -> None:
     speed = [
-        tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.at(keys(made())))
+        tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.select(keys(made())))
         for dp in (8, 64, 1024, 8192)
     ]
     assert speed == sorted(speed, reverse=True)
     longer = [
         tokens_per_s(
-            work(replace(made(), sequence=n)), TRAINING.at(keys(made()))
+            work(replace(made(), sequence_tokens=n)), TRAINING.select(keys(made()))
         )
         for n in (2048, 8192, 65_536)
     ]
@@ -346,7 +346,7 @@ def test_speed_never_exceeds_what_the_chip_can() -> None:
     for chip in ("a100-80gb-sxm", "h100-sxm", "b200-sxm", "mi300x"):
         job = made(chip=chip, micro=2)
         found = (
-            tokens_per_s(work(job), TRAINING.at(keys(job))) * 6 * job.llm.active
+            tokens_per_s(work(job), TRAINING.select(keys(job))) * 6 * job.llm.active_params
         )
         assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator]
 
@@ -359,16 +359,16 @@ def test_recomputing_trades_time_for_memory() -> None:
 
 def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
     job = replace(
-        made("llama-3.1-8b", dp=1, micro=1), frozen=2.0, rank=8, sequence=2048
+        made("llama-3.1-8b", dp=1, micro=1), frozen_bytes=2.0, lora_rank=8, sequence_tokens=2048
     )
     assert states(job).total / job.llm.params == pytest.approx(2.0, rel=0.05)
-    quarter = replace(job, frozen=0.5)
+    quarter = replace(job, frozen_bytes=0.5)
     assert states(quarter).total < 0.5 * states(job).total
-    assert seconds(job) < seconds(replace(job, frozen=0.0))
+    assert seconds(job) < seconds(replace(job, frozen_bytes=0.0))
 
 
 def test_optimizers_are_ordered_by_what_they_keep() -> None:
-    held_ = {name: form.whole for name, form in optimizers().items()}
+    held_ = {name: form.total_bytes for name, form in optimizers().items()}
     assert held_["adamw"] == 18
     assert held_["adamw-16bit"] == held_["adamw-fp32"] == 16
     assert (

@@ -39,12 +39,12 @@ def specs() -> list[tuple[str, Inference]]:
 def test_every_blueprint_passes_its_percentiles(
     path: str, spec: Inference
 ) -> None:
-    solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
-    checked = solver.solve(spec).verified
+    solver = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path))
+    checked = solver.solve(spec).simulation_check
     assert checked is not None
     assert spec.sla is not None
     for limit in spec.sla.limits:
-        value, low, _ = checked.found[f"{limit.metric}_p{limit.percentile}_ms"]
+        value, low, _ = checked.percentile_bands[f"{limit.metric}_p{limit.percentile}_ms"]
         assert low <= value <= float(limit.seconds) * 1000
 
 
@@ -55,13 +55,13 @@ def test_every_blueprint_keeps_its_predicted_99th_percentiles(
     path: str, spec: Inference
 ) -> None:
     """Of what its SLA limits: simulated requests are not later than the band of the prediction."""
-    solver = Solver(catalog=CATALOG, built=unsupported, read=beside(path))
+    solver = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path))
     found = solver.solve(spec)
-    assert found.verified is not None
+    assert found.simulation_check is not None
     assert spec.sla is not None
     for metric in {limit.metric for limit in spec.sla.limits}:
-        _, low, _ = found.verified.found[f"{metric}_p99_ms"]
-        assert low <= found.predicted[f"{metric}_p99_ms"].high
+        _, low, _ = found.simulation_check.percentile_bands[f"{metric}_p99_ms"]
+        assert low <= found.predictions[f"{metric}_p99_ms"].high
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_every_blueprint_can_promise_its_99th_percentile(
     assert spec.sla is not None
     limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
     asked = replace(spec, sla=replace(spec.sla, limits=limits))
-    found = Solver(catalog=CATALOG, built=unsupported, read=beside(path)).solve(
+    found = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path)).solve(
         asked
     )
     if found.status == "infeasible":
         return
-    assert found.verified is not None
-    assert found.verified.passed
+    assert found.simulation_check is not None
+    assert found.simulation_check.passed
     for x in limits:
         assert (
-            found.verified.found[f"{x.metric}_p99_ms"][0]
+            found.simulation_check.percentile_bands[f"{x.metric}_p99_ms"][0]
             <= float(x.seconds) * 1000
         )
 
@@ -106,15 +106,15 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
         assert isinstance(spec, Inference)
         found = Solver(
             catalog=CATALOG,
-            built=unsupported,
-            read=beside(str(tmp_path / "spec.yaml")),
+            unbuilt_reason=unsupported,
+            read_file=beside(str(tmp_path / "spec.yaml")),
         ).solve(spec)
-        assert found.verified is not None
-        assert (found.verified.requests_of, found.verified.routing) == (
+        assert found.simulation_check is not None
+        assert (found.simulation_check.request_source, found.simulation_check.routing) == (
             "trace",
             routing,
         )
-        assert found.verified.passed
+        assert found.simulation_check.passed
 
 
 def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
@@ -123,17 +123,17 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     spec = load(path.read_bytes(), str(path))
     assert isinstance(spec, Inference)
     wanted = need(spec, beside(str(path)))
-    bursty = replace(wanted.load, variation=36.0, rate=3.0)
+    bursty = replace(wanted.load, arrival_variation=36.0, rate_per_s=3.0)
     wanted = replace(
         wanted,
         load=bursty,
         limits=(Limit(metric="tpot", percentile=99, seconds=Decimal("0.06")),),
     )
-    search = Search(CATALOG.book)
-    offers = Market(CATALOG.kinds, rules(spec, unsupported)).best()
-    found = search.solve(wanted, offers, cluster_limit=3).found
+    search = Search(CATALOG.price_book)
+    offers = Market(CATALOG.offer_groups, rules(spec, unsupported)).cheapest()
+    found = search.solve(wanted, offers, result_count=3).candidates
     chosen, checked = verified(wanted, found, search.bill)
     assert checked is not None
     assert not passes(wanted, play(wanted, found[0].fit))
-    assert passes(wanted, play(wanted, chosen.fit))
+    assert passes(wanted, play(wanted, chosen.sizing))
     assert chosen.bill.usd_month > found[0].bill.usd_month

@@ -62,7 +62,7 @@ def built(text: str, machine: str) -> Graph:
     """The graph of a spec when only one machine type is for sale."""
     catalog = only(load(), lambda o: o.instance.instance_type == machine)
     solution = solve(catalog, text, keep=0)
-    assert solution.pools, solution.binding
+    assert solution.pools, solution.bindings
     return build(spec_of(text), solution, "chat")[0]
 
 
@@ -82,7 +82,7 @@ def check(graph: Graph) -> None:
         assert schema.errors(resource.type, resource.inputs) == [], (
             resource.name
         )
-        assert set(resource.needs()) <= set(kinds)
+        assert set(resource.dependencies()) <= set(kinds)
     for value in (*(r.inputs for r in graph.resources), graph.outputs):
         for name, output in _references(value):
             head = output.replace("[", ".").split(".")[0]
@@ -276,7 +276,7 @@ def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> (
     "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
 )
 def test_no_machine_has_a_public_address(machine: str) -> None:
-    text = json.dumps(small(machine).document())
+    text = json.dumps(small(machine).to_document())
     assert "associatePublicIpAddress" not in text
     assert "accessConfigs" not in text
     assert "publicIPAddressConfiguration" not in text
@@ -309,7 +309,7 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
         ("a3-megagpu-8g", ("cloudscheduler/job:Job",)),
         ("Standard_ND96isr_H100_v5", ("monitor:AutoscaleSetting",)),
     ):
-        text = json.dumps(built(LARGE, machine).document())
+        text = json.dumps(built(LARGE, machine).to_document())
         assert all(kind in text for kind in kinds)
         assert "${deadline." in text
 
@@ -317,7 +317,7 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
 def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     solution = solve(catalog, LARGE, keep=0)
     found = site(spec_of(LARGE), solution, "chat")
-    assert [(c.days, c.minute, c.nodes) for c in found.changes] == [
+    assert [(c.weekdays, c.minute_of_day, c.nodes) for c in found.capacity_changes] == [
         ((0, 1, 2, 3, 4), 450, found.nodes),
         ((0, 1, 2, 3, 4), 1200, 0),
     ]
@@ -392,16 +392,16 @@ def test_training_clusters_are_valid_and_start_together(
     ):
         pytest.skip("not sold so")
     solution = solve(catalog, text, keep=0)
-    assert solution.pools, solution.binding
+    assert solution.pools, solution.bindings
     graph = build(spec_of(text), solution, "chat")[0]
     check(graph)
-    pool, chosen = solution.pools[0], solution.run
+    pool, chosen = solution.pools[0], solution.training_run
     assert chosen is not None
     found = boot_script(graph)
     path = tmp_path / "boot.sh"
     path.write_text(found)
     subprocess.run(["bash", "-n", str(path)], check=True)
-    s = chosen.layouts[0].job.spread
+    s = chosen.layouts[0].job.layout
     assert s.accelerators == pool.nodes * pool.offer.instance.accelerators
     assert (
         f"--nnodes={pool.nodes} --nproc-per-node={pool.offer.instance.accelerators}"
@@ -411,7 +411,7 @@ def test_training_clusters_are_valid_and_start_together(
         f"--tensor-model-parallel-size {s.tp} --pipeline-model-parallel-size {s.pp}"
         in found
     )
-    assert f"--train-iters {chosen.steps}" in found
+    assert f"--train-iters {chosen.optimizer_steps}" in found
     assert ("docker stop train; " in found.split("docker run")[0]) == (
         spot == "only"
     )
@@ -441,15 +441,15 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
         text,
         keep=0,
     )
-    assert solution.run is not None
-    files = solution.run.storage.files
+    assert solution.training_run is not None
+    files = solution.training_run.storage.file_system
     assert files is not None
     told = named(graph, "data-files")
     size = {"storageCapacity": 1, "capacityGib": 1, "storageCapacityTiB": 1024}
     assert [int(told[k]) * unit for k, unit in size.items() if k in told] == [
-        files.gib
+        files.capacity_gib
     ]
-    assert str(files.mb_s_tib) in json.dumps(told)
+    assert str(files.mb_s_per_tib) in json.dumps(told)
     nodes = next(r for r in graph.resources if r.name == "nodes")
     first = [r.name for r in order(graph.resources)]
     assert first.index("data-files") < first.index(nodes.name)
@@ -481,7 +481,7 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     boot = boot_script(graph)
     assert launch["world_size"] == launch["nodes"] * launch["ranks_per_node"]
     assert (
-        launch["world_size"] == solution.run.layouts[0].job.spread.accelerators
+        launch["world_size"] == solution.training_run.layouts[0].job.layout.accelerators
     )
     assert all(a in boot and a in launch["slurm"] for a in launch["arguments"])
     assert all(f"-e {k}={v}" in boot for k, v in launch["environment"].items())
@@ -490,7 +490,7 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     path.write_text(launch["slurm"])
     subprocess.run(["bash", "-n", str(path)], check=True)
     serving = solve(load(), chat(), keep=0)
-    assert build(spec_of(chat()), serving, "chat").launch is None
+    assert build(spec_of(chat()), serving, "chat").job_launch is None
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_training_is_built_in_every_precision(
     graph, _, launch = build(spec_of(made), solution, "chat")
     check(graph)
     assert launch is not None
-    assert solution.run.layouts[0].job.software.precision == precision.replace(
+    assert solution.training_run.layouts[0].job.software.precision == precision.replace(
         "auto", "bf16"
     )
 
@@ -521,18 +521,18 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
     )
     made = made.replace("llama-3.1-70b", "llama-3.1-8b")
     solution = solve(catalog, made, keep=0)
-    assert solution.run.disk > 2 * 8.03
+    assert solution.training_run.boot_disk_gb > 2 * 8.03
     graph = build(spec_of(made), solution, "chat").graph
     disks = next(
         r for r in graph.resources if r.type.endswith(":InstanceTemplate")
     ).inputs["disks"]
-    assert solution.run.disk in {disk["diskSizeGb"] for disk in disks}
+    assert solution.training_run.boot_disk_gb in {disk["diskSizeGb"] for disk in disks}
     (line,) = (
         x for x in solution.bill.lines if x.name == "model and data disks"
     )
     machines = solution.bill.lines[0].quantity
     assert float(line.quantity) == pytest.approx(
-        solution.run.disk * float(machines) / 730, rel=1e-3
+        solution.training_run.boot_disk_gb * float(machines) / 730, rel=1e-3
     )
 
 
@@ -556,9 +556,9 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
     sharding, shard, flags
 ) -> None:
     solution = solve(load(), TRAINED.replace("SPOT", "never"), keep=0)
-    first = solution.run.layouts[0]
+    first = solution.training_run.layouts[0]
     spread = replace(
-        first.job.spread,
+        first.job.layout,
         sharding=sharding,
         shard=shard,
         tp=1,
@@ -566,8 +566,8 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
         cp=1,
         dp=32,
     )
-    laid = replace(first, job=first.job.laid(spread))
-    told = arguments(replace(solution.run, layouts=(laid,)), "/data", "/models")
+    laid = replace(first, job=first.job.with_layout(spread))
+    told = arguments(replace(solution.training_run, layouts=(laid,)), "/data", "/models")
     assert flags <= set(told)
     assert "--use-distributed-optimizer" in told
     assert ("--use-megatron-fsdp" in told) == (sharding != "zero1")

@@ -49,7 +49,7 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
 ) -> None:
     engine = engine_in(here)
     plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
-    assert engine.standing("chat") is None
+    assert engine.stack_status("chat") is None
     outcome = engine.apply(plan, quiet)
     assert (
         len(objects(engine))
@@ -59,10 +59,10 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     assert set(outcome.outputs) == set(plan["graph"]["outputs"])
     assert all(v is not None for v in outcome.outputs.values())
     assert engine.apply(plan, quiet).steps == ()
-    standing = engine.standing("chat")
+    standing = engine.stack_status("chat")
     assert standing.complete
-    assert standing.plan == plan["digest"]
-    assert engine.stacks() == ["chat"]
+    assert standing.plan_digest == plan["digest"]
+    assert engine.stack_names() == ["chat"]
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
     with pytest.raises(MissingError):
@@ -92,12 +92,12 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with pytest.raises(CapacityError, match="InsufficientInstanceCapacity"):
         engine.apply(plan, quiet)
-    begun = engine.standing("chat")
+    begun = engine.stack_status("chat")
     assert not begun.complete
-    assert begun.plan == plan["digest"], "or the same plan could not go on"
+    assert begun.plan_digest == plan["digest"], "or the same plan could not go on"
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
-    assert engine.standing("chat").complete
+    assert engine.stack_status("chat").complete
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
 

@@ -38,7 +38,7 @@ def plan_of(catalog, text: str) -> dict:
     spec, solution = spec_of(text), solve(catalog, text, keep=0)
     graph, backstop, launch = build(spec, solution, spec.name)
     stack = {
-        "graph": graph.document(),
+        "graph": graph.to_document(),
         "backstop": backstop,
         "launch": launch,
         "name": spec.name,
@@ -174,7 +174,7 @@ def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
         engine.apply(there, quiet)
     engine.apply(there, quiet)
     assert len(objects(engine)) == len(there["graph"]["resources"])
-    assert engine.standing("chat").complete
+    assert engine.stack_status("chat").complete
 
 
 def test_replaced_names_go_before_they_come_and_take_dependents_along(
@@ -200,7 +200,7 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
             name=r["name"],
             inputs=r["inputs"],
             depends_on=tuple(r["depends_on"]),
-        ).needs()
+        ).dependencies()
         for r in plan["graph"]["resources"]
     }
     for event in events:
@@ -229,12 +229,12 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
     engine = SimulatedEngine(broken, here / "clouds")
     with pytest.raises(ResourceError, match="InternalError"):
         engine.apply(plan, quiet)
-    standing = engine.standing("chat")
+    standing = engine.stack_status("chat")
     assert not standing.complete
     assert 10 < len(standing.resources) < len(plan["graph"]["resources"])
     rest = engine.apply(plan, quiet)
     assert 0 < len(rest.steps) < 20
-    assert engine.standing("chat").complete
+    assert engine.stack_status("chat").complete
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
 

@@ -90,8 +90,8 @@ def half(job: Job, *, assumed: bool = False) -> float:
 def _beyond(job: Job) -> float:
     """Doublings of accelerators, sequence and parameters beyond what was measured."""
     job_features = {
-        "accelerators": job.spread.accelerators,
-        "sequence": job.sequence,
+        "accelerators": job.layout.accelerators,
+        "sequence": job.sequence_tokens,
         "parameters": job.llm.params / 1e9,
     }
     measured_maxima = dict(_measured_most())

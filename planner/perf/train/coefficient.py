@@ -66,14 +66,14 @@ def keys(job: Job) -> frozenset[str]:
         software.precision,
     }
     key_conditions = {
-        "torch": software.torch,
-        "sdpa": software.torch and software.kernels != "foundry",
-        "torch modern": software.torch and accelerator.architecture != "Ampere",
-        "overlapped": software.overlapped,
-        "captured": software.captured,
-        "dropping": software.dropping,
-        "sinks": software.sinks,
-        "pipelined": job.spread.pp > 1,
+        "torch": software.is_torch,
+        "sdpa": software.is_torch and software.kernels != "foundry",
+        "torch modern": software.is_torch and accelerator.architecture != "Ampere",
+        "overlapped": software.tp_overlapped,
+        "captured": software.graph_captured,
+        "dropping": software.drops_tokens,
+        "sinks": software.attention_sinks,
+        "pipelined": job.layout.pp > 1,
         "hybrid": bool(job.llm.state_layers),
         "8 bit or less": software.precision not in (*SIXTEEN, "fp8row"),
     }

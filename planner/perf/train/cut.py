@@ -29,14 +29,14 @@ ENDS: Final = (
 def spreads(
     job: Job, accelerators: int, node_accelerators: int
 ) -> Iterator[Spread]:
-    """Every layout over so many accelerators, `machine` of which share a link; none recomputes.
+    """Every layout over so many accelerators, `node_accelerators` of which share a link; none recomputes.
 
     tp within a link, cutting heads and widths evenly; pp cutting the layers evenly, embedding and
     head perhaps counted as layers; interleaved only when micro-batches divide by pp; experts over
     ranks that divide them. The global batch divides by dp and micro-batch.
     """
     for cut_layout in cuts(
-        job.llm, job.batch, job.sequence, accelerators, node_accelerators
+        job.llm, job.global_batch, job.sequence_tokens, accelerators, node_accelerators
     ):
         yield from within(job, cut_layout)
 
@@ -97,8 +97,8 @@ def _held(
     A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
     """
     rank_count, only_zero1 = (
-        cut_layout.tp * cut_layout.copies,
-        cut_layout.pp > 1 or cut_layout.copies == 1,
+        cut_layout.tp * cut_layout.data_parallel_ranks,
+        cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1,
     )
     shardings: tuple[Sharding, ...] = (
         ("zero1",) if only_zero1 else ("zero1", "zero2", "zero3")
@@ -114,17 +114,17 @@ def _held(
     if (
         not only_zero1
         and not language_model.experts
-        and 1 < link_groups < cut_layout.copies
-        and cut_layout.copies % link_groups == 0
+        and 1 < link_groups < cut_layout.data_parallel_ranks
+        and cut_layout.data_parallel_ranks % link_groups == 0
     ):
-        yield replace(cut_layout, sharding="zero3", shard=link_groups)
+        yield replace(cut_layout, sharding="zero3", shard_size=link_groups)
 
 
 def within(job: Job, cut_layout: Spread) -> Iterator[Spread]:
     """Micro-batches and interleaving of one cut."""
     for micro_batch, chunk_counts in turned(job, cut_layout):
         for vpp in chunk_counts:
-            yield cut_layout.turned(
+            yield cut_layout.with_microbatch(
                 float(micro_batch), vpp, cut_layout.recompute
             )
 
@@ -134,10 +134,10 @@ def turned(
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
     return _turned(
-        int(job.batch // cut_layout.dp),
+        int(job.global_batch // cut_layout.dp),
         job.llm.layers,
         cut_layout.pp,
-        job.together,
+        job.min_sequences,
     )
 
 

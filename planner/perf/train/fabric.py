@@ -39,7 +39,7 @@ def _fabrics() -> dict[str, tuple[float, float]]:
 
 
 def reached(fabric: str, nominal_bytes_s: float, machine_count: int) -> float:
-    """Bytes/s of large collectives over a fabric of `nominal` bytes/s one way.
+    """Bytes/s of large collectives over a fabric of `nominal_bytes_s` bytes/s one way.
 
     nominal * share * (1 - fall)^log2(machines / 4): bus bandwidth as nccl-tests measure it.
     """
@@ -53,5 +53,5 @@ def reached(fabric: str, nominal_bytes_s: float, machine_count: int) -> float:
 
 def network(fabric: str, nominal_bytes_s: float, machine_count: int) -> float:
     """The bandwidth that a job is given, so that what it takes of it is what is reached."""
-    usual_share = TRAINING.at(frozenset()).network
+    usual_share = TRAINING.select(frozenset()).network
     return reached(fabric, nominal_bytes_s, machine_count) / usual_share

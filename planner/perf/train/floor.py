@@ -33,12 +33,12 @@ GATHERED: Final = (
 class Toll:
     """What moving states and tokens between ranks costs every layout of one cut, in seconds.
 
-    `gather` in a micro-batch, `once` in a step, `sent` in a step of one accelerator alone.
+    `gather_s` in a micro-batch, `once_s` in a step, `sent_s` in a step of one accelerator alone.
     """
 
-    gather: float
-    once: float
-    sent: float
+    gather_s: float
+    once_s: float
+    sent_s: float
 
 
 FREE: Final = Toll(0.0, 0.0, 0.0)
@@ -48,64 +48,64 @@ FREE: Final = Toll(0.0, 0.0, 0.0)
 class Floor:
     """What no layout avoids, in accelerator-seconds of a step unless said otherwise.
 
-    `again` is one more of the `passes`, `rated` counts those of a reference. Each further rank of
-    tensors costs `tensor` within `linked` ranks, beyond them as much as it takes to send `wide`
-    bytes, and `gathered` where experts are cut alike; each further shard of a sequence `context`.
-    `exchange` is what sending every token to experts elsewhere would cost. `weights` and `experts`
-    are seconds for reading them all in a micro-batch, `host` those of the host for all layers;
-    `tokens` bytes when every token goes to one other machine, `piped` how much of them a pipeline
-    shows; `link`, `network` and `memory` the bytes/s that are reached.
+    `extra_forward_s` is one more of the `pass_count`, `reference_passes` counts those of a reference. Each further rank of
+    tensors costs `tensor_rank_s` within `link_ranks` ranks, beyond them as much as it takes to send `tensor_rank_bytes`
+    bytes, and `gather_rank_s` where experts are cut alike; each further shard of a sequence `context_shard_s`.
+    `exchange_s` is what sending every token to experts elsewhere would cost. `weight_read_s` and `expert_read_s`
+    are seconds for reading them all in a micro-batch, `host_s` those of the host for all layers;
+    `exchange_bytes` bytes when every token goes to one other machine, `pipelined_share` how much of them a pipeline
+    shows; `link_bytes_s`, `network_bytes_s` and `memory_bytes_s` the bytes/s that are reached.
     """
 
-    step: float
-    again: float
-    passes: float
-    tensor: float
-    wide: float
-    linked: int
-    exchange: float
-    gathered: float
-    context: float
-    rated: float
-    weights: float
-    experts: float
-    host: float
-    tokens: float
-    c: Training
-    piped: float
-    link: float
-    network: float
-    memory: float
+    layout_free_s: float
+    extra_forward_s: float
+    pass_count: float
+    tensor_rank_s: float
+    tensor_rank_bytes: float
+    link_ranks: int
+    exchange_s: float
+    gather_rank_s: float
+    context_shard_s: float
+    reference_passes: float
+    weight_read_s: float
+    expert_read_s: float
+    host_s: float
+    exchange_bytes: float
+    coefficients: Training
+    pipelined_share: float
+    link_bytes_s: float
+    network_bytes_s: float
+    memory_bytes_s: float
 
-    def toll(self, job: Job) -> Toll:
+    def comm_bound(self, job: Job) -> Toll:
         """What moving states, and tokens to experts on other machines, costs a cut."""
         sharding = tolls(
-            sharded(job), self.c, self.link, self.network, self.memory
+            sharded(job), self.coefficients, self.link_bytes_s, self.network_bytes_s, self.memory_bytes_s
         )
         exchange_share = (
-            self.piped if job.spread.pp > 1 else self.c.exchange_network
+            self.pipelined_share if job.layout.pp > 1 else self.coefficients.exchange_network
         )
         sent_bytes = (
-            self.tokens * exchange_share * crossing(job) if self.tokens else 0.0
+            self.exchange_bytes * exchange_share * crossing(job) if self.exchange_bytes else 0.0
         )
         sent_bytes += (
-            self.wide * (job.spread.tp - 1)
-            if job.spread.tp > self.linked
+            self.tensor_rank_bytes * (job.layout.tp - 1)
+            if job.layout.tp > self.link_ranks
             else 0.0
         )
-        return Toll(sharding.gather, sharding.once, sent_bytes / self.network)
+        return Toll(sharding.gather_s, sharding.once_s, sent_bytes / self.network_bytes_s)
 
-    def of(self, job: Job, layout: Spread, comm_bound: Toll = FREE) -> float:
+    def bound_layout(self, job: Job, layout: Spread, comm_bound: Toll = FREE) -> float:
         """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
-        return self._least(
+        return self._minimum_s(
             job, layout, comm_bound, [(layout.micro, layout.vpp)]
         )
 
-    def cut(
+    def bound_cut(
         self, job: Job, cut_layout: Spread, comm_bound: Toll = FREE
     ) -> float:
         """Seconds that a step takes at least in any layout of a cut."""
-        return self._least(
+        return self._minimum_s(
             job,
             cut_layout,
             comm_bound,
@@ -115,11 +115,11 @@ class Floor:
             ],
         )
 
-    def over(self, network_bytes_s: float) -> Floor:
+    def with_network(self, network_bytes_s: float) -> Floor:
         """The same job over another network, in bytes/s."""
-        return replace(self, network=network_bytes_s * self.c.network)
+        return replace(self, network_bytes_s=network_bytes_s * self.coefficients.network)
 
-    def _least(
+    def _minimum_s(
         self,
         job: Job,
         layout: Spread,
@@ -129,30 +129,30 @@ class Floor:
         """The least over pairs of micro-batch and chunks."""
         rank_count, host_power, rank_sequences = (
             layout.accelerators,
-            self.c.host_power,
-            job.batch / layout.dp,
+            self.coefficients.host_power,
+            job.global_batch / layout.dp,
         )
         recompute_share = AGAIN[layout.recompute]
-        extra_forwards = recompute_share + self.rated
-        exchange_s = self.exchange * (1 - 1 / layout.ep) + comm_bound.sent
+        extra_forwards = recompute_share + self.reference_passes
+        exchange_s = self.exchange_s * (1 - 1 / layout.ep) + comm_bound.sent_s
         exchange_s += (
-            self.tensor * (layout.tp - 1) if layout.tp <= self.linked else 0.0
+            self.tensor_rank_s * (layout.tp - 1) if layout.tp <= self.link_ranks else 0.0
         )
-        gathered_s = self.gathered * (layout.tp - 1) if layout.ep == 1 else 0.0
+        gathered_s = self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
         accelerator_s = (
-            self.step
-            + recompute_share * self.again
+            self.layout_free_s
+            + recompute_share * self.extra_forward_s
             + (1 + extra_forwards / 2) * exchange_s
         )
-        accelerator_s += gathered_s + self.context * (layout.cp - 1)
+        accelerator_s += gathered_s + self.context_shard_s * (layout.cp - 1)
         weight_read_s = (
-            self.weights / layout.tp
-            + self.experts / (layout.tp if layout.ep == 1 else layout.ep)
+            self.weight_read_s / layout.tp
+            + self.expert_read_s / (layout.tp if layout.ep == 1 else layout.ep)
         ) / layout.pp
-        weight_read_s *= 1 + extra_forwards / self.passes
+        weight_read_s *= 1 + extra_forwards / self.pass_count
         host_term, bubble_factor, minimum_s = (
-            (self.host / layout.pp) ** host_power,
-            self.c.bubble * (layout.pp - 1),
+            (self.host_s / layout.pp) ** host_power,
+            self.coefficients.bubble * (layout.pp - 1),
             math.inf,
         )
         for micro_batch, chunk_count in choices:
@@ -162,14 +162,14 @@ class Floor:
                 ** host_power
                 + host_term
             ) ** (1 / host_power)
-            if comm_bound.gather:
-                busy_s = overlapped(busy_s, comm_bound.gather, self.c)
+            if comm_bound.gather_s:
+                busy_s = overlapped(busy_s, comm_bound.gather_s, self.coefficients)
             minimum_s = min(
                 minimum_s,
                 busy_s * (micro_batches + bubble_factor / chunk_count),
             )
-        scale_factor = 1 + self.c.doubling * max(0.0, math.log2(rank_count / 8))
-        return (minimum_s + comm_bound.once) * scale_factor
+        scale_factor = 1 + self.coefficients.doubling * max(0.0, math.log2(rank_count / 8))
+        return (minimum_s + comm_bound.once_s) * scale_factor
 
 
 @lru_cache(maxsize=512)
@@ -178,9 +178,9 @@ def floor(job: Job) -> Floor:
 
     Weights that are read again for every cut and what crosses the network come on top.
     """
-    single_job = replace(job, spread=Spread())
+    single_job = replace(job, layout=Spread())
     coefficients, single_work, language_model = (
-        TRAINING.at(keys(single_job)),
+        TRAINING.select(keys(single_job)),
         work(single_job),
         job.llm,
     )
@@ -188,24 +188,24 @@ def floor(job: Job) -> Floor:
     invariant_work = replace(
         single_work,
         gemm_bytes=single_work.gemm_bytes - weight_bytes,
-        local=0.0,
-        permuted=0.0,
+        local_experts=0.0,
+        permuted_bytes=0.0,
         expert_bytes=single_work.expert_bytes - expert_bytes,
-        exchange_link=0.0,
-        exchange_network=0.0,
+        exchange_link_bytes=0.0,
+        exchange_network_bytes=0.0,
         dense_layers=0.0,
         moe_layers=0.0,
     )
     invariant_time = step(invariant_work, coefficients)
     forward_s = (
-        invariant_time.products + invariant_time.experts
-    ) / invariant_work.passes
+        invariant_time.products + invariant_time.expert_products
+    ) / invariant_work.pass_count
     forward_s += (
         invariant_time.attention / ATTENDED + invariant_time.traffic / THRICE
     )
-    permuted_bytes = single_work.micros * single_work.permuted
+    permuted_bytes = single_work.micro_batches * single_work.permuted_bytes
     permute_s, wire_factor = (
-        permuted_bytes * coefficients.permute / single_work.bandwidth,
+        permuted_bytes * coefficients.permute / single_work.memory_bytes_s,
         4 * coefficients.exchange / coefficients.exchange_rate,
     )
     operand_bytes, architecture_factor, head_s = (
@@ -214,82 +214,82 @@ def floor(job: Job) -> Floor:
         invariant_time.head,
     )
     kv_bytes = (
-        job.batch
-        * job.sequence
+        job.global_batch
+        * job.sequence_tokens
         * 2
         * HALF
         * language_model.kv_heads
         * language_model.head_dim
-        * language_model.attending
+        * language_model.attending_layers
     )
     tensor_bytes = (
         2
         * coefficients.tensor
-        * single_work.micros
+        * single_work.micro_batches
         * GATHERED
-        * single_job.tokens
+        * single_job.micro_tokens
         * language_model.hidden
         * language_model.layers
     )
     compute_s = (
         invariant_time.products
-        + invariant_time.experts
+        + invariant_time.expert_products
         + invariant_time.attention
         + invariant_time.traffic
-        + invariant_time.again
+        + invariant_time.recomputation
     )
-    launch_s = single_work.local * coefficients.local_expert / THRICE
+    launch_s = single_work.local_experts * coefficients.local_expert / THRICE
     return Floor(
-        step=architecture_factor * (compute_s + permute_s) + head_s,
-        again=architecture_factor * (forward_s + permute_s / 2),
-        passes=invariant_work.passes,
-        tensor=architecture_factor
+        layout_free_s=architecture_factor * (compute_s + permute_s) + head_s,
+        extra_forward_s=architecture_factor * (forward_s + permute_s / 2),
+        pass_count=invariant_work.pass_count,
+        tensor_rank_s=architecture_factor
         * tensor_bytes
-        / (single_work.link * coefficients.link),
-        wide=architecture_factor * tensor_bytes,
-        linked=job.chip.link_domain,
-        exchange=architecture_factor
+        / (single_work.link_bytes_s * coefficients.link),
+        tensor_rank_bytes=architecture_factor * tensor_bytes,
+        link_ranks=job.chip.link_domain,
+        exchange_s=architecture_factor
         * permuted_bytes
         * wire_factor
-        / single_work.link,
-        gathered=architecture_factor
+        / single_work.link_bytes_s,
+        gather_rank_s=architecture_factor
         * (
             permute_s
-            + invariant_work.passes
+            + invariant_work.pass_count
             * permuted_bytes
             * (1 + operand_bytes / HALF)
-            / single_work.bandwidth
+            / single_work.memory_bytes_s
         ),
-        context=coefficients.context
+        context_shard_s=coefficients.context
         * THRICE
         * kv_bytes
-        / (single_work.link * coefficients.link),
-        rated=float(job.reference != "none"),
-        weights=architecture_factor
-        * invariant_work.passes
+        / (single_work.link_bytes_s * coefficients.link),
+        reference_passes=float(job.reference != "none"),
+        weight_read_s=architecture_factor
+        * invariant_work.pass_count
         * weight_bytes
-        / single_work.bandwidth,
-        experts=architecture_factor
-        * invariant_work.passes
-        * (expert_bytes / single_work.bandwidth + launch_s),
-        host=single_work.moe_layers * coefficients.moe_host
+        / single_work.memory_bytes_s,
+        expert_read_s=architecture_factor
+        * invariant_work.pass_count
+        * (expert_bytes / single_work.memory_bytes_s + launch_s),
+        host_s=single_work.moe_layers * coefficients.moe_host
         + single_work.dense_layers * coefficients.dense_host,
-        tokens=architecture_factor
+        exchange_bytes=architecture_factor
         * permuted_bytes
         * wire_factor
         * coefficients.network
         / max(1, language_model.experts_per_token),
-        c=coefficients,
-        piped=TRAINING.at(keys(single_job) | {"pipelined"}).exchange_network,
-        link=single_work.link * coefficients.link,
-        network=single_work.network * coefficients.network,
-        memory=single_work.bandwidth,
+        coefficients=coefficients,
+        pipelined_share=TRAINING.select(keys(single_job) | {"pipelined"}).exchange_network,
+        link_bytes_s=single_work.link_bytes_s * coefficients.link,
+        network_bytes_s=single_work.network_bytes_s * coefficients.network,
+        memory_bytes_s=single_work.memory_bytes_s,
     )
 
 
 def _weights(single_job: Job, single_work: Work) -> tuple[float, float]:
     """Bytes of weights that products read, of experts apart: what more tokens do not add."""
-    doubled_work = work(replace(single_job, spread=Spread(micro=2.0)))
+    doubled_work = work(replace(single_job, layout=Spread(micro=2.0)))
     return (
         2 * single_work.gemm_bytes - doubled_work.gemm_bytes,
         2 * single_work.expert_bytes - doubled_work.expert_bytes,

@@ -27,7 +27,7 @@ class Spread:
     """How a job lies over accelerators: tp * pp * cp * dp of them.
 
     `vpp` chunks of layers a pipeline stage (interleaving), `ep` neighboring ranks share the
-    experts, `shard` ranks share the states (0: all dp * cp). `micro` is the sequences of one
+    experts, `shard_size` ranks share the states (0: all dp * cp). `micro` is the sequences of one
     micro-batch. Recompute: Megatron's selective is `attention`, PyTorch's `ops` or every second
     `layer`; `forced` is what memory makes necessary.
     """
@@ -39,11 +39,11 @@ class Spread:
     ep: int = 1
     dp: int = 1
     sharding: Sharding = "zero1"
-    shard: int = 0
+    shard_size: int = 0
     micro: float = 1.0
     recompute: Recompute = "none"
 
-    def turned(self, micro: float, vpp: int, recompute: Recompute) -> Spread:
+    def with_microbatch(self, micro: float, vpp: int, recompute: Recompute) -> Spread:
         """The same cut with other micro-batches, chunks and recomputation."""
         return Spread(
             tp=self.tp,
@@ -53,7 +53,7 @@ class Spread:
             ep=self.ep,
             dp=self.dp,
             sharding=self.sharding,
-            shard=self.shard,
+            shard_size=self.shard_size,
             micro=micro,
             recompute=recompute,
         )
@@ -64,109 +64,109 @@ class Spread:
         return self.tp * self.pp * self.cp * self.dp
 
     @property
-    def copies(self) -> int:
+    def data_parallel_ranks(self) -> int:
         """Ranks that hold the same part of the weights."""
         return self.dp * self.cp
 
     @property
-    def among(self) -> int:
+    def shard_group(self) -> int:
         """Ranks over which states are cut."""
-        return self.shard or self.copies
+        return self.shard_size or self.data_parallel_ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
     """Kernels and precision, and what of the framework changes memory or time.
 
-    `captured` is a whole step in one graph with overlapped all-to-all, `dropping` experts of a
-    capacity that the host knows, `sinks` attention without a fused kernel, `packed` the context
+    `graph_captured` is a whole step in one graph with overlapped all-to-all, `drops_tokens` experts of a
+    capacity that the host knows, `attention_sinks` attention without a fused kernel, `packed_tokens` the context
     of short documents that attend to themselves only (0: the whole sequence).
     """
 
     kernels: Kernels = "te"
     precision: str = "bf16"  # bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
     sequence_parallel: bool = True
-    overlapped: bool = True  # tensor parallelism, with products
-    captured: bool = False
-    dropping: bool = False
-    sinks: bool = False
-    packed: int = 0
+    tp_overlapped: bool = True  # tensor parallelism, with products
+    graph_captured: bool = False
+    drops_tokens: bool = False
+    attention_sinks: bool = False
+    packed_tokens: int = 0
     gather_bytes: float = 2.0  # of a weight that FSDP gathers
     loss: Literal["fused", "eager", "chunked"] = "fused"
-    merged_outputs: bool = (
+    keeps_all_logits: bool = (
         False  # logits of all micro-batches are kept to the end
     )
-    allocated: bool = (
+    counts_allocated: bool = (
         False  # a peak is what was allocated, not what was reserved
     )
 
     @property
-    def torch(self) -> bool:
+    def is_torch(self) -> bool:
         """Whether kernels are those of plain PyTorch."""
         return self.kernels in TORCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A training job. `batch` is sequences of a step, `network` bytes/s one way an accelerator.
+    """A training job. `global_batch` is sequences of a step, `network_bytes_s` bytes/s one way an accelerator.
 
-    `frozen` is the bytes of a parameter that is not trained (LoRA), 0 when all are; `rank` is
-    that of its adapters. `offload` keeps states in host memory. Preferences (DPO) are pairs of
+    `frozen_bytes` is the bytes of a parameter that is not trained (LoRA), 0 when all are; `lora_rank` is
+    that of its adapters. `offload_states` keeps states in host memory. Preferences (DPO) are pairs of
     sequences that a `reference` rates too: a copy in 16 bit, or the base without its adapters.
     """
 
     llm: Llm
     chip: Accelerator
-    spread: Spread
+    layout: Spread
     software: Software
-    sequence: int
-    batch: float
-    network: float
+    sequence_tokens: int
+    global_batch: float
+    network_bytes_s: float
     optimizer: str = "adamw"
-    frozen: float = 0.0
-    rank: int = 0
-    offload: bool = False
-    backward_step: bool = (
+    frozen_bytes: float = 0.0
+    lora_rank: int = 0
+    offload_states: bool = False
+    fused_backward: bool = (
         False  # the optimizer runs inside backward: no gradient outlives it
     )
     reference: Reference = "none"
 
     @property
-    def tokens(self) -> float:
+    def micro_tokens(self) -> float:
         """Tokens of one micro-batch on one rank."""
-        return self.spread.micro * self.sequence / self.spread.cp
+        return self.layout.micro * self.sequence_tokens / self.layout.cp
 
     @property
-    def together(self) -> int:
+    def min_sequences(self) -> int:
         """Sequences that a micro-batch holds at least."""
         return 1 if self.reference == "none" else 2
 
     @property
-    def domain(self) -> int:
+    def link_ranks(self) -> int:
         """Accelerators that share a link, or the bus of their machine."""
-        return min(self.chip.link_domain, self.spread.accelerators)
+        return min(self.chip.link_domain, self.layout.accelerators)
 
     @property
-    def micros(self) -> float:
+    def micro_batches(self) -> float:
         """Micro-batches of a step."""
         return max(
-            1.0, round(self.batch / (self.spread.dp * self.spread.micro))
+            1.0, round(self.global_batch / (self.layout.dp * self.layout.micro))
         )
 
-    def laid(self, layout: Spread) -> Job:
+    def with_layout(self, layout: Spread) -> Job:
         """The same job in another layout."""
         return Job(
             llm=self.llm,
             chip=self.chip,
-            spread=layout,
+            layout=layout,
             software=self.software,
-            sequence=self.sequence,
-            batch=self.batch,
-            network=self.network,
+            sequence_tokens=self.sequence_tokens,
+            global_batch=self.global_batch,
+            network_bytes_s=self.network_bytes_s,
             optimizer=self.optimizer,
-            frozen=self.frozen,
-            rank=self.rank,
-            offload=self.offload,
-            backward_step=self.backward_step,
+            frozen_bytes=self.frozen_bytes,
+            lora_rank=self.lora_rank,
+            offload_states=self.offload_states,
+            fused_backward=self.fused_backward,
             reference=self.reference,
         )

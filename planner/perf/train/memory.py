@@ -29,20 +29,20 @@ FROZEN: Final = 0.75  # share of activations that frozen weights still need
 class Peak:
     """Bytes of one stage at its peak, by what holds them."""
 
-    states: float
-    gathered: float
+    model_states: float
+    gathered_copies: float
     activations: float
-    work: float
+    working_set: float
     logits: float
 
     @property
     def total(self) -> float:
         """Everything, without overhead and fragmentation."""
         return (
-            self.states
-            + self.gathered
+            self.model_states
+            + self.gathered_copies
             + self.activations
-            + self.work
+            + self.working_set
             + self.logits
         )
 
@@ -53,7 +53,7 @@ def kept(job: Job, recompute: Recompute) -> float:
     For a GPT of width 4h without recomputation 34 + 5 a s / h bytes over h (Korthikanti et al.,
     arXiv:2205.05198); norms and masks are not cut over tp without sequence parallelism.
     """
-    language_model, tp_ranks, software = job.llm, job.spread.tp, job.software
+    language_model, tp_ranks, software = job.llm, job.layout.tp, job.software
     is_megatron21, is_eager = (
         software.kernels == "megatron21",
         software.kernels in ("eager", "foundry"),
@@ -91,7 +91,7 @@ def kept(job: Job, recompute: Recompute) -> float:
     )
     if recompute == "none" and is_megatron21:
         inside_bytes += (
-            5 * language_model.heads * job.sequence
+            5 * language_model.heads * job.sequence_tokens
         )  # scores, their mask, what dropout left
     return (
         outside_bytes / residual_ranks + inside_bytes / tp_ranks + routed_bytes
@@ -115,7 +115,7 @@ def in_flight(job: Job, stage_index: int) -> float:
 
     p - stage, or with v chunks a stage p (1 + (p - 1) / (p v)) - 2 stage / v.
     """
-    stage_count, chunk_count = job.spread.pp, job.spread.vpp
+    stage_count, chunk_count = job.layout.pp, job.layout.vpp
     if stage_count == 1:
         return 1.0
     micro_batches = (
@@ -124,17 +124,17 @@ def in_flight(job: Job, stage_index: int) -> float:
         else stage_count * (1 + (stage_count - 1) / (stage_count * chunk_count))
         - 2 * stage_index / chunk_count
     )
-    return min(max(1.0, micro_batches), job.micros)
+    return min(max(1.0, micro_batches), job.micro_batches)
 
 
 def activations(job: Job, stage_index: int = 0) -> float:
     """Bytes of the activations of a stage."""
     stage_layers = (
-        job.llm.layers / job.spread.pp * (FROZEN if job.frozen else 1.0)
+        job.llm.layers / job.layout.pp * (FROZEN if job.frozen_bytes else 1.0)
     )
     return (
-        job.tokens
-        * kept(job, job.spread.recompute)
+        job.micro_tokens
+        * kept(job, job.layout.recompute)
         * stage_layers
         * in_flight(job, stage_index)
     )
@@ -146,13 +146,13 @@ def gathered(job: Job) -> float:
     With a pipeline the whole stage stays gathered, and its gradient is accumulated whole.
     Under ZeRO-2 it is the gradient of one layer alone.
     """
-    layout = job.spread
-    if layout.sharding not in ("zero2", "zero3") or layout.among == 1:
+    layout = job.layout
+    if layout.sharding not in ("zero2", "zero3") or layout.shard_group == 1:
         return 0.0
     dense_params, expert_params = owned(job)
     if layout.pp > 1:
         return (HALF + FULL_GRADIENT) * (dense_params + expert_params)
-    root_params = job.llm.embedding / layout.tp
+    root_params = job.llm.embedding_params / layout.tp
     layer_params = (dense_params - root_params + expert_params) / job.llm.layers
     gradient_bytes = (
         FULL_GRADIENT
@@ -160,28 +160,28 @@ def gathered(job: Job) -> float:
         else 0.0
     )
     if layout.sharding == "zero2":
-        return 0.0 if job.frozen else layer_params * (HALF + gradient_bytes)
+        return 0.0 if job.frozen_bytes else layer_params * (HALF + gradient_bytes)
     root_bytes = (
-        0.0 if job.software.allocated else HALF * root_params
+        0.0 if job.software.counts_allocated else HALF * root_params
     )  # some wrap embedding and head apart
-    if job.frozen:
+    if job.frozen_bytes:
         unpacked_bytes = (
             HALF * job.llm.hidden * job.llm.ffn / layout.tp
-            if job.frozen < 1
+            if job.frozen_bytes < 1
             else 0.0
         )
-        return root_bytes + 2 * layer_params * job.frozen + unpacked_bytes
+        return root_bytes + 2 * layer_params * job.frozen_bytes + unpacked_bytes
     return 1.5 * root_bytes + layer_params * (3 * HALF + gradient_bytes)
 
 
 def stages(job: Job) -> list[Peak]:
     """Return what the first and the last pipeline stage hold at their peaks."""
-    layout, software, token_count = job.spread, job.software, job.tokens
+    layout, software, token_count = job.layout, job.software, job.micro_tokens
     working_bytes = (
         constant("train_work") * token_count * kept(job, "attention")
     )
     if layout.tp > 1:
-        overlap_kind = "overlapped" if software.overlapped else "plain"
+        overlap_kind = "overlapped" if software.tp_overlapped else "plain"
         working_bytes += (
             constant("train_gathered", overlap_kind)
             * token_count
@@ -193,9 +193,9 @@ def stages(job: Job) -> list[Peak]:
         * job.llm.vocab
         / layout.tp
     )
-    if software.merged_outputs and layout.pp > 1:
+    if software.keeps_all_logits and layout.pp > 1:
         logit_bytes += (
-            HALF * token_count * job.micros * job.llm.vocab / layout.tp
+            HALF * token_count * job.micro_batches * job.llm.vocab / layout.tp
         )
     state_bytes, copy_bytes, last_stage = (
         states(job).total,
@@ -222,7 +222,7 @@ def fuller(job: Job) -> Peak:
 def peak_gib(job: Job) -> float:
     """GiB that the framework reserves (or allocates, where that is asked)."""
     total_gib = fuller(job).total / GIB
-    if job.software.allocated:
+    if job.software.counts_allocated:
         return total_gib
     return (
         constant("train_overhead")

@@ -17,15 +17,15 @@ def flop(job: Job) -> float:
     """
     language_model = job.llm
     reference_passes = float(job.reference != "none")
-    flop_per_param = (4.0 if job.frozen else 6.0) + 2.0 * reference_passes
+    flop_per_param = (4.0 if job.frozen_bytes else 6.0) + 2.0 * reference_passes
     attention_width = (
-        language_model.attending
+        language_model.attending_layers
         * language_model.heads
         * language_model.head_dim
-        * job.sequence
+        * job.sequence_tokens
     )
     return (
-        flop_per_param * language_model.active
+        flop_per_param * language_model.active_params
         + (12.0 + 4.0 * reference_passes) * attention_width
     )
 

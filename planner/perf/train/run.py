@@ -34,33 +34,33 @@ Rates: TypeAlias = Literal[
 class Hazard:
     """What stops a run: failures of machines, and machines that are taken back.
 
-    `failures` and `reclaims` a second of the whole cluster; `restart` seconds after a failure,
-    `wait` until a reclaimed cluster is whole again, `notice` before it is taken; `meanwhile` is
+    `failures_per_s` and `reclaims_per_s` a second of the whole cluster; `restart_s` seconds after a failure,
+    `wait_s` until a reclaimed cluster is whole again, `notice_s` before it is taken; `partial_speed` is
     the share of the speed at which the rest of the machines go on.
     """
 
-    failures: float
-    reclaims: float
-    restart: float
-    wait: float
-    notice: float
-    meanwhile: float = 0.0
+    failures_per_s: float
+    reclaims_per_s: float
+    restart_s: float
+    wait_s: float
+    notice_s: float
+    partial_speed: float = 0.0
 
     @property
-    def mtbf(self) -> float:
+    def mtbf_s(self) -> float:
         """Mean seconds between stops of any kind."""
-        stops_per_s = self.failures + self.reclaims
+        stops_per_s = self.failures_per_s + self.reclaims_per_s
         return 1 / stops_per_s if stops_per_s else math.inf
 
     @property
-    def pause(self) -> float:
+    def mean_pause_s(self) -> float:
         """Mean seconds from a stop until work goes on."""
-        stops_per_s = self.failures + self.reclaims
-        reclaim_pauses = self.reclaims * (self.wait + self.restart)
+        stops_per_s = self.failures_per_s + self.reclaims_per_s
+        reclaim_pauses = self.reclaims_per_s * (self.wait_s + self.restart_s)
         return (
-            (self.failures * self.restart + reclaim_pauses) / stops_per_s
+            (self.failures_per_s * self.restart_s + reclaim_pauses) / stops_per_s
             if stops_per_s
-            else self.restart
+            else self.restart_s
         )
 
 
@@ -95,7 +95,7 @@ def _reclaims() -> dict[tuple[str, str], table.Row]:
 def unspared(spare_count: int, offered_load: float) -> float:
     """Share of failures that find no spare machine: Erlang's loss formula.
 
-    `load` is failures a second times the seconds until a machine that failed is replaced.
+    `offered_load` is failures a second times the seconds until a machine that failed is replaced.
     """
     blocked_share = 1.0
     for spare_index in range(1, spare_count + 1):
@@ -127,11 +127,11 @@ def hazard(
     )
     if reclaim_level == "never":
         return Hazard(
-            failures=failures_per_s,
-            reclaims=0.0,
-            restart=restart_s,
-            wait=0.0,
-            notice=0.0,
+            failures_per_s=failures_per_s,
+            reclaims_per_s=0.0,
+            restart_s=restart_s,
+            wait_s=0.0,
+            notice_s=0.0,
         )
     reclaim_row = (
         _reclaims().get((provider, family)) or _reclaims()[provider, ""]
@@ -141,26 +141,26 @@ def hazard(
     )
     separate_share = 1 - constant("reclaim_together")
     return Hazard(
-        failures=failures_per_s,
-        reclaims=reclaims_per_s * (1 + separate_share * (machine_count - 1)),
-        restart=restart_s,
-        wait=reclaim_row["wait_h"] * 3600,
-        notice=reclaim_row["notice_s"],
+        failures_per_s=failures_per_s,
+        reclaims_per_s=reclaims_per_s * (1 + separate_share * (machine_count - 1)),
+        restart_s=restart_s,
+        wait_s=reclaim_row["wait_h"] * 3600,
+        notice_s=reclaim_row["notice_s"],
     )
 
 
 def checkpoint_bytes(job: Job) -> float:
     """Bytes of a full checkpoint: weights, master copy and states of all that is trained."""
     optimizer = optimizers()[job.optimizer]
-    if job.frozen:
-        layout = job.spread
+    if job.frozen_bytes:
+        layout = job.layout
         return (
             adapters(job)
             * layout.tp
             * layout.pp
-            * (optimizer.weight + optimizer.kept)
+            * (optimizer.weight_bytes + optimizer.state_bytes)
         )
-    return job.llm.params * (optimizer.weight + optimizer.kept)
+    return job.llm.params * (optimizer.weight_bytes + optimizer.state_bytes)
 
 
 def effective(interval_s: float, save_s: float, hazard: Hazard) -> float:
@@ -168,23 +168,23 @@ def effective(interval_s: float, save_s: float, hazard: Hazard) -> float:
 
     A segment that ends has seen e^(segment / mtbf) - 1 stops; while spot is away, others go on.
     """
-    if hazard.mtbf == math.inf:
+    if hazard.mtbf_s == math.inf:
         return interval_s / (interval_s + save_s)
-    segment_ratio = (interval_s + save_s) / hazard.mtbf
+    segment_ratio = (interval_s + save_s) / hazard.mtbf_s
     if segment_ratio > 50:
         return 0.0
     expected_stops = math.expm1(segment_ratio)
     partial_work_s = (
         expected_stops
-        * hazard.reclaims
-        * hazard.mtbf
-        * hazard.wait
-        * hazard.meanwhile
+        * hazard.reclaims_per_s
+        * hazard.mtbf_s
+        * hazard.wait_s
+        * hazard.partial_speed
     )
     return min(
         1.0,
         (interval_s + partial_work_s)
-        / (expected_stops * (hazard.mtbf + hazard.pause)),
+        / (expected_stops * (hazard.mtbf_s + hazard.mean_pause_s)),
     )
 
 
@@ -205,19 +205,19 @@ def late(
         if effective(interval_s, save_s, hazard)
         else math.inf
     )
-    stops_per_s = hazard.failures + hazard.reclaims
+    stops_per_s = hazard.failures_per_s + hazard.reclaims_per_s
     if not stops_per_s or mean_s == math.inf:
         return mean_s
     half_segment_s, mean_absence_s = (
         (interval_s + save_s) / 2,
-        hazard.reclaims / stops_per_s * hazard.wait,
+        hazard.reclaims_per_s / stops_per_s * hazard.wait_s,
     )
     mean_square_s2 = (
         4 * half_segment_s**2 / 3
-        + 2 * half_segment_s * hazard.pause
-        + hazard.restart**2
+        + 2 * half_segment_s * hazard.mean_pause_s
+        + hazard.restart_s**2
     )
-    mean_square_s2 += 2 * mean_absence_s * (hazard.wait + hazard.restart)
+    mean_square_s2 += 2 * mean_absence_s * (hazard.wait_s + hazard.restart_s)
     return mean_s + NormalDist().inv_cdf(run_share) * math.sqrt(
         mean_s * stops_per_s * mean_square_s2
     )
@@ -237,9 +237,9 @@ def interval(save_s: float, hazard: Hazard) -> float:
     """The interval of the largest effective share, by golden section; longest without stops."""
     shortest_s, longest_s = (
         save_s / 10 + 1.0,
-        min(LONGEST, max(10 * young(save_s, hazard.mtbf), 60.0)),
+        min(LONGEST, max(10 * young(save_s, hazard.mtbf_s), 60.0)),
     )
-    if hazard.mtbf == math.inf:
+    if hazard.mtbf_s == math.inf:
         return constant("train_interval")
     golden_ratio = (math.sqrt(5) - 1) / 2
     for _ in range(HALVINGS):

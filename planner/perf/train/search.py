@@ -44,18 +44,18 @@ class Laid:
     """A layout with its time, its peak memory and what limits it."""
 
     job: Job
-    step: Step
+    step_time: Step
     peak_gib: float
 
     @property
-    def limit(self) -> str:
+    def bottleneck(self) -> str:
         """What costs most beside computing: memory when it forces recomputation."""
         cause_times_s = {
-            "pipeline bubble": self.step.bubble,
-            "fabric": self.step.sharding + self.step.once,
-            "tensor parallelism": self.step.tensor,
-            "experts' exchange": self.step.exchange,
-            "memory": self.step.again,
+            "pipeline bubble": self.step_time.bubble,
+            "fabric": self.step_time.sharding + self.step_time.once_a_step,
+            "tensor parallelism": self.step_time.tensor_comm,
+            "experts' exchange": self.step_time.token_exchange,
+            "memory": self.step_time.recomputation,
         }
         largest_cause = max(
             cause_times_s,
@@ -63,15 +63,15 @@ class Laid:
         )
         return (
             largest_cause
-            if cause_times_s[largest_cause] > 0.02 * self.step.total
+            if cause_times_s[largest_cause] > 0.02 * self.step_time.total
             else "computing"
         )
 
     @property
-    def rank(self) -> tuple[float, int, int, int, float]:
+    def sort_key(self) -> tuple[float, int, int, int, float]:
         """The documented order of ties: time, stages, tensor, context, micro-batch."""
-        layout = self.job.spread
-        return (self.step.total, layout.pp, layout.tp, layout.cp, layout.micro)
+        layout = self.job.layout
+        return (self.step_time.total, layout.pp, layout.tp, layout.cp, layout.micro)
 
 
 class Frame:
@@ -80,10 +80,10 @@ class Frame:
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
     ) -> None:
-        self.job, self.floor = job, floor(job)
-        self.room = constant("train_memory_share") * job.chip.memory_gib
+        self.job, self.lower_bound = job, floor(job)
+        self.memory_room_gib = constant("train_memory_share") * job.chip.memory_gib
         cut_layouts = cuts(
-            job.llm, job.batch, job.sequence, accelerators, node_accelerators
+            job.llm, job.global_batch, job.sequence_tokens, accelerators, node_accelerators
         )
         cut_bounds_s: dict[
             tuple[int, int, int, int], float
@@ -97,8 +97,8 @@ class Frame:
             ) not in cut_bounds_s:
                 cut_bounds_s[
                     cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
-                ] = self.floor.cut(job, cut_layout)
-        self.cuts = sorted(
+                ] = self.lower_bound.bound_cut(job, cut_layout)
+        self.bounded_cuts = sorted(
             (
                 cut_bounds_s[
                     cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
@@ -108,34 +108,34 @@ class Frame:
             )
             for cut_index, cut_layout in enumerate(cut_layouts)
         )
-        self._peaks: dict[Spread, float] = {}
+        self._peaks_gib: dict[Spread, float] = {}
 
-    def peak(self, layout: Spread) -> float:
+    def layout_peak_gib(self, layout: Spread) -> float:
         """GiB at the peak of a layout; infinite when its states alone are too many."""
-        if layout not in self._peaks:
-            layout_job = self.job.laid(layout)
-            is_too_large = states(layout_job).total / GIB > self.room
-            self._peaks[layout] = (
+        if layout not in self._peaks_gib:
+            layout_job = self.job.with_layout(layout)
+            is_too_large = states(layout_job).total / GIB > self.memory_room_gib
+            self._peaks_gib[layout] = (
                 math.inf if is_too_large else peak_gib(layout_job)
             )
-        return self._peaks[layout]
+        return self._peaks_gib[layout]
 
-    def fitted(self, layout: Spread) -> Spread | None:
+    def fit_memory(self, layout: Spread) -> Spread | None:
         """The layout with the recomputation that it takes to fit, or nothing when it does not."""
-        if self.peak(layout) <= self.room:
+        if self.layout_peak_gib(layout) <= self.memory_room_gib:
             return layout
-        if self.peak(layout) == math.inf:
+        if self.layout_peak_gib(layout) == math.inf:
             return None
         alternatives = [
-            layout.turned(layout.micro, layout.vpp, recompute)
+            layout.with_microbatch(layout.micro, layout.vpp, recompute)
             for recompute in MORE[layout.recompute]
         ]
-        if not alternatives or self.peak(alternatives[-1]) > self.room:
+        if not alternatives or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib:
             return None
         return next(
             alternative
             for alternative in alternatives
-            if self.peak(alternative) <= self.room
+            if self.layout_peak_gib(alternative) <= self.memory_room_gib
         )
 
 
@@ -149,130 +149,130 @@ class Layouts:
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
     ) -> None:
-        self.job, self.accelerators, self.machine = (
+        self.job, self.accelerators, self.node_accelerators = (
             job,
             accelerators,
             node_accelerators,
         )
-        self.floor = floor(replace(job, network=1.0)).over(job.network)
-        self._count = itertools.count()
-        self._heap: list[tuple[float, int, Spread, Toll, Known]] = []
-        self._found: list[Laid] = []
+        self.lower_bound = floor(replace(job, network_bytes_s=1.0)).with_network(job.network_bytes_s)
+        self._tie_breaker = itertools.count()
+        self._open_entries: list[tuple[float, int, Spread, Toll, Known]] = []
+        self._timed_layouts: list[Laid] = []
 
-    def best(
+    def fastest(
         self, layout_count: int = 5, limit_s: float = math.inf
     ) -> list[Laid]:
-        """The fastest layouts that fit and take at most `limit` seconds a step, the best first.
+        """The fastest layouts that fit and take at most `limit_s` seconds a step, the best first.
 
         A layout recomputes no more than memory asks for. Asked again, the search goes on.
         """
         while (
-            next_layout := self._next(self._last(layout_count, limit_s))
+            next_layout := self._pop_layout(self._cutoff_s(layout_count, limit_s))
         ) is not None:
             layout_job, layout_peak = next_layout
             timed_layout = Laid(
                 layout_job,
-                step(work(layout_job), TRAINING.at(keys(layout_job))),
+                step(work(layout_job), TRAINING.select(keys(layout_job))),
                 layout_peak,
             )
-            self._found = sorted(
-                [*self._found, timed_layout],
-                key=lambda timed_entry: timed_entry.rank,
+            self._timed_layouts = sorted(
+                [*self._timed_layouts, timed_layout],
+                key=lambda timed_entry: timed_entry.sort_key,
             )
         return [
             timed_entry
-            for timed_entry in self._found[:layout_count]
-            if timed_entry.step.total <= limit_s
+            for timed_entry in self._timed_layouts[:layout_count]
+            if timed_entry.step_time.total <= limit_s
         ]
 
-    def _last(self, layout_count: int, limit_s: float) -> float:
+    def _cutoff_s(self, layout_count: int, limit_s: float) -> float:
         """Seconds beyond which nothing is looked for."""
-        has_enough = len(self._found) >= layout_count
+        has_enough = len(self._timed_layouts) >= layout_count
         return (
-            min(limit_s, self._found[layout_count - 1].step.total)
+            min(limit_s, self._timed_layouts[layout_count - 1].step_time.total)
             if has_enough
             else limit_s
         )
 
     @cached_property
-    def frame(self) -> Frame:
+    def candidates(self) -> Frame:
         """What does not depend on the network."""
         return frame(
-            replace(self.job, network=1.0), self.accelerators, self.machine
+            replace(self.job, network_bytes_s=1.0), self.accelerators, self.node_accelerators
         )
 
     @cached_property
-    def _cuts(self) -> deque[tuple[float, int, Spread]]:
-        return deque(self.frame.cuts)
+    def _cut_queue(self) -> deque[tuple[float, int, Spread]]:
+        return deque(self.candidates.bounded_cuts)
 
     @property
-    def glance(self) -> float:
+    def bound_compute(self) -> float:
         """Seconds that no layout undercuts, as far as can be told without looking at any."""
-        return self.floor.step / self.accelerators
+        return self.lower_bound.layout_free_s / self.accelerators
 
     @property
-    def first(self) -> float:
+    def bound_any_network(self) -> float:
         """Seconds that no layout undercuts over any network; infinite when there is none."""
-        return self.frame.cuts[0][0] if self.frame.cuts else math.inf
+        return self.candidates.bounded_cuts[0][0] if self.candidates.bounded_cuts else math.inf
 
     @property
-    def least(self) -> float:
+    def bound(self) -> float:
         """Seconds that no layout undercuts; infinite when none is left."""
-        while self._cuts or self._heap:
-            if self._cuts and (
-                not self._heap or self._cuts[0][0] <= self._heap[0][0]
+        while self._cut_queue or self._open_entries:
+            if self._cut_queue and (
+                not self._open_entries or self._cut_queue[0][0] <= self._open_entries[0][0]
             ):
-                cut_layout = self._cuts.popleft()[2]
-                self._push(
+                cut_layout = self._cut_queue.popleft()[2]
+                self._push_entry(
                     cut_layout,
-                    self.floor.toll(self.job.laid(cut_layout)),
+                    self.lower_bound.comm_bound(self.job.with_layout(cut_layout)),
                     "toll",
                 )
-            elif self._heap[0][4] == "toll":
-                _, _, cut_layout, comm_bound, _ = heapq.heappop(self._heap)
-                self._push(self.frame.fitted(cut_layout), comm_bound, "fits")
+            elif self._open_entries[0][4] == "toll":
+                _, _, cut_layout, comm_bound, _ = heapq.heappop(self._open_entries)
+                self._push_entry(self.candidates.fit_memory(cut_layout), comm_bound, "fits")
             else:
-                return self._heap[0][0]
+                return self._open_entries[0][0]
         return math.inf
 
-    def _next(self, limit_s: float) -> tuple[Job, float] | None:
+    def _pop_layout(self, limit_s: float) -> tuple[Job, float] | None:
         """The next layout and its peak GiB, or nothing when none can take less than a limit."""
-        while self.least <= limit_s and self._heap:
-            _, _, layout, comm_bound, search_stage = heapq.heappop(self._heap)
+        while self.bound <= limit_s and self._open_entries:
+            _, _, layout, comm_bound, search_stage = heapq.heappop(self._open_entries)
             if search_stage == "fits":
-                self._open(layout, comm_bound)
-            elif self.frame.peak(layout) <= self.frame.room:
-                return self.job.laid(layout), self.frame.peak(layout)
+                self._open_cut(layout, comm_bound)
+            elif self.candidates.layout_peak_gib(layout) <= self.candidates.memory_room_gib:
+                return self.job.with_layout(layout), self.candidates.layout_peak_gib(layout)
             else:
-                self._push(self.frame.fitted(layout), comm_bound, "layout")
+                self._push_entry(self.candidates.fit_memory(layout), comm_bound, "layout")
         return None
 
-    def _open(self, cut_layout: Spread, comm_bound: Toll) -> None:
+    def _open_cut(self, cut_layout: Spread, comm_bound: Toll) -> None:
         """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
         for micro_batch, chunk_counts in turned(self.job, cut_layout):
-            fitted_layout = self.frame.fitted(
-                cut_layout.turned(float(micro_batch), 1, cut_layout.recompute)
+            fitted_layout = self.candidates.fit_memory(
+                cut_layout.with_microbatch(float(micro_batch), 1, cut_layout.recompute)
             )
             if fitted_layout is None:
                 break
             for vpp in chunk_counts:
-                self._push(
-                    fitted_layout.turned(
+                self._push_entry(
+                    fitted_layout.with_microbatch(
                         fitted_layout.micro, vpp, fitted_layout.recompute
                     ),
                     comm_bound,
                     "layout",
                 )
 
-    def _push(
+    def _push_entry(
         self, layout: Spread | None, comm_bound: Toll, search_stage: Known
     ) -> None:
         """Look at a cut or a layout again in its turn; nothing when it does not fit."""
         if layout is not None:
             bound_s = (
-                self.floor.of if search_stage == "layout" else self.floor.cut
+                self.lower_bound.bound_layout if search_stage == "layout" else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
             heapq.heappush(
-                self._heap,
-                (bound_s, next(self._count), layout, comm_bound, search_stage),
+                self._open_entries,
+                (bound_s, next(self._tie_breaker), layout, comm_bound, search_stage),
             )

@@ -19,13 +19,13 @@ UPDATED: Final = (
 class Sharded(NamedTuple):
     """What sharding moves, in bytes: `shard` in every micro-batch, the rest once a step."""
 
-    shard_link: float
-    shard_network: float
+    shard_link_bytes: float
+    shard_network_bytes: float
     shard_calls: float
-    once: float
-    reduce_link: float
-    reduce_network: float
-    updated: float
+    gathers_once: float
+    reduce_link_bytes: float
+    reduce_network_bytes: float
+    optimizer_bytes: float
 
 
 def sharded(job: Job) -> Sharded:
@@ -35,11 +35,11 @@ def sharded(job: Job) -> Sharded:
     gradients alone and gathers weights once, ZeRO-1 does both once. Groups that shard for
     themselves reduce their parts of the gradients among each other, once.
     """
-    layout = job.spread
+    layout = job.layout
     rank_params, is_fsdp = sum(owned(job)), layout.sharding == "zero3"
-    trained_params = adapters(job) if job.frozen else rank_params
-    group_ranks = layout.among if is_fsdp else layout.copies
-    link_ranks = max(1.0, min(group_ranks, job.domain / layout.tp))
+    trained_params = adapters(job) if job.frozen_bytes else rank_params
+    group_ranks = layout.shard_group if is_fsdp else layout.data_parallel_ranks
+    link_ranks = max(1.0, min(group_ranks, job.link_ranks / layout.tp))
     weight_passes = 2 if job.reference == "none" else 3
     gather_bytes = (
         (weight_passes * job.software.gather_bytes + HALF) * rank_params
@@ -58,21 +58,21 @@ def sharded(job: Job) -> Sharded:
     remote_share = (1 - link_ranks / group_ranks) / link_ranks
     layer_calls = {"zero3": 3.0, "zero2": 1.0}.get(layout.sharding, 0.0)
     return Sharded(
-        shard_link=gather_bytes * (1 - 1 / link_ranks),
-        shard_network=gather_bytes * remote_share,
+        shard_link_bytes=gather_bytes * (1 - 1 / link_ranks),
+        shard_network_bytes=gather_bytes * remote_share,
         shard_calls=layer_calls
         * math.log2(group_ranks)
         * job.llm.layers
         / layout.pp,
-        once=float(is_fsdp and layout.pp > 1),
-        reduce_link=reduce_bytes * (1 - 1 / link_ranks),
-        reduce_network=reduce_bytes * remote_share
+        gathers_once=float(is_fsdp and layout.pp > 1),
+        reduce_link_bytes=reduce_bytes * (1 - 1 / link_ranks),
+        reduce_network_bytes=reduce_bytes * remote_share
         + 2
         * HALF
         * trained_params
         / group_ranks
-        * (1 - group_ranks / layout.copies),
-        updated=UPDATED
+        * (1 - group_ranks / layout.data_parallel_ranks),
+        optimizer_bytes=UPDATED
         * trained_params
-        / (layout.among if layout.sharding != "none" else 1),
+        / (layout.shard_group if layout.sharding != "none" else 1),
     )

@@ -27,14 +27,14 @@ TRAINED: Final = (
 class Optimizer:
     """Bytes of a parameter: its weight, its gradient, a master copy and states."""
 
-    weight: float
-    gradient: float
-    kept: float
+    weight_bytes: float
+    gradient_bytes: float
+    state_bytes: float
 
     @property
-    def whole(self) -> float:
+    def total_bytes(self) -> float:
         """All of them."""
-        return self.weight + self.gradient + self.kept
+        return self.weight_bytes + self.gradient_bytes + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +95,20 @@ def owned(job: Job) -> tuple[float, float]:
 
     (dense / pp + embedding) / tp of the fuller end of the pipeline; experts / pp / ep.
     """
-    language_model, layout = job.llm, job.spread
+    language_model, layout = job.llm, job.layout
     end_stages = 1 if layout.pp == 1 or language_model.tied else 2
     dense_params = (
-        language_model.dense / layout.pp / layout.tp
-        + language_model.embedding / layout.tp / end_stages
+        language_model.dense_params / layout.pp / layout.tp
+        + language_model.embedding_params / layout.tp / end_stages
     )
-    return dense_params, language_model.expert / layout.pp / (
+    return dense_params, language_model.expert_params / layout.pp / (
         layout.tp if layout.ep == 1 else layout.ep
     )
 
 
 def adapters(job: Job) -> float:
     """Parameters of LoRA adapters on every projection of one rank: rank * (in + out) each."""
-    language_model, layout = job.llm, job.spread
+    language_model, layout = job.llm, job.layout
     query_width, kv_width = (
         language_model.heads * language_model.head_dim,
         language_model.kv_heads * language_model.head_dim,
@@ -125,7 +125,7 @@ def adapters(job: Job) -> float:
         language_model.hidden + mlp_width
     )
     return (
-        job.rank
+        job.lora_rank
         * language_model.layers
         * (attention_widths + mlp_widths)
         / layout.pp
@@ -135,10 +135,10 @@ def adapters(job: Job) -> float:
 
 def states(job: Job) -> States:
     """Return the states of one rank; experts are cut over the ranks that hold the same ones."""
-    if job.offload:
+    if job.offload_states:
         return States(0.0, 0.0, 0.0)
-    layout, optimizer = job.spread, optimizers()[job.optimizer]
-    zero_stage, shard_ranks = LEVELS[layout.sharding], layout.among
+    layout, optimizer = job.layout, optimizers()[job.optimizer]
+    zero_stage, shard_ranks = LEVELS[layout.sharding], layout.shard_group
     dense_params, expert_params = owned(job)
     expert_ranks = (
         shard_ranks
@@ -147,15 +147,15 @@ def states(job: Job) -> States:
     )
     frozen_total = 0.0
     param_groups = [(dense_params, shard_ranks), (expert_params, expert_ranks)]
-    if job.frozen:
-        embedding_params = min(dense_params, job.llm.embedding / layout.tp)
+    if job.frozen_bytes:
+        embedding_params = min(dense_params, job.llm.embedding_params / layout.tp)
         unpacked_bytes = (
             embedding_params
-            * (TRAINED - job.frozen)
+            * (TRAINED - job.frozen_bytes)
             / (shard_ranks if zero_stage == 3 else 1)
         )
         frozen_total = unpacked_bytes + sum(
-            param_count * job.frozen / (group_ranks if zero_stage == 3 else 1)
+            param_count * job.frozen_bytes / (group_ranks if zero_stage == 3 else 1)
             for param_count, group_ranks in param_groups
         )
         param_groups = [(adapters(job), shard_ranks)]
@@ -172,10 +172,10 @@ def states(job: Job) -> States:
         )
 
     gradient_bytes = (
-        0.0 if job.backward_step else sharded_bytes(optimizer.gradient, 2)
+        0.0 if job.fused_backward else sharded_bytes(optimizer.gradient_bytes, 2)
     )
     return States(
-        frozen_total + sharded_bytes(optimizer.weight, 3),
+        frozen_total + sharded_bytes(optimizer.weight_bytes, 3),
         gradient_bytes,
-        sharded_bytes(optimizer.kept, 1),
+        sharded_bytes(optimizer.state_bytes, 1),
     )

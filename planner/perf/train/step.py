@@ -27,23 +27,23 @@ class Step:
     products: float
     attention: float
     traffic: float
-    experts: float
-    tensor: float
-    exchange: float
-    again: float
-    host: float
+    expert_products: float
+    tensor_comm: float
+    token_exchange: float
+    recomputation: float
+    host_wait: float
     head: float
     sharding: float
     bubble: float
-    once: float
+    once_a_step: float
 
 
 @dataclass(frozen=True, slots=True)
 class Tolls:
     """Seconds of gathering in a micro-batch, and of what is done once a step."""
 
-    gather: float
-    once: float
+    gather_s: float
+    once_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     forward_time = _forward(work_counts, coefficients)
     recompute_s = _again(work_counts, coefficients, forward_time)
     part_times_s = {
-        "products": work_counts.passes * forward_time.gemm,
-        "experts": work_counts.passes * forward_time.expert,
+        "products": work_counts.pass_count * forward_time.gemm,
+        "experts": work_counts.pass_count * forward_time.expert,
         "attention": (1 + BACK) * forward_time.attention,
         "traffic": THRICE * (forward_time.scores + forward_time.traffic),
         "tensor": 2 * forward_time.tensor,
@@ -90,16 +90,16 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     }
     accelerator_s = coefficients.unlike * sum(part_times_s.values())
     link_bytes_s, network_bytes_s = (
-        work_counts.link * coefficients.link,
-        work_counts.network * coefficients.network,
+        work_counts.link_bytes_s * coefficients.link,
+        work_counts.network_bytes_s * coefficients.network,
     )
     accelerator_s = (
         accelerator_s
-        + coefficients.context * THRICE * work_counts.context / link_bytes_s
+        + coefficients.context * THRICE * work_counts.context_bytes / link_bytes_s
     )
-    accelerator_s = accelerator_s + coefficients.hops * 2 * work_counts.hops / (
-        work_counts.hops_network * network_bytes_s
-        + (1 - work_counts.hops_network) * link_bytes_s
+    accelerator_s = accelerator_s + coefficients.hops * 2 * work_counts.pipeline_bytes / (
+        work_counts.pipeline_on_network * network_bytes_s
+        + (1 - work_counts.pipeline_on_network) * link_bytes_s
     )
     host_s = (
         work_counts.moe_layers * coefficients.moe_host
@@ -110,11 +110,11 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     ) ** (1 / coefficients.host_power)
     head_s = _head(work_counts, coefficients)
     stage_head_s = (
-        head_s / work_counts.stages
+        head_s / work_counts.stage_count
         + coefficients.head_last
         * head_s
-        * work_counts.pipelined
-        * (1 - 1 / work_counts.stages)
+        * work_counts.is_pipelined
+        * (1 - 1 / work_counts.stage_count)
     )
     compute_s = busy_s + stage_head_s
     sharding = tolls(
@@ -122,26 +122,26 @@ def step(work_counts: Work, coefficients: Training) -> Step:
         coefficients,
         link_bytes_s,
         network_bytes_s,
-        work_counts.bandwidth,
+        work_counts.memory_bytes_s,
     )
-    overlapped_part_s = overlapped(compute_s, sharding.gather, coefficients)
+    overlapped_part_s = overlapped(compute_s, sharding.gather_s, coefficients)
     micro_batch_s = (
-        work_counts.once * compute_s
-        + (1 - work_counts.once) * overlapped_part_s
+        work_counts.gathers_once * compute_s
+        + (1 - work_counts.gathers_once) * overlapped_part_s
     )
-    once_s = sharding.once + work_counts.once * sharding.gather
-    bubble_s = coefficients.bubble * work_counts.bubble * micro_batch_s
-    scale_factor = 1 + coefficients.doubling * work_counts.doublings
+    once_s = sharding.once_s + work_counts.gathers_once * sharding.gather_s
+    bubble_s = coefficients.bubble * work_counts.bubble_batches * micro_batch_s
+    scale_factor = 1 + coefficients.doubling * work_counts.rank_doublings
     return Step(
-        total=(work_counts.micros * micro_batch_s + bubble_s + once_s)
+        total=(work_counts.micro_batches * micro_batch_s + bubble_s + once_s)
         * scale_factor,
-        host=work_counts.micros * (busy_s - accelerator_s),
-        head=work_counts.micros * stage_head_s,
+        host_wait=work_counts.micro_batches * (busy_s - accelerator_s),
+        head=work_counts.micro_batches * stage_head_s,
         bubble=bubble_s,
-        once=once_s,
-        sharding=work_counts.micros * (micro_batch_s - compute_s),
+        once_a_step=once_s,
+        sharding=work_counts.micro_batches * (micro_batch_s - compute_s),
         **{
-            part_name: work_counts.micros * part_s
+            part_name: work_counts.micro_batches * part_s
             for part_name, part_s in part_times_s.items()
         },
     )
@@ -150,7 +150,7 @@ def step(work_counts: Work, coefficients: Training) -> Step:
 def _speed(work_counts: Work, coefficients: Training) -> float:
     """Share of a data sheet's rate at the clock that the power limit allows."""
     clock_share: float = (
-        work_counts.power**coefficients.clock * coefficients.speed
+        work_counts.power_ratio**coefficients.clock * coefficients.speed
     )
     return clock_share
 
@@ -158,54 +158,54 @@ def _speed(work_counts: Work, coefficients: Training) -> float:
 def _forward(work_counts: Work, coefficients: Training) -> _Forward:
     clock_share = _speed(work_counts, coefficients)
     flop_per_s = (
-        work_counts.peak
+        work_counts.peak_flop_s
         * coefficients.precision
         * coefficients.products
         * clock_share
     )
     traffic_s_per_byte = (
         coefficients.traffic
-        * (1 + 0.5 * coefficients.quantizing * work_counts.quantized)
-        / work_counts.bandwidth
+        * (1 + 0.5 * coefficients.quantizing * work_counts.is_quantized)
+        / work_counts.memory_bytes_s
     )
     tensor_bytes_s = (
-        work_counts.tensor_network * work_counts.network * coefficients.network
-        + (1 - work_counts.tensor_network)
-        * work_counts.link
+        work_counts.tensor_on_network * work_counts.network_bytes_s * coefficients.network
+        + (1 - work_counts.tensor_on_network)
+        * work_counts.link_bytes_s
         * coefficients.link
     )
     link_bytes_s, network_bytes_s = (
-        work_counts.link * coefficients.exchange_rate,
-        work_counts.network * coefficients.exchange_rate,
+        work_counts.link_bytes_s * coefficients.exchange_rate,
+        work_counts.network_bytes_s * coefficients.exchange_rate,
     )
     sending_s = (
-        work_counts.exchange_link / link_bytes_s
+        work_counts.exchange_link_bytes / link_bytes_s
         + coefficients.exchange_network
-        * work_counts.exchange_network
+        * work_counts.exchange_network_bytes
         / network_bytes_s
     )
     return _Forward(
         gemm=work_counts.gemm_flop / flop_per_s
-        + work_counts.gemm_bytes / work_counts.bandwidth,
+        + work_counts.gemm_bytes / work_counts.memory_bytes_s,
         expert=work_counts.expert_flop
         / (flop_per_s * coefficients.expert_products)
-        + work_counts.expert_bytes / work_counts.bandwidth
-        + work_counts.local * coefficients.local_expert / THRICE,
-        attention=work_counts.attention
-        / (work_counts.half * coefficients.attention * clock_share)
-        + coefficients.softmax * work_counts.exponentials / work_counts.rate,
-        scores=coefficients.scores * work_counts.scores / work_counts.bandwidth,
+        + work_counts.expert_bytes / work_counts.memory_bytes_s
+        + work_counts.local_experts * coefficients.local_expert / THRICE,
+        attention=work_counts.attention_flop
+        / (work_counts.flop_s_16bit * coefficients.attention * clock_share)
+        + coefficients.softmax * work_counts.exponentials / work_counts.exponentials_s,
+        scores=coefficients.scores * work_counts.score_bytes / work_counts.memory_bytes_s,
         traffic=traffic_s_per_byte
         * (
-            work_counts.traffic
-            + coefficients.expert_traffic * work_counts.expert_traffic
+            work_counts.traffic_bytes
+            + coefficients.expert_traffic * work_counts.expert_traffic_bytes
         ),
-        tensor=coefficients.tensor * work_counts.tensor / tensor_bytes_s,
+        tensor=coefficients.tensor * work_counts.tensor_bytes / tensor_bytes_s,
         exchange=2 * coefficients.exchange * sending_s,
         permute=coefficients.permute
         / 2
-        * work_counts.permuted
-        / work_counts.bandwidth,
+        * work_counts.permuted_bytes
+        / work_counts.memory_bytes_s,
     )
 
 
@@ -221,32 +221,32 @@ def _again(
         + forward_time.permute
     )
     stated_s = (
-        work_counts.again_gemm * product_s
-        + work_counts.again_attention
+        work_counts.recomputed_gemm * product_s
+        + work_counts.recomputed_attention
         * (forward_time.attention + forward_time.scores)
     )
     forced_s: float = (
         coefficients.forced
-        * work_counts.forced**coefficients.forced_power
+        * work_counts.forced_share**coefficients.forced_power
         * forward_time.total
     )
     return (
-        stated_s + work_counts.again_traffic * forward_time.traffic + forced_s
+        stated_s + work_counts.recomputed_traffic * forward_time.traffic + forced_s
     )
 
 
 def _head(work_counts: Work, coefficients: Training) -> float:
     """Seconds of the head and the loss, in 16 bit, of one micro-batch."""
     flop_per_s = (
-        work_counts.half
+        work_counts.flop_s_16bit
         * coefficients.products
         * _speed(work_counts, coefficients)
     )
     head_s: float = (
-        work_counts.passes * work_counts.head_flop / flop_per_s
+        work_counts.pass_count * work_counts.head_flop / flop_per_s
         + coefficients.loss_traffic
         * work_counts.head_bytes
-        / work_counts.bandwidth
+        / work_counts.memory_bytes_s
     )
     return head_s
 
@@ -261,19 +261,19 @@ def tolls(
     """Seconds that sharding moves bytes, over link and network at once, and of the optimizer."""
     gather_s = (
         most(
-            work_counts.shard_network / network_bytes_s,
-            work_counts.shard_link / link_bytes_s,
+            work_counts.shard_network_bytes / network_bytes_s,
+            work_counts.shard_link_bytes / link_bytes_s,
         )
         + coefficients.latency * work_counts.shard_calls
     )
     reduce_s = (
-        work_counts.reduce_network / network_bytes_s
-        + work_counts.reduce_link / link_bytes_s
+        work_counts.reduce_network_bytes / network_bytes_s
+        + work_counts.reduce_link_bytes / link_bytes_s
     )
     return Tolls(
         gather_s,
         coefficients.zero * reduce_s
-        + work_counts.updated / memory_bytes_s
+        + work_counts.optimizer_bytes / memory_bytes_s
         + coefficients.step,
     )
 

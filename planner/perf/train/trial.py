@@ -21,26 +21,26 @@ SEED: Final = 1
 class Outcome:
     """One run: seconds until it ended, seconds in which machines were paid, and its stops."""
 
-    ended: float
-    paid: float
-    stops: int
+    end_s: float
+    paid_s: float
+    stop_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
     """Many runs, in the order of their ends and of what was paid."""
 
-    ended: tuple[float, ...]
-    paid: tuple[float, ...]
-    stops: float
+    end_times_s: tuple[float, ...]
+    paid_times_s: tuple[float, ...]
+    mean_stops: float
 
-    def end(self, run_share: float) -> float:
+    def end_quantile_s(self, run_share: float) -> float:
         """Seconds within which this share of the runs ends."""
-        return _quantile(self.ended, run_share)
+        return _quantile(self.end_times_s, run_share)
 
-    def cost(self, run_share: float) -> float:
+    def paid_quantile_s(self, run_share: float) -> float:
         """Paid seconds that this share of the runs stays within."""
-        return _quantile(self.paid, run_share)
+        return _quantile(self.paid_times_s, run_share)
 
 
 def play(
@@ -50,13 +50,13 @@ def play(
     hazard: Hazard,
     generator: random.Random,
 ) -> Outcome:
-    """Play one run of `work` seconds of progress, saving for `save` seconds after every `every`.
+    """Play one run of `work_s` seconds of progress, saving for `save_s` seconds after every `interval_s`.
 
     Stops come as a Poisson process. What was done since the last checkpoint is done again, except
     that a notice long enough to save loses nothing. Spot is not paid while it is gone.
     """
     stops_per_s, cycle_s = (
-        hazard.failures + hazard.reclaims,
+        hazard.failures_per_s + hazard.reclaims_per_s,
         interval_s + save_s,
     )
     paid_s = absence_s = done_s = 0.0
@@ -68,19 +68,19 @@ def play(
             break
         stop_count += 1
         whole_cycles = time_to_stop_s // cycle_s
-        paid_s += time_to_stop_s + hazard.restart
+        paid_s += time_to_stop_s + hazard.restart_s
         done_s += whole_cycles * interval_s
-        if draw_uniform() * stops_per_s < hazard.reclaims:
+        if draw_uniform() * stops_per_s < hazard.reclaims_per_s:
             away_s = (
-                generator.expovariate(1 / hazard.wait) if hazard.wait else 0.0
+                generator.expovariate(1 / hazard.wait_s) if hazard.wait_s else 0.0
             )
-            if hazard.meanwhile:
+            if hazard.partial_speed:
                 away_s = min(
-                    away_s, max(0.0, work_s - done_s) / hazard.meanwhile
+                    away_s, max(0.0, work_s - done_s) / hazard.partial_speed
                 )
-                done_s += away_s * hazard.meanwhile
+                done_s += away_s * hazard.partial_speed
             absence_s += away_s
-            if hazard.notice:
+            if hazard.notice_s:
                 done_s += max(
                     0.0,
                     min(
@@ -113,9 +113,9 @@ def trials(
         play(work_s, save_s, interval_s, hazard, generator) for _ in range(RUNS)
     ]
     return Trials(
-        tuple(sorted(outcome.ended for outcome in outcomes)),
-        tuple(sorted(outcome.paid for outcome in outcomes)),
-        sum(outcome.stops for outcome in outcomes) / RUNS,
+        tuple(sorted(outcome.end_s for outcome in outcomes)),
+        tuple(sorted(outcome.paid_s for outcome in outcomes)),
+        sum(outcome.stop_count for outcome in outcomes) / RUNS,
     )
 
 

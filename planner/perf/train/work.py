@@ -37,64 +37,64 @@ OTHER_RATE: Final = (
 class Work:
     """One rank of a job in numbers.
 
-    gemm_*, expert_*, head_*  FLOP and operand bytes of products; `local` experts times layers
-    attention, exponentials, scores   FLOP, count, and bytes of a score matrix that is stored
-    traffic, expert_traffic   element-wise bytes, each tensor once
-    tensor, context, hops     bytes of tensor, context and pipeline parallelism
+    gemm_*, expert_*, head_*  FLOP and operand bytes of products; `local_experts` experts times layers
+    attention_flop, exponentials, score_bytes   FLOP, count, and bytes of a score matrix that is stored
+    traffic_bytes, expert_traffic_bytes   element-wise bytes, each tensor once
+    tensor_bytes, context_bytes, pipeline_bytes     bytes of tensor, context and pipeline parallelism
     permuted, exchange_*      bytes of tokens sorted, and sent over the link and the network
     again_*                   share of products, attention and traffic that is recomputed
-    forced                    share of activations that does not fit, where nobody states it
+    forced_share                    share of activations that does not fit, where nobody states it
     shard_*, reduce_*         bytes that sharding moves in a micro-batch, and once a step
     """
 
     tokens: float
-    micros: float
-    bubble: float
-    pipelined: float
-    stages: float
-    passes: float
+    micro_batches: float
+    bubble_batches: float
+    is_pipelined: float
+    stage_count: float
+    pass_count: float
     gemm_flop: float
     gemm_bytes: float
     expert_flop: float
     expert_bytes: float
-    local: float
+    local_experts: float
     head_flop: float
     head_bytes: float
-    attention: float
+    attention_flop: float
     exponentials: float
-    scores: float
-    traffic: float
-    expert_traffic: float
-    quantized: float
-    tensor: float
-    tensor_network: float
-    context: float
-    hops: float
-    hops_network: float
-    permuted: float
-    exchange_link: float
-    exchange_network: float
+    score_bytes: float
+    traffic_bytes: float
+    expert_traffic_bytes: float
+    is_quantized: float
+    tensor_bytes: float
+    tensor_on_network: float
+    context_bytes: float
+    pipeline_bytes: float
+    pipeline_on_network: float
+    permuted_bytes: float
+    exchange_link_bytes: float
+    exchange_network_bytes: float
     dense_layers: float
     moe_layers: float
-    again_gemm: float
-    again_attention: float
-    again_traffic: float
-    forced: float
-    shard_link: float
-    shard_network: float
+    recomputed_gemm: float
+    recomputed_attention: float
+    recomputed_traffic: float
+    forced_share: float
+    shard_link_bytes: float
+    shard_network_bytes: float
     shard_calls: float
-    once: float
-    reduce_link: float
-    reduce_network: float
-    updated: float
-    doublings: float
-    peak: float
-    half: float
-    bandwidth: float
-    link: float
-    network: float
-    rate: float
-    power: float
+    gathers_once: float
+    reduce_link_bytes: float
+    reduce_network_bytes: float
+    optimizer_bytes: float
+    rank_doublings: float
+    peak_flop_s: float
+    flop_s_16bit: float
+    memory_bytes_s: float
+    link_bytes_s: float
+    network_bytes_s: float
+    exponentials_s: float
+    power_ratio: float
 
 
 @cache
@@ -118,17 +118,17 @@ def _rates() -> dict[str, float]:
 
 def work(job: Job) -> Work:
     """Count what one rank of a job does."""
-    layout, software = job.spread, job.software
+    layout, software = job.layout, job.software
     accelerators = layout.accelerators
     return Work(
-        tokens=job.batch * job.sequence / accelerators,
-        micros=job.micros,
-        bubble=(layout.pp - 1) / layout.vpp,
-        pipelined=float(layout.pp > 1),
-        stages=float(layout.pp),
-        passes=2.0 if job.frozen else 3.0,
-        quantized=float(software.precision not in SIXTEEN),
-        doublings=max(0.0, math.log2(accelerators / 8)),
+        tokens=job.global_batch * job.sequence_tokens / accelerators,
+        micro_batches=job.micro_batches,
+        bubble_batches=(layout.pp - 1) / layout.vpp,
+        is_pipelined=float(layout.pp > 1),
+        stage_count=float(layout.pp),
+        pass_count=2.0 if job.frozen_bytes else 3.0,
+        is_quantized=float(software.precision not in SIXTEEN),
+        rank_doublings=max(0.0, math.log2(accelerators / 8)),
         **_products(job),
         **_attention(job),
         **_traffic(job),
@@ -142,13 +142,13 @@ def work(job: Job) -> Work:
 
 def _products(job: Job) -> dict[str, float]:
     """Products of attention, MLP and shared experts, op by op, and the head."""
-    language_model, tp_ranks, token_count = job.llm, job.spread.tp, job.tokens
+    language_model, tp_ranks, token_count = job.llm, job.layout.tp, job.micro_tokens
     operand_bytes, stage_count = (
         BYTES.get(job.software.precision, 1.0),
-        job.spread.pp,
+        job.layout.pp,
     )
     layer_products = [
-        (language_model.attending / stage_count, layer_count, input_width)
+        (language_model.attending_layers / stage_count, layer_count, input_width)
         for layer_count, input_width in _projections(job)
     ]
     up_matrices = language_model.mlp_matrices - 1
@@ -191,11 +191,11 @@ def _products(job: Job) -> dict[str, float]:
     ):  # projections of state-space layers: what is left of the parameters
         counted_params = (
             gemm_flop * tp_ranks * stage_count / (2 * token_count)
-            + language_model.expert_active
+            + language_model.active_expert_params
             + language_model.vocab * language_model.hidden
         )
         remaining_flop = (
-            max(0.0, language_model.active - counted_params)
+            max(0.0, language_model.active_params - counted_params)
             * 2
             * token_count
             / (tp_ranks * stage_count)
@@ -219,7 +219,7 @@ def _products(job: Job) -> dict[str, float]:
 
 def _heads(job: Job) -> float:
     """Passes of the head over those of training: a reference rates every token once."""
-    pass_count = 2.0 if job.frozen else 3.0
+    pass_count = 2.0 if job.frozen_bytes else 3.0
     return 1.0 if job.reference == "none" else 1 + 1 / pass_count
 
 
@@ -232,14 +232,14 @@ def _plain(language_model: Llm) -> int:
             0,
             language_model.layers
             - language_model.state_layers
-            - language_model.attending,
+            - language_model.attending_layers,
         )
     return language_model.layers
 
 
 def _projections(job: Job) -> list[tuple[float, float]]:
     """Width and depth of the projections of attention on one rank."""
-    language_model, tp_ranks = job.llm, job.spread.tp
+    language_model, tp_ranks = job.llm, job.layout.tp
     query_width, value_width = (
         language_model.heads * language_model.head_dim,
         language_model.v_head_dim or language_model.head_dim,
@@ -273,8 +273,8 @@ def _projections(job: Job) -> list[tuple[float, float]]:
 
 def _attention(job: Job) -> dict[str, float]:
     """Causal attention over half the sequence, the window, or packed documents."""
-    language_model, layout, sequence_tokens = job.llm, job.spread, job.sequence
-    full_context = min(sequence_tokens / 2, job.software.packed or math.inf)
+    language_model, layout, sequence_tokens = job.llm, job.layout, job.sequence_tokens
+    full_context = min(sequence_tokens / 2, job.software.packed_tokens or math.inf)
     window_context = full_context
     if 0 < language_model.window < sequence_tokens:
         window_context = min(
@@ -284,24 +284,24 @@ def _attention(job: Job) -> dict[str, float]:
         )
     sliding_layers = (
         language_model.window_layers
-        * language_model.attending
+        * language_model.attending_layers
         / language_model.layers
     )
     context_tokens = (
-        (language_model.attending - sliding_layers) * full_context
+        (language_model.attending_layers - sliding_layers) * full_context
         + sliding_layers * window_context
     ) / layout.pp
     attended_pairs = (
-        job.tokens * context_tokens * language_model.heads / layout.tp
+        job.micro_tokens * context_tokens * language_model.heads / layout.tp
     )
-    scores_stored = job.software.kernels == "megatron21" or job.software.sinks
+    scores_stored = job.software.kernels == "megatron21" or job.software.attention_sinks
     score_bytes = (
         HALF
-        * job.tokens
+        * job.micro_tokens
         * sequence_tokens
         * language_model.heads
         / layout.tp
-        * language_model.attending
+        * language_model.attending_layers
         / layout.pp
     )
     return {
@@ -320,8 +320,8 @@ def _traffic(job: Job) -> dict[str, float]:
     """Element-wise bytes: norms, rotary, gates, residuals, adapters; each tensor once."""
     language_model, tp_ranks, stage_count = (
         job.llm,
-        job.spread.tp,
-        job.spread.pp,
+        job.layout.tp,
+        job.layout.pp,
     )
     residual_ranks = tp_ranks if job.software.sequence_parallel else 1
     query_width, kv_width = (
@@ -336,7 +336,7 @@ def _traffic(job: Job) -> dict[str, float]:
         )
         qkv_width += language_model.kv_lora_rank + language_model.q_lora_rank
     up_matrices = language_model.mlp_matrices - 1
-    element_count = language_model.attending * (
+    element_count = language_model.attending_layers * (
         6 * language_model.hidden / residual_ranks + 2 * qkv_width / tp_ranks
     )
     element_count += (
@@ -350,18 +350,18 @@ def _traffic(job: Job) -> dict[str, float]:
     element_count += (
         language_model.state_layers * 14 * language_model.hidden / tp_ranks
     )
-    if job.frozen:
+    if job.frozen_bytes:
         element_count += (
             2
-            * language_model.attending
+            * language_model.attending_layers
             * (
                 5 * language_model.hidden / residual_ranks
                 + (3 * qkv_width + 2 * query_width) / tp_ranks
             )
         )
-    routed_tokens = job.tokens * language_model.experts_per_token / tp_ranks
+    routed_tokens = job.micro_tokens * language_model.experts_per_token / tp_ranks
     return {
-        "traffic": HALF * job.tokens * element_count / stage_count,
+        "traffic": HALF * job.micro_tokens * element_count / stage_count,
         "expert_traffic": language_model.moe_layers
         / stage_count
         * routed_tokens
@@ -373,22 +373,22 @@ def _traffic(job: Job) -> dict[str, float]:
 
 def _parallel(job: Job) -> dict[str, float]:
     """Bytes of tensor, context and pipeline parallelism."""
-    language_model, layout = job.llm, job.spread
+    language_model, layout = job.llm, job.layout
     residual_ranks = layout.tp if job.software.sequence_parallel else 1
-    uncut_tokens = layout.micro * job.sequence
+    uncut_tokens = layout.micro * job.sequence_tokens
     kv_bytes = (
         HALF
         * 2
         * language_model.kv_heads
         * language_model.head_dim
         / layout.tp
-        * language_model.attending
+        * language_model.attending_layers
         / layout.pp
     )
     tensor_bytes = (
         4
         * HALF
-        * job.tokens
+        * job.micro_tokens
         * language_model.hidden
         * (layout.tp - 1)
         / layout.tp
@@ -397,9 +397,9 @@ def _parallel(job: Job) -> dict[str, float]:
     )
     return {
         "tensor": tensor_bytes,
-        "tensor_network": float(layout.tp > job.domain),
+        "tensor_network": float(layout.tp > job.link_ranks),
         "context": (layout.cp - 1) / layout.cp * uncut_tokens * kv_bytes,
-        "hops": job.tokens
+        "hops": job.micro_tokens
         * language_model.hidden
         * HALF
         / residual_ranks
@@ -409,7 +409,7 @@ def _parallel(job: Job) -> dict[str, float]:
         else 0.0,
         # Published runs within one link hand over as slowly as over a network.
         "hops_network": float(
-            job.chip.link != "none" or layout.accelerators > job.domain
+            job.chip.link != "none" or layout.accelerators > job.link_ranks
         ),
     }
 
@@ -419,7 +419,7 @@ def _experts(job: Job) -> dict[str, float]:
 
     A token goes once to each machine that holds one of its experts.
     """
-    language_model, layout = job.llm, job.spread
+    language_model, layout = job.llm, job.layout
     moe_layers = language_model.moe_layers / layout.pp
     field_names = (
         "expert_flop",
@@ -439,7 +439,7 @@ def _experts(job: Job) -> dict[str, float]:
         layout.tp if layout.ep == 1 else 1
     )  # experts of all ranks alike are cut as other products are
     routed_tokens, hidden_width = (
-        job.tokens * language_model.experts_per_token * expert_tp / layout.tp,
+        job.micro_tokens * language_model.experts_per_token * expert_tp / layout.tp,
         language_model.expert_hidden or language_model.hidden,
     )
     operand_bytes, local_experts = (
@@ -463,7 +463,7 @@ def _experts(job: Job) -> dict[str, float]:
     exchange_bytes = moe_layers * routed_tokens * hidden_width * HALF
     network_bytes = (
         moe_layers
-        * job.tokens
+        * job.micro_tokens
         / layout.tp
         * hidden_width
         * HALF
@@ -482,7 +482,7 @@ def _experts(job: Job) -> dict[str, float]:
 
 def crossing(job: Job) -> float:
     """Other machines that a token is sent to, when its experts lie on several."""
-    machine_count = max(1.0, job.spread.ep / min(job.spread.ep, job.domain))
+    machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
     reached_machines = machine_count * (
         1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
     )
@@ -496,7 +496,7 @@ def _again(job: Job) -> dict[str, float]:
         "attention": (0.0, 1.0, 0.0),
         "layer": (0.5, 0.5, 0.5),
         "ops": (0.5, 0.0, 1.0),
-    }.get(job.spread.recompute, (0.0, 0.0, 0.0))
+    }.get(job.layout.recompute, (0.0, 0.0, 0.0))
     reference_passes = float(job.reference != "none")
     field_names = ("again_gemm", "again_attention", "again_traffic")
     shares_by_field = {
@@ -505,7 +505,7 @@ def _again(job: Job) -> dict[str, float]:
             field_names, recompute_shares, strict=True
         )
     }
-    forced_share = missing(job) if job.spread.recompute == "forced" else 0.0
+    forced_share = missing(job) if job.layout.recompute == "forced" else 0.0
     return shares_by_field | {"forced": forced_share}
 
 
@@ -551,7 +551,7 @@ def _chip(job: Job) -> dict[str, float]:
         "half": flop_s_16bit,
         "bandwidth": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
         "link": link_bytes_s,
-        "network": job.network,
+        "network": job.network_bytes_s,
         "rate": _rates().get(
             accelerator.architecture, flop_s_16bit / OTHER_RATE / 1e12
         )

@@ -47,35 +47,35 @@ def answer(
 
     When there is none: the shortest time, or the lowest cost, that there is.
     """
-    by_time = requirement.budget is not None and requirement.deadline is None
+    by_time = requirement.budget_usd is not None and requirement.deadline_s is None
     cluster_search, allowed_offers = (
-        TrainSearch(requirement, catalog.book, by_time=by_time),
-        market.best(),
+        TrainSearch(requirement, catalog.price_book, by_time=by_time),
+        market.cheapest(),
     )
     for cluster_limit in (alternative_count + 1, len(allowed_offers)):
         ranking = cluster_search.solve(allowed_offers, cluster_limit)
         selection = next(
             (
                 candidate
-                for candidate in ranking.found
+                for candidate in ranking.feasible
                 if _in_time(candidate.cluster)
             ),
             None,
         )
-        if selection is not None or len(ranking.found) < cluster_limit:
+        if selection is not None or len(ranking.feasible) < cluster_limit:
             break
     if selection is None:
         return _nothing(
             requirement,
             market,
-            nearest(requirement, allowed_offers, catalog.book),
+            nearest(requirement, allowed_offers, catalog.price_book),
         )
     cluster, parallel_layout = (
         selection.cluster,
-        selection.cluster.laid.job.spread,
+        selection.cluster.timed_layout.job.layout,
     )
     pool_layout = Layout(
-        precision=cluster.laid.job.software.precision,
+        precision=cluster.timed_layout.job.software.precision,
         kv_precision="bf16",
         tp=parallel_layout.tp,
         pp=parallel_layout.pp,
@@ -86,37 +86,37 @@ def answer(
     training_pool = Pool(
         offer=cluster.offer,
         nodes=cluster.nodes + cluster.spares,
-        least=cluster.nodes,
-        span=cluster.nodes,
+        min_nodes=cluster.nodes,
+        nodes_per_group=cluster.nodes,
         replicas=1,
         role="train",
         layout=pool_layout,
         max_batch=0,
-        spare=cluster.spares,
-        context=requirement.sequence,
-        window=0,
+        spare_groups=cluster.spares,
+        context_tokens=requirement.sequence,
+        run_window_s=0,
     )
     return Solution(
         status="optimal",
         pools=(training_pool,),
-        predicted=predict(cluster),
-        binding=(),
+        predictions=predict(cluster),
+        bindings=(),
         alternatives=_others(
             ranking, selection, cluster_search, alternative_count
         ),
         bill=selection.bill,
-        warnings=_warnings(requirement, cluster, catalog.book),
+        warnings=_warnings(requirement, cluster, catalog.price_book),
         week=week("flat", None),
         llm=requirement.llm,
         funnel=market.funnel,
-        considered=market.allowed,
-        run=_run(cluster, market, catalog, cluster_search),
+        offers_considered=market.allowed_count,
+        training_run=_run(cluster, market, catalog, cluster_search),
     )
 
 
 def _in_time(cluster: Cluster) -> bool:
     """Whether simulated runs keep the deadline: formulas choose, they decide."""
-    return cluster.within(cluster.need.confidence) <= cluster.need.limit
+    return cluster.end_quantile_s(cluster.requirement.confidence) <= cluster.requirement.time_limit_s
 
 
 def _run(
@@ -125,42 +125,42 @@ def _run(
     catalog: Catalog,
     cluster_search: TrainSearch,
 ) -> Run:
-    requirement = cluster.need
-    median_cluster, p90_cluster = cluster.usual, cluster.at(SURE)
+    requirement = cluster.requirement
+    median_cluster, p90_cluster = cluster.at_median_speed, cluster.with_confidence(SURE)
     return Run(
         method=requirement.method,
-        tokens=requirement.tokens,
-        sequence=requirement.sequence,
-        batch=requirement.batch,
-        steps=math.ceil(
-            requirement.tokens / (requirement.batch * requirement.sequence)
+        total_tokens=requirement.tokens,
+        sequence_tokens=requirement.sequence,
+        global_batch=requirement.global_batch,
+        optimizer_steps=math.ceil(
+            requirement.tokens / (requirement.global_batch * requirement.sequence)
         ),
-        interval=cluster.interval,
-        save=cluster.save,
-        checkpoint=run.checkpoint_bytes(cluster.laid.job),
-        stops=cluster.trials.stops,
-        spares=cluster.spares,
-        disk=int(cluster.disk),
+        checkpoint_interval_s=cluster.checkpoint_interval_s,
+        checkpoint_stall_s=cluster.checkpoint_stall_s,
+        checkpoint_bytes=run.checkpoint_bytes(cluster.timed_layout.job),
+        interruptions=cluster.trials.mean_stops,
+        spare_nodes=cluster.spares,
+        boot_disk_gb=int(cluster.boot_disk_gb),
         storage=_storage(cluster),
-        hours=(
-            median_cluster.within(EVEN) / HOUR,
-            p90_cluster.within(SURE) / HOUR,
+        hours_p50_p90=(
+            median_cluster.end_quantile_s(EVEN) / HOUR,
+            p90_cluster.end_quantile_s(SURE) / HOUR,
         ),
-        usd=(
-            median_cluster.within_bill(cluster_search.book, EVEN).usd_month,
-            p90_cluster.within_bill(cluster_search.book, SURE).usd_month,
+        usd_p50_p90=(
+            median_cluster.bill_quantile(cluster_search.price_book, EVEN).usd_month,
+            p90_cluster.bill_quantile(cluster_search.price_book, SURE).usd_month,
         ),
-        layouts=cluster.layouts(),
-        ways=ways(cluster, market, catalog, cluster_search),
+        layouts=cluster.best_layouts(),
+        scenarios=ways(cluster, market, catalog, cluster_search),
     )
 
 
 def _storage(cluster: Cluster) -> Storage:
     return Storage(
-        files=cluster.store,
-        wanted=cluster.need.data_bytes / cluster.steps,
-        given=cluster.nodes * cluster.wire,
-        written=cluster.written,
+        file_system=cluster.file_system,
+        required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
+        supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,
+        checkpoint_write_s=cluster.checkpoint_write_s,
     )
 
 
@@ -173,7 +173,7 @@ def _others(
     """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
     seen_types = {selection.cluster.offer.instance.instance_type}
     alternatives: list[Alternative] = []
-    for candidate in ranking.found:
+    for candidate in ranking.feasible:
         instance_type = candidate.cluster.offer.instance.instance_type
         if (
             instance_type not in seen_types
@@ -182,18 +182,18 @@ def _others(
             seen_types.add(instance_type)
             alternatives.append(
                 _alternative(
-                    candidate, "time" if cluster_search.fast else "price"
+                    candidate, "time" if cluster_search.by_time else "price"
                 )
             )
     late_offers = [
-        (cluster_search.least(ranked_offer.offer), ranked_offer)
-        for ranked_offer in ranking.missed
-        if ranked_offer.seconds < math.inf
+        (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.rejected
+        if ranked_offer.duration_s < math.inf
     ]
     unfit_offers = [
-        (cluster_search.least(ranked_offer.offer), ranked_offer)
-        for ranked_offer in ranking.missed
-        if ranked_offer.seconds == math.inf
+        (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.rejected
+        if ranked_offer.duration_s == math.inf
     ]
     for offer_group in (late_offers, unfit_offers):
         for bound_usd, rejected_offer in sorted(
@@ -219,8 +219,8 @@ def _alternative(candidate: Found, rejected_by: str) -> Alternative:
 
 def _slow(rejected_offer: Missed, bound_usd: Decimal) -> Alternative:
     rejected_by = rejected_offer.reason
-    if rejected_offer.seconds < math.inf:
-        duration_days = rejected_offer.seconds / DAY
+    if rejected_offer.duration_s < math.inf:
+        duration_days = rejected_offer.duration_s / DAY
         rejected_by += (
             f": {duration_days:,.1f} days at best"
             if duration_days < CENTURY
@@ -239,7 +239,7 @@ def _warnings(
 ) -> tuple[Warn, ...]:
     warnings = [
         Warn(code="assumed", message=assumption)
-        for assumption in requirement.notes
+        for assumption in requirement.assumptions
     ]
     warnings += _starved(cluster, price_book)
     if cluster.offer.purchase == "spot":
@@ -254,8 +254,8 @@ def _warnings(
         warnings.append(
             Warn(code="size", message=f"{message} before you apply")
         )
-    if requirement.home not in (None, cluster.offer.provider):
-        message = f"the data lie on {requirement.home}: bring them to {cluster.offer.provider} before, "
+    if requirement.data_cloud not in (None, cluster.offer.provider):
+        message = f"the data lie on {requirement.data_cloud}: bring them to {cluster.offer.provider} before, "
         message += "or reading them across the internet may starve the job"
         warnings.append(Warn(code="moved", message=message))
     if cluster.offer.confidence == "low":
@@ -266,32 +266,32 @@ def _warnings(
 
 def _fed(cluster: Cluster, price_book: PriceBook) -> str:
     """What a file system is worth and costs; nothing when none is faster."""
-    parallel_requirement = replace(cluster.need, storage="parallel")
+    parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
     faster_clusters = [
         candidate
         for candidate in replace(
-            cluster, need=parallel_requirement, store=None
-        ).stored()
-        if candidate.expected < cluster.expected
+            cluster, requirement=parallel_requirement, file_system=None
+        ).storage_options()
+        if candidate.expected_s < cluster.expected_s
     ]
     if not faster_clusters:
         return ""
     cheapest = min(
         faster_clusters,
-        key=lambda candidate: candidate.bill(price_book).usd_month,
+        key=lambda candidate: candidate.expected_bill(price_book).usd_month,
     )
     extra_usd = (
-        cheapest.bill(price_book).usd_month - cluster.bill(price_book).usd_month
+        cheapest.expected_bill(price_book).usd_month - cluster.expected_bill(price_book).usd_month
     )
-    saved_hours = (cluster.expected - cheapest.expected) / HOUR
+    saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR
     return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
 
 
 def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
     """What the path of the data cannot give, with the fix and its price."""
     warnings, instance = [], cluster.offer.instance
-    if cluster.read > cluster.steps:
-        waiting_share = 1 - cluster.steps / cluster.read
+    if cluster.read_s > cluster.steps_s:
+        waiting_share = 1 - cluster.steps_s / cluster.read_s
         warnings.append(
             Warn(
                 code="data",
@@ -302,13 +302,13 @@ def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
                 ),
             )
         )
-    if not cluster.staged:
+    if not cluster.stages_checkpoints:
         warnings.append(
             Warn(
                 code="staging",
                 message=(
                     f"host memory holds no copy of a checkpoint: each one stops the job for "
-                    f"{cluster.save:,.0f} s; more machines hold smaller parts"
+                    f"{cluster.checkpoint_stall_s:,.0f} s; more machines hold smaller parts"
                 ),
             )
         )
@@ -332,13 +332,13 @@ def _nothing(
     return Solution(
         status="infeasible",
         pools=(),
-        predicted={},
-        binding=relaxations,
+        predictions={},
+        bindings=relaxations,
         alternatives=(),
         bill=None,
         warnings=(),
         week=week("flat", None),
         llm=requirement.llm,
         funnel=market.funnel,
-        considered=market.allowed,
+        offers_considered=market.allowed_count,
     )

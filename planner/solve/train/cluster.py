@@ -49,69 +49,69 @@ SURE: Final = 0.9  # of the runs keep what is told of them
 class Cluster:
     """`nodes` machines of an offer with a layout, and the run on them. Seconds.
 
-    `store` is a parallel file system for data and checkpoints; without one both lie on object
-    storage. `spares` are machines on top that take the place of one that fails; `rates` the
+    `file_system` is a parallel file system for data and checkpoints; without one both lie on object
+    storage. `spares` are machines on top that take the place of one that fails; `reclaim_rates` the
     published reclaims of spot that are counted with.
     """
 
-    need: TrainNeed
+    requirement: TrainNeed
     offer: Offer
     nodes: int
-    laid: Laid
-    store: FileSystem | None = None
+    timed_layout: Laid
+    file_system: FileSystem | None = None
     spares: int = 0
-    rates: Rates = "monthly"
+    reclaim_rates: Rates = "monthly"
 
-    def at(self, confidence: float) -> Cluster:
+    def with_confidence(self, confidence: float) -> Cluster:
         """The same cluster at the speed that holds with another confidence."""
-        if confidence == self.need.confidence:
+        if confidence == self.requirement.confidence:
             return self
-        return replace(self, need=replace(self.need, confidence=confidence))
+        return replace(self, requirement=replace(self.requirement, confidence=confidence))
 
     @cached_property
-    def usual(self) -> Cluster:
+    def at_median_speed(self) -> Cluster:
         """The same cluster at the speed that half of the runs reach."""
-        return self.at(EVEN)
+        return self.with_confidence(EVEN)
 
     @cached_property
-    def margin(self) -> float:
+    def step_margin(self) -> float:
         """The factor on the time of a step that the wished confidence asks for."""
-        return margin(self.need, self.laid.job)
+        return margin(self.requirement, self.timed_layout.job)
 
     @property
-    def speed(self) -> float:
+    def accelerator_tokens_per_s(self) -> float:
         """Expected tokens a second of one accelerator."""
-        training_job = self.laid.job
-        return work(training_job).tokens / self.laid.step.total
+        training_job = self.timed_layout.job
+        return work(training_job).tokens / self.timed_layout.step_time.total
 
     @cached_property
-    def steps(self) -> float:
+    def steps_s(self) -> float:
         """Seconds of steps alone, with the margin."""
-        accelerators = self.laid.job.spread.accelerators
-        return self.need.work / (self.speed * accelerators) * self.margin
+        accelerators = self.timed_layout.job.layout.accelerators
+        return self.requirement.work_tokens / (self.accelerator_tokens_per_s * accelerators) * self.step_margin
 
     @cached_property
-    def read(self) -> float:
+    def read_s(self) -> float:
         """Seconds to read the dataset once, on all machines."""
-        return self.need.data_bytes / (self.nodes * self.wire)
+        return self.requirement.data_bytes / (self.nodes * self.storage_bytes_per_s)
 
     @property
-    def progress(self) -> float:
+    def progress_s(self) -> float:
         """Seconds of steps, or of reading when the data come slower than they are trained."""
-        return max(self.steps, self.read)
+        return max(self.steps_s, self.read_s)
 
     @cached_property
-    def wire(self) -> float:
+    def storage_bytes_per_s(self) -> float:
         """Bytes/s between a machine and storage when all machines use it."""
         nic_bytes_per_s = self.offer.instance.network_gbps / 8 * GB or math.inf
-        if self.store is not None:
+        if self.file_system is not None:
             client_bytes_per_s = (
                 constant("lustre_client_gb_s", self.offer.provider) * GB
             )
             return min(
                 nic_bytes_per_s,
                 client_bytes_per_s,
-                self.store.rate / self.nodes,
+                self.file_system.bytes_per_s / self.nodes,
             )
         return min(
             nic_bytes_per_s,
@@ -119,63 +119,63 @@ class Cluster:
         )
 
     @cached_property
-    def written(self) -> float:
+    def checkpoint_write_s(self) -> float:
         """Seconds to write a checkpoint, all machines at once."""
-        return run.checkpoint_bytes(self.laid.job) / (self.nodes * self.wire)
+        return run.checkpoint_bytes(self.timed_layout.job) / (self.nodes * self.storage_bytes_per_s)
 
     @property
-    def staged(self) -> bool:
+    def stages_checkpoints(self) -> bool:
         """Whether host memory holds a copy of a machine's part while it is written."""
-        part_bytes = run.checkpoint_bytes(self.laid.job) / self.nodes
+        part_bytes = run.checkpoint_bytes(self.timed_layout.job) / self.nodes
         return (
             self.offer.instance.ram_gib * GIB
             >= constant("train_staging") * part_bytes
         )
 
     @property
-    def save(self) -> float:
+    def checkpoint_stall_s(self) -> float:
         """Seconds for which a checkpoint stops the job; the rest is written behind it."""
-        blocking_share = constant("checkpoint_block") if self.staged else 1.0
-        return max(0.5, blocking_share * self.written)
+        blocking_share = constant("checkpoint_block") if self.stages_checkpoints else 1.0
+        return max(0.5, blocking_share * self.checkpoint_write_s)
 
     @cached_property
-    def risk(self) -> Hazard:
+    def hazard(self) -> Hazard:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
         instance = self.offer.instance
         hazard = run.hazard(
             self.nodes,
             instance.provider,
             instance.family,
-            self.rates if self.offer.purchase == "spot" else "never",
+            self.reclaim_rates if self.offer.purchase == "spot" else "never",
             self.spares,
         )
         return (
             hazard
-            if hazard.notice >= self.written
-            else replace(hazard, notice=0.0)
+            if hazard.notice_s >= self.checkpoint_write_s
+            else replace(hazard, notice_s=0.0)
         )
 
     @cached_property
-    def interval(self) -> float:
+    def checkpoint_interval_s(self) -> float:
         """Seconds between checkpoints: as asked, or those that lose least."""
         optimal_interval_s = max(
             constant("train_interval", "least"),
-            run.interval(self.save, self.risk),
+            run.interval(self.checkpoint_stall_s, self.hazard),
         )
         return min(
-            self.need.checkpoint or optimal_interval_s, max(self.progress, 1.0)
+            self.requirement.checkpoint_interval_s or optimal_interval_s, max(self.progress_s, 1.0)
         )
 
     @property
     def goodput(self) -> float:
         """Share of the time that is progress."""
-        return run.effective(self.interval, self.save, self.risk)
+        return run.effective(self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard)
 
     @property
-    def expected(self) -> float:
+    def expected_s(self) -> float:
         """Seconds that the run takes on average."""
         return (
-            self.start + self.progress / self.goodput
+            self.startup_s + self.progress_s / self.goodput
             if self.goodput
             else math.inf
         )
@@ -183,91 +183,91 @@ class Cluster:
     @cached_property
     def trials(self) -> Trials:
         """A thousand runs."""
-        return trial.trials(self.progress, self.save, self.interval, self.risk)
+        return trial.trials(self.progress_s, self.checkpoint_stall_s, self.checkpoint_interval_s, self.hazard)
 
     @cached_property
-    def start(self) -> float:
+    def startup_s(self) -> float:
         """Seconds until every machine has booted and the first data are where they are read."""
-        if self.store is not None:
+        if self.file_system is not None:
             fill_bytes_per_s = (
                 constant("lustre_fill_gb_s", self.offer.provider) * GB
             )
-            return constant("boot") + self.need.data_bytes / fill_bytes_per_s
+            return constant("boot") + self.requirement.data_bytes / fill_bytes_per_s
         prefetch_bytes = min(
-            self.need.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB
+            self.requirement.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB
         )
-        return constant("boot") + min(prefetch_bytes / self.wire, FIRST)
+        return constant("boot") + min(prefetch_bytes / self.storage_bytes_per_s, FIRST)
 
-    def within(self, run_share: float) -> float:
+    def end_quantile_s(self, run_share: float) -> float:
         """Seconds from the order of the machines within which this share of the runs ends."""
-        return self.start + self.trials.end(run_share)
+        return self.startup_s + self.trials.end_quantile_s(run_share)
 
     @cached_property
-    def ends(self) -> float:
+    def estimated_end_s(self) -> float:
         """Seconds within which the run ends with the wished confidence, by formula."""
-        run_share = self.need.confidence
-        return self.start + run.late(
-            self.progress, self.interval, self.save, self.risk, run_share
+        run_share = self.requirement.confidence
+        return self.startup_s + run.late(
+            self.progress_s, self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard, run_share
         )
 
-    def bill(self, price_book: PriceBook) -> Bill:
+    def expected_bill(self, price_book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
-        working_s = self.expected - self.start
-        reclaimed_s = working_s * self.risk.reclaims * self.risk.wait
-        paid_s = self.start + max(self.progress, working_s - reclaimed_s)
-        return self.billed(price_book, paid_s, self.expected)
+        working_s = self.expected_s - self.startup_s
+        reclaimed_s = working_s * self.hazard.reclaims_per_s * self.hazard.wait_s
+        paid_s = self.startup_s + max(self.progress_s, working_s - reclaimed_s)
+        return self.bill_for_run(price_book, paid_s, self.expected_s)
 
-    def within_bill(self, price_book: PriceBook, run_share: float) -> Bill:
+    def bill_quantile(self, price_book: PriceBook, run_share: float) -> Bill:
         """The bill that this share of the simulated runs stays within."""
-        return self.billed(
+        return self.bill_for_run(
             price_book,
-            self.start + self.trials.cost(run_share),
-            self.within(run_share),
+            self.startup_s + self.trials.paid_quantile_s(run_share),
+            self.end_quantile_s(run_share),
         )
 
-    def billed(
+    def bill_for_run(
         self, price_book: PriceBook, paid_s: float, duration_s: float
     ) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
         duration_months = Decimal(duration_s / HOUR) / HOURS_PER_MONTH
         total_nodes = self.nodes + self.spares
         paid_hours = node_hours(self.offer, total_nodes, paid_s, duration_s)
-        stored_bytes = self.held
+        stored_bytes = self.stored_bytes
         usage = Usage(
             provider=self.offer.provider,
-            nodes=total_nodes,
+            peak_nodes=total_nodes,
             node_hours=paid_hours,
-            on_hours=Decimal(duration_s / HOUR),
-            cache_gb=self.disk,
+            running_hours=Decimal(duration_s / HOUR),
+            cache_gb=self.boot_disk_gb,
             weights_gb=Decimal(stored_bytes / GB) * duration_months,
             sent_gb=Decimal(0),
             received_gb=Decimal(0),
-            served=False,
-            standing=Decimal(duration_s / HOUR),
+            serves_traffic=False,
+            network_hours=Decimal(duration_s / HOUR),
         )
         cost_lines = [
             machines(self.offer, total_nodes, paid_hours),
             *services(usage, price_book),
         ]
         cost_lines += (
-            [self.store.line(price_book, duration_months)]
-            if self.store is not None
+            [self.file_system.priced_line(price_book, duration_months)]
+            if self.file_system is not None
             else []
         )
-        cost_lines += moved(self.need, self.offer.provider, price_book)
+        cost_lines += moved(self.requirement, self.offer.provider, price_book)
         return summed(cost_lines, self.offer, total_nodes)
 
     @property
-    def disk(self) -> Decimal:
+    def boot_disk_gb(self) -> Decimal:
         """GB of a disk for weights to start from and two parts of checkpoints, without NVMe."""
         weights_bytes = (
             0.0
-            if self.need.method == "pretrain"
-            else HALF * self.need.llm.params
+            if self.requirement.method == "pretrain"
+            else HALF * self.requirement.llm.params
         )
         checkpoint_parts_bytes = (
-            2 * run.checkpoint_bytes(self.laid.job) / self.nodes
-            if self.store is None
+            2 * run.checkpoint_bytes(self.timed_layout.job) / self.nodes
+            if self.file_system is None
             else 0.0
         )
         return cache_gb(
@@ -275,25 +275,25 @@ class Cluster:
         )
 
     @property
-    def held(self) -> float:
+    def stored_bytes(self) -> float:
         """Bytes that are stored: the dataset, and the checkpoints that are kept."""
-        return self.need.data_bytes + KEPT * run.checkpoint_bytes(self.laid.job)
+        return self.requirement.data_bytes + KEPT * run.checkpoint_bytes(self.timed_layout.job)
 
-    def stored(self) -> list[Cluster]:
+    def storage_options(self) -> list[Cluster]:
         """The storage that may be used: objects, or file systems that would feed the job."""
-        parallel_required = self.need.storage == "parallel"
+        parallel_required = self.requirement.storage_kind == "parallel"
         if not parallel_required and (
-            self.need.storage == "object" or self.read <= self.steps
+            self.requirement.storage_kind == "object" or self.read_s <= self.steps_s
         ):
             return [self]
         needed_bytes_per_s = max(
-            self.need.data_bytes / self.steps,
-            run.checkpoint_bytes(self.laid.job) / WRITTEN,
+            self.requirement.data_bytes / self.steps_s,
+            run.checkpoint_bytes(self.timed_layout.job) / WRITTEN,
         )
         parallel_clusters = [
-            replace(self, store=file_system)
+            replace(self, file_system=file_system)
             for file_system in sized(
-                self.offer.provider, needed_bytes_per_s, self.held
+                self.offer.provider, needed_bytes_per_s, self.stored_bytes
             )
         ]
         return (
@@ -302,21 +302,21 @@ class Cluster:
             else [self, *parallel_clusters]
         )
 
-    def spared(self) -> Cluster:
+    def with_best_spares(self) -> Cluster:
         """The cluster with as many spares as pay for themselves; spot is taken all at once."""
         cheapest = self
         for spare_count in range(1, SPARES + 1):
             candidate = replace(self, spares=spare_count)
             if (
                 self.offer.purchase == "spot"
-                or candidate.price >= cheapest.price
+                or candidate.paid_nodes_ratio >= cheapest.paid_nodes_ratio
             ):
                 break
             cheapest = candidate
         return cheapest
 
     @property
-    def price(self) -> float:
+    def paid_nodes_ratio(self) -> float:
         """Machines that are paid for the time that is progress."""
         return (
             (self.nodes + self.spares) / self.goodput
@@ -324,21 +324,21 @@ class Cluster:
             else math.inf
         )
 
-    def layouts(self) -> tuple[Laid, ...]:
+    def best_layouts(self) -> tuple[Laid, ...]:
         """The best layouts on these machines, the chosen one first."""
         return fastest(
-            layouts(self.need, self.offer.instance, self.nodes), SHOWN
+            layouts(self.requirement, self.offer.instance, self.nodes), SHOWN
         )
 
-    def without(self) -> Cluster | None:
+    def without_fabric(self) -> Cluster | None:
         """The same machines over the ordinary network: what the fabric is worth."""
-        return self._joined(ordinary_network=True)
+        return self._with_network(ordinary_network=True)
 
-    def apart(self) -> Cluster | None:
+    def without_placement(self) -> Cluster | None:
         """The same machines wherever there is room: what placing them together is worth."""
-        return self._joined(fabric_share=constant("placed_apart"))
+        return self._with_network(fabric_share=constant("placed_apart"))
 
-    def _joined(
+    def _with_network(
         self, *, ordinary_network: bool = False, fabric_share: float = 1.0
     ) -> Cluster | None:
         instance = self.offer.instance
@@ -346,14 +346,14 @@ class Cluster:
             return None
         timed_layouts = fastest(
             layouts(
-                self.need,
+                self.requirement,
                 instance,
                 self.nodes,
                 ordinary_network=ordinary_network,
                 fabric_share=fabric_share,
             )
         )
-        return replace(self, laid=timed_layouts[0]) if timed_layouts else None
+        return replace(self, timed_layout=timed_layouts[0]) if timed_layouts else None
 
 
 def margin(requirement: TrainNeed, training_job: Job) -> float:
@@ -366,14 +366,14 @@ def moved(
     requirement: TrainNeed, provider: str, price_book: PriceBook
 ) -> list[Line]:
     """What it costs that the data leave the cloud that holds them, once."""
-    if requirement.home in (None, provider):
+    if requirement.data_cloud in (None, provider):
         return []
     data_gb = Decimal(requirement.data_bytes / GB)
     return egress(
-        str(requirement.home),
+        str(requirement.data_cloud),
         data_gb,
         price_book,
-        f"data out of {requirement.home}",
+        f"data out of {requirement.data_cloud}",
     )
 
 

@@ -38,7 +38,7 @@ MORE: Final = "use more machines, more tp or pp, or a smaller precision"
 class Trained:
     """A job on `nodes` machines: its best layouts, and what it would do in the first of them.
 
-    The run ends within `hours` with the wished confidence, and costs `usd` on average.
+    The run ends within `hours` with the wished confidence, and costs `expected_usd` on average.
     """
 
     offer: Offer
@@ -46,7 +46,7 @@ class Trained:
     layouts: tuple[Laid, ...]
     predicted: dict[str, Predicted]
     hours: float
-    usd: Decimal
+    expected_usd: Decimal
 
 
 def exactly(
@@ -86,12 +86,12 @@ def exactly(
         timed_layouts = [
             timed_layout
             for search_space in search_spaces
-            for timed_layout in search_space.best(SHOWN)
+            for timed_layout in search_space.fastest(SHOWN)
         ]
     if not timed_layouts:
         message = f"no layout of {requirement.llm.model} fits in {instance.node.memory_gib:,.1f} GiB each"
         raise _impossible(message, MORE)
-    best_layouts = sorted(timed_layouts, key=lambda candidate: candidate.rank)[
+    best_layouts = sorted(timed_layouts, key=lambda candidate: candidate.sort_key)[
         :SHOWN
     ]
     cluster = Cluster(requirement, offer, nodes, best_layouts[0])
@@ -100,8 +100,8 @@ def exactly(
         nodes=nodes,
         layouts=tuple(best_layouts),
         predicted=predict(cluster),
-        hours=cluster.within(requirement.confidence) / HOUR,
-        usd=cluster.bill(price_book).usd_month,
+        hours=cluster.end_quantile_s(requirement.confidence) / HOUR,
+        expected_usd=cluster.expected_bill(price_book).usd_month,
     )
 
 
@@ -111,7 +111,7 @@ def _named(
     """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
     recompute_mode = AGAIN.get(layout_options.get("recompute", ""))
     parallel_layouts = spreads(
-        search_space.job, search_space.accelerators, search_space.machine
+        search_space.job, search_space.accelerators, search_space.node_accelerators
     )
     exact_options = {
         option: setting
@@ -131,18 +131,18 @@ def _named(
             f"{option} {setting}" for option, setting in exact_options.items()
         )
         message = f"no layout over {search_space.accelerators} accelerators in batches of "
-        message += f"{search_space.job.batch:,.0f} sequences has {option_text}"
+        message += f"{search_space.job.global_batch:,.0f} sequences has {option_text}"
         raise _impossible(message, "leave one of them out")
     for parallel_layout in matching_layouts:
         fitted_layout = (
             replace(parallel_layout, recompute=recompute_mode)
             if recompute_mode
-            else search_space.frame.fitted(parallel_layout)
+            else search_space.candidates.fit_memory(parallel_layout)
         )
         if (
             fitted_layout is not None
-            and search_space.frame.peak(fitted_layout)
-            <= search_space.frame.room
+            and search_space.candidates.layout_peak_gib(fitted_layout)
+            <= search_space.candidates.memory_room_gib
         ):
             yield _laid(search_space, fitted_layout)
 
@@ -156,11 +156,11 @@ def _is(attribute: float | str, setting: str) -> bool:
 
 
 def _laid(search_space: Layouts, parallel_layout: Spread) -> Laid:
-    training_job = search_space.job.laid(parallel_layout)
+    training_job = search_space.job.with_layout(parallel_layout)
     return Laid(
         training_job,
-        step(work(training_job), TRAINING.at(keys(training_job))),
-        search_space.frame.peak(parallel_layout),
+        step(work(training_job), TRAINING.select(keys(training_job))),
+        search_space.candidates.layout_peak_gib(parallel_layout),
     )
 
 

@@ -52,7 +52,7 @@ def layouts(
     accelerator = _linked(instance, accelerator_count)
     training_jobs = [
         replace(
-            requirement.job(instance, precision, wire_bytes_per_s),
+            requirement.build_job(instance, precision, wire_bytes_per_s),
             chip=accelerator,
         )
         for precision in requirement.precisions
@@ -74,21 +74,21 @@ def fastest(
     layout_limit: int = 1,
     step_limit_s: float = math.inf,
 ) -> tuple[Laid, ...]:
-    """The fastest layouts of all precisions that take at most `limit` seconds a step."""
+    """The fastest layouts of all precisions that take at most `step_limit_s` seconds a step."""
     timed_layouts: list[Laid] = []
     for search_space in sorted(
-        search_spaces, key=lambda candidate: candidate.glance
+        search_spaces, key=lambda candidate: candidate.bound_compute
     ):
-        if search_space.glance <= step_limit_s:
+        if search_space.bound_compute <= step_limit_s:
             timed_layouts = sorted(
                 [
                     *timed_layouts,
-                    *search_space.best(layout_limit, step_limit_s),
+                    *search_space.fastest(layout_limit, step_limit_s),
                 ],
-                key=lambda candidate: candidate.rank,
+                key=lambda candidate: candidate.sort_key,
             )[:layout_limit]
             step_limit_s = (
-                timed_layouts[-1].step.total
+                timed_layouts[-1].step_time.total
                 if len(timed_layouts) == layout_limit
                 else step_limit_s
             )
@@ -102,11 +102,11 @@ def shortest(search_spaces: list[Layouts], *, refined: bool) -> float:
     """
     bound_s = math.inf
     for search_space in sorted(
-        search_spaces, key=lambda candidate: candidate.glance
+        search_spaces, key=lambda candidate: candidate.bound_compute
     ):
-        if search_space.glance < bound_s:
+        if search_space.bound_compute < bound_s:
             bound_s = min(
-                bound_s, search_space.least if refined else search_space.first
+                bound_s, search_space.bound if refined else search_space.bound_any_network
             )
     return bound_s
 

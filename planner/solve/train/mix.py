@@ -23,46 +23,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mixed(Cluster):
-    """`base` of the nodes are bought through `fixed`; alone they reach `meanwhile` of the speed.
+    """`on_demand_nodes` of the nodes are bought through `on_demand_offer`; alone they reach `on_demand_speed` of the speed.
 
     The offer of the cluster is that of its spot machines.
     """
 
-    fixed: Offer | None = None
-    base: int = 0
-    meanwhile: float = 0.0
+    on_demand_offer: Offer | None = None
+    on_demand_nodes: int = 0
+    on_demand_speed: float = 0.0
 
     @cached_property
-    def risk(self) -> Hazard:
+    def hazard(self) -> Hazard:
         """All machines fail; only those of spot are taken back."""
         instance = self.offer.instance
         cluster_hazard = run.hazard(
             self.nodes, instance.provider, instance.family
         )
         spot_hazard = run.hazard(
-            self.nodes - self.base,
+            self.nodes - self.on_demand_nodes,
             instance.provider,
             instance.family,
             "monthly",
         )
         notice_s = (
-            spot_hazard.notice if spot_hazard.notice >= self.written else 0.0
+            spot_hazard.notice_s if spot_hazard.notice_s >= self.checkpoint_write_s else 0.0
         )
         return replace(
             spot_hazard,
-            failures=cluster_hazard.failures,
-            notice=notice_s,
-            meanwhile=self.meanwhile,
+            failures_per_s=cluster_hazard.failures_per_s,
+            notice_s=notice_s,
+            partial_speed=self.on_demand_speed,
         )
 
-    def billed(
+    def bill_for_run(
         self, price_book: PriceBook, paid_s: float, duration_s: float
     ) -> Bill:
         """The bill with the machines of both kinds: the base is paid from first to last."""
-        uniform_bill = super().billed(price_book, paid_s, duration_s)
-        if self.fixed is None:
+        uniform_bill = super().bill_for_run(price_book, paid_s, duration_s)
+        if self.on_demand_offer is None:
             return uniform_bill
-        spot_nodes = self.nodes - self.base
+        spot_nodes = self.nodes - self.on_demand_nodes
         machine_lines = [
             machines(
                 self.offer,
@@ -70,9 +70,9 @@ class Mixed(Cluster):
                 node_hours(self.offer, spot_nodes, paid_s, duration_s),
             ),
             machines(
-                self.fixed,
-                self.base,
-                node_hours(self.fixed, self.base, duration_s, duration_s),
+                self.on_demand_offer,
+                self.on_demand_nodes,
+                node_hours(self.on_demand_offer, self.on_demand_nodes, duration_s, duration_s),
             ),
         ]
         return summed(

@@ -30,42 +30,42 @@ def nearest(
 
     Each answer changes one thing.
     """
-    without_budget = replace(requirement, budget=None, monthly=None)
-    feasible = TrainSearch(without_budget, price_book).solve(offers, 1).found
+    without_budget = replace(requirement, budget_usd=None, monthly_budget_usd=None)
+    feasible = TrainSearch(without_budget, price_book).solve(offers, 1).feasible
     if (
         feasible
-        and requirement.budget is not None
-        and feasible[0].bill.usd_month > requirement.budget
+        and requirement.budget_usd is not None
+        and feasible[0].bill.usd_month > requirement.budget_usd
     ):
         return (
             _binding(
                 "train.budget", feasible[0], _usd(feasible[0].bill.usd_month)
             ),
         )
-    if feasible and requirement.monthly is not None:
+    if feasible and requirement.monthly_budget_usd is not None:
         return (
             _binding(
-                "buy.budget", feasible[0], _usd(feasible[0].monthly) + "/month"
+                "buy.budget", feasible[0], _usd(feasible[0].monthly_usd) + "/month"
             ),
         )
-    without_deadline = replace(without_budget, deadline=LONGEST)
+    without_deadline = replace(without_budget, deadline_s=LONGEST)
     fastest_clusters = (
         TrainSearch(without_deadline, price_book, by_time=True)
         .solve(offers, 1)
-        .found
+        .feasible
     )
     relaxations = [
-        _binding("train.deadline", candidate, _span(candidate.cluster.ends))
+        _binding("train.deadline", candidate, _span(candidate.cluster.estimated_end_s))
         for candidate in fastest_clusters[:1]
     ]
-    rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.batch)))
-    if rounded_batch != requirement.batch:
+    rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))
+    if rounded_batch != requirement.global_batch:
         rounded_clusters = (
             TrainSearch(
-                replace(without_budget, batch=rounded_batch), price_book
+                replace(without_budget, global_batch=rounded_batch), price_book
             )
             .solve(offers, 1)
-            .found
+            .feasible
         )
         relaxations += [
             _binding("train.global_batch", candidate, str(rounded_batch))
@@ -80,7 +80,7 @@ def _shorter(
     """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
     while requirement.sequence > LEAST:
         requirement = replace(requirement, sequence=requirement.sequence // 2)
-        feasible = TrainSearch(requirement, price_book).solve(offers, 1).found
+        feasible = TrainSearch(requirement, price_book).solve(offers, 1).feasible
         if feasible:
             return (
                 _binding(

@@ -37,8 +37,8 @@ SCHEMES: Final = {"s3": "aws", "gs": "gcp", "abfs": "azure", "abfss": "azure"}
 class TrainNeed:
     """What a training spec asks: tokens, batch in sequences, seconds, bytes.
 
-    `budget` is that of the run, `monthly` that of a month, in USD; `home` is the cloud that holds
-    the data, where that is known. `confidence` is that with which the deadline is to hold; `notes`
+    `budget_usd` is that of the run, `monthly_budget_usd` that of a month, in USD; `data_cloud` is the cloud that holds
+    the data, where that is known. `confidence` is that with which the deadline is to hold; `assumptions`
     say what was assumed.
     """
 
@@ -46,38 +46,38 @@ class TrainNeed:
     method: str
     tokens: float
     sequence: int
-    batch: int
+    global_batch: int
     optimizer: str
     precisions: tuple[str, ...]
-    rank: int
-    deadline: float | None
-    budget: Decimal | None
-    monthly: Decimal | None
-    checkpoint: float | None
-    evaluation: float
+    lora_rank: int
+    deadline_s: float | None
+    budget_usd: Decimal | None
+    monthly_budget_usd: Decimal | None
+    checkpoint_interval_s: float | None
+    evaluation_share: float
     data_bytes: float
-    home: str | None
-    storage: str
+    data_cloud: str | None
+    storage_kind: str
     confidence: float
-    notes: tuple[str, ...]
+    assumptions: tuple[str, ...]
     place: Place | None
 
     @property
-    def work(self) -> float:
+    def work_tokens(self) -> float:
         """Tokens that are trained, and evaluated ones by what they cost of it."""
-        return self.tokens * (1 + self.evaluation / FORWARD)
+        return self.tokens * (1 + self.evaluation_share / FORWARD)
 
     @property
-    def steps(self) -> float:
+    def optimizer_steps(self) -> float:
         """Steps of the optimizer, evaluation counted by its work."""
-        return self.work / (self.batch * self.sequence)
+        return self.work_tokens / (self.global_batch * self.sequence)
 
     @property
-    def limit(self) -> float:
+    def time_limit_s(self) -> float:
         """Seconds that a run may take at most."""
-        return self.deadline or YEAR
+        return self.deadline_s or YEAR
 
-    def job(
+    def build_job(
         self, instance: Instance, precision: str, network_bytes_per_s: float
     ) -> Job:
         """The job on a kind of machine, not laid out yet."""
@@ -85,14 +85,14 @@ class TrainNeed:
         return Job(
             llm=self.llm,
             chip=instance.chip,
-            spread=Spread(),
+            layout=Spread(),
             software=Software(kernels="te", precision=precision),
-            sequence=self.sequence,
-            batch=float(self.batch),
-            network=network_bytes_per_s,
+            sequence_tokens=self.sequence,
+            global_batch=float(self.global_batch),
+            network_bytes_s=network_bytes_per_s,
             optimizer=self.optimizer,
-            frozen=frozen_param_bytes,
-            rank=self.rank if frozen_param_bytes else 0,
+            frozen_bytes=frozen_param_bytes,
+            lora_rank=self.lora_rank if frozen_param_bytes else 0,
             reference=REFERENCES.get(self.method, "none"),
         )
 
@@ -111,7 +111,7 @@ def train_need(
         spec.train,
         spec.data,
     )
-    assumptions = [language_model.assumed] if language_model.assumed else []
+    assumptions = [language_model.assumption] if language_model.assumption else []
     if train_section.method == "pretrain":
         global_batch = train_section.global_batch or max(
             1, PRETRAIN_TOKENS // train_section.sequence
@@ -141,7 +141,7 @@ def train_need(
     )
     if not training_tokens:
         tokens_per_param = constant("chinchilla")
-        training_tokens = tokens_per_param * language_model.active
+        training_tokens = tokens_per_param * language_model.active_params
         assumptions.append(
             f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for each parameter"
         )
@@ -154,23 +154,23 @@ def train_need(
         method=train_section.method,
         tokens=training_tokens,
         sequence=train_section.sequence,
-        batch=global_batch,
+        global_batch=global_batch,
         optimizer=train_section.optimizer,
         precisions=tuple(precisions),
-        rank=train_section.rank,
-        deadline=float(train_section.deadline)
+        lora_rank=train_section.rank,
+        deadline_s=float(train_section.deadline)
         if train_section.deadline
         else None,
-        budget=train_section.budget,
-        monthly=spec.buy.budget,
-        checkpoint=float(train_section.checkpoint)
+        budget_usd=train_section.budget,
+        monthly_budget_usd=spec.buy.budget,
+        checkpoint_interval_s=float(train_section.checkpoint)
         if train_section.checkpoint
         else None,
-        evaluation=float(train_section.evaluation),
+        evaluation_share=float(train_section.evaluation),
         data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
-        home=home(data_section.location),
-        storage=data_section.storage,
+        data_cloud=home(data_section.location),
+        storage_kind=data_section.storage,
         confidence=confidence,
-        notes=tuple(assumptions),
+        assumptions=tuple(assumptions),
         place=train_section.place,
     )

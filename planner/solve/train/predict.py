@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def predict(cluster: Cluster) -> dict[str, Predicted]:
     """The numbers of a run, each with its band; the duration holds with the confidence."""
-    training_job, timed_layout = cluster.laid.job, cluster.laid
+    training_job, timed_layout = cluster.timed_layout.job, cluster.timed_layout
     band_width, basis = half(training_job), rests(training_job)
 
-    def around(estimate: float, log_width: float = band_width) -> Predicted:
+    def with_band(estimate: float, log_width: float = band_width) -> Predicted:
         return Predicted(
             estimate,
             estimate * math.exp(-log_width),
@@ -32,22 +32,22 @@ def predict(cluster: Cluster) -> dict[str, Predicted]:
         training_job.chip.memory_gib,
         constant("train_memory", "counted"),
     )
-    median_days = cluster.usual.within(EVEN) / DAY
+    median_days = cluster.at_median_speed.end_quantile_s(EVEN) / DAY
     lost_share = 1 - cluster.goodput
     return {
-        "tokens_per_s_per_accelerator": around(cluster.speed),
-        "step_time_s": around(timed_layout.step.total),
-        "mfu": around(mfu(training_job, cluster.speed)),
-        "memory_gib_per_accelerator": around(
+        "tokens_per_s_per_accelerator": with_band(cluster.accelerator_tokens_per_s),
+        "step_time_s": with_band(timed_layout.step_time.total),
+        "mfu": with_band(mfu(training_job, cluster.accelerator_tokens_per_s)),
+        "memory_gib_per_accelerator": with_band(
             timed_layout.peak_gib, memory_width
         ),
-        "memory_fraction": around(
+        "memory_fraction": with_band(
             timed_layout.peak_gib / capacity_gib, memory_width
         ),
         "duration_days": Predicted(
             median_days,
             median_days * math.exp(-band_width),
-            max(median_days * math.exp(band_width), cluster.ends / DAY),
+            max(median_days * math.exp(band_width), cluster.estimated_end_s / DAY),
             basis,
         ),
         "goodput": Predicted(

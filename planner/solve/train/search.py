@@ -50,14 +50,14 @@ class Found:
     @property
     def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, accelerators, names."""
-        accelerators = self.cluster.laid.job.spread.accelerators
+        accelerators = self.cluster.timed_layout.job.layout.accelerators
         return (self.bill.usd_month, accelerators, self.cluster.offer.key)
 
     @property
-    def monthly(self) -> Decimal:
+    def monthly_usd(self) -> Decimal:
         """USD that a run costs a month, or in all when it is shorter."""
         duration_months = (
-            Decimal(self.cluster.expected / HOUR) / HOURS_PER_MONTH
+            Decimal(self.cluster.expected_s / HOUR) / HOURS_PER_MONTH
         )
         return self.bill.usd_month / max(Decimal(1), duration_months)
 
@@ -68,7 +68,7 @@ class Missed:
 
     offer: Offer
     nodes: int
-    seconds: float
+    duration_s: float
     reason: str
 
 
@@ -76,8 +76,8 @@ class Missed:
 class Result:
     """Clusters in time, the cheapest first, and offers that are not."""
 
-    found: tuple[Found, ...]
-    missed: tuple[Missed, ...]
+    feasible: tuple[Found, ...]
+    rejected: tuple[Missed, ...]
 
 
 @dataclass(slots=True)
@@ -85,27 +85,27 @@ class _Tally:
     """What is known of an offer while it is looked at: sizes that are left, the best so far."""
 
     offer: Offer
-    left: int = 1
-    seconds: float = math.inf
+    open_candidates: int = 1
+    duration_s: float = math.inf
     nodes: int = 0
-    found: Found | None = None
-    dear: str = ""
+    incumbent: Found | None = None
+    broken_budget: str = ""
 
-    def late(self, duration_s: float, nodes: int) -> None:
+    def record_late(self, duration_s: float, nodes: int) -> None:
         """A size is not in time: it takes so many seconds, or at least so many."""
-        self.seconds, self.nodes = min(
-            (self.seconds, self.nodes), (duration_s, nodes)
+        self.duration_s, self.nodes = min(
+            (self.duration_s, self.nodes), (duration_s, nodes)
         )
 
-    def missed(self) -> Missed:
+    def rejection(self) -> Missed:
         """Why no size will do."""
         rejected_by = (
             "memory: no layout fits"
-            if self.seconds == math.inf
+            if self.duration_s == math.inf
             else "train.deadline"
         )
         return Missed(
-            self.offer, self.nodes, self.seconds, self.dear or rejected_by
+            self.offer, self.nodes, self.duration_s, self.broken_budget or rejected_by
         )
 
 
@@ -113,14 +113,14 @@ class _Tally:
 class _Entry:
     """Something to look at, by the least USD or seconds: no `nodes` stand for every number.
 
-    `looks` counts how often so many machines were looked at, each time more closely.
+    `refinement` counts how often so many machines were looked at, each time more closely.
     """
 
-    least: float
-    key: tuple[str, str, str, str]
-    tally: _Tally = field(compare=False)
+    bound: float
+    offer_key: tuple[str, str, str, str]
+    offer_state: _Tally = field(compare=False)
     nodes: int = 0
-    looks: int = 0
+    refinement: int = 0
 
 
 class TrainSearch:
@@ -133,13 +133,13 @@ class TrainSearch:
         *,
         by_time: bool = False,
     ) -> None:
-        self.need, self.book, self.fast = requirement, price_book, by_time
-        self._layouts: dict[tuple[str, int], list[Layouts]] = {}
-        self._alone: dict[str, float] = {}
-        self._moved: dict[str, Decimal] = {}
+        self.requirement, self.price_book, self.by_time = requirement, price_book, by_time
+        self._layout_cache: dict[tuple[str, int], list[Layouts]] = {}
+        self._bound_cache: dict[str, float] = {}
+        self._egress_cache: dict[str, Decimal] = {}
 
     def solve(self, offers: list[Offer], cluster_limit: int) -> Result:
-        """Return the best cluster over all offers, and at least `keep` when there are so many.
+        """Return the best cluster over all offers, and at least `cluster_limit` when there are so many.
 
         Each is the best of its offer; nothing that was not looked at is better than the last of
         those that are kept.
@@ -147,7 +147,7 @@ class TrainSearch:
         offer_states = [_Tally(offer) for offer in offers]
         queue = [
             _Entry(
-                self._measure(self.least(offer_state.offer), 0.0),
+                self._objective(self.bound_usd(offer_state.offer), 0.0),
                 offer_state.offer.key,
                 offer_state,
             )
@@ -155,213 +155,213 @@ class TrainSearch:
         ]
         heapq.heapify(queue)
         cutoff = math.inf  # of those that are kept
-        while queue and queue[0].least <= cutoff:
+        while queue and queue[0].bound <= cutoff:
             candidate = heapq.heappop(queue)
-            candidate.tally.left -= 1
-            for refined_candidate in self._look(candidate, cutoff):
-                candidate.tally.left += 1
+            candidate.offer_state.open_candidates -= 1
+            for refined_candidate in self._refine(candidate, cutoff):
+                candidate.offer_state.open_candidates += 1
                 heapq.heappush(queue, refined_candidate)
-            feasible = self._found(offer_states)
+            feasible = self._incumbents(offer_states)
             cutoff = (
-                self.rank(feasible[cluster_limit - 1])[0]
+                self.cluster_rank(feasible[cluster_limit - 1])[0]
                 if len(feasible) >= cluster_limit
                 else math.inf
             )
         rejected_offers = [
-            offer_state.missed()
+            offer_state.rejection()
             for offer_state in offer_states
-            if not offer_state.left and not offer_state.found
+            if not offer_state.open_candidates and not offer_state.incumbent
         ]
-        return Result(tuple(self._found(offer_states)), tuple(rejected_offers))
+        return Result(tuple(self._incumbents(offer_states)), tuple(rejected_offers))
 
-    def _look(self, candidate: _Entry, cutoff: float) -> list[_Entry]:
+    def _refine(self, candidate: _Entry, cutoff: float) -> list[_Entry]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
         if not candidate.nodes:
-            return self._sizes(candidate)
-        if candidate.looks < LOOKS:
-            return self._bound(candidate)
-        self._weigh(candidate.tally, candidate.nodes, cutoff)
+            return self._size_candidates(candidate)
+        if candidate.refinement < LOOKS:
+            return self._tighten_bound(candidate)
+        self._evaluate(candidate.offer_state, candidate.nodes, cutoff)
         return []
 
-    def _bound(self, candidate: _Entry) -> list[_Entry]:
+    def _tighten_bound(self, candidate: _Entry) -> list[_Entry]:
         """Bound so many machines by their fastest layout; nothing when they cannot do it."""
         offer_state, nodes, offer = (
-            candidate.tally,
+            candidate.offer_state,
             candidate.nodes,
-            candidate.tally.offer,
+            candidate.offer_state.offer,
         )
-        steps_s = self.shortest(
-            offer.instance, nodes, refined=candidate.looks > 0
+        steps_s = self.steps_bound_s(
+            offer.instance, nodes, refined=candidate.refinement > 0
         )
-        if steps_s > self.need.limit:
-            offer_state.late(steps_s, nodes)
+        if steps_s > self.requirement.time_limit_s:
+            offer_state.record_late(steps_s, nodes)
             return []
         duration_s = steps_s + constant("boot")
         run_usd = node_hours(
             offer, nodes, duration_s, duration_s
-        ) * offer.usd_hour + self.moved(offer)
+        ) * offer.usd_hour + self.egress_usd(offer)
         month_hours = (
             HOURS_PER_MONTH if offer.purchase != "spot" else 0
         )  # is not paid while it is away
-        broken_budget = self._over(
+        broken_budget = self._broken_budget(
             run_usd, min(run_usd, offer.usd_hour * nodes * month_hours)
         )
         if broken_budget:
-            offer_state.dear = broken_budget
+            offer_state.broken_budget = broken_budget
             return []
         objective_bound = max(
-            self._measure(run_usd, duration_s), candidate.least
+            self._objective(run_usd, duration_s), candidate.bound
         )
         return [
             _Entry(
                 objective_bound,
-                candidate.key,
+                candidate.offer_key,
                 offer_state,
                 nodes,
-                candidate.looks + 1,
+                candidate.refinement + 1,
             )
         ]
 
-    def _weigh(self, offer_state: _Tally, nodes: int, cutoff: float) -> None:
+    def _evaluate(self, offer_state: _Tally, nodes: int, cutoff: float) -> None:
         """Take the best storage and number of spares of a cluster into its tally.
 
         What is worse than its best, or than the last that is kept, is left as it is.
         """
-        if offer_state.found is not None:
-            cutoff = min(cutoff, self.rank(offer_state.found)[0])
-        cluster = self.cluster(
+        if offer_state.incumbent is not None:
+            cutoff = min(cutoff, self.cluster_rank(offer_state.incumbent)[0])
+        cluster = self.build_cluster(
             offer_state.offer,
             nodes,
-            self._within(offer_state.offer, nodes, cutoff),
+            self._steps_limit_s(offer_state.offer, nodes, cutoff),
         )
         if cluster is None:
-            offer_state.left += 1
+            offer_state.open_candidates += 1
             return
         for storage_option in [
-            unspared_option.spared() for unspared_option in cluster.stored()
+            unspared_option.with_best_spares() for unspared_option in cluster.storage_options()
         ]:
-            if storage_option.ends > self.need.limit:
-                offer_state.late(min(storage_option.ends, NEVER), nodes)
+            if storage_option.estimated_end_s > self.requirement.time_limit_s:
+                offer_state.record_late(min(storage_option.estimated_end_s, NEVER), nodes)
                 continue
-            feasible = Found(storage_option, storage_option.bill(self.book))
-            broken_budget = self._over(
-                feasible.bill.usd_month, feasible.monthly
+            feasible = Found(storage_option, storage_option.expected_bill(self.price_book))
+            broken_budget = self._broken_budget(
+                feasible.bill.usd_month, feasible.monthly_usd
             )
-            offer_state.dear = broken_budget or offer_state.dear
+            offer_state.broken_budget = broken_budget or offer_state.broken_budget
             if not broken_budget and (
-                offer_state.found is None
-                or self.rank(feasible) < self.rank(offer_state.found)
+                offer_state.incumbent is None
+                or self.cluster_rank(feasible) < self.cluster_rank(offer_state.incumbent)
             ):
-                offer_state.found = feasible
+                offer_state.incumbent = feasible
 
-    def _over(self, run_usd: Decimal, monthly_usd: Decimal) -> str:
+    def _broken_budget(self, run_usd: Decimal, monthly_usd: Decimal) -> str:
         """The budget that a cost of the run, or of a month, breaks; empty when it keeps both."""
-        requirement = self.need
-        if requirement.budget is not None and run_usd > requirement.budget:
+        requirement = self.requirement
+        if requirement.budget_usd is not None and run_usd > requirement.budget_usd:
             return "train.budget"
         return (
             "buy.budget"
-            if requirement.monthly is not None
-            and monthly_usd > requirement.monthly
+            if requirement.monthly_budget_usd is not None
+            and monthly_usd > requirement.monthly_budget_usd
             else ""
         )
 
-    def _sizes(self, candidate: _Entry) -> list[_Entry]:
+    def _size_candidates(self, candidate: _Entry) -> list[_Entry]:
         """Every number of machines, by what every layout takes on so many."""
-        instance, candidates = candidate.tally.offer.instance, []
-        for nodes in self.sizes(instance):
-            duration_s = self.alone(
+        instance, candidates = candidate.offer_state.offer.instance, []
+        for nodes in self.node_counts(instance):
+            duration_s = self.accelerator_bound_s(
                 instance
             ) / nodes / instance.accelerators + constant("boot")
             startup_usd = (
-                float(candidate.tally.offer.usd_hour)
+                float(candidate.offer_state.offer.usd_hour)
                 * nodes
                 * constant("boot")
                 / HOUR
             )
             objective_bound = (
-                duration_s if self.fast else candidate.least + startup_usd
+                duration_s if self.by_time else candidate.bound + startup_usd
             )
             candidates.append(
-                _Entry(objective_bound, candidate.key, candidate.tally, nodes)
+                _Entry(objective_bound, candidate.offer_key, candidate.offer_state, nodes)
             )
         return candidates
 
-    def rank(
+    def cluster_rank(
         self, feasible: Found
     ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, or its end; then accelerators and names."""
         return (
-            self._measure(feasible.bill.usd_month, feasible.cluster.ends),
+            self._objective(feasible.bill.usd_month, feasible.cluster.estimated_end_s),
             *feasible.rank,
         )
 
-    def _measure(self, run_usd: Decimal, duration_s: float) -> float:
-        return duration_s if self.fast else float(run_usd)
+    def _objective(self, run_usd: Decimal, duration_s: float) -> float:
+        return duration_s if self.by_time else float(run_usd)
 
-    def _within(
+    def _steps_limit_s(
         self, offer: Offer, nodes: int, objective_cutoff: float
     ) -> float:
-        """Seconds of steps, with their margin, after which a cluster measures more than `most`."""
+        """Seconds of steps, with their margin, after which a cluster measures more than `objective_cutoff`."""
         duration_s = objective_cutoff
-        if not self.fast:
-            machine_usd = objective_cutoff + ROUNDED - float(self.moved(offer))
+        if not self.by_time:
+            machine_usd = objective_cutoff + ROUNDED - float(self.egress_usd(offer))
             duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR
         return duration_s - constant("boot")
 
-    def _found(self, offer_states: list[_Tally]) -> list[Found]:
+    def _incumbents(self, offer_states: list[_Tally]) -> list[Found]:
         """The best cluster of each offer that has one, the best first."""
         return sorted(
             (
-                offer_state.found
+                offer_state.incumbent
                 for offer_state in offer_states
-                if offer_state.found is not None
+                if offer_state.incumbent is not None
             ),
-            key=self.rank,
+            key=self.cluster_rank,
         )
 
-    def least(self, offer: Offer) -> Decimal:
+    def bound_usd(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
-        accelerator_hours = self.alone(offer.instance) / HOUR
+        accelerator_hours = self.accelerator_bound_s(offer.instance) / HOUR
         machine_usd = (
             Decimal(accelerator_hours)
             / offer.instance.accelerators
             * offer.usd_hour
         )
-        return machine_usd + self.moved(offer)
+        return machine_usd + self.egress_usd(offer)
 
-    def moved(self, offer: Offer) -> Decimal:
+    def egress_usd(self, offer: Offer) -> Decimal:
         """USD for bringing the data to the cloud of an offer."""
-        if offer.provider not in self._moved:
-            transfer_lines = moved(self.need, offer.provider, self.book)
-            self._moved[offer.provider] = total(transfer_lines)[0]
-        return self._moved[offer.provider]
+        if offer.provider not in self._egress_cache:
+            transfer_lines = moved(self.requirement, offer.provider, self.price_book)
+            self._egress_cache[offer.provider] = total(transfer_lines)[0]
+        return self._egress_cache[offer.provider]
 
-    def alone(self, instance: Instance) -> float:
+    def accelerator_bound_s(self, instance: Instance) -> float:
         """Accelerator-seconds of what every layout does, with the margin."""
-        if instance.instance_type not in self._alone:
+        if instance.instance_type not in self._bound_cache:
             training_jobs = [
-                self.need.job(instance, precision, 1.0)
-                for precision in self.need.precisions
+                self.requirement.build_job(instance, precision, 1.0)
+                for precision in self.requirement.precisions
             ]
             step_s = min(
-                floor(training_job).step * margin(self.need, training_job)
+                floor(training_job).layout_free_s * margin(self.requirement, training_job)
                 for training_job in training_jobs
             )
-            self._alone[instance.instance_type] = step_s * self.need.steps
-        return self._alone[instance.instance_type]
+            self._bound_cache[instance.instance_type] = step_s * self.requirement.optimizer_steps
+        return self._bound_cache[instance.instance_type]
 
-    def shortest(
+    def steps_bound_s(
         self, instance: Instance, nodes: int, *, refined: bool
     ) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        step_s = shortest(self._at(instance, nodes), refined=refined)
-        return step_s * self._stretched(instance, nodes)
+        step_s = shortest(self._layout_searches(instance, nodes), refined=refined)
+        return step_s * self._stretched_steps(instance, nodes)
 
-    def sizes(self, instance: Instance) -> list[int]:
+    def node_counts(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
         min_nodes = (
-            self.alone(instance) / self.need.limit / instance.accelerators
+            self.accelerator_bound_s(instance) / self.requirement.time_limit_s / instance.accelerators
         )
         max_nodes = SIZES[-1] if connected(instance) else 1
         return [
@@ -370,30 +370,30 @@ class TrainSearch:
             if min_nodes <= node_count <= max_nodes
         ]
 
-    def cluster(
+    def build_cluster(
         self, offer: Offer, nodes: int, steps_limit_s: float = math.inf
     ) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
-        step_limit_s = steps_limit_s / self._stretched(offer.instance, nodes)
+        step_limit_s = steps_limit_s / self._stretched_steps(offer.instance, nodes)
         timed_layouts = fastest(
-            self._at(offer.instance, nodes), 1, step_limit_s
+            self._layout_searches(offer.instance, nodes), 1, step_limit_s
         )
         return (
-            Cluster(self.need, offer, nodes, timed_layouts[0])
+            Cluster(self.requirement, offer, nodes, timed_layouts[0])
             if timed_layouts
             else None
         )
 
-    def _stretched(self, instance: Instance, nodes: int) -> float:
+    def _stretched_steps(self, instance: Instance, nodes: int) -> float:
         """Steps, stretched by the margin on each, which is that of every precision."""
-        training_job = self.need.job(instance, self.need.precisions[0], 1.0)
+        training_job = self.requirement.build_job(instance, self.requirement.precisions[0], 1.0)
         data_parallel_layout = Spread(dp=nodes * instance.accelerators)
-        return self.need.steps * margin(
-            self.need, training_job.laid(data_parallel_layout)
+        return self.requirement.optimizer_steps * margin(
+            self.requirement, training_job.with_layout(data_parallel_layout)
         )
 
-    def _at(self, instance: Instance, nodes: int) -> list[Layouts]:
+    def _layout_searches(self, instance: Instance, nodes: int) -> list[Layouts]:
         cache_key = (instance.instance_type, nodes)
-        if cache_key not in self._layouts:
-            self._layouts[cache_key] = layouts(self.need, instance, nodes)
-        return self._layouts[cache_key]
+        if cache_key not in self._layout_cache:
+            self._layout_cache[cache_key] = layouts(self.requirement, instance, nodes)
+        return self._layout_cache[cache_key]

@@ -39,9 +39,9 @@ def ways(
     scenarios = [_bought(cluster, cluster_search)]
     scenarios += [
         _bought(
-            replace(cluster, offer=offer, spares=0).spared(), cluster_search
+            replace(cluster, offer=offer, spares=0).with_best_spares(), cluster_search
         )
-        for offer in market.best("buy")
+        for offer in market.cheapest("buy")
         if offer.purchase != cluster.offer.purchase and _same(offer, cluster)
     ]
     mixed_cluster = _mixed(cluster, market, cluster_search)
@@ -52,8 +52,8 @@ def ways(
     )
     scenarios += _blocks(cluster, catalog, cluster_search)
     for scenario_name, network_cluster in (
-        (APART, cluster.apart()),
-        (PLAIN, cluster.without()),
+        (APART, cluster.without_placement()),
+        (PLAIN, cluster.without_fabric()),
     ):
         scenarios += (
             []
@@ -79,22 +79,22 @@ def _way(
     cluster_search: TrainSearch,
     remark: str = "",
 ) -> Way:
-    if cluster.expected > MANY * cluster_search.need.limit:
+    if cluster.expected_s > MANY * cluster_search.requirement.time_limit_s:
         return Way(scenario_name, None, None, "never in time")
     return Way(
         scenario_name,
-        cluster.bill(cluster_search.book).usd_month,
-        cluster.at(SURE).ends / HOUR,
+        cluster.expected_bill(cluster_search.price_book).usd_month,
+        cluster.with_confidence(SURE).estimated_end_s / HOUR,
         remark,
     )
 
 
 def _reclaimed(cluster: Cluster) -> str:
     """When a run on spot ends at the least and at the most reclaims that are published."""
-    p90_cluster = cluster.at(SURE)
+    p90_cluster = cluster.with_confidence(SURE)
     earliest_s, latest_s = (
-        replace(p90_cluster, rates="low").ends,
-        replace(p90_cluster, rates="high").ends,
+        replace(p90_cluster, reclaim_rates="low").estimated_end_s,
+        replace(p90_cluster, reclaim_rates="high").estimated_end_s,
     )
     if latest_s > MANY * earliest_s:
         return "never ends at the highest published reclaim rate"
@@ -127,14 +127,14 @@ def _mixed(
         instance.provider == "azure" and instance.fabric == "infiniband"
     ):
         return None
-    on_demand_cluster = cluster_search.cluster(cluster.offer, on_demand_nodes)
+    on_demand_cluster = cluster_search.build_cluster(cluster.offer, on_demand_nodes)
     if on_demand_cluster is None:
         return None
     offers_by_region = {
         (candidate.region, candidate.purchase): candidate
-        for offer_group in market.kinds
+        for offer_group in market.offer_groups
         for candidate in offer_group
-        if _same(candidate, cluster) and market.breaks(candidate) <= {"buy"}
+        if _same(candidate, cluster) and market.violations(candidate) <= {"buy"}
     }
     offer_pairs = [
         (candidate, offers_by_region[region, "on_demand"])
@@ -151,14 +151,14 @@ def _mixed(
         ),
     )
     return Mixed(
-        cluster.need,
+        cluster.requirement,
         spot_offer,
         cluster.nodes,
-        cluster.laid,
-        store=cluster.store,
-        fixed=on_demand_offer,
-        base=on_demand_nodes,
-        meanwhile=cluster.laid.step.total / on_demand_cluster.laid.step.total,
+        cluster.timed_layout,
+        file_system=cluster.file_system,
+        on_demand_offer=on_demand_offer,
+        on_demand_nodes=on_demand_nodes,
+        on_demand_speed=cluster.timed_layout.step_time.total / on_demand_cluster.timed_layout.step_time.total,
     )
 
 
@@ -190,11 +190,11 @@ def _blocks(
         newest_offer.purchase,
         newest_offer.provider,
         block_cluster.nodes,
-        block_cluster.ends,
+        block_cluster.estimated_end_s,
     )
     if block_days is None:
         return []
-    run_bill = block_cluster.bill(cluster_search.book)
+    run_bill = block_cluster.expected_bill(cluster_search.price_book)
     block_usd: Decimal = (
         newest_offer.usd_hour * block_cluster.nodes * block_days * block.HOURS
     ).quantize(CENT)
@@ -206,7 +206,7 @@ def _blocks(
         Way(
             scenario_name,
             block_usd + services_usd,
-            block_cluster.at(SURE).ends / HOUR,
+            block_cluster.with_confidence(SURE).estimated_end_s / HOUR,
             QUOTED.format(as_of=newest_offer.as_of),
         )
     ]
