@@ -6,17 +6,17 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from providers.simulated.cloud import names
+from providers.simulated.cloud import name_properties
 from stacks.graph import Graph
-from stacks.node.launch import launch
-from stacks.site import site
+from stacks.node.launch import training_launch
+from stacks.site import derive_stack
 
 if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from stacks.graph import Resource
 
-PARTS: Final = (
+STACK_PARTS: Final = (
     "network",
     "fabric",
     "placement",
@@ -29,7 +29,7 @@ PARTS: Final = (
 )
 
 
-class Built(NamedTuple):
+class StackBuild(NamedTuple):
     """A graph, what gives machines back from outside, and how a training job is launched."""
 
     graph: Graph
@@ -37,16 +37,16 @@ class Built(NamedTuple):
     job_launch: dict[str, Any] | None
 
 
-def build(spec: Spec, solution: Solution, stack_name: str) -> Built:
+def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     """Build the graph of a solution.
 
     `stack_name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
     cannot be built as asked.
     """
-    stack = site(spec, solution, stack_name)
+    stack = derive_stack(spec, solution, stack_name)
     part_modules = {
         stack_name: import_module(f"stacks.{stack.provider}.{stack_name}")
-        for stack_name in PARTS
+        for stack_name in STACK_PARTS
     }
     resources = [
         resource
@@ -56,16 +56,18 @@ def build(spec: Spec, solution: Solution, stack_name: str) -> Built:
     graph = Graph(
         provider=stack.provider,
         region=stack.region,
-        resources=tuple(_named(resource) for resource in resources),
+        resources=tuple(
+            _delete_before_replace(resource) for resource in resources
+        ),
         outputs=part_modules["fleet"].outputs(stack),
     )
     backstop: str = part_modules["shutdown"].backstop(stack)
-    return Built(graph, backstop, launch(stack))
+    return StackBuild(graph, backstop, training_launch(stack))
 
 
-def _named(resource: Resource) -> Resource:
+def _delete_before_replace(resource: Resource) -> Resource:
     """A resource with a name for good cannot exist twice, so the old one must go first."""
-    if resource.inputs.get(names().get(resource.type, "")) is None:
+    if resource.inputs.get(name_properties().get(resource.type, "")) is None:
         return resource
     return replace(
         resource, options={**resource.options, "delete_before_replace": True}

@@ -27,7 +27,7 @@ class Resource:
 
     def dependencies(self) -> list[str]:
         """Names of all resources that must exist before this one, sorted."""
-        return sorted({*self.depends_on, *refs(self.inputs)})
+        return sorted({*self.depends_on, *referenced_names(self.inputs)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Graph:
         }
 
 
-def restore(document: dict[str, Any]) -> Graph:
+def parse_graph(document: dict[str, Any]) -> Graph:
     """Read a graph back from a plan document."""
     resources = tuple(
         Resource(
@@ -85,20 +85,20 @@ def ref(resource_name: str, output_path: str = "id") -> dict[str, str]:
     return {"$ref": resource_name, "output": output_path}
 
 
-def refs(pulumi_input: Any) -> Iterator[str]:
+def referenced_names(pulumi_input: Any) -> Iterator[str]:
     """Yield the names that a value refers to."""
     if isinstance(pulumi_input, dict):
         if "$ref" in pulumi_input:
             yield pulumi_input["$ref"]
         else:
             for nested_input in pulumi_input.values():
-                yield from refs(nested_input)
+                yield from referenced_names(nested_input)
     elif isinstance(pulumi_input, list):
         for nested_input in pulumi_input:
-            yield from refs(nested_input)
+            yield from referenced_names(nested_input)
 
 
-def order(resources: tuple[Resource, ...]) -> list[Resource]:
+def creation_order(resources: tuple[Resource, ...]) -> list[Resource]:
     """Sort so that every resource comes after what it needs; raises ValueError on a cycle."""
     pending = {resource.name: resource for resource in resources}
     ordered: list[Resource] = []

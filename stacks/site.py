@@ -10,29 +10,29 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.week import HOURS
+from planner.cost.week import HOURS_PER_WEEK
 from planner.errors import Problem, SpecError
 from planner.perf import memory
-from planner.solve.bill import GB, cache_gb
-from planner.solve.train.need import home
+from planner.solve.bill import BYTES_PER_GB, cache_gb
+from planner.solve.train.need import cloud_of_address
 from planner.spec.model import Training, Workspace
-from planner.spec.schedule import window
-from stacks.node.megatron import arguments
+from planner.spec.schedule import parse_schedule
+from stacks.node.megatron import megatron_options
 
 if TYPE_CHECKING:
     from planner.cost.storage import FileSystem
     from planner.cost.week import Week
-    from planner.perf.layout import Layout
+    from planner.perf.layout import ReplicaLayout
     from planner.solve.offer import Instance
     from planner.solve.solution import Pool, Solution
     from planner.spec.model import Spec
 
-PORT: Final = 8000
-MINUTES: Final = 7 * 24 * 60
+SERVING_PORT: Final = 8000
+MINUTES_PER_WEEK: Final = 7 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CapacityChange:
     """From a time of these days on (Monday is 0), so many nodes; in the fleet's time zone."""
 
     weekdays: tuple[int, ...]
@@ -41,7 +41,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class StackSpec:
     """One fleet in one region. Seconds and GB; `idle_s` and `ttl_s` are None when not asked for.
 
     `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
@@ -60,7 +60,7 @@ class Site:
     nodes_per_replica: int
     role: str
     model_name: str
-    layout: Layout | None
+    layout: ReplicaLayout | None
     max_batch: int
     context_tokens: int
     quantize_on_load: bool
@@ -68,7 +68,7 @@ class Site:
     idle_s: int | None
     ttl_s: int | None
     timezone: str
-    capacity_changes: tuple[Change, ...]
+    capacity_changes: tuple[CapacityChange, ...]
     job_arguments: tuple[str, ...] = ()
     spare_nodes: int = 0
     dataset_uri: str = ""
@@ -82,13 +82,18 @@ class Site:
     @property
     def dataset_linked(self) -> bool:
         """Whether the cloud brings the dataset into its file system by itself."""
-        return self.file_system is not None and home(self.dataset_uri) == self.provider
+        return (
+            self.file_system is not None
+            and cloud_of_address(self.dataset_uri) == self.provider
+        )
 
     @property
     def checkpoint_dir(self) -> str:
         """The folder of the checkpoints: shared, or one of each node."""
         return (
-            "/models/checkpoints" if self.file_system is None else "/data/checkpoints"
+            "/models/checkpoints"
+            if self.file_system is None
+            else "/data/checkpoints"
         )
 
     @property
@@ -150,13 +155,14 @@ class Site:
         return f"{self.name[:11].rstrip('-')}-{self.digest}"
 
 
-def site(spec: Spec, solution: Solution, stack_name: str) -> Site:
+def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     """Reduce a solution to the site of its pool, under the name of the stack."""
     pool = solution.pools[0]
-    instance, offer = pool.offer.instance, pool.offer
+    instance = pool.offer.instance
+    offer = pool.offer
     shutdown = spec.shutdown
     schedule = shutdown.schedule
-    stack = Site(
+    stack = StackSpec(
         name=stack_name,
         labels=spec.labels,
         provider=offer.provider,
@@ -171,48 +177,58 @@ def site(spec: Spec, solution: Solution, stack_name: str) -> Site:
         layout=pool.layout,
         max_batch=pool.max_batch,
         context_tokens=pool.context_tokens,
-        quantize_on_load=_quantized(solution, pool),
-        data_disk_gb=_disk(spec, solution, pool),
+        quantize_on_load=_quantizes_on_load(solution, pool),
+        data_disk_gb=_data_disk_gb(spec, solution, pool),
         idle_s=int(shutdown.idle) if shutdown.idle else None,
         ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
-        timezone=window(schedule)[3] if schedule else "UTC",
-        capacity_changes=changes(solution.week, pool, schedule),
+        timezone=parse_schedule(schedule)[3] if schedule else "UTC",
+        capacity_changes=weekly_changes(solution.week, pool, schedule),
         spare_nodes=pool.spare_groups if pool.role == "train" else 0,
         dataset_uri=spec.data.location if isinstance(spec, Training) else "",
-        file_system=solution.training_run.storage.file_system if solution.training_run else None,
+        file_system=solution.training_run.storage.file_system
+        if solution.training_run
+        else None,
     )
     if solution.training_run is None:
         return stack
-    dataset_path = "/data/dataset" if stack.dataset_linked else stack.dataset_uri
+    dataset_path = (
+        "/data/dataset" if stack.dataset_linked else stack.dataset_uri
+    )
     return replace(
         stack,
-        job_arguments=arguments(solution.training_run, dataset_path, stack.checkpoint_dir),
+        job_arguments=megatron_options(
+            solution.training_run, dataset_path, stack.checkpoint_dir
+        ),
     )
 
 
-def _disk(spec: Spec, solution: Solution, pool: Pool) -> int:
+def _data_disk_gb(spec: Spec, solution: Solution, pool: Pool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
     if isinstance(spec, Workspace):
-        return int(spec.disk / GB)
+        return int(spec.disk / BYTES_PER_GB)
     if solution.training_run is not None:
         return solution.training_run.boot_disk_gb
     if pool.layout is None or solution.llm is None:
         return 0
     return int(
         cache_gb(
-            pool.offer, Decimal(memory.stored(solution.llm, pool.layout)) / GB
+            pool.offer,
+            Decimal(memory.checkpoint_bytes(solution.llm, pool.layout))
+            / BYTES_PER_GB,
         )
     )
 
 
-def _quantized(solution: Solution, pool: Pool) -> bool:
+def _quantizes_on_load(solution: Solution, pool: Pool) -> bool:
     """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
     if pool.layout is None or solution.llm is None or pool.role == "train":
         return False
     return pool.layout.precision == "fp8" and solution.llm.precision == "bf16"
 
 
-def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
+def weekly_changes(
+    week: Week, pool: Pool, schedule: str | None
+) -> tuple[CapacityChange, ...]:
     """Return when the number of nodes changes in a week; nothing when it never does.
 
     Committed machines are paid for anyway. A daily batch runs from midnight to its deadline.
@@ -220,17 +236,19 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
     if pool.offer.purchase.startswith("reserved"):
         return ()
     if pool.role == "batch":
-        return _daily(pool) if pool.run_window_s else ()
+        return _daily_changes(pool) if pool.run_window_s else ()
     replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
-    hourly_nodes = week.hourly_nodes(replica_groups, pool.nodes_per_group, pool.spare_groups)
+    hourly_nodes = week.hourly_nodes(
+        replica_groups, pool.nodes_per_group, pool.spare_groups
+    )
     if pool.role == "train":
-        hourly_nodes = (pool.nodes,) * HOURS
-    open_minutes = _open(schedule)
+        hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
+    open_minutes = _open_by_minute(schedule)
     minute_nodes = [
-        max(hourly_nodes[minute // 60 % HOURS], pool.nodes_per_group)
+        max(hourly_nodes[minute // 60 % HOURS_PER_WEEK], pool.nodes_per_group)
         if open_minutes[minute]
         else 0
-        for minute in range(MINUTES)
+        for minute in range(MINUTES_PER_WEEK)
     ]
     change_days: dict[tuple[int, int], list[int]] = {}
     for minute, node_count in enumerate(minute_nodes):
@@ -239,37 +257,39 @@ def changes(week: Week, pool: Pool, schedule: str | None) -> tuple[Change, ...]:
                 minute // 1440
             )
     return tuple(
-        Change(tuple(weekdays), minute, node_count)
+        CapacityChange(tuple(weekdays), minute, node_count)
         for (minute, node_count), weekdays in sorted(change_days.items())
     )
 
 
-def _daily(pool: Pool) -> tuple[Change, ...]:
+def _daily_changes(pool: Pool) -> tuple[CapacityChange, ...]:
     """Every day from midnight, until the deadline of the run."""
     weekdays = tuple(range(7))
     return (
-        Change(weekdays, 0, pool.nodes),
-        Change(weekdays, min(1439, pool.run_window_s // 60), 0),
+        CapacityChange(weekdays, 0, pool.nodes),
+        CapacityChange(weekdays, min(1439, pool.run_window_s // 60), 0),
     )
 
 
-def _open(schedule: str | None) -> list[bool]:
+def _open_by_minute(schedule: str | None) -> list[bool]:
     if schedule is None:
-        return [True] * MINUTES
-    weekdays, start_minute, end_minute, _ = window(schedule)
-    open_minutes = [False] * MINUTES
+        return [True] * MINUTES_PER_WEEK
+    weekdays, start_minute, end_minute, _ = parse_schedule(schedule)
+    open_minutes = [False] * MINUTES_PER_WEEK
     duration_minutes = (end_minute - start_minute) % 1440 or 1440
     for weekday in weekdays:
         for minute in range(
             weekday * 1440 + start_minute,
             weekday * 1440 + start_minute + duration_minutes,
         ):
-            open_minutes[minute % MINUTES] = True
+            open_minutes[minute % MINUTES_PER_WEEK] = True
     return open_minutes
 
 
 @cache
-def table(file_name: str, key_column: str, value_column: str) -> dict[str, str]:
+def lookup_table(
+    file_name: str, key_column: str, value_column: str
+) -> dict[str, str]:
     """Return two columns of a table of stacks/data as key to value."""
     csv_text = (
         files("stacks").joinpath("data", file_name).read_text(encoding="utf-8")
@@ -280,9 +300,9 @@ def table(file_name: str, key_column: str, value_column: str) -> dict[str, str]:
     }
 
 
-def unsupported(instance: Instance) -> str | None:
+def unsupported_reason(instance: Instance) -> str | None:
     """Say why no stack can be built yet for a machine type, or nothing."""
-    reasons = table("unsupported.csv", "value", "reason")
+    reasons = lookup_table("unsupported.csv", "value", "reason")
     if instance.fraction < 1:
         return reasons["shared"]
     return reasons.get(instance.accelerator) or reasons.get(
@@ -290,7 +310,7 @@ def unsupported(instance: Instance) -> str | None:
     )
 
 
-def refuse(message: str, next_step: str) -> SpecError:
+def stack_error(message: str, next_step: str) -> SpecError:
     """The error of a stack that cannot be built as asked."""
     return SpecError(
         Problem(code="stack", message=message, next_step=next_step)

@@ -22,7 +22,8 @@ RUNS = 7
 
 def timed(*argv: str, runs: int = RUNS) -> tuple[float, float, float]:
     """Minimum and median seconds of a command, and its peak memory in MB."""
-    seconds, memory = [], 0.0
+    seconds = []
+    memory = 0.0
     for _ in range(runs):
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -65,18 +66,18 @@ def installed_size() -> float:
 
 def estimates() -> tuple[float, float]:
     """Microseconds of one prediction after loading, as the smallest and the median of its runs."""
-    from planner.estimate.answer import answer
-    from planner.estimate.row import setup
+    from planner.estimate.answer import predict_inference
+    from planner.estimate.row import row_deployment
 
     rows = list(
         csv.DictReader(Path(TRUTH).read_text(encoding="utf-8").splitlines())
     )
-    setups = [setup(row) for row in rows if row["quality"] == "A"]
+    setups = [row_deployment(row) for row in rows if row["quality"] == "A"]
     spent = []
     for _ in range(RUNS):
         start = time.perf_counter()
         for made in setups:
-            answer(made)
+            predict_inference(made)
         spent.append((time.perf_counter() - start) / len(setups) * 1e6)
     return min(spent), statistics.median(spent)
 
@@ -86,12 +87,12 @@ def simulated() -> tuple[float, float]:
     from planner.perf import play, simulate
     from tests.planner.test_simulate import LOAD, replica
 
-    one = simulate.of_replica(replica())
+    one = simulate.tabulate_replica(replica())
     reached = []
     for seed in range(RUNS):
-        requests = play.arrivals(LOAD, 10_000, seed, 1.0, 10.0)
+        requests = play.draw_requests(LOAD, 10_000, seed, 1.0, 10.0)
         start = time.perf_counter()
-        play.deliver(one, requests, 4, "random")
+        play.route_requests(one, requests, 4, "random")
         reached.append(len(requests) / (time.perf_counter() - start) / 1000)
     return max(reached), statistics.median(reached)
 
@@ -99,30 +100,30 @@ def simulated() -> tuple[float, float]:
 def layouts() -> float:
     """Seconds of the layout search of 405B on 16,384 accelerators."""
     from planner.facts.accelerator import accelerators
-    from planner.facts.llm import find
-    from planner.perf.train.job import Job, Software, Spread
-    from planner.perf.train.search import Layouts
+    from planner.facts.llm import find_model
+    from planner.perf.train.job import Job, ParallelLayout, Software
+    from planner.perf.train.search import LayoutSearch
 
     job = Job(
-        llm=find("llama-3.1-405b"),
+        llm=find_model("llama-3.1-405b"),
         chip=accelerators()["h100-sxm"],
-        layout=Spread(),
+        layout=ParallelLayout(),
         software=Software(),
         sequence_tokens=8192,
         global_batch=2048.0,
         network_bytes_s=50e9,
     )
-    return _took(Layouts(job, 16_384, 8).fastest)
+    return _took(LayoutSearch(job, 16_384, 8).fastest)
 
 
 def runs() -> float:
     """Seconds of a thousand simulated runs of a month on 256 machines."""
     from planner.perf.train import run, trial
 
-    risk = run.hazard(256, "aws", "p5")
+    risk = run.run_hazard(256, "aws", "p5")
     return _took(
-        lambda: trial.trials(
-            30 * 86_400.0, 10.0, run.interval(10.0, risk), risk
+        lambda: trial.simulate_runs(
+            30 * 86_400.0, 10.0, run.best_interval(10.0, risk), risk
         )
     )
 
@@ -206,7 +207,8 @@ def main() -> None:
         ("1,000 runs of a month, s", 1.0, [runs() for _ in range(3)]),
     ]
     for what, promise, seconds in taken:
-        least, median = min(seconds), statistics.median(seconds)
+        least = min(seconds)
+        median = statistics.median(seconds)
         sys.stdout.write(
             f"{what:<34}{promise:>10.2f}{least:>9.2f}{median:>10.2f}\n"
         )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.solve.answer import Solver
-from planner.spec.load import load as load_spec
-from providers.catalog.load import load as load_catalog
-from stacks.site import unsupported
+from planner.spec.load import load_spec as load_spec
+from providers.catalog.load import load_catalog as load_catalog
+from stacks.site import unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,10 @@ def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Solve a spec given as text."""
     solver = Solver(
-        catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"", alternative_count=keep
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+        alternative_count=keep,
     )
     return solver.solve(spec_of(text))
 

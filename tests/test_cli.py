@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.main import COMMANDS
-from planner.plan.canonical import dump, parse
+from planner.plan.canonical import dump_document, parse_plan
 from tests.conftest import BLUEPRINTS, chat
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -253,10 +253,10 @@ def test_hostile_names_do_not_reach_the_terminal(tonnage, here) -> None:
 def test_a_catalog_that_was_touched_is_refused(tonnage, spec, here) -> None:
     import shutil
 
-    from providers.catalog.manifest import FOLDER, write
+    from providers.catalog.manifest import CATALOG_FOLDER, write_manifest
 
     copy = here / "catalog"
-    shutil.copytree(FOLDER, copy)
+    shutil.copytree(CATALOG_FOLDER, copy)
     manifest = str(copy / "manifest.json")
     assert tonnage("plan", "chat.yaml", "--catalog", manifest)[0] == 0
     prices = copy / "prices.csv"
@@ -265,7 +265,7 @@ def test_a_catalog_that_was_touched_is_refused(tonnage, spec, here) -> None:
     code, _, err = tonnage("plan", "chat.yaml", "--catalog", manifest)
     assert code == 13
     assert "differs from the manifest" in err
-    write(copy)
+    write_manifest(copy)
     code, _, err = tonnage("plan", "chat.yaml", "--catalog", manifest)
     assert code == 13
     assert "prices.csv:" in err
@@ -313,7 +313,7 @@ def test_every_command_has_help_with_an_example(tonnage) -> None:
 def test_variables_stand_for_flags(tonnage, spec, monkeypatch) -> None:
     monkeypatch.setenv("TONNAGE_PLAN_FORMAT", "json")
     out = tonnage("plan", "chat.yaml")[1]
-    assert dump(parse(out.encode(), "-")) == out
+    assert dump_document(parse_plan(out.encode(), "-")) == out
 
 
 def test_help_imports_nothing_heavy(here) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from planner.cli import reference
 from planner.cli.main import COMMANDS, cli
-from planner.spec.shape import KINDS
+from planner.spec.shape import SPEC_KINDS
 from tests.conftest import BLUEPRINTS, ROOT, chat
 from tests.stacks.test_simulated import plan_of
 
@@ -68,8 +68,8 @@ def test_commands_in_the_docs_give_the_output_that_is_shown(
 
 
 def test_the_reference_pages_are_those_that_the_program_writes() -> None:
-    assert (DOCS / "commands.md").read_text() == reference.commands()
-    assert (DOCS / "spec.md").read_text() == reference.spec()
+    assert (DOCS / "commands.md").read_text() == reference.commands_page()
+    assert (DOCS / "spec.md").read_text() == reference.spec_page()
 
 
 def test_every_flag_and_every_key_has_a_line() -> None:
@@ -81,7 +81,7 @@ def test_every_flag_and_every_key_has_a_line() -> None:
                 assert parameter.help, f"{name} {parameter.opts} has no help"
                 assert parameter.opts[-1] in page
     keys = (DOCS / "spec.md").read_text()
-    for block in KINDS.values():
+    for block in SPEC_KINDS.values():
         for field in block.fields:
             assert field.doc
             assert f"`{field.name}`" in keys

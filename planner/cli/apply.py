@@ -10,8 +10,8 @@ import click
 
 from planner.cli import option, progress
 from planner.cli.compose import (
-    Options,
-    Source,
+    PlanningOptions,
+    SpecFile,
     make_plan,
     open_catalog,
     open_engine,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("apply")
 @click.argument("path", metavar="PLAN|SPEC")
-@option.planning
+@option.planning_flags
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
@@ -38,16 +38,16 @@ def command(path: str, **option_values: Any) -> int:
 
     Example: tonnage apply chat.plan.json --simulate
     """
-    from planner.plan.canonical import is_plan, parse
+    from planner.plan.canonical import is_plan, parse_plan
 
-    options = option.options(option_values)
+    options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     file_bytes = read_file(path)
     if is_plan(file_bytes):
-        plan = parse(file_bytes, path)
+        plan = parse_plan(file_bytes, path)
         _refuse_stale(plan, path, catalog, options)
     else:
-        reviewed_plan = _reviewed(
+        reviewed_plan = _plan_and_confirm(
             path, file_bytes, catalog, (options, option_values)
         )
         if reviewed_plan is None:
@@ -63,7 +63,7 @@ def command(path: str, **option_values: Any) -> int:
                 next_step=next_step,
             )
         )
-    return progress.run(
+    return progress.run_engine(
         lambda listener: open_engine(options).apply(plan, listener),
         "applied",
         plan,
@@ -71,26 +71,28 @@ def command(path: str, **option_values: Any) -> int:
     )
 
 
-def _reviewed(
+def _plan_and_confirm(
     path: str,
     file_bytes: bytes,
     catalog: Catalog,
-    option_pair: tuple[Options, dict[str, Any]],
+    option_pair: tuple[PlanningOptions, dict[str, Any]],
 ) -> dict[str, Any] | None:
     """Plan a spec on its stack, show it and ask; None when the answer is no."""
     from dataclasses import replace
 
-    from planner.render.plan import page
-    from planner.spec.load import load
+    from planner.render.plan import plan_page
+    from planner.spec.load import load_spec
 
     options, option_values = option_pair
-    spec_file = Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
+    spec_file = SpecFile(
+        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+    )
     plan = make_plan(
         spec_file,
         catalog,
         replace(options, stack=options.stack or spec_file.spec.name),
     )
-    option.show(page(plan), "text", option_values["color"])
+    option.print_page(plan_page(plan), "text", option_values["color"])
     if not plan["solution"]["pools"] or option_values["yes"]:
         return plan
     if option_values["no_input"]:
@@ -106,9 +108,9 @@ def _reviewed(
 
 
 def _refuse_stale(
-    plan: dict[str, Any], path: str, catalog: Catalog, options: Options
+    plan: dict[str, Any], path: str, catalog: Catalog, options: PlanningOptions
 ) -> None:
-    from planner.plan.stale import check
+    from planner.plan.stale import check_staleness
 
     stack_status = open_engine(options).stack_status(plan["stack"]["name"])
     stack_state = (
@@ -116,7 +118,7 @@ def _refuse_stale(
         if stack_status
         else {"sha256": None}
     )
-    check(
+    check_staleness(
         plan,
         spec_sha256=_spec_sha256(plan, path),
         catalog_sha256=catalog.sha256,

@@ -9,7 +9,7 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import (
-    Options,
+    PlanningOptions,
     make_plan,
     open_catalog,
     open_world,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 )
 @option.simulate
 @option.catalog
-@option.formats("text", "markdown")
+@option.format_option("text", "markdown")
 @option.output
 @option.color
 def command(
@@ -68,18 +68,22 @@ def command(
             "-o keeps what was learned: a recipe is only shown"
         )
     shown_page = (
-        _recipe(recipe, option_values)
+        _sweep_page(recipe, option_values)
         if recipe
-        else _learn(benches, option_values)
+        else _learning_page(benches, option_values)
     )
-    option.show(shown_page, option_values["format"], option_values["color"])
+    option.print_page(
+        shown_page, option_values["format"], option_values["color"]
+    )
     return 0
 
 
-def _learn(benches: tuple[str, ...], option_values: dict[str, Any]) -> Page:
-    from planner.estimate.benchmark import read
-    from planner.estimate.calibrate import calibrate, dump
-    from planner.render.calibrate import page
+def _learning_page(
+    benches: tuple[str, ...], option_values: dict[str, Any]
+) -> Page:
+    from planner.estimate.benchmark import read_benchmark
+    from planner.estimate.calibrate import calibrate, dump_correction
+    from planner.render.calibrate import calibration_page
 
     files_by_path = {
         bench_path: read_file(bench_path) for bench_path in benches
@@ -87,7 +91,7 @@ def _learn(benches: tuple[str, ...], option_values: dict[str, Any]) -> Page:
     bench_points = [
         bench_point
         for bench_path, file_bytes in files_by_path.items()
-        for bench_point in read(
+        for bench_point in read_benchmark(
             file_bytes.decode("utf-8-sig", "replace"), bench_path
         )
     ]
@@ -105,23 +109,24 @@ def _learn(benches: tuple[str, ...], option_values: dict[str, Any]) -> Page:
             bench_path: hashlib.sha256(file_bytes).hexdigest()
             for bench_path, file_bytes in files_by_path.items()
         }
-        option.write(
-            dump(learning.correction, file_digests), option_values["output"]
+        option.write_output(
+            dump_correction(learning.correction, file_digests),
+            option_values["output"],
         )
-    return page(learning, option_values["output"] or "")
+    return calibration_page(learning, option_values["output"] or "")
 
 
-def _recipe(path: str, option_values: dict[str, Any]) -> Page:
+def _sweep_page(path: str, option_values: dict[str, Any]) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
-    from planner.render.calibrate import recipe
-    from planner.solve.recipe import sweep
+    from planner.render.calibrate import recipe_page
+    from planner.solve.recipe import plan_sweep
     from planner.spec.model import Batch, Inference
 
     spec_file = read_spec(path)
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
-    plan = make_plan(spec_file, catalog, Options())
+    plan = make_plan(spec_file, catalog, PlanningOptions())
     pool_entries = plan["solution"]["pools"]
     if not pool_entries or not isinstance(spec_file.spec, Inference | Batch):
         problem = Problem(
@@ -130,4 +135,4 @@ def _recipe(path: str, option_values: dict[str, Any]) -> Page:
             next_step=f"run: tonnage plan {path}",
         )
         raise InfeasibleError(problem)
-    return recipe(plan, sweep(plan, spec_file.spec))
+    return recipe_page(plan, plan_sweep(plan, spec_file.spec))

@@ -17,7 +17,7 @@ from planner.cli.compose import open_catalog
     default="status",
 )
 @option.catalog
-@option.formats("text", "json", "csv", "markdown")
+@option.format_option("text", "json", "csv", "markdown")
 @option.color
 def command(what: str, **option_values: Any) -> int:
     """Show the state of the catalog, its accelerators, MIG profiles, or types without a price.
@@ -40,11 +40,11 @@ def command(what: str, **option_values: Any) -> int:
         listing_rows = catalog_rows(
             open_catalog(option_values["catalog"], None)
         )
-    option.write(
-        listing.show(
+    option.write_output(
+        listing.render_rows(
             listing_rows,
             option_values["format"],
-            color=option.colored(option_values["color"]),
+            color=option.wants_color(option_values["color"]),
         )
     )
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from planner.cli.compose import read_spec
-from planner.cli.option import write
+from planner.cli.option import write_output
 from planner.errors import Problem, SpecError, TonnageError
 
 
@@ -23,7 +23,7 @@ def command(specs: tuple[str, ...]) -> int:
         except TonnageError as error:
             problems += error.problems
         else:
-            write(
+            write_output(
                 f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
             )
     if problems:

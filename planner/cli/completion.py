@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from planner.cli.option import write
+from planner.cli.option import write_output
 
 
 @click.command("completion")
@@ -19,7 +19,7 @@ def command(shell: str) -> int:
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None  # noqa: S101 - click ships all three
-    write(
+    write_output(
         completion_class(cli, {}, "tonnage", "_TONNAGE_COMPLETE").source()
         + "\n"
     )

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import MissingError, Place, Problem, UsageError
 
 if TYPE_CHECKING:
-    from planner.perf.serve import Trust
+    from planner.perf.serve import Confidence
     from planner.solve.offer import Catalog
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.simulated.world import World
-    from stacks.engine.protocol import Engine
+    from stacks.engine.protocol import StackEngine
 
-FOLDER: Final = Path(".tonnage")
-SIMULATED: Final = "default"
+STATE_FOLDER: Final = Path(".tonnage")
+DEFAULT_WORLD: Final = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SpecFile:
     """A spec file: its path as given, its bytes and what it says."""
 
     path: str
@@ -54,15 +54,17 @@ def read_file(path: str) -> bytes:
         raise MissingError(problem) from error
 
 
-def read_spec(path: str) -> Source:
+def read_spec(path: str) -> SpecFile:
     """Read and check a spec."""
-    from planner.spec.load import load
+    from planner.spec.load import load_spec
 
     file_bytes = read_file(path)
-    return Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
+    return SpecFile(
+        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+    )
 
 
-def beside(path: str) -> Any:
+def spec_folder_reader(path: str) -> Any:
     """Return a function that reads files beside a spec, and none elsewhere."""
     spec_folder = (Path(path).parent if path != "-" else Path()).resolve()
 
@@ -83,14 +85,14 @@ def beside(path: str) -> Any:
 
 def open_catalog(path: str | None, world: World | None) -> Catalog:
     """Open the embedded catalog or another one, with the prices of a simulated world."""
-    from providers.catalog.load import load
+    from providers.catalog.load import load_catalog
 
-    catalog = load(Path(path) if path else None)
+    catalog = load_catalog(Path(path) if path else None)
     if world is None:
         return catalog
-    from providers.simulated.world import priced
+    from providers.simulated.world import reprice_catalog
 
-    return priced(world, catalog)
+    return reprice_catalog(world, catalog)
 
 
 def open_world(simulate: str | None) -> World | None:
@@ -99,42 +101,44 @@ def open_world(simulate: str | None) -> World | None:
         return None
     from providers.simulated import world
 
-    if simulate == SIMULATED:
-        return world.default()
-    return world.read(read_file(simulate), simulate)
+    if simulate == DEFAULT_WORLD:
+        return world.default_world()
+    return world.read_world(read_file(simulate), simulate)
 
 
-def solve(spec_file: Source, catalog: Catalog, options: Options) -> Solution:
+def solve_spec(
+    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
+) -> Solution:
     """Solve a spec against a catalog, with the stacks that can be built."""
     from planner.solve.answer import Solver
-    from stacks.site import unsupported
+    from stacks.site import unsupported_reason
 
     solver = Solver(
         catalog=catalog,
-        unbuilt_reason=unsupported,
-        read_file=beside(spec_file.path),
+        unbuilt_reason=unsupported_reason,
+        read_file=spec_folder_reader(spec_file.path),
         alternative_count=options.alternatives,
-        confidence=trust(options),
+        confidence=load_confidence(options),
     )
     return solver.solve(spec_file.spec)
 
 
-def trust(options: Options) -> Trust:
+def load_confidence(options: PlanningOptions) -> Confidence:
     """Return the wished confidence, and what a calibration taught."""
-    from planner.estimate.calibrate import parse
-    from planner.perf.serve import Trust
+    from planner.estimate.calibrate import parse_correction
+    from planner.perf.serve import Confidence
 
     calibration_path = options.calibration
-    return Trust(
+    return Confidence(
         options.confidence / 100,
-        parse(read_file(calibration_path), calibration_path)
+        parse_correction(read_file(calibration_path), calibration_path)
         if calibration_path
         else None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class PlanningOptions:
     """What the planning commands share."""
 
     catalog: str | None = None
@@ -153,28 +157,31 @@ class Options:
 
 
 def make_plan(
-    spec_file: Source, catalog: Catalog, options: Options
+    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> dict[str, Any]:
     """Make the plan document of a spec; an infeasible one has no pools and no graph."""
     from planner.plan.document import assemble
-    from stacks.build import build
+    from stacks.build import build_stack
 
-    solution = solve(spec_file, catalog, options)
+    solution = solve_spec(spec_file, catalog, options)
     graph_document: dict[str, Any] = {
         "provider": "",
         "region": "",
         "resources": [],
         "outputs": {},
     }
-    backstop, launch_document = "", None
+    backstop = ""
+    launch_document = None
     stack_name = options.stack or spec_file.spec.name
     if solution.pools:
-        resource_graph, backstop, launch_document = build(
+        resource_graph, backstop, launch_document = build_stack(
             spec_file.spec, solution, stack_name
         )
         graph_document = resource_graph.to_document()
     stack_status = (
-        open_engine(options).stack_status(stack_name) if options.uses_stack_state else None
+        open_engine(options).stack_status(stack_name)
+        if options.uses_stack_state
+        else None
     )
     stack_document = {
         "graph": graph_document,
@@ -192,7 +199,7 @@ def make_plan(
     )
 
 
-def open_engine(options: Options) -> Engine:
+def open_engine(options: PlanningOptions) -> StackEngine:
     """Return the engine that the options ask for.
 
     Without --simulate it is Pulumi on real clouds; with it, the in-process engine on the
@@ -210,11 +217,11 @@ def open_engine(options: Options) -> Engine:
             raise UsageError(problem)
         from stacks.engine.simulated import SimulatedEngine
 
-        return SimulatedEngine(world, FOLDER / "simulated")
+        return SimulatedEngine(world, STATE_FOLDER / "simulated")
     from stacks.engine.pulumi import PulumiEngine
 
     return PulumiEngine(
-        FOLDER / ("pulumi-simulated" if world else "pulumi"),
+        STATE_FOLDER / ("pulumi-simulated" if world else "pulumi"),
         backend=options.backend,
         world_source=options.simulate,
         environment=dict(os.environ),

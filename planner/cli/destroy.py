@@ -12,7 +12,7 @@ from planner.errors import MissingError, Problem, UsageError
 
 
 @click.command("destroy")
-@click.argument("stack", callback=option.stack_name)
+@click.argument("stack", callback=option.check_stack_name)
 @option.simulate
 @option.engine
 @option.backend
@@ -23,7 +23,7 @@ def command(stack: str, **option_values: Any) -> int:
 
     Example: tonnage destroy chat-8b --simulate --yes
     """
-    options = option.options(option_values)
+    options = option.planning_options(option_values)
     engine = open_engine(options)
     stack_status = engine.stack_status(stack)
     if stack_status is None:
@@ -52,7 +52,7 @@ def command(stack: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
     minimal_plan = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
-    return progress.run(
+    return progress.run_engine(
         lambda listener: engine.destroy(stack, listener),
         "destroyed",
         minimal_plan,

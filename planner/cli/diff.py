@@ -8,8 +8,8 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import (
-    Options,
-    Source,
+    PlanningOptions,
+    SpecFile,
     make_plan,
     open_catalog,
     read_file,
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @option.catalog
-@option.formats("text", "json", "markdown")
+@option.format_option("text", "json", "markdown")
 @option.color
 @option.exit_code
-@option.detailed
+@option.detailed_exitcode
 def command(before: str, after: str, **option_values: Any) -> int:
     """Show the cost difference from A to B, each a spec or a saved plan.
 
@@ -34,44 +34,48 @@ def command(before: str, after: str, **option_values: Any) -> int:
 
     Example: tonnage diff main.yaml branch.yaml
     """
-    from planner.plan.diff import diff
-    from planner.render.diff import page
+    from planner.plan.diff import compare_plans
+    from planner.render.diff import diff_page
 
     catalog = open_catalog(option_values["catalog"], None)
-    plan_diff = diff(_plan(before, catalog), _plan(after, catalog))
+    plan_diff = compare_plans(
+        _read_plan(before, catalog), _read_plan(after, catalog)
+    )
     if option_values["format"] == "json":
-        option.write(_json(plan_diff))
+        option.write_output(_diff_json(plan_diff))
     else:
-        option.show(
-            page((plan_diff,), (before, after)),
+        option.print_page(
+            diff_page((plan_diff,), (before, after)),
             option_values["format"],
             option_values["color"],
         )
     if option_values["detailed_exitcode"]:
-        return option.TERRAFORM_CHANGED if plan_diff.changes else 0
+        return option.TERRAFORM_EXIT_CODE if plan_diff.changes else 0
     return (
-        option.CHANGED
+        option.CHANGED_EXIT_CODE
         if option_values["exit_code"] and plan_diff.changes
         else 0
     )
 
 
-def _plan(path: str, catalog: Catalog) -> dict[str, Any]:
-    from planner.plan.canonical import is_plan, parse
-    from planner.spec.load import load
+def _read_plan(path: str, catalog: Catalog) -> dict[str, Any]:
+    from planner.plan.canonical import is_plan, parse_plan
+    from planner.spec.load import load_spec
 
     file_bytes = read_file(path)
     if is_plan(file_bytes):
-        return parse(file_bytes, path)
+        return parse_plan(file_bytes, path)
     return make_plan(
-        Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path)),
+        SpecFile(
+            path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+        ),
         catalog,
-        Options(),
+        PlanningOptions(),
     )
 
 
-def _json(plan_diff: Any) -> str:
-    from planner.plan.canonical import dump
+def _diff_json(plan_diff: Any) -> str:
+    from planner.plan.canonical import dump_document
 
     change_entries = [
         {
@@ -85,7 +89,7 @@ def _json(plan_diff: Any) -> str:
         }
         for diff_change in plan_diff.changes
     ]
-    return dump(
+    return dump_document(
         {
             "schema": "tonnage.diff/1",
             "name": plan_diff.name,

@@ -11,12 +11,12 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import (
-    Source,
-    beside,
+    SpecFile,
     open_catalog,
     open_world,
     read_file,
     read_spec,
+    spec_folder_reader,
 )
 from planner.errors import MissingError, Problem, UsageError
 from planner.spec.model import Training
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from planner.cost.price import PriceBook
     from planner.render.page import Page
-    from planner.solve.need import Need
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Catalog, Instance, Offer
-    from planner.solve.train.need import TrainNeed
+    from planner.solve.train.need import TrainingRequirement
 
-SERVED: Final = {
+SERVING_LAYOUT_KEYS: Final = {
     "tp": (),
     "pp": (),
     "ep": (),
     "precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"),
     "kv_precision": ("bf16", "fp8"),
 }
-TRAINED: Final = {
+TRAINING_LAYOUT_KEYS: Final = {
     "tp": (),
     "pp": (),
     "vpp": (),
@@ -78,7 +78,7 @@ TRAINED: Final = {
 )
 @option.simulate
 @option.catalog
-@option.formats("text", "json", "markdown")
+@option.format_option("text", "json", "markdown")
 @option.output
 @option.color
 def command(spec: str | None, table: str | None, **option_values: Any) -> int:
@@ -92,32 +92,34 @@ def command(spec: str | None, table: str | None, **option_values: Any) -> int:
     if (spec is None) == (table is None):
         raise click.UsageError("give a SPEC with --on, or --table ROWS.csv")
     if table is not None:
-        from planner.estimate.table import predict
+        from planner.estimate.table import predict_table
 
         table_text = read_file(table).decode("utf-8-sig", "replace")
-        option.write(predict(table_text, table), option_values["output"])
+        option.write_output(
+            predict_table(table_text, table), option_values["output"]
+        )
         return 0
     if not option_values["on"]:
         raise click.UsageError(
             "say on which machine type: --on p5.48xlarge, or --on g6.xlarge x2"
         )
-    _one(read_spec(spec or ""), option_values)
+    _write_estimate(read_spec(spec or ""), option_values)
     return 0
 
 
-def _one(spec_file: Source, option_values: dict[str, Any]) -> None:
+def _write_estimate(spec_file: SpecFile, option_values: dict[str, Any]) -> None:
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
-    type_offers, node_count = _machines(option_values["on"], catalog)
+    type_offers, node_count = _parse_machines(option_values["on"], catalog)
     if isinstance(spec_file.spec, Training):
-        from planner.solve.train.cluster import SURE
-        from planner.solve.train.need import train_need
+        from planner.solve.train.cluster import P90_SHARE
+        from planner.solve.train.need import training_requirement
 
-        job_requirement = train_need(
-            spec_file.spec, beside(spec_file.path), SURE
+        job_requirement = training_requirement(
+            spec_file.spec, spec_folder_reader(spec_file.path), P90_SHARE
         )
-        shown_page, json_text = _trained(
+        shown_page, json_text = _training_estimate(
             job_requirement,
             option_values,
             type_offers,
@@ -125,52 +127,56 @@ def _one(spec_file: Source, option_values: dict[str, Any]) -> None:
             catalog.price_book,
         )
     else:
-        shown_page, json_text = _served(
-            _need(spec_file, option_values),
+        shown_page, json_text = _serving_estimate(
+            _load_requirement(spec_file, option_values),
             option_values,
             type_offers[0].instance,
             node_count,
         )
     if option_values["format"] == "json":
-        option.write(json_text, option_values["output"])
+        option.write_output(json_text, option_values["output"])
     else:
-        option.show(shown_page, option_values["format"], option_values["color"])
+        option.print_page(
+            shown_page, option_values["format"], option_values["color"]
+        )
 
 
-def _served(
-    load_requirement: Need,
+def _serving_estimate(
+    load_requirement: ServingRequirement,
     option_values: dict[str, Any],
     instance: Instance,
     node_count: int,
 ) -> tuple[Page, str]:
-    from planner.render.estimate import document, page
-    from planner.solve.exact import exactly
+    from planner.render.estimate import estimate_json, estimate_page
+    from planner.solve.exact import predict_fixed
 
-    estimate = exactly(
+    estimate = predict_fixed(
         load_requirement,
         instance,
         node_count,
-        _layout(option_values["layout"] or "", SERVED),
+        _parse_layout(option_values["layout"] or "", SERVING_LAYOUT_KEYS),
     )
-    return page(estimate), document(estimate)
+    return estimate_page(estimate), estimate_json(estimate)
 
 
-def _trained(
-    job_requirement: TrainNeed,
+def _training_estimate(
+    job_requirement: TrainingRequirement,
     option_values: dict[str, Any],
     type_offers: Sequence[Offer],
     node_count: int,
     price_book: PriceBook,
 ) -> tuple[Page, str]:
     """A job on machines on demand, where they are cheapest, or as they are sold."""
-    from planner.render.trained import document, page
-    from planner.solve.train.exact import exactly
+    from planner.render.trained import cluster_json, cluster_page
+    from planner.solve.train.exact import estimate_training
 
     if option_values["rps"] or option_values["concurrency"]:
         raise click.UsageError(
             "a training job has no --rps and no --concurrency"
         )
-    layout_values = _layout(option_values["layout"] or "", TRAINED)
+    layout_values = _parse_layout(
+        option_values["layout"] or "", TRAINING_LAYOUT_KEYS
+    )
     chosen_offer = min(
         type_offers,
         key=lambda type_offer: (
@@ -179,13 +185,13 @@ def _trained(
             type_offer.key,
         ),
     )
-    estimate = exactly(
+    estimate = estimate_training(
         job_requirement, chosen_offer, node_count, layout_values, price_book
     )
-    return page(estimate), document(estimate)
+    return cluster_page(estimate), cluster_json(estimate)
 
 
-def _machines(
+def _parse_machines(
     machines_text: str, catalog: Catalog
 ) -> tuple[Sequence[Offer], int]:
     """Return the offers of the machine type, and the number of machines, of TYPExN."""
@@ -220,9 +226,11 @@ def _machines(
     return offers_by_type[type_name], int(count_text)
 
 
-def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
+def _load_requirement(
+    spec_file: SpecFile, option_values: dict[str, Any]
+) -> ServingRequirement:
     """The need of the spec, under the load of the options when they give one."""
-    from planner.solve.need import need
+    from planner.solve.need import serving_requirement
     from planner.spec.model import Workspace
 
     if isinstance(spec_file.spec, Training | Workspace):
@@ -231,7 +239,9 @@ def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
         raise UsageError(
             Problem(code="kind", message=message, next_step=next_step)
         )
-    load_requirement = need(spec_file.spec, beside(spec_file.path))
+    load_requirement = serving_requirement(
+        spec_file.spec, spec_folder_reader(spec_file.path)
+    )
     if option_values["rps"] and not math.isfinite(option_values["rps"]):
         raise click.BadParameter("give a finite rate", param_hint="--rps")
     if option_values["rps"] and option_values["concurrency"]:
@@ -240,7 +250,9 @@ def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
         return replace(
             load_requirement,
             mode="open",
-            load=replace(load_requirement.load, rate_per_s=option_values["rps"]),
+            load=replace(
+                load_requirement.load, rate_per_s=option_values["rps"]
+            ),
         )
     if option_values["concurrency"]:
         closed_load = replace(
@@ -252,7 +264,7 @@ def _need(spec_file: Source, option_values: dict[str, Any]) -> Need:
     return load_requirement
 
 
-def _layout(
+def _parse_layout(
     layout_text: str, allowed_words: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str]:
     """Read tp=8,pp=1,precision=fp8: keys with their words, or with whole numbers."""

@@ -10,13 +10,13 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import (
-    Options,
-    Source,
-    beside,
+    PlanningOptions,
+    SpecFile,
     make_plan,
     open_catalog,
     open_world,
     read_file,
+    spec_folder_reader,
 )
 from planner.errors import Place, Problem, StaleError
 
@@ -31,7 +31,7 @@ from planner.errors import Place, Problem, StaleError
 )
 @option.simulate
 @option.catalog
-@option.formats("text", "markdown")
+@option.format_option("text", "markdown")
 @option.color
 def command(
     path: str, offer: str | None, traffic: str | None, **option_values: Any
@@ -43,48 +43,58 @@ def command(
     from planner.render import explain
     from planner.solve.answer import Solver
     from planner.solve.question import what_if, why_not
-    from stacks.site import unsupported
+    from stacks.site import unsupported_reason
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
-    plan, spec_file = _planned(path, catalog)
+    plan, spec_file = _read_plan(path, catalog)
     if offer is None and traffic is None:
-        answer_page = explain.reasons(plan)
+        answer_page = explain.reasons_page(plan)
     else:
-        current_spec = _spec(plan, spec_file)
+        current_spec = _unchanged_spec(plan, spec_file)
         solver = Solver(
-            catalog=catalog, unbuilt_reason=unsupported, read_file=beside(current_spec.path)
+            catalog=catalog,
+            unbuilt_reason=unsupported_reason,
+            read_file=spec_folder_reader(current_spec.path),
         )
         if offer is not None:
-            answer_page = explain.refused(
+            answer_page = explain.rejections_page(
                 plan, why_not(current_spec.spec, solver, offer)
             )
         else:
-            traffic_factor = _factor(traffic or "")
-            answer_page = explain.scaled(
+            traffic_factor = _parse_factor(traffic or "")
+            answer_page = explain.scaling_page(
                 plan,
                 traffic_factor,
                 what_if(current_spec.spec, solver, traffic_factor),
             )
-    option.show(answer_page, option_values["format"], option_values["color"])
+    option.print_page(
+        answer_page, option_values["format"], option_values["color"]
+    )
     return 0
 
 
-def _planned(path: str, catalog: Any) -> tuple[dict[str, Any], Source | None]:
-    from planner.plan.canonical import is_plan, parse
-    from planner.spec.load import load
+def _read_plan(
+    path: str, catalog: Any
+) -> tuple[dict[str, Any], SpecFile | None]:
+    from planner.plan.canonical import is_plan, parse_plan
+    from planner.spec.load import load_spec
 
     file_bytes = read_file(path)
     if is_plan(file_bytes):
-        return parse(file_bytes, path), None
-    spec_file = Source(path=path, file_bytes=file_bytes, spec=load(file_bytes, path))
-    return make_plan(spec_file, catalog, Options()), spec_file
+        return parse_plan(file_bytes, path), None
+    spec_file = SpecFile(
+        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+    )
+    return make_plan(spec_file, catalog, PlanningOptions()), spec_file
 
 
-def _spec(plan: dict[str, Any], spec_file: Source | None) -> Source:
+def _unchanged_spec(
+    plan: dict[str, Any], spec_file: SpecFile | None
+) -> SpecFile:
     """The spec of a plan, as long as it is still the one that was planned."""
-    from planner.spec.load import load
+    from planner.spec.load import load_spec
 
     if spec_file is not None:
         return spec_file
@@ -98,12 +108,14 @@ def _spec(plan: dict[str, Any], spec_file: Source | None) -> Source:
             next_step=f"ask about the spec: tonnage explain {spec_path}",
         )
         raise StaleError(problem)
-    return Source(
-        path=spec_path, file_bytes=file_bytes, spec=load(file_bytes, spec_path)
+    return SpecFile(
+        path=spec_path,
+        file_bytes=file_bytes,
+        spec=load_spec(file_bytes, spec_path),
     )
 
 
-def _factor(factor_text: str) -> float:
+def _parse_factor(factor_text: str) -> float:
     factor_match = re.fullmatch(
         r"(\d{1,4}(?:\.\d{1,3})?)x?", factor_text.strip().lower()
     )

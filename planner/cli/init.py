@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from planner.cli.option import write
+from planner.cli.option import write_output
 from planner.errors import MissingError, Place, Problem, UsageError
 
-DEFAULT = "chat-8b"
+DEFAULT_BLUEPRINT = "chat-8b"
 
 
 @click.command("init")
@@ -18,8 +18,8 @@ DEFAULT = "chat-8b"
 @click.option(
     "--blueprint",
     metavar="NAME",
-    default=DEFAULT,
-    help=f"Which one ({DEFAULT}).",
+    default=DEFAULT_BLUEPRINT,
+    help=f"Which one ({DEFAULT_BLUEPRINT}).",
 )
 @click.option(
     "-o",
@@ -47,12 +47,15 @@ def command(
             len(blueprint_name) for blueprint_name in blueprint_texts
         )
         for blueprint_name in sorted(blueprint_texts):
-            write(
-                f"{blueprint_name.ljust(name_width)}  {_about(blueprint_texts[blueprint_name])}\n"
+            write_output(
+
+                    f"{blueprint_name.ljust(name_width)}  "
+                    f"{_blueprint_summary(blueprint_texts[blueprint_name])}\n"
+
             )
         return 0
     if blueprint not in blueprint_texts:
-        raise _unknown(blueprint, sorted(blueprint_texts))
+        raise _unknown_blueprint(blueprint, sorted(blueprint_texts))
     target_path = output or f"{blueprint}.yaml"
     if target_path != "-" and Path(target_path).exists() and not force:
         problem = Problem(
@@ -62,7 +65,7 @@ def command(
             next_step="name another with -o, or add --force",
         )
         raise UsageError(problem)
-    write(blueprint_texts[blueprint], target_path)
+    write_output(blueprint_texts[blueprint], target_path)
     if target_path != "-":
         click.echo(
             f"wrote {target_path}     next: tonnage plan {target_path}",
@@ -71,7 +74,7 @@ def command(
     return 0
 
 
-def _about(blueprint_text: str) -> str:
+def _blueprint_summary(blueprint_text: str) -> str:
     """The first comment of a blueprint that is not for the editor."""
     comment_lines = (
         comment_line[2:]
@@ -88,7 +91,9 @@ def _about(blueprint_text: str) -> str:
     )
 
 
-def _unknown(blueprint_name: str, blueprint_names: list[str]) -> MissingError:
+def _unknown_blueprint(
+    blueprint_name: str, blueprint_names: list[str]
+) -> MissingError:
     import difflib
 
     close_names = difflib.get_close_matches(blueprint_name, blueprint_names, 1)

@@ -34,11 +34,11 @@ COMMANDS: Final = {
     "schema": "JSON Schema of a spec",
     "completion": "completion script for bash, zsh or fish",
 }
-INTERRUPTED: Final = 8
-BUG: Final = 1
+INTERRUPTED_EXIT_CODE: Final = 8
+BUG_EXIT_CODE: Final = 1
 
 
-class Lazy(click.Group):
+class LazyCommandGroup(click.Group):
     """A group whose commands are imported when they are called, so that help is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -83,7 +83,7 @@ class Lazy(click.Group):
 
 
 @click.group(
-    cls=Lazy,
+    cls=LazyCommandGroup,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "TONNAGE",
@@ -121,30 +121,30 @@ def run(argv: list[str]) -> int:
             args=argv, prog_name="tonnage", standalone_mode=False
         )
     except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
-        exit_code = _code(error)
+        exit_code = _report_error(error)
         return (
             1 if exit_code > 1 and "--detailed-exitcode" in argv else exit_code
         )
     except KeyboardInterrupt:
         click.echo("cancelled: nothing more is done", err=True)
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     return return_value if isinstance(return_value, int) else 0
 
 
-def _code(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     """Tell an error and return its exit code."""
-    exit_code = BUG
+    exit_code = BUG_EXIT_CODE
     match error:
         case click.exceptions.Exit():
             exit_code = error.exit_code
         case click.Abort():
             click.echo("cancelled: nothing more is done", err=True)
-            exit_code = INTERRUPTED
+            exit_code = INTERRUPTED_EXIT_CODE
         case click.ClickException():
             error.show(sys.stderr)
             exit_code = error.exit_code
         case TonnageError():
-            tell(error)
+            print_problems(error)
             exit_code = error.exit_code
         case BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -166,13 +166,13 @@ def _code(error: Exception) -> int:
     return exit_code
 
 
-def tell(error: TonnageError) -> None:
+def print_problems(error: TonnageError) -> None:
     """Write every problem of an error to standard error."""
     for problem in error.problems:
-        click.echo(_sentence(problem), err=True)
+        click.echo(_problem_text(problem), err=True)
 
 
-def _sentence(problem: Problem) -> str:
+def _problem_text(problem: Problem) -> str:
     place_prefix = f"{problem.place}  " if problem.place else ""
     problem_lines = [f"{place_prefix}error[{problem.code}]: {problem.message}"]
     if problem.cause:

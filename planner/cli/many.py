@@ -6,27 +6,27 @@ import multiprocessing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from planner.cli.compose import Source, make_plan
+from planner.cli.compose import SpecFile, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from planner.cli.compose import Options
+    from planner.cli.compose import PlanningOptions
     from planner.solve.offer import Catalog
 
-    Maker: TypeAlias = "Callable[[Source], dict[str, Any]]"
+    PlanMaker: TypeAlias = "Callable[[SpecFile], dict[str, Any]]"
 
-MANY: Final = 8  # specs from which starting workers pays
-_inherited: list[Maker] = []
+PARALLEL_MIN_SPECS: Final = 8  # specs from which starting workers pays
+_worker_makers: list[PlanMaker] = []
 
 
 def make_plans(
-    spec_files: Sequence[Source], catalog: Catalog, options: Options
+    spec_files: Sequence[SpecFile], catalog: Catalog, options: PlanningOptions
 ) -> Iterator[dict[str, Any]]:
     """Make the plans of some specs in their order; raises what making one of them raises."""
     plan_maker = partial(make_plan, catalog=catalog, options=options)
     if (
-        len(spec_files) < MANY
+        len(spec_files) < PARALLEL_MIN_SPECS
         or "fork" not in multiprocessing.get_all_start_methods()
     ):
         yield from map(plan_maker, spec_files)
@@ -37,14 +37,14 @@ def make_plans(
         "fork"
     )  # workers inherit the catalog as it is
     with ProcessPoolExecutor(
-        None, fork_context, _inherit, (plan_maker,)
+        None, fork_context, _set_worker_maker, (plan_maker,)
     ) as worker_pool:
-        yield from worker_pool.map(_make, spec_files)
+        yield from worker_pool.map(_make_in_worker, spec_files)
 
 
-def _inherit(plan_maker: Maker) -> None:
-    _inherited[:] = [plan_maker]
+def _set_worker_maker(plan_maker: PlanMaker) -> None:
+    _worker_makers[:] = [plan_maker]
 
 
-def _make(spec_file: Source) -> dict[str, Any]:
-    return _inherited[0](spec_file)
+def _make_in_worker(spec_file: SpecFile) -> dict[str, Any]:
+    return _worker_makers[0](spec_file)

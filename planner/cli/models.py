@@ -11,7 +11,7 @@ from planner.cli import option
 
 @click.command("models")
 @click.argument("pattern", required=False, default="*")
-@option.formats("text", "json", "csv", "markdown")
+@option.format_option("text", "json", "csv", "markdown")
 @option.color
 def command(pattern: str, **option_values: Any) -> int:
     """List the models that can be sized, and the known ones that cannot be yet.
@@ -20,8 +20,8 @@ def command(pattern: str, **option_values: Any) -> int:
     """
     from fnmatch import fnmatchcase
 
-    from planner.facts.llm import models, unmodelled
-    from planner.render.listing import model_rows, show
+    from planner.facts.llm import models, unsized_models
+    from planner.render.listing import model_rows, render_rows
 
     matching_models = [
         model_facts
@@ -30,14 +30,14 @@ def command(pattern: str, **option_values: Any) -> int:
     ]
     unsized_reasons = {
         unsized_name: reason_text
-        for unsized_name, reason_text in unmodelled().items()
+        for unsized_name, reason_text in unsized_models().items()
         if fnmatchcase(unsized_name, pattern.lower())
     }
-    option.write(
-        show(
+    option.write_output(
+        render_rows(
             model_rows(matching_models, unsized_reasons),
             option_values["format"],
-            color=option.colored(option_values["color"]),
+            color=option.wants_color(option_values["color"]),
         )
     )
     return 0

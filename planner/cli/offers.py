@@ -9,7 +9,7 @@ import click
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world
 
-SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
+SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
 
 @click.command("offers")
@@ -38,7 +38,7 @@ SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 )
 @click.option(
     "--sort",
-    type=click.Choice(SORTS),
+    type=click.Choice(SORT_KEYS),
     default="gpu",
     help="By price per GPU, TFLOP/s, GB/s, hour or GiB (gpu).",
 )
@@ -51,20 +51,20 @@ SORTS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 )
 @option.simulate
 @option.catalog
-@option.formats("text", "json", "csv", "markdown")
+@option.format_option("text", "json", "csv", "markdown")
 @option.color
 def command(accelerator: str, **option_values: Any) -> int:
     """List offers of an ACCELERATOR (a name or a pattern), the cheapest first.
 
     Example: tonnage offers 'h100*' --region 'us-*' --sort bandwidth
     """
-    from planner.render.listing import show
-    from planner.solve.listing import offer_rows, ranked
+    from planner.render.listing import render_rows
+    from planner.solve.listing import offer_rows, rank_offers
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
-    ranked_offers = ranked(
+    ranked_offers = rank_offers(
         catalog.offers,
         accelerator.lower(),
         option_values["sort"],
@@ -73,12 +73,12 @@ def command(accelerator: str, **option_values: Any) -> int:
             for option_name in ("cloud", "region", "kind", "purchase")
         },
     )
-    listing_text = show(
+    listing_text = render_rows(
         offer_rows(ranked_offers[: option_values["limit"]]),
         option_values["format"],
-        color=option.colored(option_values["color"]),
+        color=option.wants_color(option_values["color"]),
     )
-    option.write(listing_text)
+    option.write_output(listing_text)
     if (
         len(ranked_offers) > option_values["limit"]
         and option_values["format"] == "text"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from planner.cli.compose import SIMULATED, Options
+from planner.cli.compose import DEFAULT_WORLD, PlanningOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.render.page import Page
 
-F = TypeVar("F", bound="Callable[..., Any]")
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 catalog = click.option(
@@ -27,7 +27,7 @@ simulate = click.option(
     "--simulate",
     metavar="WORLD.yaml",
     is_flag=False,
-    flag_value=SIMULATED,
+    flag_value=DEFAULT_WORLD,
     help="Work on simulated clouds, optionally those of a world file.",
 )
 engine = click.option(
@@ -42,7 +42,7 @@ backend = click.option(
 )
 
 
-def stack_name(
+def check_stack_name(
     _context: click.Context, _parameter: click.Parameter, name_text: str | None
 ) -> Any:
     """Take a stack's name as a spec takes its own: it becomes a file's name and a tag."""
@@ -56,7 +56,7 @@ def stack_name(
 stack = click.option(
     "--stack",
     metavar="NAME",
-    callback=stack_name,
+    callback=check_stack_name,
     help="Plan on this stack; default the spec's name.",
 )
 alternatives = click.option(
@@ -93,15 +93,16 @@ no_input = click.option(
 exit_code = click.option(
     "--exit-code", is_flag=True, help="Exit with 20 when something changes."
 )
-detailed = click.option(
+detailed_exitcode = click.option(
     "--detailed-exitcode",
     is_flag=True,
     help="Exit as Terraform does: 0 no change, 1 error, 2 changes.",
 )
-CHANGED, TERRAFORM_CHANGED = 20, 2
+CHANGED_EXIT_CODE = 20
+TERRAFORM_EXIT_CODE = 2
 
 
-def formats(*format_names: str) -> Callable[[F], F]:
+def format_option(*format_names: str) -> Callable[[CommandT], CommandT]:
     """An option for the formats that a command writes; the first is the default."""
     return click.option(
         "-f",
@@ -113,7 +114,7 @@ def formats(*format_names: str) -> Callable[[F], F]:
     )
 
 
-def planning(command: F) -> F:
+def planning_flags(command: CommandT) -> CommandT:
     """The options of commands that plan."""
     for decorator in (
         engine,
@@ -129,7 +130,7 @@ def planning(command: F) -> F:
     return command
 
 
-def options(option_values: dict[str, Any]) -> Options:
+def planning_options(option_values: dict[str, Any]) -> PlanningOptions:
     """Collect the planning options from the parameters of a command."""
     option_names = (
         "catalog",
@@ -141,7 +142,7 @@ def options(option_values: dict[str, Any]) -> Options:
         "confidence",
         "calibration",
     )
-    return Options(
+    return PlanningOptions(
         **{
             option_name: option_values[option_name]
             for option_name in option_names
@@ -150,7 +151,7 @@ def options(option_values: dict[str, Any]) -> Options:
     )
 
 
-def colored(color_mode: str) -> bool:
+def wants_color(color_mode: str) -> bool:
     """Decide about color: NO_COLOR and TERM=dumb are honored, FORCE_COLOR too."""
     if color_mode != "auto":
         return color_mode == "always"
@@ -168,19 +169,23 @@ def terminal_width() -> int | None:
     return max(60, shutil.get_terminal_size().columns)
 
 
-def show(page: Page, output_format: str, color_mode: str = "auto") -> None:
+def print_page(
+    page: Page, output_format: str, color_mode: str = "auto"
+) -> None:
     """Write a page to standard output as text or markdown."""
     if output_format == "markdown":
         from planner.render import markdown
 
-        write(markdown.render(page))
+        write_output(markdown.render(page))
         return
     from planner.render import text
 
-    write(text.render(page, color=colored(color_mode), width=terminal_width()))
+    write_output(
+        text.render(page, color=wants_color(color_mode), width=terminal_width())
+    )
 
 
-def write(text: str, path: str | None = None) -> None:
+def write_output(text: str, path: str | None = None) -> None:
     """Write a result to standard output, or whole to a file; a pipe or device is written to."""
     if path is None or path == "-":
         sys.stdout.write(text)

@@ -12,17 +12,17 @@ from planner.cli import option
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.many import make_plans
 
-INFEASIBLE = 10
+INFEASIBLE_EXIT_CODE = 10
 
 
 @click.command("plan")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
-@option.planning
-@option.formats("text", "json", "markdown")
+@option.planning_flags
+@option.format_option("text", "json", "markdown")
 @option.output
 @option.color
 @option.exit_code
-@option.detailed
+@option.detailed_exitcode
 @click.option("--full", is_flag=True, help="List every resource.")
 def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
@@ -32,34 +32,37 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
-    options = option.options(option_values)
+    options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
-    _spare(specs[0], option_values["output"])
-    worst_exit_code, any_changed = 0, False
+    _refuse_overwrite(specs[0], option_values["output"])
+    worst_exit_code = 0
+    any_changed = False
     plan_documents = []
     for plan in make_plans(
         [read_spec(spec_path) for spec_path in specs], catalog, options
     ):
         plan_documents.append(plan)
-        _write(plan, option_values, alone=len(specs) == 1)
+        _write_plan(plan, option_values, alone=len(specs) == 1)
         is_infeasible = plan["solution"]["status"] == "infeasible"
-        worst_exit_code = INFEASIBLE if is_infeasible else worst_exit_code
+        worst_exit_code = (
+            INFEASIBLE_EXIT_CODE if is_infeasible else worst_exit_code
+        )
         any_changed = any_changed or (
-            not is_infeasible and _changes(plan, option_values, options)
+            not is_infeasible and _would_change(plan, option_values, options)
         )
     if len(plan_documents) > 1 and option_values["format"] == "json":
-        option.write(
+        option.write_output(
             json.dumps(
                 plan_documents, indent=2, sort_keys=True, ensure_ascii=False
             )
             + "\n"
         )
-    return _code(worst_exit_code, option_values, changed=any_changed)
+    return _exit_code(worst_exit_code, option_values, changed=any_changed)
 
 
-def _spare(spec_path: str, output_path: str | None) -> None:
+def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
     """Refuse to write a plan over the spec that it is made from."""
     if (
         output_path
@@ -71,27 +74,29 @@ def _spare(spec_path: str, output_path: str | None) -> None:
         )
 
 
-def _write(
+def _write_plan(
     plan: dict[str, Any], option_values: dict[str, Any], *, alone: bool
 ) -> None:
-    from planner.plan.canonical import dump
-    from planner.render.plan import page
+    from planner.plan.canonical import dump_document
+    from planner.render.plan import plan_page
 
     if option_values["output"]:
-        option.write(dump(plan), option_values["output"])
+        option.write_output(dump_document(plan), option_values["output"])
     if option_values["format"] == "json":
         if alone and not option_values["output"]:
-            option.write(dump(plan))
+            option.write_output(dump_document(plan))
         return
-    shown_page = page(
+    shown_page = plan_page(
         plan,
         full=option_values["full"],
         saved_path=option_values["output"] or "",
     )
-    option.show(shown_page, option_values["format"], option_values["color"])
+    option.print_page(
+        shown_page, option_values["format"], option_values["color"]
+    )
 
 
-def _changes(
+def _would_change(
     plan: dict[str, Any], option_values: dict[str, Any], options: Any
 ) -> bool:
     """Whether applying would change something; without a stack everything would be new."""
@@ -108,13 +113,19 @@ def _changes(
     )
 
 
-def _code(
+def _exit_code(
     worst_exit_code: int, option_values: dict[str, Any], *, changed: bool
 ) -> int:
     if option_values["detailed_exitcode"]:
         return (
-            1 if worst_exit_code else option.TERRAFORM_CHANGED if changed else 0
+            1
+            if worst_exit_code
+            else option.TERRAFORM_EXIT_CODE
+            if changed
+            else 0
         )
     return worst_exit_code or (
-        option.CHANGED if option_values["exit_code"] and changed else 0
+        option.CHANGED_EXIT_CODE
+        if option_values["exit_code"] and changed
+        else 0
     )

@@ -12,10 +12,10 @@ from planner.render import words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.cli.compose import Options
-    from stacks.engine.protocol import Event, Listener, Outcome
+    from planner.cli.compose import PlanningOptions
+    from stacks.engine.protocol import EngineOutcome, Listener, ProgressEvent
 
-MARKS = {
+ACTION_MARKS = {
     "create": "+",
     "update": "~",
     "replace": "±",
@@ -24,11 +24,11 @@ MARKS = {
 }
 
 
-def run(
-    engine_work: Callable[[Listener], Outcome],
+def run_engine(
+    engine_work: Callable[[Listener], EngineOutcome],
     done_verb: str,
     plan: dict[str, Any],
-    options: Options,
+    options: PlanningOptions,
 ) -> int:
     """Run an engine's work, tell its progress, and close with what stands and what to do next."""
     if sys.stderr.isatty():
@@ -38,12 +38,12 @@ def run(
         rich_console = Console(stderr=True)
         with Status("starting", console=rich_console) as status_line:
             outcome = engine_work(
-                lambda event: _live(event, rich_console, status_line)
+                lambda event: _show_live(event, rich_console, status_line)
             )
     else:
-        outcome = engine_work(_plain)
+        outcome = engine_work(_print_event)
     stack_name = plan["stack"]["name"]
-    flags_text = _flags(options)
+    flags_text = _engine_flags(options)
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
         return 0
@@ -51,15 +51,15 @@ def run(
         step_action: sum(
             engine_step.action == step_action for engine_step in outcome.steps
         )
-        for step_action in MARKS
+        for step_action in ACTION_MARKS
     }
     counts_text = ", ".join(
-        f"{MARKS[step_action]} {step_count}"
+        f"{ACTION_MARKS[step_action]} {step_count}"
         for step_action, step_count in action_counts.items()
         if step_count
     )
     click.echo(
-        f"{done_verb} {stack_name}: {counts_text} in {_clock(outcome.elapsed_s)}"
+        f"{done_verb} {stack_name}: {counts_text} in {_clock_text(outcome.elapsed_s)}"
     )
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
@@ -68,12 +68,15 @@ def run(
             f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h"
         )
         click.echo(
-            f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy {stack_name}{flags_text}"
+
+                f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
+                f"{stack_name}{flags_text}"
+
         )
     return 0
 
 
-def line(event: Event) -> str:
+def event_line(event: ProgressEvent) -> str:
     """One event as a plain line: time, mark, type, name, phase."""
     resource_type = event.step.type.split(":")[-1]
     phase_texts = {
@@ -82,33 +85,35 @@ def line(event: Event) -> str:
         "failed": "FAILED",
     }
     detail_text = f"  {event.detail}" if event.detail else ""
-    action_mark = MARKS[event.step.action]
+    action_mark = ACTION_MARKS[event.step.action]
     return (
-        f"{_clock(event.elapsed_s)}  {action_mark}  {resource_type} {event.step.name}  "
+        f"{_clock_text(event.elapsed_s)}  {action_mark}  {resource_type} {event.step.name}  "
         f"{phase_texts[event.phase]}{detail_text}"
     )
 
 
-def _plain(event: Event) -> None:
-    click.echo(line(event), err=True)
+def _print_event(event: ProgressEvent) -> None:
+    click.echo(event_line(event), err=True)
 
 
-def _live(event: Event, rich_console: Any, status_line: Any) -> None:
+def _show_live(
+    event: ProgressEvent, rich_console: Any, status_line: Any
+) -> None:
     if event.phase == "begin":
-        status_line.update(line(event))
+        status_line.update(event_line(event))
     else:
         rich_console.print(
-            line(event),
+            event_line(event),
             style="red" if event.phase == "failed" else "",
             highlight=False,
         )
 
 
-def _clock(seconds: float) -> str:
+def _clock_text(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
-def _flags(options: Options) -> str:
+def _engine_flags(options: PlanningOptions) -> str:
     flags_text = ""
     if options.simulate is not None:
         flags_text = (

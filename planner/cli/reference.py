@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli.main import COMMANDS, cli
-from planner.spec.shape import KINDS
+from planner.spec.shape import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.spec.field import Field
 
 
-VARIABLES: Final = (
+COMMANDS_INTRO: Final = (
     "Made from the program by `make docs`. Every flag has a variable: `--format` of `plan` is "
     "`TONNAGE_PLAN_FORMAT`."
 )
-UNITS: Final = (
+SPEC_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema spec` prints the schema itself. Units "
     "are written as people write them: `70B`, `8k`, `800ms`, `14d`, `4TiB`, `99.9%`, "
     "`60000/month`."
 )
 
 
-def commands() -> str:
+def commands_page() -> str:
     """The page of all commands with their flags."""
     context = click.Context(cli, info_name="tonnage")
-    page_lines = ["# Commands", "", VARIABLES, ""]
+    page_lines = ["# Commands", "", COMMANDS_INTRO, ""]
     for command_name in COMMANDS:
         command = cli.get_command(context, command_name)
         if command is None:
             continue
         argument_usages = [
-            _argument(help_entry)
+            _argument_usage(help_entry)
             for help_entry in command.params
             if isinstance(help_entry, click.Argument)
         ]
@@ -64,19 +64,19 @@ def commands() -> str:
         if flag_options:
             page_lines += ["| flag | meaning |", "|---|---|"]
         page_lines += [
-            f"| `{_flag(help_entry)}` | {help_entry.help} |"
+            f"| `{_flag_usage(help_entry)}` | {help_entry.help} |"
             for help_entry in flag_options
         ]
         page_lines.append("")
     return "\n".join(page_lines)
 
 
-def _argument(argument: click.Argument) -> str:
+def _argument_usage(argument: click.Argument) -> str:
     argument_name = argument.metavar or (argument.name or "").upper()
     return argument_name if argument.required else f"[{argument_name}]"
 
 
-def _flag(option: click.Option) -> str:
+def _flag_usage(option: click.Option) -> str:
     if option.is_flag:
         return ", ".join(option.opts)
     choices = getattr(option.type, "choices", ())
@@ -86,10 +86,10 @@ def _flag(option: click.Option) -> str:
     return f"{', '.join(option.opts)} {value_text}"
 
 
-def spec() -> str:
+def spec_page() -> str:
     """The page of all keys of a spec."""
-    page_lines = ["# The spec", "", UNITS, ""]
-    for kind_name, kind_block in KINDS.items():
+    page_lines = ["# The spec", "", SPEC_INTRO, ""]
+    for kind_name, kind_block in SPEC_KINDS.items():
         page_lines += [
             f"## {kind_name}",
             "",
@@ -101,26 +101,28 @@ def spec() -> str:
         page_lines += [
             field_row
             for spec_field in kind_block.fields
-            for field_row in _rows(spec_field, "")
+            for field_row in _field_rows(spec_field, "")
         ]
         page_lines.append("")
     return "\n".join(page_lines)
 
 
-def _rows(spec_field: Field, prefix: str) -> list[str]:
+def _field_rows(spec_field: Field, prefix: str) -> list[str]:
     """A row for a field, and for the fields of its block."""
     field_path = f"{prefix}{spec_field.name}"
-    field_kind: Any = getattr(spec_field.field_type, "block", spec_field.field_type)
+    field_kind: Any = getattr(
+        spec_field.field_type, "block", spec_field.field_type
+    )
     required_mark = " **required**" if spec_field.required else ""
     field_rows = [
-        f"| `{field_path}` | {_takes(spec_field)} | {spec_field.doc}{required_mark} |"
+        f"| `{field_path}` | {_accepted_text(spec_field)} | {spec_field.doc}{required_mark} |"
     ]
     for inner_field in getattr(field_kind, "fields", ()):
-        field_rows += _rows(inner_field, f"{field_path}.")
+        field_rows += _field_rows(inner_field, f"{field_path}.")
     return field_rows
 
 
-def _takes(spec_field: Field) -> str:
+def _accepted_text(spec_field: Field) -> str:
     """What a field takes, in a few words."""
     field_schema = spec_field.field_type.schema()
     for schema_part in (field_schema, *field_schema.get("anyOf", [])):
@@ -137,5 +139,5 @@ def _takes(spec_field: Field) -> str:
 
 if __name__ == "__main__":
     docs_folder = Path("docs")
-    (docs_folder / "commands.md").write_text(commands(), encoding="utf-8")
-    (docs_folder / "spec.md").write_text(spec(), encoding="utf-8")
+    (docs_folder / "commands.md").write_text(commands_page(), encoding="utf-8")
+    (docs_folder / "spec.md").write_text(spec_page(), encoding="utf-8")

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from planner.cli.option import output, write
+from planner.cli.option import output, write_output
 
 
 @click.command("schema")
@@ -17,7 +17,9 @@ def command(what: str, output: str | None) -> int:  # noqa: ARG001 - there is on
 
     Example: tonnage schema spec -o spec.schema.json
     """
-    from planner.spec.schema import schema
+    from planner.spec.schema import spec_schema
 
-    write(json.dumps(schema(), indent=2, sort_keys=True) + "\n", output)
+    write_output(
+        json.dumps(spec_schema(), indent=2, sort_keys=True) + "\n", output
+    )
     return 0

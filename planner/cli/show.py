@@ -13,7 +13,7 @@ from planner.errors import Place, Problem, UsageError
 
 @click.command("show")
 @click.argument("plan")
-@option.formats("text", "json", "markdown")
+@option.format_option("text", "json", "markdown")
 @option.output
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
@@ -25,35 +25,33 @@ def command(plan: str, **option_values: Any) -> int:
 
     Example: tonnage show chat.plan.json --full
     """
-    from planner.plan.canonical import dump, parse
+    from planner.plan.canonical import dump_document, parse_plan
     from planner.render import markdown, text
-    from planner.render.plan import page
+    from planner.render.plan import plan_page
 
-    plan_document = parse(read_file(plan), plan)
-    output_format, output_path = (
-        option_values["format"],
-        option_values["output"],
-    )
+    plan_document = parse_plan(read_file(plan), plan)
+    output_format = option_values["format"]
+    output_path = option_values["output"]
     if option_values["slurm"]:
-        option.write(_slurm(plan_document, plan), output_path)
+        option.write_output(_batch_script(plan_document, plan), output_path)
         return 0
     if output_format == "json":
-        option.write(dump(plan_document), output_path)
+        option.write_output(dump_document(plan_document), output_path)
         return 0
-    shown_page = page(plan_document, full=option_values["full"])
+    shown_page = plan_page(plan_document, full=option_values["full"])
     if output_path:
         page_text = (
             markdown.render(shown_page)
             if output_format == "markdown"
             else text.render(shown_page)
         )
-        option.write(page_text, output_path)
+        option.write_output(page_text, output_path)
     else:
-        option.show(shown_page, output_format, option_values["color"])
+        option.print_page(shown_page, output_format, option_values["color"])
     return 0
 
 
-def _slurm(plan_document: dict[str, Any], plan_path: str) -> str:
+def _batch_script(plan_document: dict[str, Any], plan_path: str) -> str:
     """The batch script; raises UsageError when the plan trains nothing."""
     launch_document = plan_document["launch"]
     if launch_document is None:

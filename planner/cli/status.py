@@ -12,11 +12,11 @@ from planner.errors import MissingError, Problem
 
 
 @click.command("status")
-@click.argument("stack", required=False, callback=option.stack_name)
+@click.argument("stack", required=False, callback=option.check_stack_name)
 @option.simulate
 @option.engine
 @option.backend
-@option.formats("text", "json", "markdown")
+@option.format_option("text", "json", "markdown")
 @option.color
 @click.option("--full", is_flag=True, help="List every resource.")
 def command(stack: str | None, **option_values: Any) -> int:
@@ -24,13 +24,13 @@ def command(stack: str | None, **option_values: Any) -> int:
 
     Example: tonnage status chat-8b --simulate
     """
-    from planner.render.status import listing, page
+    from planner.render.status import stacks_page, status_page
 
-    engine = open_engine(option.options(option_values))
+    engine = open_engine(option.planning_options(option_values))
     if stack is None:
         stack_names = engine.stack_names()
-        option.show(
-            listing(stack_names),
+        option.print_page(
+            stacks_page(stack_names),
             option_values["format"],
             option_values["color"],
         )
@@ -58,12 +58,12 @@ def command(stack: str | None, **option_values: Any) -> int:
         "facts": stack_status.plan_facts,
     }
     if option_values["format"] == "json":
-        from planner.plan.canonical import dump
+        from planner.plan.canonical import dump_document
 
-        option.write(dump(status_document))
+        option.write_output(dump_document(status_document))
     else:
-        option.show(
-            page(status_document, full=option_values["full"]),
+        option.print_page(
+            status_page(status_document, full=option_values["full"]),
             option_values["format"],
             option_values["color"],
         )

@@ -12,28 +12,30 @@ from typing import Final
 
 from planner.facts import table
 
-HOURS: Final = 24
+HOURS_PER_DAY: Final = 24
 
 
 @cache
-def _blocks() -> dict[tuple[str, str], table.Row]:
-    number_type = table.whole(1, 10_000)
+def _block_table() -> dict[tuple[str, str], table.TableRow]:
+    number_type = table.integer_between(1, 10_000)
     column_types = {
-        "purchase": table.text,
-        "provider": table.text,
+        "purchase": table.nonempty_text,
+        "provider": table.nonempty_text,
         "most_nodes": number_type,
         "days": number_type,
         "step_days": number_type,
         "longest_days": number_type,
-        **table.SOURCED,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.cost")
         .joinpath("data", "blocks.csv")
         .read_text(encoding="utf-8")
     )
-    keyed_rows = table.keyed(
-        table.rows(csv_text, "blocks.csv", column_types), "purchase", "provider"
+    keyed_rows = table.rows_by_key(
+        table.read_rows(csv_text, "blocks.csv", column_types),
+        "purchase",
+        "provider",
     )
     return {
         (purchase, provider): block_row
@@ -41,29 +43,29 @@ def _blocks() -> dict[tuple[str, str], table.Row]:
     }
 
 
-def most(provider: str) -> int | None:
+def max_nodes(provider: str) -> int | None:
     """Machines that a provider sells in blocks at most, or nothing when it sells none."""
     return max(
         (
             block_row["most_nodes"]
-            for (_, block_provider), block_row in _blocks().items()
+            for (_, block_provider), block_row in _block_table().items()
             if block_provider == provider
         ),
         default=None,
     )
 
 
-def days(
+def block_days(
     purchase: str, provider: str, node_count: int, duration_s: float
 ) -> int | None:
     """Days of the shortest block that holds a run, or nothing when none is sold.
 
     Whole days up to a limit, then whole steps.
     """
-    block_row = _blocks().get((purchase, provider))
+    block_row = _block_table().get((purchase, provider))
     if block_row is None or node_count > block_row["most_nodes"]:
         return None
-    whole_days = max(1, math.ceil(duration_s / 3600 / HOURS))
+    whole_days = max(1, math.ceil(duration_s / 3600 / HOURS_PER_DAY))
     if whole_days > block_row["days"]:
         whole_days = (
             math.ceil(whole_days / block_row["step_days"])

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from planner.facts.accelerator import Accelerator
 
-ANYWHERE: Final = "*"
+ANY_REGION: Final = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class PoweredMachine:
     """What of a machine counts for its power: where it stands, its boards and what they do.
 
     `board_count` is its accelerators, a share of one counting as that share.
@@ -41,22 +41,22 @@ class Energy:
 
 
 @cache
-def _facts() -> dict[tuple[str, str, str], float]:
+def _energy_facts() -> dict[tuple[str, str, str], float]:
     column_types: dict[str, Any] = {
         "kind": table.one_of("grid", "load", "node", "pue"),
-        "provider": table.text,
-        "region": table.free,
-        "value": table.real(0, 10_000),
-        "unit": table.text,
-        **table.SOURCED,
+        "provider": table.nonempty_text,
+        "region": table.any_text,
+        "value": table.real_between(0, 10_000),
+        "unit": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.cost")
         .joinpath("data", "energy.csv")
         .read_text(encoding="utf-8")
     )
-    keyed_rows = table.keyed(
-        table.rows(csv_text, "energy.csv", column_types),
+    keyed_rows = table.rows_by_key(
+        table.read_rows(csv_text, "energy.csv", column_types),
         "kind",
         "provider",
         "region",
@@ -67,14 +67,15 @@ def _facts() -> dict[tuple[str, str, str], float]:
     }
 
 
-def energy(
-    machine: Machine, node_count: int, node_hours: Decimal
+def machine_energy(
+    machine: PoweredMachine, node_count: int, node_hours: Decimal
 ) -> Energy | None:
     """Return the energy of machines, or nothing when the power of their accelerator is not known.
 
     kW = machines * boards * board power * (machine / boards) * load * PUE.
     """
-    energy_facts, location = _facts(), (machine.provider, machine.region)
+    energy_facts = _energy_facts()
+    location = (machine.provider, machine.region)
     if machine.chip.tdp_w is None:
         return None
     node_factor = energy_facts.get(
@@ -82,7 +83,7 @@ def energy(
         energy_facts["node", "any", ""],
     )
     pue_factor = energy_facts.get(
-        ("pue", *location), energy_facts["pue", machine.provider, ANYWHERE]
+        ("pue", *location), energy_facts["pue", machine.provider, ANY_REGION]
     )
     board_kw = machine.board_count * machine.chip.tdp_w / 1000
     node_kw = (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from planner.cost.price import PriceBook, ServicePrice
 
 CENT: Final = Decimal("0.01")
-FINE: Final = Decimal("0.0001")
-ROLES: Final = {
+QUANTITY_STEP: Final = Decimal("0.0001")
+ROLE_LABELS: Final = {
     "disk": ("boot disks", "GB-month"),
     "load_balancer": ("load balancer", "hour"),
     "load_balancer_data": ("load balancer data", "GB"),
@@ -33,7 +33,7 @@ ROLES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class BillLine:
     """One line; `unit_price` and `usd_month` are None when no price is known."""
 
     name: str
@@ -72,14 +72,14 @@ class Usage:
 
 
 @cache
-def usage(usage_name: str) -> Decimal:
+def usage_value(usage_name: str) -> Decimal:
     """Return an assumption of how much is used, from data/usage.csv."""
     column_types = {
-        "usage": table.text,
-        "value": table.decimal,
-        "unit": table.text,
-        "meaning": table.text,
-        **table.SOURCED,
+        "usage": table.nonempty_text,
+        "value": table.finite_decimal,
+        "unit": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.cost")
@@ -88,23 +88,23 @@ def usage(usage_name: str) -> Decimal:
     )
     usage_values = {
         usage_row["usage"]: usage_row["value"]
-        for usage_row in table.rows(csv_text, "usage.csv", column_types)
+        for usage_row in table.read_rows(csv_text, "usage.csv", column_types)
     }
     assumption: Decimal = usage_values[usage_name]
     return assumption
 
 
-def priced(
+def priced_line(
     name: str,
     kind: str,
     unit: str,
     quantity: Decimal,
     service_price: ServicePrice | None,
-) -> Line:
+) -> BillLine:
     """A line for a quantity at a price, rounded to the cent; without a price it is unknown."""
-    rounded_quantity = quantity.quantize(FINE, ROUND_HALF_UP)
+    rounded_quantity = quantity.quantize(QUANTITY_STEP, ROUND_HALF_UP)
     if service_price is None:
-        return Line(
+        return BillLine(
             name=name,
             kind=kind,
             unit=unit,
@@ -114,7 +114,7 @@ def priced(
             source="",
             as_of="",
         )
-    return Line(
+    return BillLine(
         name=name,
         kind=kind,
         unit=unit,
@@ -128,30 +128,32 @@ def priced(
     )
 
 
-def services(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
+def service_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
     """Return every line that is not an accelerator, in the order of the bill."""
     months = monthly_usage.node_hours / HOURS_PER_MONTH
-    bill_lines = [_disk(monthly_usage, price_book, months)]
+    bill_lines = [_disk_line(monthly_usage, price_book, months)]
     if monthly_usage.cache_gb:
-        bill_lines.append(_cache(monthly_usage, price_book, months))
-    bill_lines += _network(monthly_usage, price_book)
+        bill_lines.append(_cache_line(monthly_usage, price_book, months))
+    bill_lines += _network_lines(monthly_usage, price_book)
     if monthly_usage.serves_traffic:
-        bill_lines += _balancer(monthly_usage, price_book)
-        bill_lines += egress(
+        bill_lines += _balancer_lines(monthly_usage, price_book)
+        bill_lines += egress_lines(
             monthly_usage.provider, monthly_usage.sent_gb, price_book
         )
-    logged_gb = monthly_usage.node_hours * usage("log_gb_per_node_hour")
-    storage_line = _single(
+    logged_gb = monthly_usage.node_hours * usage_value("log_gb_per_node_hour")
+    storage_line = _role_line(
         monthly_usage, price_book, "object_storage", monthly_usage.weights_gb
     )
     return [
         *bill_lines,
         storage_line,
-        _single(monthly_usage, price_book, "logs", logged_gb),
+        _role_line(monthly_usage, price_book, "logs", logged_gb),
     ]
 
 
-def total(bill_lines: list[Line]) -> tuple[Decimal, list[str]]:
+def sum_lines(bill_lines: list[BillLine]) -> tuple[Decimal, list[str]]:
     """Return the sum of the known lines, and the names of the unknown ones."""
     total_usd = sum(
         (
@@ -166,13 +168,13 @@ def total(bill_lines: list[Line]) -> tuple[Decimal, list[str]]:
     ]
 
 
-def _single(
+def _role_line(
     monthly_usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
-) -> Line:
+) -> BillLine:
     """The line of a role that has one price; its name and unit stand in ROLES."""
-    line_name, default_unit = ROLES[role]
+    line_name, default_unit = ROLE_LABELS[role]
     role_prices = price_book.find(monthly_usage.provider, role)
-    return priced(
+    return priced_line(
         line_name,
         role,
         role_prices[0].unit if role_prices else default_unit,
@@ -181,27 +183,29 @@ def _single(
     )
 
 
-def _disk(monthly_usage: Usage, price_book: PriceBook, months: Decimal) -> Line:
+def _disk_line(
+    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+) -> BillLine:
     """Boot disks: by the GB, or by the disk where a cloud sells fixed sizes."""
     fixed_prices = price_book.find(monthly_usage.provider, "disk_p10")
     if fixed_prices:
-        return priced(
+        return priced_line(
             "boot disks", "disk", fixed_prices[0].unit, months, fixed_prices[0]
         )
-    return _single(
-        monthly_usage, price_book, "disk", usage("boot_disk_gb") * months
+    return _role_line(
+        monthly_usage, price_book, "disk", usage_value("boot_disk_gb") * months
     )
 
 
-def _cache(
+def _cache_line(
     monthly_usage: Usage, price_book: PriceBook, months: Decimal
-) -> Line:
+) -> BillLine:
     disk_prices = price_book.find(
         monthly_usage.provider, "cache_disk"
     ) or price_book.find(monthly_usage.provider, "disk")
     service_price = disk_prices[0] if disk_prices else None
     price_unit = service_price.unit if service_price else "GB-month"
-    return priced(
+    return priced_line(
         "model and data disks",
         "disk",
         price_unit,
@@ -210,19 +214,21 @@ def _cache(
     )
 
 
-def _network(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
+def _network_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
     """NAT by the hour or by the node, what flows through it, and its public address.
 
     Nodes reach object storage through a private endpoint; only images pass the NAT.
     """
     node_starts = (
-        usage("node_starts_per_month")
+        usage_value("node_starts_per_month")
         * monthly_usage.node_hours
         / HOURS_PER_MONTH
     )
     node_prices = price_book.find(monthly_usage.provider, "nat_per_node")
     if node_prices:
-        nat_line = priced(
+        nat_line = priced_line(
             "NAT gateway",
             "nat",
             node_prices[0].unit,
@@ -230,48 +236,52 @@ def _network(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
             node_prices[0],
         )
     else:
-        nat_line = _single(
+        nat_line = _role_line(
             monthly_usage, price_book, "nat", monthly_usage.network_hours
         )
-    data_line = _single(
+    data_line = _role_line(
         monthly_usage,
         price_book,
         "nat_data",
-        usage("container_image_gb") * node_starts,
+        usage_value("container_image_gb") * node_starts,
     )
     return [
         nat_line,
         data_line,
-        _single(monthly_usage, price_book, "public_ip", monthly_usage.network_hours),
+        _role_line(
+            monthly_usage, price_book, "public_ip", monthly_usage.network_hours
+        ),
     ]
 
 
-def _balancer(monthly_usage: Usage, price_book: PriceBook) -> list[Line]:
+def _balancer_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
     """The load balancer and what it processes, by the GB or by units of 1 GB an hour."""
     unit_prices = price_book.find(monthly_usage.provider, "load_balancer_unit")
     data_role = "load_balancer_unit" if unit_prices else "load_balancer_data"
-    data_line = _single(
+    data_line = _role_line(
         monthly_usage,
         price_book,
         data_role,
         monthly_usage.sent_gb + monthly_usage.received_gb,
     )
     return [
-        _single(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
+        _role_line(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
         data_line,
     ]
 
 
-def egress(
+def egress_lines(
     provider: str,
     egress_gb: Decimal,
     price_book: PriceBook,
     line_name: str = "egress",
-) -> list[Line]:
+) -> list[BillLine]:
     """What leaves a cloud for the internet, one line for each price tier that is reached."""
     price_tiers = price_book.find(provider, "egress")
     if not price_tiers:
-        return [priced(line_name, "egress", "GB", egress_gb, None)]
+        return [priced_line(line_name, "egress", "GB", egress_gb, None)]
     bill_lines = []
     for price_tier in price_tiers:
         tier_start_gb = price_tier.from_gb or Decimal(0)
@@ -282,7 +292,7 @@ def egress(
         )
         if tier_end_gb > tier_start_gb and price_tier.usd:
             bill_lines.append(
-                priced(
+                priced_line(
                     f"{line_name} above {tier_start_gb:f} GB",
                     "egress",
                     "GB",
@@ -293,7 +303,7 @@ def egress(
     last_tier_gb = price_tiers[-1].to_gb
     if last_tier_gb is not None and egress_gb > last_tier_gb:
         bill_lines.append(
-            priced(
+            priced_line(
                 f"{line_name} above {last_tier_gb:f} GB",
                 "egress",
                 "GB",

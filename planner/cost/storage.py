@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import priced
+from planner.cost.line import priced_line
 from planner.facts import table
 
 if TYPE_CHECKING:
-    from planner.cost.line import Line
+    from planner.cost.line import BillLine
     from planner.cost.price import PriceBook
 
 GIB: Final = 2.0**30
@@ -37,12 +37,12 @@ class FileSystem:
         """Bytes/s of all clients together."""
         return self.capacity_gib / 1024 * self.mb_s_per_tib * MB
 
-    def priced_line(self, price_book: PriceBook, months: Decimal) -> Line:
+    def priced_line(self, price_book: PriceBook, months: Decimal) -> BillLine:
         """What it costs for so many months."""
         tier_prices = price_book.find(self.provider, self.role)
         price_unit = tier_prices[0].unit if tier_prices else "GiB-month"
         line_name = f"parallel file system, {self.mb_s_per_tib} MB/s/TiB"
-        return priced(
+        return priced_line(
             line_name,
             "storage",
             price_unit,
@@ -51,23 +51,25 @@ class FileSystem:
         )
 
 
-def sized(
+def file_systems(
     provider: str, bytes_per_s: float, stored_bytes: float
 ) -> list[FileSystem]:
     """The smallest file system of each tier that gives `bytes_per_s` bytes/s and holds `stored_bytes` bytes."""
     return [
         FileSystem(
             provider=provider,
-            capacity_gib=_steps(tier_row, bytes_per_s, stored_bytes),
+            capacity_gib=_sold_gib(tier_row, bytes_per_s, stored_bytes),
             mb_s_per_tib=tier_row["mb_s_tib"],
             role=tier_row["price"],
         )
-        for tier_row in _tiers()
+        for tier_row in _tier_table()
         if tier_row["provider"] == provider
     ]
 
 
-def _steps(tier_row: table.Row, bytes_per_s: float, stored_bytes: float) -> int:
+def _sold_gib(
+    tier_row: table.TableRow, bytes_per_s: float, stored_bytes: float
+) -> int:
     """GiB that are sold: the least, or a multiple of the step."""
     required_gib = max(
         stored_bytes / GIB, bytes_per_s / MB / tier_row["mb_s_tib"] * 1024
@@ -82,18 +84,18 @@ def _steps(tier_row: table.Row, bytes_per_s: float, stored_bytes: float) -> int:
 
 
 @cache
-def _tiers() -> tuple[table.Row, ...]:
+def _tier_table() -> tuple[table.TableRow, ...]:
     column_types = {
-        "provider": table.text,
-        "mb_s_tib": table.whole(1, 10_000),
-        "least_gib": table.whole(1, 10**6),
-        "step_gib": table.whole(1, 10**6),
-        "price": table.text,
-        **table.SOURCED,
+        "provider": table.nonempty_text,
+        "mb_s_tib": table.integer_between(1, 10_000),
+        "least_gib": table.integer_between(1, 10**6),
+        "step_gib": table.integer_between(1, 10**6),
+        "price": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.cost")
         .joinpath("data", "file_systems.csv")
         .read_text(encoding="utf-8")
     )
-    return tuple(table.rows(csv_text, "file_systems.csv", column_types))
+    return tuple(table.read_rows(csv_text, "file_systems.csv", column_types))

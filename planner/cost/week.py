@@ -14,9 +14,9 @@ from importlib.resources import files
 from typing import Final
 
 from planner.facts import table
-from planner.spec.schedule import window
+from planner.spec.schedule import parse_schedule
 
-HOURS: Final = 168
+HOURS_PER_WEEK: Final = 168
 HOURS_PER_MONTH: Final = Decimal(730)  # billing convention of the three clouds
 
 
@@ -37,13 +37,17 @@ class Week:
                     self.relative_load, self.running_share, strict=True
                 )
             )
-            / HOURS
+            / HOURS_PER_WEEK
         )
 
     @cached_property
     def running_hours(self) -> Decimal:
         """Hours of a month in which anything runs."""
-        return sum(self.running_share, Decimal(0)) / HOURS * HOURS_PER_MONTH
+        return (
+            sum(self.running_share, Decimal(0))
+            / HOURS_PER_WEEK
+            * HOURS_PER_MONTH
+        )
 
     def hourly_nodes(
         self, group_count: int, group_nodes: int, spare_groups: int = 0
@@ -73,11 +77,14 @@ class Week:
                 )
                 * hour_share
                 * hour_count
-                for (hour_load, hour_share), hour_count in self._hour_counts.items()
+                for (
+                    hour_load,
+                    hour_share,
+                ), hour_count in self._hour_counts.items()
             ),
             Decimal(0),
         )
-        return week_node_hours / HOURS * HOURS_PER_MONTH
+        return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
     @cached_property
     def _hour_counts(self) -> Counter[tuple[float, Decimal]]:
@@ -91,20 +98,20 @@ def _running_nodes(
 
 
 @cache
-def _profiles() -> dict[tuple[str, str, int], float]:
+def _profile_table() -> dict[tuple[str, str, int], float]:
     column_types = {
-        "profile": table.text,
+        "profile": table.nonempty_text,
         "day": table.one_of("weekday", "weekend"),
-        "hour": table.whole(0, 23),
-        "weight": table.real(0, 1),
-        **table.SOURCED,
+        "hour": table.integer_between(0, 23),
+        "weight": table.real_between(0, 1),
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.cost")
         .joinpath("data", "profiles.csv")
         .read_text(encoding="utf-8")
     )
-    profile_rows = table.rows(csv_text, "profiles.csv", column_types)
+    profile_rows = table.read_rows(csv_text, "profiles.csv", column_types)
     return {
         (
             profile_row["profile"],
@@ -116,12 +123,14 @@ def _profiles() -> dict[tuple[str, str, int], float]:
 
 
 @cache
-def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
+def weekly_load(
+    profile: str | tuple[Decimal, ...], schedule: str | None
+) -> Week:
     """Return the week of a traffic profile and a schedule."""
     if isinstance(profile, str):
         day_kinds = ["weekday"] * 5 + ["weekend"] * 2
         hourly_load = [
-            _profiles()[profile, day_kind, hour]
+            _profile_table()[profile, day_kind, hour]
             for day_kind in day_kinds
             for hour in range(24)
         ]
@@ -129,19 +138,19 @@ def week(profile: str | tuple[Decimal, ...], schedule: str | None) -> Week:
         peak_weight = max(profile)
         hourly_load = [
             float(hour_weight / peak_weight) for hour_weight in profile
-        ] * (HOURS // len(profile))
-    return Week(tuple(hourly_load), running(schedule))
+        ] * (HOURS_PER_WEEK // len(profile))
+    return Week(tuple(hourly_load), running_shares(schedule))
 
 
-def running(schedule: str | None) -> tuple[Decimal, ...]:
+def running_shares(schedule: str | None) -> tuple[Decimal, ...]:
     """Return the running share of each hour of the week; everything without a schedule."""
     if schedule is None:
-        return (Decimal(1),) * HOURS
-    schedule_days, start_minute, end_minute, _ = window(schedule)
-    hour_shares = [Decimal(0)] * HOURS
+        return (Decimal(1),) * HOURS_PER_WEEK
+    schedule_days, start_minute, end_minute, _ = parse_schedule(schedule)
+    hour_shares = [Decimal(0)] * HOURS_PER_WEEK
     duration_min = (end_minute - start_minute) % 1440 or 1440
     for day_index in schedule_days:
         first_minute = day_index * 1440 + start_minute
         for minute in range(first_minute, first_minute + duration_min):
-            hour_shares[minute // 60 % HOURS] += 1
+            hour_shares[minute // 60 % HOURS_PER_WEEK] += 1
     return tuple(min(Decimal(1), hour_share / 60) for hour_share in hour_shares)

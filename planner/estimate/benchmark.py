@@ -19,9 +19,9 @@ from planner.perf.constant import constant
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MS: Final = 1000.0
-WIDEST: Final = 64
-MOST: Final = {
+MS_PER_S: Final = 1000.0
+MAX_TP: Final = 64
+UPPER_LIMITS: Final = {
     "input tokens": 1e7,
     "output tokens": 1e7,
     "TTFT": 1e5,
@@ -29,11 +29,17 @@ MOST: Final = {
     "concurrency or rate": 1e6,
     "tensor parallelism": 0.0,
 }
-UNITS: Final = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "ns": 1e-9, "us": 1e-6}
+SECONDS_PER_UNIT: Final = {
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "ns": 1e-9,
+    "us": 1e-6,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class BenchmarkPoint:
     """One measured load. `user_count` is a closed loop, else `rate_per_s` requests a second arrive."""
 
     place: str
@@ -50,12 +56,12 @@ class Point:
     framework: str = ""
 
 
-def read(text: str, source_path: str) -> list[Point]:
+def read_benchmark(text: str, source_path: str) -> list[BenchmarkPoint]:
     """Return the points of a benchmark file; raises UsageError with what was tried.
 
     A point without a load, lengths or latencies is an error: it would teach something wrong.
     """
-    documents = _documents(text, source_path)
+    documents = _parse_documents(text, source_path)
     try:
         document_reader = next(
             (
@@ -65,7 +71,7 @@ def read(text: str, source_path: str) -> list[Point]:
             )
         )
     except (StopIteration, LookupError, TypeError, AttributeError):
-        raise _unreadable(source_path, "matches none of them") from None
+        raise _format_error(source_path, "matches none of them") from None
     try:
         bench_points = [
             bench_point
@@ -81,36 +87,38 @@ def read(text: str, source_path: str) -> list[Point]:
         AttributeError,
         ArithmeticError,
     ) as read_error:
-        raise _unreadable(
+        raise _format_error(
             source_path,
             "lacks loads, lengths or latencies of the kind it seems to be",
         ) from read_error
     if not bench_points:
-        raise _unreadable(
+        raise _format_error(
             source_path, "has no load with a concurrency or a rate"
         )
-    return [_checked(measured_point) for measured_point in bench_points]
+    return [_check_point(measured_point) for measured_point in bench_points]
 
 
-def _documents(text: str, source_path: str) -> list[Any]:
+def _parse_documents(text: str, source_path: str) -> list[Any]:
     """Return the JSON documents of a text, one or several; a CSV table is one list of rows."""
     if text.lstrip()[:1] not in ("{", "["):
         try:
             table_rows = list(csv.DictReader(io.StringIO(text, newline="")))
         except csv.Error as parse_error:
-            raise _unreadable(
+            raise _format_error(
                 source_path, f"is no table: {parse_error}"
             ) from parse_error
         return [{"csv": table_rows}] if table_rows else []
-    decoder, text_offset, json_documents = json.JSONDecoder(), 0, []
+    decoder = json.JSONDecoder()
+    text_offset = 0
+    json_documents = []
     while text_offset < len(text.rstrip()):
         try:
             document, text_offset = decoder.raw_decode(text, text_offset)
         except json.JSONDecodeError as parse_error:
             message = f"is not complete JSON at line {parse_error.lineno}: {parse_error.msg}"
-            raise _unreadable(source_path, message) from parse_error
+            raise _format_error(source_path, message) from parse_error
         except RecursionError as parse_error:
-            raise _unreadable(
+            raise _format_error(
                 source_path, "is nested too deeply"
             ) from parse_error
         json_documents += document if isinstance(document, list) else [document]
@@ -119,7 +127,7 @@ def _documents(text: str, source_path: str) -> list[Any]:
     return json_documents
 
 
-def _unreadable(source_path: str, reason: str) -> UsageError:
+def _format_error(source_path: str, reason: str) -> UsageError:
     format_names = ", ".join(format_name for format_name, _, _ in READERS)
     problem = Problem(
         code="benchmark",
@@ -130,7 +138,7 @@ def _unreadable(source_path: str, reason: str) -> UsageError:
     return UsageError(problem)
 
 
-def _checked(point: Point) -> Point:
+def _check_point(point: BenchmarkPoint) -> BenchmarkPoint:
     """Refuse a point whose numbers nothing real has."""
     value_by_name = {
         "input tokens": point.prompt_tokens,
@@ -139,10 +147,10 @@ def _checked(point: Point) -> Point:
         "TPOT": point.tpot_s,
         "concurrency or rate": point.user_count or point.rate_per_s,
     }
-    if not 0 <= point.tp <= WIDEST:
+    if not 0 <= point.tp <= MAX_TP:
         value_by_name["tensor parallelism"] = -1.0
     for quantity_name, quantity in value_by_name.items():
-        if not 0 < quantity < MOST[quantity_name]:
+        if not 0 < quantity < UPPER_LIMITS[quantity_name]:
             problem = Problem(
                 code="benchmark",
                 message=f"{quantity_name} {quantity:g} cannot be",
@@ -153,7 +161,7 @@ def _checked(point: Point) -> Point:
     return point
 
 
-def _rate(raw_rate: Any) -> float:
+def _finite_rate(raw_rate: Any) -> float:
     """A finite rate, or 0 for none or without limit."""
     try:
         rate_per_s = float(raw_rate or 0)
@@ -162,17 +170,19 @@ def _rate(raw_rate: Any) -> float:
     return rate_per_s if math.isfinite(rate_per_s) else 0.0
 
 
-def _vllm(report: dict[str, Any], place: str) -> Iterator[Point]:
+def _vllm_points(
+    report: dict[str, Any], place: str
+) -> Iterator[BenchmarkPoint]:
     completed_count = report["completed"]
-    yield Point(
+    yield BenchmarkPoint(
         place=place,
         model=str(report["model_id"]),
         prompt_tokens=report["total_input_tokens"] / completed_count,
         answer_tokens=report["total_output_tokens"] / completed_count,
-        ttft_s=report["mean_ttft_ms"] / MS,
-        tpot_s=report["mean_tpot_ms"] / MS,
+        ttft_s=report["mean_ttft_ms"] / MS_PER_S,
+        tpot_s=report["mean_tpot_ms"] / MS_PER_S,
         user_count=float(report.get("max_concurrency") or 0),
-        rate_per_s=_rate(report.get("request_rate")),
+        rate_per_s=_finite_rate(report.get("request_rate")),
         gpu=str(report.get("gpu", "")),
         tp=int(report.get("tp") or 0),
         precision=str(report.get("dtype", "")),
@@ -180,7 +190,9 @@ def _vllm(report: dict[str, Any], place: str) -> Iterator[Point]:
     )
 
 
-def _guidellm(report: dict[str, Any], place: str) -> Iterator[Point]:
+def _guidellm_points(
+    report: dict[str, Any], place: str
+) -> Iterator[BenchmarkPoint]:
     """One point for each benchmark of a report; only loads with a concurrency or a rate."""
     for load_number, load_report in enumerate(report["benchmarks"], 1):
         is_old_format = "args" in load_report
@@ -212,19 +224,21 @@ def _guidellm(report: dict[str, Any], place: str) -> Iterator[Point]:
                 mean_source["metrics"][metric_name]["successful"]["mean"]
             )
 
-        yield Point(
+        yield BenchmarkPoint(
             place=f"{place}.{load_number}",
             model=str(model_name or ""),
             prompt_tokens=mean("prompt_token_count"),
             answer_tokens=mean("output_token_count"),
-            ttft_s=mean("time_to_first_token_ms") / MS,
-            tpot_s=mean("inter_token_latency_ms") / MS,
+            ttft_s=mean("time_to_first_token_ms") / MS_PER_S,
+            tpot_s=mean("inter_token_latency_ms") / MS_PER_S,
             user_count=float(user_count or 0),
-            rate_per_s=_rate(rate_per_s),
+            rate_per_s=_finite_rate(rate_per_s),
         )
 
 
-def _genai(report: dict[str, Any], place: str) -> Iterator[Point]:
+def _genai_points(
+    report: dict[str, Any], place: str
+) -> Iterator[BenchmarkPoint]:
     def mean(*metric_names: str) -> float:
         metric_name = next(
             (
@@ -234,7 +248,7 @@ def _genai(report: dict[str, Any], place: str) -> Iterator[Point]:
             ),
             metric_names[0],
         )
-        return float(report[metric_name]["avg"]) * UNITS.get(
+        return float(report[metric_name]["avg"]) * SECONDS_PER_UNIT.get(
             report[metric_name].get("unit", ""), 1.0
         )
 
@@ -270,11 +284,11 @@ def _genai(report: dict[str, Any], place: str) -> Iterator[Point]:
     )
     if not user_count and not rate_per_s:
         user_count = mean("request_throughput") * mean("request_latency")
-    yield Point(
+    yield BenchmarkPoint(
         place=place,
         model=_genai_model(input_config),
         user_count=float(user_count or 0),
-        rate_per_s=_rate(rate_per_s),
+        rate_per_s=_finite_rate(rate_per_s),
         prompt_tokens=mean("input_sequence_length", "num_input_token"),
         answer_tokens=mean("output_sequence_length", "num_output_token"),
         ttft_s=mean("time_to_first_token"),
@@ -302,9 +316,11 @@ def _genai_model(input_config: dict[str, Any]) -> str:
     return str(model_names[0] if isinstance(model_names, list) else model_names)
 
 
-def _inferencex(report: dict[str, Any], place: str) -> Iterator[Point]:
+def _inferencex_points(
+    report: dict[str, Any], place: str
+) -> Iterator[BenchmarkPoint]:
     drawn_share = constant("drawn_share")
-    yield Point(
+    yield BenchmarkPoint(
         place=place,
         model=str(report["model"]),
         prompt_tokens=report["isl"] * drawn_share,
@@ -319,15 +335,15 @@ def _inferencex(report: dict[str, Any], place: str) -> Iterator[Point]:
     )
 
 
-def _optimizer(report: dict[str, Any], place: str) -> Iterator[Point]:
+def _llm_optimizer_points(
+    report: dict[str, Any], place: str
+) -> Iterator[BenchmarkPoint]:
     """One point for each record, alone or in a list of test results."""
     for record_number, test_record in enumerate(
         report.get("test_results", [report]), 1
     ):
-        bench_results, metadata = (
-            test_record["results"],
-            test_record.get("metadata", {}),
-        )
+        bench_results = test_record["results"]
+        metadata = test_record.get("metadata", {})
         completed_count = bench_results["completed"]
         server_args = test_record["config"].get("server_args") or {}
         tensor_parallel = (
@@ -335,31 +351,32 @@ def _optimizer(report: dict[str, Any], place: str) -> Iterator[Point]:
             if isinstance(server_args, dict)
             else 0
         )
-        yield Point(
+        yield BenchmarkPoint(
             place=f"{place}.{record_number}",
             model=str(metadata.get("model_tag", "")),
             prompt_tokens=bench_results["total_input_tokens"] / completed_count,
-            answer_tokens=bench_results["total_output_tokens"] / completed_count,
-            ttft_s=bench_results["mean_ttft_ms"] / MS,
-            tpot_s=bench_results["mean_tpot_ms"] / MS,
+            answer_tokens=bench_results["total_output_tokens"]
+            / completed_count,
+            ttft_s=bench_results["mean_ttft_ms"] / MS_PER_S,
+            tpot_s=bench_results["mean_tpot_ms"] / MS_PER_S,
             user_count=float(bench_results.get("max_concurrency") or 0),
-            rate_per_s=_rate(bench_results.get("request_rate")),
+            rate_per_s=_finite_rate(bench_results.get("request_rate")),
             gpu=str(metadata.get("gpu_type", "")),
             tp=int(tensor_parallel or 0),
         )
 
 
-def _table(table: dict[str, Any], place: str) -> Iterator[Point]:
+def _csv_points(table: dict[str, Any], place: str) -> Iterator[BenchmarkPoint]:
     for line_number, table_row in enumerate(table["csv"], 2):
-        yield Point(
+        yield BenchmarkPoint(
             place=f"{place.rsplit(':', 1)[0]}:{line_number}",
             model=table_row["model"],
             prompt_tokens=float(table_row["input_len"]),
             answer_tokens=float(table_row["output_len"]),
-            ttft_s=float(table_row["ttft_ms_mean"]) / MS,
-            tpot_s=float(table_row["tpot_ms_mean"]) / MS,
+            ttft_s=float(table_row["ttft_ms_mean"]) / MS_PER_S,
+            tpot_s=float(table_row["tpot_ms_mean"]) / MS_PER_S,
             user_count=float(table_row.get("concurrency") or 0),
-            rate_per_s=_rate(table_row.get("request_rate_rps")),
+            rate_per_s=_finite_rate(table_row.get("request_rate_rps")),
             gpu=table_row.get("gpu", ""),
             tp=int(table_row.get("tp") or 0),
             precision=table_row.get("weight_precision", ""),
@@ -376,7 +393,10 @@ def _is_guidellm(report: Any) -> bool:
 
 READERS: Final[
     tuple[
-        tuple[str, Callable[[Any], bool], Callable[..., Iterator[Point]]], ...
+        tuple[
+            str, Callable[[Any], bool], Callable[..., Iterator[BenchmarkPoint]]
+        ],
+        ...,
     ]
 ] = (
     (
@@ -385,31 +405,31 @@ READERS: Final[
             "test_results" in document
             or {"config", "results", "cmd"} <= set(document)
         ),
-        _optimizer,
+        _llm_optimizer_points,
     ),
-    ("GuideLLM", _is_guidellm, _guidellm),
+    ("GuideLLM", _is_guidellm, _guidellm_points),
     (
         "genai-perf or AIPerf",
         lambda document: isinstance(document.get("input_config"), dict),
-        _genai,
+        _genai_points,
     ),
     (
         "InferenceX",
         lambda document: {"hw", "conc", "tput_per_gpu"} <= set(document),
-        _inferencex,
+        _inferencex_points,
     ),
     (
         "vLLM bench serve",
         lambda document: (
             {"model_id", "total_input_tokens", "completed"} <= set(document)
         ),
-        _vllm,
+        _vllm_points,
     ),
     (
         "CSV of our columns",
         lambda document: (
             "csv" in document and "ttft_ms_mean" in document["csv"][0]
         ),
-        _table,
+        _csv_points,
     ),
 )

@@ -12,30 +12,37 @@ from planner.errors import Place, Problem, UsageError
 from planner.estimate import names
 from planner.estimate.names import RefusedError
 from planner.perf import shape
-from planner.perf.correction import Belief, Correction, features, learned
-from planner.perf.engine import engine, kv_precision
-from planner.perf.layout import Layout, Node
-from planner.perf.setup import Demand, Setup
+from planner.perf.correction import (
+    BiasModel,
+    Correction,
+    feature_vector,
+    posterior,
+)
+from planner.perf.engine import find_engine, kv_precision
+from planner.perf.layout import Node, ReplicaLayout
+from planner.perf.setup import Demand, Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.estimate.benchmark import Point
+    from planner.estimate.benchmark import BenchmarkPoint
 
 SCHEMA: Final = "tonnage.calibration/1"
 METRICS: Final = ("tpot", "ttft")
-OUTLIER: Final = 3.0  # spreads from what the other points say
+OUTLIER_SPREADS: Final = 3.0  # spreads from what the other points say
 DIGITS: Final = 9
-HOST: Final = 8
-FAR: Final = 3.0  # a logarithm that no correction reaches
-WILD: Final = 1.6  # a log ratio that says that the point is of something else
+HOST_GPUS: Final = 8
+MAX_LOG_WEIGHT: Final = 3.0  # a logarithm that no correction reaches
+MAX_LOG_RATIO: Final = (
+    1.6  # a log ratio that says that the point is of something else
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PointComparison:
     """One point: measured and predicted seconds before and after, by the other points."""
 
-    point: Point
+    point: BenchmarkPoint
     measured_s: dict[str, float]
     before_s: dict[str, float]
     after_s: dict[str, float]
@@ -43,24 +50,24 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class CalibrationReport:
     """What was learned, point by point, and what to look at."""
 
     correction: Correction
-    comparisons: tuple[Compared, ...]
+    comparisons: tuple[PointComparison, ...]
     warnings: tuple[str, ...]
 
 
 def calibrate(
-    bench_points: Sequence[Point], overrides: Mapping[str, str]
-) -> Learned:
+    bench_points: Sequence[BenchmarkPoint], overrides: Mapping[str, str]
+) -> CalibrationReport:
     """Learn from points of one deployment; raises UsageError when it is not known which.
 
     `overrides` names what the files leave out: model, gpu, tp, precision, framework. Points of another
     model or accelerator than most are left out, and said so.
     """
     completed_points = [
-        _described(raw_point, overrides) for raw_point in bench_points
+        _complete_point(raw_point, overrides) for raw_point in bench_points
     ]
     point_groups = [
         (
@@ -90,17 +97,18 @@ def calibrate(
         )
         if point_group != main_group
     ]
-    deployments = [_setup(raw_point) for raw_point in used_points]
+    deployments = [_point_deployment(raw_point) for raw_point in used_points]
     log_ratio_rows = [
-        _row(raw_point, deployment)
+        _point_ratios(raw_point, deployment)
         for raw_point, deployment in zip(used_points, deployments, strict=True)
     ]
     is_far_off = [
-        max(abs(log_ratio) for log_ratio in ratios_row.log_ratios.values()) > WILD
+        max(abs(log_ratio) for log_ratio in ratios_row.log_ratios.values())
+        > MAX_LOG_RATIO
         for ratios_row in log_ratio_rows
     ]
     warnings += [
-        f"{bench_point.place} is more than {math.exp(WILD):.0f} times off: it is left out"
+        f"{bench_point.place} is more than {math.exp(MAX_LOG_RATIO):.0f} times off: it is left out"
         for bench_point, far_off in zip(used_points, is_far_off, strict=True)
         if far_off
     ]
@@ -116,13 +124,13 @@ def calibrate(
     ]
     if not used_points:
         step = "check --model, --gpu, --tp and --precision"
-        raise _unknown(
+        raise _point_error(
             bench_points[0],
             "has no point that its deployment could have measured",
             step,
         )
     comparisons = tuple(
-        _compare(point_index, used_points, log_ratio_rows)
+        _compare_point(point_index, used_points, log_ratio_rows)
         for point_index in range(len(used_points))
     )
     warnings += [
@@ -138,7 +146,7 @@ def calibrate(
         tp=first_deployment.layout.tp,
         points=len(used_points),
         bias_models={
-            metric: learned(
+            metric: posterior(
                 metric,
                 [
                     (point_row.point_features, point_row.log_ratios[metric])
@@ -148,17 +156,19 @@ def calibrate(
             for metric in METRICS
         },
     )
-    return Learned(correction, comparisons, tuple(warnings))
+    return CalibrationReport(correction, comparisons, tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PointRatios:
     point_features: tuple[float, ...]
     log_ratios: dict[str, float]
     predicted_s: dict[str, float]
 
 
-def _described(point: Point, overrides: Mapping[str, str]) -> Point:
+def _complete_point(
+    point: BenchmarkPoint, overrides: Mapping[str, str]
+) -> BenchmarkPoint:
     """Fill in what a file leaves out, and bring names to ours; what is given wins."""
     completed_point = replace(
         point,
@@ -170,28 +180,30 @@ def _described(point: Point, overrides: Mapping[str, str]) -> Point:
     )
     for field_name in ("model", "gpu"):
         if not getattr(completed_point, field_name):
-            raise _unknown(
+            raise _point_error(
                 point, f"does not say its {field_name}", f"add --{field_name}"
             )
     try:
-        language_model = names.model(completed_point.model)
+        language_model = names.resolve_model(completed_point.model)
         weight_precision = completed_point.precision or language_model.precision
         return replace(
             completed_point,
             model=language_model.model,
-            gpu=names.gpu(completed_point.gpu).accelerator,
-            precision=names.precision(weight_precision),
-            framework=names.framework(completed_point.framework),
+            gpu=names.resolve_gpu(completed_point.gpu).accelerator,
+            precision=names.resolve_precision(weight_precision),
+            framework=names.resolve_engine(completed_point.framework),
         )
     except RefusedError as lookup_error:
-        raise _unknown(
+        raise _point_error(
             point,
             str(lookup_error),
             "name it with --model, --gpu or --precision",
         ) from None
 
 
-def _unknown(point: Point, message: str, next_step: str) -> UsageError:
+def _point_error(
+    point: BenchmarkPoint, message: str, next_step: str
+) -> UsageError:
     point_place = Place(point.place)
     return UsageError(
         Problem(
@@ -203,15 +215,16 @@ def _unknown(point: Point, message: str, next_step: str) -> UsageError:
     )
 
 
-def _setup(point: Point) -> Setup:
-    language_model, accelerator = names.model(point.model), names.gpu(point.gpu)
+def _point_deployment(point: BenchmarkPoint) -> Deployment:
+    language_model = names.resolve_model(point.model)
+    accelerator = names.resolve_gpu(point.gpu)
     weight_precision = point.precision
     if language_model.precision == "mxfp4" and weight_precision in (
         "fp4",
         "fp8",
     ):
         weight_precision = language_model.precision
-    replica_layout = Layout(
+    replica_layout = ReplicaLayout(
         precision=weight_precision,
         kv_precision=kv_precision(
             point.framework, language_model, weight_precision
@@ -221,7 +234,7 @@ def _setup(point: Point) -> Setup:
     scaleup_link = "pcie" if accelerator.link == "none" else accelerator.link
     host_node = Node(
         accelerator=accelerator,
-        accelerator_count=max(HOST, point.tp),
+        accelerator_count=max(HOST_GPUS, point.tp),
         memory_gib=accelerator.memory_gib,
         compute_fraction=1.0,
         scaleup_link=scaleup_link,
@@ -235,26 +248,28 @@ def _setup(point: Point) -> Setup:
         rate_per_s=point.rate_per_s,
         length_keys=("spread",),
     )
-    return Setup(
+    return Deployment(
         llm=language_model,
         layout=replica_layout,
         node=host_node,
-        engine=engine(point.framework),
+        engine=find_engine(point.framework),
         demand=point_demand,
     )
 
 
-def _row(point: Point, deployment: Setup) -> _Row:
+def _point_ratios(
+    point: BenchmarkPoint, deployment: Deployment
+) -> _PointRatios:
     replica_rates = deployment.replica_rates()
     if replica_rates.max_batch < 1:
         next_step = "check --gpu, --tp and --precision"
-        raise _unknown(
+        raise _point_error(
             point, "does not fit on what it is said to have run on", next_step
         )
     mean_load = (
-        shape.closed(replica_rates, point.user_count)
+        shape.closed_latency(replica_rates, point.user_count)
         if point.user_count
-        else shape.poisson(replica_rates, point.rate_per_s)
+        else shape.poisson_latency(replica_rates, point.rate_per_s)
     )
     predicted_s = {"tpot": mean_load.tpot_s, "ttft": mean_load.ttft_s}
     measured_s = {"tpot": point.tpot_s, "ttft": point.ttft_s}
@@ -262,31 +277,32 @@ def _row(point: Point, deployment: Setup) -> _Row:
         metric: math.log(measured_s[metric] / predicted_s[metric])
         for metric in METRICS
     }
-    return _Row(
-        features(mean_load.batch_size, point.prompt_tokens + point.answer_tokens / 2),
+    return _PointRatios(
+        feature_vector(
+            mean_load.batch_size, point.prompt_tokens + point.answer_tokens / 2
+        ),
         log_ratios,
         predicted_s,
     )
 
 
-def _compare(
+def _compare_point(
     point_index: int,
-    bench_points: Sequence[Point],
-    log_ratio_rows: Sequence[_Row],
-) -> Compared:
+    bench_points: Sequence[BenchmarkPoint],
+    log_ratio_rows: Sequence[_PointRatios],
+) -> PointComparison:
     """Predict one point by the others, so that the improvement shown is not that of a copy."""
-    point_row, bench_point = (
-        log_ratio_rows[point_index],
-        bench_points[point_index],
-    )
+    point_row = log_ratio_rows[point_index]
+    bench_point = bench_points[point_index]
     other_rows = [
         other_row
         for row_index, other_row in enumerate(log_ratio_rows)
         if row_index != point_index
     ]
-    after_s, is_outlier = {}, False
+    after_s = {}
+    is_outlier = False
     for metric in METRICS:
-        bias_model = learned(
+        bias_model = posterior(
             metric,
             [
                 (other_row.point_features, other_row.log_ratios[metric])
@@ -297,16 +313,19 @@ def _compare(
             bias_model.mean(point_row.point_features)
         )
         deviation = abs(
-            point_row.log_ratios[metric] - bias_model.mean(point_row.point_features)
+            point_row.log_ratios[metric]
+            - bias_model.mean(point_row.point_features)
         ) / bias_model.deviation(point_row.point_features)
-        is_outlier = is_outlier or deviation > OUTLIER
+        is_outlier = is_outlier or deviation > OUTLIER_SPREADS
     measured_s = {"tpot": bench_point.tpot_s, "ttft": bench_point.ttft_s}
-    return Compared(
+    return PointComparison(
         bench_point, measured_s, point_row.predicted_s, after_s, is_outlier
     )
 
 
-def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
+def dump_correction(
+    correction: Correction, source_hashes: Mapping[str, str]
+) -> str:
     """Return the calibration as JSON; `source_hashes` are the files with their SHA-256."""
     document = {
         "schema": SCHEMA,
@@ -318,10 +337,10 @@ def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
         "sources": dict(source_hashes),
         "beliefs": {
             metric: {
-                "weights": _rounded(bias_model.weights),
+                "weights": _round_numbers(bias_model.weights),
                 "noise": bias_model.noise_sigma,
                 "covariance": [
-                    _rounded(covariance_row)
+                    _round_numbers(covariance_row)
                     for covariance_row in bias_model.covariance
                 ],
             }
@@ -331,17 +350,17 @@ def dump(correction: Correction, source_hashes: Mapping[str, str]) -> str:
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def _rounded(numbers: Sequence[float]) -> list[float]:
+def _round_numbers(numbers: Sequence[float]) -> list[float]:
     return [round(number, DIGITS) for number in numbers]
 
 
-def parse(file_bytes: bytes, source_path: str) -> Correction:
+def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
     """Return a calibration; raises UsageError."""
     try:
         document: dict[str, Any] = json.loads(file_bytes)
         schema_document = {SCHEMA: document}[document["schema"]]
         bias_models = {
-            metric: _belief(schema_document["beliefs"][metric])
+            metric: _parse_bias(schema_document["beliefs"][metric])
             for metric in METRICS
         }
         field_names = ("model", "accelerator", "precision", "tp", "points")
@@ -352,7 +371,7 @@ def parse(file_bytes: bytes, source_path: str) -> Correction:
                 for field_name in field_names
             },
         )
-        _counted(correction)
+        _check_counts(correction)
     except (
         ValueError,
         KeyError,
@@ -370,7 +389,7 @@ def parse(file_bytes: bytes, source_path: str) -> Correction:
     return replace(correction, sha256=hashlib.sha256(file_bytes).hexdigest())
 
 
-def _belief(bias_document: Mapping[str, Any]) -> Belief:
+def _parse_bias(bias_document: Mapping[str, Any]) -> BiasModel:
     """Return a belief as far as its numbers can be one; raises ValueError."""
     weights = tuple(
         float(coefficient) for coefficient in bias_document["weights"]
@@ -379,12 +398,12 @@ def _belief(bias_document: Mapping[str, Any]) -> Belief:
         tuple(float(coefficient) for coefficient in matrix_row)
         for matrix_row in bias_document["covariance"]
     )
-    feature_count = len(features(1, 1))
+    feature_count = len(feature_vector(1, 1))
     is_square = len(covariance) == feature_count and all(
         len(matrix_row) == feature_count for matrix_row in covariance
     )
     is_small = all(
-        abs(coefficient) < FAR
+        abs(coefficient) < MAX_LOG_WEIGHT
         for coefficient in (
             *weights,
             *(
@@ -398,7 +417,7 @@ def _belief(bias_document: Mapping[str, Any]) -> Belief:
         is_square
         and is_small
         and len(weights) == feature_count
-        and 0 < float(bias_document["noise"]) < FAR
+        and 0 < float(bias_document["noise"]) < MAX_LOG_WEIGHT
     ):
         raise ValueError(weights)
     if any(
@@ -406,10 +425,12 @@ def _belief(bias_document: Mapping[str, Any]) -> Belief:
         for feature_index in range(feature_count)
     ):
         raise ValueError(covariance)
-    return Belief(weights, covariance, float(bias_document["noise"]))
+    return BiasModel(weights, covariance, float(bias_document["noise"]))
 
 
-def _counted(correction: Correction) -> None:
+def _check_counts(correction: Correction) -> None:
     """Raise ValueError when the counts of a calibration cannot be."""
-    if not (1 <= int(correction.tp) <= HOST**2 and int(correction.points) >= 1):
+    if not (
+        1 <= int(correction.tp) <= HOST_GPUS**2 and int(correction.points) >= 1
+    ):
         raise ValueError(correction.tp)

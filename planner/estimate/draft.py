@@ -7,31 +7,33 @@ from typing import Final
 
 from planner.estimate.names import RefusedError
 from planner.perf.constant import constant
-from planner.perf.physics import NONE, Draft, draft
+from planner.perf.physics import NO_DRAFT, Draft, speculate
 
-OFF: Final = ("none", "no", "off", "false")
-GUESSED: Final = re.compile(
+OFF_WORDS: Final = ("none", "no", "off", "false")
+DRAFT_PATTERN: Final = re.compile(
     r"(mtp|eagle3?|medusa|draft|n-?gram)[ -]?(\d{1,2})\b"
 )
-ACCEPTED: Final = re.compile(r"acceptance[ =:]*(\d*\.?\d+) ?(%?)")
-KNOWN: Final = "mtp"  # the only kind whose usual acceptance is published
+ACCEPTANCE_PATTERN: Final = re.compile(r"acceptance[ =:]*(\d*\.?\d+) ?(%?)")
+PUBLISHED_KIND: Final = (
+    "mtp"  # the only kind whose usual acceptance is published
+)
 
 
-def drafted(cell_text: str) -> Draft | None:
+def parse_draft(cell_text: str) -> Draft | None:
     """Return the draft of a cell: None without one, NONE when its gain cannot be told.
 
     Raises RefusedError for an acceptance that is no share.
     """
     normalized = cell_text.strip().lower()
-    if not normalized or normalized.startswith(OFF):
+    if not normalized or normalized.startswith(OFF_WORDS):
         return None
-    draft_match, acceptance_match = (
-        GUESSED.match(normalized),
-        ACCEPTED.search(normalized),
-    )
-    if not draft_match or not (acceptance_match or draft_match[1] == KNOWN):
-        return NONE
-    acceptance = constant("draft_acceptance", KNOWN)
+    draft_match = DRAFT_PATTERN.match(normalized)
+    acceptance_match = ACCEPTANCE_PATTERN.search(normalized)
+    if not draft_match or not (
+        acceptance_match or draft_match[1] == PUBLISHED_KIND
+    ):
+        return NO_DRAFT
+    acceptance = constant("draft_acceptance", PUBLISHED_KIND)
     if acceptance_match:
         acceptance = float(acceptance_match[1]) / (
             100 if acceptance_match[2] else 1
@@ -40,7 +42,7 @@ def drafted(cell_text: str) -> Draft | None:
         raise RefusedError(
             f"an acceptance of {acceptance:g} is not between 0 and 1"
         )
-    return draft(
+    return speculate(
         int(draft_match[2]),
         acceptance,
         prompt_lookup=draft_match[1].startswith("n"),

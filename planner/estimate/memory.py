@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate import names, trained
-from planner.estimate.answer import Answer, Number
+from planner.estimate.answer import BandedValue, Estimate
 from planner.estimate.names import RefusedError
-from planner.estimate.row import count, year_of
+from planner.estimate.row import date_year, read_count
 from planner.perf import memory, startup
 from planner.perf.constant import constant
-from planner.perf.layout import Layout
+from planner.perf.layout import ReplicaLayout
 from planner.perf.memory import GIB
 
 if TYPE_CHECKING:
@@ -28,69 +28,73 @@ COLUMNS: Final = (
     "peak_mem_gib",
     "checkpoint_gib",
 )
-CONTEXT: Final = 8192
-NEWEST: Final = 2026.8
+DEFAULT_CONTEXT: Final = 8192
+DEFAULT_YEAR: Final = 2026.8
 
 
-def answer(table_row: Mapping[str, str]) -> Answer:
+def predict_memory(table_row: Mapping[str, str]) -> Estimate:
     """Predict one row, in GiB of each accelerator; raises RefusedError."""
     memory_kind = (table_row.get("kind") or "").lower()
     if memory_kind.startswith("inference"):
-        return _serving(table_row)
+        return _predict_startup(table_row)
     if memory_kind.startswith("checkpoint"):
-        language_model = names.model(table_row["model"])
+        language_model = names.resolve_model(table_row["model"])
         checkpoint_gib = (
-            memory.stored(
-                language_model, _layout(table_row, language_model.precision)
+            memory.checkpoint_bytes(
+                language_model, _row_layout(table_row, language_model.precision)
             )
             / GIB
         )
-        return Answer(
-            "physics", {"checkpoint_gib": _within(checkpoint_gib, "checkpoint")}
+        return Estimate(
+            "physics",
+            {"checkpoint_gib": _relative_band(checkpoint_gib, "checkpoint")},
         )
     if memory_kind.startswith("training"):
-        return Answer("physics", trained.held(table_row))
+        return Estimate("physics", trained.training_memory(table_row))
     raise RefusedError(f"no kind of memory is named '{memory_kind}'")
 
 
-def _serving(table_row: Mapping[str, str]) -> Answer:
-    language_model = names.model(table_row["model"])
-    total_gib, accelerator = _card(table_row)
-    replica_layout = _layout(table_row, language_model.precision)
+def _predict_startup(table_row: Mapping[str, str]) -> Estimate:
+    language_model = names.resolve_model(table_row["model"])
+    total_gib, accelerator = _card_memory(table_row)
+    replica_layout = _row_layout(table_row, language_model.precision)
     if (
         replica_layout.precision == "bf16"
         and language_model.precision == "mxfp4"
     ):
-        replica_layout = _layout({**table_row, "precision": "mxfp4"}, "mxfp4")
-    source_year = year_of(table_row.get("source_date") or "", NEWEST)
-    memory_share = _real(table_row, "gpu_memory_utilization") or float(
-        startup.era(source_year)["share"]
+        replica_layout = _row_layout(
+            {**table_row, "precision": "mxfp4"}, "mxfp4"
+        )
+    source_year = date_year(table_row.get("source_date") or "", DEFAULT_YEAR)
+    memory_share = _read_number(table_row, "gpu_memory_utilization") or float(
+        startup.vllm_constants(source_year)["share"]
     )
     if memory_share > 1:
         raise RefusedError(
             f"gpu_memory_utilization {memory_share:g} is more than all"
         )
-    engine_name = names.framework(table_row.get("framework") or "vllm")
+    engine_name = names.resolve_engine(table_row.get("framework") or "vllm")
     if engine_name != "vllm":
         raise RefusedError(
             f"what {engine_name} reports when it starts is not predicted yet"
         )
-    startup_card = startup.Card(
+    startup_card = startup.VllmAccelerator(
         total_gib=total_gib,
         software_year=source_year,
         memory_share=memory_share,
         has_link=accelerator is None or accelerator.link != "none",
-        small_defaults=accelerator is not None and accelerator.architecture == "Ampere",
+        small_defaults=accelerator is not None
+        and accelerator.architecture == "Ampere",
     )
     context_tokens = int(
-        _real(table_row, "max_model_len")
-        or min(CONTEXT, language_model.max_context or CONTEXT)
+        _read_number(table_row, "max_model_len")
+        or min(DEFAULT_CONTEXT, language_model.max_context or DEFAULT_CONTEXT)
     )
-    startup_memory = startup.startup(
+    startup_memory = startup.startup_memory(
         language_model,
         replica_layout,
         startup_card,
-        startup.steps(startup_card, context_tokens),
+        startup.default_limits(startup_card, context_tokens),
     )
     if startup_memory.kv_gib <= 0:
         raise RefusedError(
@@ -99,25 +103,31 @@ def _serving(table_row: Mapping[str, str]) -> Answer:
         )
     pool_error_gib = constant("pool_error")
     columns = {
-        "weights_gib_per_gpu": _within(startup_memory.weights_gib, "weights"),
-        "kv_cache_gib_per_gpu": _around(startup_memory.kv_gib, pool_error_gib),
-        "kv_tokens": _around(
+        "weights_gib_per_gpu": _relative_band(
+            startup_memory.weights_gib, "weights"
+        ),
+        "kv_cache_gib_per_gpu": _absolute_band(
+            startup_memory.kv_gib, pool_error_gib
+        ),
+        "kv_tokens": _absolute_band(
             startup_memory.kv_tokens,
             pool_error_gib / startup_memory.kv_gib * startup_memory.kv_tokens,
         ),
-        "activation_gib_per_gpu": _around(
+        "activation_gib_per_gpu": _absolute_band(
             startup_memory.activation_gib, pool_error_gib
         ),
-        "peak_mem_gib": _within(memory_share * total_gib, "weights"),
+        "peak_mem_gib": _relative_band(memory_share * total_gib, "weights"),
     }
-    return Answer("calibrated", columns)
+    return Estimate("calibrated", columns)
 
 
-def _card(table_row: Mapping[str, str]) -> tuple[float, Accelerator | None]:
+def _card_memory(
+    table_row: Mapping[str, str],
+) -> tuple[float, Accelerator | None]:
     """Return the memory of a card in GiB as the row states it, and the card if it is known."""
-    stated_gib = _real(table_row, "gpu_mem_gib")
+    stated_gib = _read_number(table_row, "gpu_mem_gib")
     try:
-        accelerator = names.gpu(table_row["gpu"])
+        accelerator = names.resolve_gpu(table_row["gpu"])
     except RefusedError:
         if stated_gib:
             return stated_gib, None
@@ -128,26 +138,28 @@ def _card(table_row: Mapping[str, str]) -> tuple[float, Accelerator | None]:
     ), accelerator
 
 
-def _layout(table_row: Mapping[str, str], released_precision: str) -> Layout:
+def _row_layout(
+    table_row: Mapping[str, str], released_precision: str
+) -> ReplicaLayout:
     weight_precision = (
         table_row.get("precision")
         or table_row.get("weight_precision")
         or released_precision
     )
     kv_precision = (
-        names.kv_precision(table_row.get("kv_precision") or "") or "bf16"
+        names.resolve_kv_cache(table_row.get("kv_precision") or "") or "bf16"
     )
     parallel_degrees = {
-        column: count(table_row, column, 1) for column in ("tp", "pp")
+        column: read_count(table_row, column, 1) for column in ("tp", "pp")
     }
-    return Layout(
-        precision=names.precision(weight_precision),
+    return ReplicaLayout(
+        precision=names.resolve_precision(weight_precision),
         kv_precision=kv_precision,
         **parallel_degrees,
     )
 
 
-def _real(table_row: Mapping[str, str], column: str) -> float:
+def _read_number(table_row: Mapping[str, str], column: str) -> float:
     cell_text = (table_row.get(column) or "").strip()
     if not cell_text:
         return 0.0
@@ -160,14 +172,14 @@ def _real(table_row: Mapping[str, str], column: str) -> float:
     return cell_number
 
 
-def _within(predicted: float, error_name: str) -> Number:
+def _relative_band(predicted: float, error_name: str) -> BandedValue:
     error_share = constant("memory_error", error_name)
-    return Number(
+    return BandedValue(
         predicted, predicted * (1 - error_share), predicted * (1 + error_share)
     )
 
 
-def _around(predicted: float, half_width: float) -> Number:
-    return Number(
+def _absolute_band(predicted: float, half_width: float) -> BandedValue:
+    return BandedValue(
         predicted, max(0.0, predicted - half_width), predicted + half_width
     )

@@ -14,21 +14,21 @@ from planner.facts.accelerator import (
     Accelerator,
     accelerators,
     mig_profiles,
-    sliced,
+    mig_slice,
 )
-from planner.facts.llm import Llm, find, models, unmodelled
-from planner.perf.engine import engines
+from planner.facts.llm import Llm, find_model, models, unsized_models
+from planner.perf.engine import engine_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SLICE: Final = re.compile(
+MIG_SUFFIX: Final = re.compile(
     r"(?:[ /:-]+mig)?[ /:-]+(\d+g\.\d+gb)\s*$", re.IGNORECASE
 )
-VENDOR: Final = re.compile(
+VENDOR_PREFIX: Final = re.compile(
     r"^((nvidia|amd|google|aws|intel|geforce|instinct|tesla)[ -]+)+(?=\S)"
 )
-TUNED: Final = re.compile(
+VARIANT_SUFFIX: Final = re.compile(
     r"-(instruct|it|chat|hf|base|fp8|nvfp4|fp4|awq|gptq|bf16)\b.*$"
 )
 PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 
 @cache
-def _spellings() -> dict[tuple[str, str], str]:
+def _spelling_table() -> dict[tuple[str, str], str]:
     csv_text = (
         files("planner.estimate")
         .joinpath("data", "spellings.csv")
@@ -52,32 +52,34 @@ def _spellings() -> dict[tuple[str, str], str]:
     }
 
 
-def _known(
+def _canonical_name(
     name_kind: str, spelling: str, canonical_names: Iterable[str]
 ) -> str:
     """Return our name for a spelling, with or without a remark, or for words of only one name."""
     canonical_names = set(canonical_names)
     normalized = spelling.strip().lower()
-    bare_name = VENDOR.sub("", normalized.split("(")[0].strip())
+    bare_name = VENDOR_PREFIX.sub("", normalized.split("(")[0].strip())
     for candidate in (
         normalized,
         bare_name,
         "-".join(bare_name.split()),
         bare_name.split(" ")[0],
     ):
-        canonical_name = _spellings().get((name_kind, candidate), candidate)
+        canonical_name = _spelling_table().get(
+            (name_kind, candidate), candidate
+        )
         if canonical_name in canonical_names:
             return canonical_name
     name_by_compact = {
-        _compact(candidate): canonical
-        for (entry_kind, candidate), canonical in _spellings().items()
+        _compact_name(candidate): canonical
+        for (entry_kind, candidate), canonical in _spelling_table().items()
         if entry_kind == name_kind
     }
     name_by_compact |= {
-        _compact(canonical): canonical for canonical in canonical_names
+        _compact_name(canonical): canonical for canonical in canonical_names
     }
-    if name_by_compact.get(_compact(bare_name)) in canonical_names:
-        return name_by_compact[_compact(bare_name)]
+    if name_by_compact.get(_compact_name(bare_name)) in canonical_names:
+        return name_by_compact[_compact_name(bare_name)]
     spelling_words = set(bare_name.replace(" ", "-").split("-")) - {
         "nvidia",
         "amd",
@@ -91,7 +93,7 @@ def _known(
         return matching_names[0]
     known_spellings = [
         known_spelling
-        for entry_kind, known_spelling in _spellings()
+        for entry_kind, known_spelling in _spelling_table()
         if entry_kind == name_kind
     ]
     close_matches = difflib.get_close_matches(
@@ -105,44 +107,45 @@ def _known(
     )
 
 
-def _compact(spelling: str) -> str:
+def _compact_name(spelling: str) -> str:
     """A name without what separates its words."""
     return re.sub(r"[^a-z0-9.]+", "", spelling.lower())
 
 
-def model(spelling: str) -> Llm:
+def resolve_model(spelling: str) -> Llm:
     """Return a model by any of its spellings; raises RefusedError."""
-    model_name = _spellings().get(
+    model_name = _spelling_table().get(
         ("model", spelling.strip().lower()), spelling.strip()
     )
-    bare_name = TUNED.sub("", model_name.split("/")[-1].lower()).removeprefix(
-        "meta-"
-    )
+    bare_name = VARIANT_SUFFIX.sub(
+        "", model_name.split("/")[-1].lower()
+    ).removeprefix("meta-")
     try:
-        return find(
+        return find_model(
             model_name
-            if model_name.lower() in unmodelled() or bare_name not in models()
+            if model_name.lower() in unsized_models()
+            or bare_name not in models()
             else bare_name
         )
     except TonnageError as lookup_error:
         problem = lookup_error.problems[0]
-        if model_name.lower() in unmodelled():
+        if model_name.lower() in unsized_models():
             raise RefusedError(problem.message) from None
-        return find(_known("model", bare_name, models()))
+        return find_model(_canonical_name("model", bare_name, models()))
 
 
-def gpu(spelling: str) -> Accelerator:
+def resolve_gpu(spelling: str) -> Accelerator:
     """Return an accelerator, or a MIG slice of one, by any of its spellings; raises RefusedError.
 
     A slice is named after its accelerator: 'a100-80gb-sxm 3g.40gb', 'H100 MIG 1g.10gb'.
     """
-    slice_match = SLICE.search(spelling)
+    slice_match = MIG_SUFFIX.search(spelling)
     if not slice_match:
-        return accelerators()[_known("gpu", spelling, accelerators())]
+        return accelerators()[_canonical_name("gpu", spelling, accelerators())]
     accelerator = accelerators()[
-        _known("gpu", spelling[: slice_match.start()], accelerators())
+        _canonical_name("gpu", spelling[: slice_match.start()], accelerators())
     ]
-    mig_slice = sliced(accelerator, slice_match[1].lower())
+    mig_slice = mig_slice(accelerator, slice_match[1].lower())
     if mig_slice is None:
         accelerator_name = accelerator.accelerator
         profile_names = (
@@ -159,26 +162,26 @@ def gpu(spelling: str) -> Accelerator:
     return mig_slice
 
 
-def framework(spelling: str) -> str:
+def resolve_engine(spelling: str) -> str:
     """Return an engine by any of its spellings; raises RefusedError."""
-    return _known("framework", spelling, engines())
+    return _canonical_name("framework", spelling, engine_rows())
 
 
-def precision(spelling: str) -> str:
+def resolve_precision(spelling: str) -> str:
     """Return a weight precision by any of its spellings; raises RefusedError."""
-    return _known("weight_precision", spelling, PRECISIONS)
+    return _canonical_name("weight_precision", spelling, PRECISIONS)
 
 
-def kv_precision(spelling: str) -> str:
+def resolve_kv_cache(spelling: str) -> str:
     """Return a KV precision, or nothing when the table does not say; raises RefusedError."""
     return (
-        _known("kv_precision", spelling, ("bf16", "fp8"))
+        _canonical_name("kv_precision", spelling, ("bf16", "fp8"))
         if spelling.strip()
         else ""
     )
 
 
-def load_kind(spelling: str) -> str:
+def resolve_load(spelling: str) -> str:
     """Return how a deployment is loaded; raises RefusedError."""
     load_kinds = (
         "offline_max",
@@ -187,4 +190,4 @@ def load_kind(spelling: str) -> str:
         "rate",
         "all_at_once",
     )
-    return _known("load_kind", spelling, load_kinds)
+    return _canonical_name("load_kind", spelling, load_kinds)

@@ -9,34 +9,32 @@ from typing import Final, TypeAlias
 
 from planner.errors import Place, Problem, UsageError
 from planner.estimate import memory, trained
-from planner.estimate.answer import COLUMNS, Answer, answer
+from planner.estimate.answer import COLUMNS, Estimate, predict_inference
 from planner.estimate.names import RefusedError
-from planner.estimate.row import setup
+from planner.estimate.row import row_deployment
 
-Asked: TypeAlias = Callable[[Mapping[str, str]], Answer]
-INFERENCE: Final = frozenset(
+RowPredictor: TypeAlias = Callable[[Mapping[str, str]], Estimate]
+INFERENCE_HEADER: Final = frozenset(
     {"model", "gpu", "load_kind", "framework", "output_len"}
 )
-LARGE: Final = 1e6  # numbers that would else be written with an exponent
-TRAINING: Final = frozenset(
+INTEGER_FROM: Final = 1e6  # numbers that would else be written with an exponent
+TRAINING_HEADER: Final = frozenset(
     {"model", "gpu", "micro_batch", "seq_len", "framework", "sharding"}
 )
-MEMORY: Final = frozenset(
+MEMORY_HEADER: Final = frozenset(
     {"kind", "model", "gpu", "max_model_len", "gpu_memory_utilization"}
 )
 
 
-def predict(text: str, source_path: str) -> str:
+def predict_table(text: str, source_path: str) -> str:
     """Return the table of answers to a table of configurations; raises UsageError.
 
     What kind of table it is, is told from its header. Rows keep their order and their row_id.
     """
     try:
         csv_reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
-        header_columns, table_rows = (
-            frozenset(csv_reader.fieldnames or ()),
-            list(csv_reader),
-        )
+        header_columns = frozenset(csv_reader.fieldnames or ())
+        table_rows = list(csv_reader)
     except csv.Error as csv_error:
         next_step = "write it as comma-separated values"
         problem = Problem(
@@ -46,17 +44,20 @@ def predict(text: str, source_path: str) -> str:
             next_step=next_step,
         )
         raise UsageError(problem) from csv_error
-    for required_columns, row_predictor, estimate_columns in KINDS:
+    for required_columns, row_predictor, estimate_columns in TABLE_KINDS:
         if header_columns >= required_columns:
-            return _written(
+            return _format_table(
                 estimate_columns,
                 [
-                    _line(table_row, row_predictor, estimate_columns)
+                    _output_row(table_row, row_predictor, estimate_columns)
                     for table_row in table_rows
                 ],
             )
     missing_columns: list[list[str]] = sorted(
-        (sorted(kind_columns - header_columns) for kind_columns, _, _ in KINDS),
+        (
+            sorted(kind_columns - header_columns)
+            for kind_columns, _, _ in TABLE_KINDS
+        ),
         key=len,
     )
     missing_names = ", ".join(missing_columns[0])
@@ -69,20 +70,22 @@ def predict(text: str, source_path: str) -> str:
     raise UsageError(problem)
 
 
-def _inference(table_row: Mapping[str, str]) -> Answer:
-    return answer(setup(table_row))
+def _predict_row(table_row: Mapping[str, str]) -> Estimate:
+    return predict_inference(row_deployment(table_row))
 
 
-KINDS: Final[Sequence[tuple[frozenset[str], Asked, Sequence[str]]]] = (
-    (MEMORY, memory.answer, memory.COLUMNS),
-    (INFERENCE, _inference, COLUMNS),
-    (TRAINING, trained.answer, trained.COLUMNS),
+TABLE_KINDS: Final[
+    Sequence[tuple[frozenset[str], RowPredictor, Sequence[str]]]
+] = (
+    (MEMORY_HEADER, memory.predict_memory, memory.COLUMNS),
+    (INFERENCE_HEADER, _predict_row, COLUMNS),
+    (TRAINING_HEADER, trained.predict_training, trained.COLUMNS),
 )
 
 
-def _line(
+def _output_row(
     table_row: Mapping[str, str],
-    row_predictor: Asked,
+    row_predictor: RowPredictor,
     estimate_columns: Sequence[str],
 ) -> dict[str, str]:
     output_cells = {"row_id": table_row.get("row_id") or ""}
@@ -104,13 +107,13 @@ def _line(
             ):
                 output_cells[column + limit_suffix] = (
                     f"{band_limit:.0f}"
-                    if band_limit >= LARGE
+                    if band_limit >= INTEGER_FROM
                     else f"{band_limit:.6g}"
                 )
     return output_cells
 
 
-def _written(
+def _format_table(
     estimate_columns: Sequence[str], output_rows: Sequence[Mapping[str, str]]
 ) -> str:
     header_names = ["row_id", "status", "reason", "basis"]

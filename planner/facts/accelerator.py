@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from planner.facts import table
 
-LINKS: Final = (
+LINK_KINDS: Final = (
     "nvlink",
     "nvlink_pairs",
     "infinity_fabric",
@@ -19,7 +19,7 @@ LINKS: Final = (
     "roce",
     "none",
 )
-MEMORY: Final = (
+MEMORY_TYPES: Final = (
     "HBM2",
     "HBM2e",
     "HBM3",
@@ -116,35 +116,35 @@ class MigProfile:
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name; raises CatalogError on a bad row."""
     columns: dict[str, Any] = {
-        "accelerator": table.text,
-        "vendor": table.text,
-        "name": table.text,
-        "architecture": table.text,
-        "compute_capability": table.free,
-        "year": table.whole(2016, 2100),
-        "memory_gib": table.real(1, 2000),
-        "memory_type": table.one_of(*MEMORY),
-        "bandwidth_gb_s": table.optional(table.real(50, 100_000)),
-        "bf16_tflops": table.optional(table.real(1, 100_000)),
-        "fp8_tflops": table.optional(table.real(1, 100_000)),
-        "int8_tops": table.optional(table.real(1, 100_000)),
-        "fp4_tflops": table.optional(table.real(1, 100_000)),
-        "link": table.one_of(*LINKS),
-        "link_gb_s": lambda cell: table.real(0, 10_000)(cell or "0"),
-        "link_domain": table.whole(1, 10_000),
-        "pcie_gen": lambda cell: table.whole(0, 8)(cell or "0"),
-        "tdp_w": table.optional(table.real(10, 5000)),
-        "mig": table.yes,
-        "precisions": table.many_of(*PRECISIONS),
-        "confidence": table.CONFIDENCE,
-        **table.SOURCED,
+        "accelerator": table.nonempty_text,
+        "vendor": table.nonempty_text,
+        "name": table.nonempty_text,
+        "architecture": table.nonempty_text,
+        "compute_capability": table.any_text,
+        "year": table.integer_between(2016, 2100),
+        "memory_gib": table.real_between(1, 2000),
+        "memory_type": table.one_of(*MEMORY_TYPES),
+        "bandwidth_gb_s": table.optional(table.real_between(50, 100_000)),
+        "bf16_tflops": table.optional(table.real_between(1, 100_000)),
+        "fp8_tflops": table.optional(table.real_between(1, 100_000)),
+        "int8_tops": table.optional(table.real_between(1, 100_000)),
+        "fp4_tflops": table.optional(table.real_between(1, 100_000)),
+        "link": table.one_of(*LINK_KINDS),
+        "link_gb_s": lambda cell: table.real_between(0, 10_000)(cell or "0"),
+        "link_domain": table.integer_between(1, 10_000),
+        "pcie_gen": lambda cell: table.integer_between(0, 8)(cell or "0"),
+        "tdp_w": table.optional(table.real_between(10, 5000)),
+        "mig": table.yes_or_no,
+        "precisions": table.subset_of(*PRECISIONS),
+        "confidence": table.CONFIDENCE_LEVEL,
+        **table.SOURCE_COLUMNS,
     }
-    table_rows = table.rows(
-        _text("accelerators.csv"), "accelerators.csv", columns
+    table_rows = table.read_rows(
+        _data_text("accelerators.csv"), "accelerators.csv", columns
     )
     return {
         accelerator: Accelerator(**table_row.cells)
-        for (accelerator,), table_row in table.keyed(
+        for (accelerator,), table_row in table.rows_by_key(
             table_rows, "accelerator"
         ).items()
     }
@@ -155,19 +155,19 @@ def mig_profiles() -> tuple[MigProfile, ...]:
     """Return all MIG profiles; raises CatalogError on a bad row."""
     columns: dict[str, Any] = {
         "accelerator": table.one_of(*accelerators()),
-        "profile": table.text,
-        "memory_gb": table.real(1, 1000),
+        "profile": table.nonempty_text,
+        "memory_gb": table.real_between(1, 1000),
         "compute_fraction": Fraction,
-        "max_instances": table.whole(1, 7),
-        **table.SOURCED,
+        "max_instances": table.integer_between(1, 7),
+        **table.SOURCE_COLUMNS,
     }
-    table_rows = table.rows(
-        _text("mig_profiles.csv"), "mig_profiles.csv", columns
+    table_rows = table.read_rows(
+        _data_text("mig_profiles.csv"), "mig_profiles.csv", columns
     )
     return tuple(MigProfile(**table_row.cells) for table_row in table_rows)
 
 
-def sliced(accelerator: Accelerator, profile: str) -> Accelerator | None:
+def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
     """Return a MIG slice as an accelerator of its own, or nothing when there is no such profile.
 
     It has its share of the compute, and of the bandwidth as much as of the memory; no link.
@@ -203,7 +203,7 @@ def sliced(accelerator: Accelerator, profile: str) -> Accelerator | None:
     )
 
 
-def _text(file_name: str) -> str:
+def _data_text(file_name: str) -> str:
     return (
         files("planner.facts")
         .joinpath("data", file_name)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from planner.errors import Place, Problem, SpecError
 from planner.facts.llm import Llm
 
-KNOWN: Final = {
+MODEL_TYPES: Final = {
     "llama",
     "qwen2",
     "qwen3",
@@ -31,7 +31,7 @@ KNOWN: Final = {
 }
 
 
-def read(raw_config: bytes, path: str) -> Llm:
+def parse_config(raw_config: bytes, path: str) -> Llm:
     """Return the architecture that a config.json describes.
 
     Raises SpecError: not JSON, an architecture that is not known, or a missing or absurd size.
@@ -48,13 +48,13 @@ def read(raw_config: bytes, path: str) -> Llm:
         _refuse(position, "text_config is not a JSON object")
     config = {**config, **text_config}
     model_type = str(config.get("model_type", ""))
-    if model_type not in KNOWN:
+    if model_type not in MODEL_TYPES:
         _refuse(position, f"architecture '{model_type[:40]}' is not known")
-    return _Config(config, position).build_model(model_type)
+    return _ModelConfig(config, position).build_model(model_type)
 
 
 def _refuse(place: Place, message: str, cause: Exception | None = None) -> Any:
-    known_types = ", ".join(sorted(KNOWN))
+    known_types = ", ".join(sorted(MODEL_TYPES))
     next_step = f"give a config.json of one of: {known_types}"
     raise SpecError(
         Problem(
@@ -63,11 +63,12 @@ def _refuse(place: Place, message: str, cause: Exception | None = None) -> Any:
     ) from cause
 
 
-class _Config:
+class _ModelConfig:
     """Typed access to the keys of one config."""
 
     def __init__(self, config: dict[str, Any], place: Place) -> None:
-        self.config, self.place = config, place
+        self.config = config
+        self.place = place
 
     def read_size(
         self, key: str, *alternate_keys: str, default: int | None = None
@@ -90,10 +91,8 @@ class _Config:
         return default or 0
 
     def build_model(self, model_type: str) -> Llm:
-        hidden_width, head_count = (
-            self.read_size("hidden_size"),
-            self.read_size("num_attention_heads"),
-        )
+        hidden_width = self.read_size("hidden_size")
+        head_count = self.read_size("num_attention_heads")
         layer_count = self.read_size("num_hidden_layers")
         if not (hidden_width and head_count and layer_count):
             _refuse(self.place, "hidden_size, heads and layers must be above 0")
@@ -103,15 +102,19 @@ class _Config:
         kv_lora_rank = self.read_size("kv_lora_rank", default=0)
         qk_rope_dim = self.read_size("qk_rope_head_dim", default=0)
         ffn_width = self.read_size("intermediate_size")
-        window_tokens, window_layers = self._sliding_window(model_type, layer_count)
+        window_tokens, window_layers = self._sliding_window(
+            model_type, layer_count
+        )
         architecture: dict[str, Any] = {
-            "model": _name(self.config.get("_name_or_path"), model_type),
+            "model": _safe_name(self.config.get("_name_or_path"), model_type),
             "family": model_type,
             "layers": layer_count,
             "hidden": hidden_width,
             "ffn": ffn_width,
             "heads": head_count,
-            "kv_heads": self.read_size("num_key_value_heads", default=head_count),
+            "kv_heads": self.read_size(
+                "num_key_value_heads", default=head_count
+            ),
             "head_dim": (self.read_size("qk_nope_head_dim") + qk_rope_dim)
             if kv_lora_rank
             else self.read_size("head_dim", default=hidden_width // head_count),
@@ -120,7 +123,9 @@ class _Config:
             "experts_per_token": self.read_size(
                 "num_experts_per_tok", "experts_per_token", default=0
             ),
-            "moe_ffn": self.read_size("moe_intermediate_size", default=ffn_width)
+            "moe_ffn": self.read_size(
+                "moe_intermediate_size", default=ffn_width
+            )
             if expert_count
             else 0,
             "shared_experts": self.read_size("n_shared_experts", default=0),
@@ -145,7 +150,7 @@ class _Config:
             "source": f"config.json ({model_type})",
         }
         self._check_shapes(architecture)
-        return _counted(architecture, self._attention_params(architecture))
+        return _count_params(architecture, self._attention_params(architecture))
 
     def _check_shapes(self, architecture: dict[str, Any]) -> None:
         """Refuse shapes that no model has, and by which something would be divided by 0."""
@@ -171,12 +176,16 @@ class _Config:
         ):
             _refuse(
                 self.place,
-                f"{architecture['experts_per_token']} of {architecture['experts']} experts per token",
+                (
+                    f"{architecture['experts_per_token']} of {architecture['experts']} "
+                    "experts per token"
+                ),
             )
 
     def _attention_params(self, architecture: dict[str, Any]) -> float:
         """Parameters of the attention of one layer."""
-        hidden_width, head_count = architecture["hidden"], architecture["heads"]
+        hidden_width = architecture["hidden"]
+        head_count = architecture["heads"]
         if not architecture["kv_lora_rank"]:
             return float(
                 2
@@ -207,7 +216,9 @@ class _Config:
             + head_count * architecture["v_head_dim"] * hidden_width
         )
 
-    def _sliding_window(self, model_type: str, layer_count: int) -> tuple[int, int]:
+    def _sliding_window(
+        self, model_type: str, layer_count: int
+    ) -> tuple[int, int]:
         """Length of the sliding window, and in how many layers it acts."""
         window_tokens = self.config.get("sliding_window")
         if (
@@ -245,7 +256,7 @@ class _Config:
         return {"fp8": "fp8", "mxfp4": "mxfp4"}.get(method, "bf16")
 
 
-def _counted(
+def _count_params(
     architecture: dict[str, Any], layer_attention_params: float
 ) -> Llm:
     """Add total and active parameters, counted from the shapes (norms and biases ignored)."""
@@ -270,7 +281,7 @@ def _counted(
     )
 
 
-def _name(name_or_path: object, model_type: str) -> str:
+def _safe_name(name_or_path: object, model_type: str) -> str:
     """A name that is safe in a script: the last part of a path, of letters, digits, . _ and -."""
     base_name = (
         str(name_or_path or model_type).rstrip("/").rsplit("/", 1)[-1].lower()

@@ -124,7 +124,8 @@ class Llm:
                 self.kv_lora_rank * self.heads * (nope_dim + value_dim)
             )
             return float(
-                self.attending_layers * (query_params + latent_params + output_params)
+                self.attending_layers
+                * (query_params + latent_params + output_params)
             )
         kv_width = 2 * self.kv_heads * self.head_dim
         return float(
@@ -138,11 +139,13 @@ class Llm:
     @cached_property
     def dense_params(self) -> float:
         """Parameters that every token uses, without embedding and head."""
-        return max(0.0, self.params - self.expert_params - self.embedding_params)
+        return max(
+            0.0, self.params - self.expert_params - self.embedding_params
+        )
 
 
 @cache
-def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
+def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     """Return model -> (architecture, why it is not modelled, other names)."""
     count_columns = (
         "layers",
@@ -174,20 +177,21 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "mlp_matrices",
     )
     columns: dict[str, Any] = {
-        "model": table.text,
-        "aliases": table.listed,
-        "hf_name": table.free,
-        "family": table.text,
-        "released": table.date,
-        "params_b": table.optional(table.real(0.01, 10_000)),
-        "active_b": table.optional(table.real(0.01, 10_000)),
+        "model": table.nonempty_text,
+        "aliases": table.word_list,
+        "hf_name": table.any_text,
+        "family": table.nonempty_text,
+        "released": table.partial_date,
+        "params_b": table.optional(table.real_between(0.01, 10_000)),
+        "active_b": table.optional(table.real_between(0.01, 10_000)),
         **dict.fromkeys(
-            count_columns, lambda cell: table.whole(0, 20_000_000)(cell or "0")
+            count_columns,
+            lambda cell: table.integer_between(0, 20_000_000)(cell or "0"),
         ),
-        "tied": table.yes,
+        "tied": table.yes_or_no,
         "precision": table.one_of(*PRECISIONS),
-        "unmodelled": table.free,
-        **table.SOURCED,
+        "unmodelled": table.any_text,
+        **table.SOURCE_COLUMNS,
     }
     table_by_model: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
     csv_text = (
@@ -195,8 +199,8 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         .joinpath("data", "models.csv")
         .read_text(encoding="utf-8")
     )
-    for (model,), table_row in table.keyed(
-        table.rows(csv_text, "models.csv", columns), "model"
+    for (model,), table_row in table.rows_by_key(
+        table.read_rows(csv_text, "models.csv", columns), "model"
     ).items():
         alias_names = (
             *table_row["aliases"],
@@ -211,7 +215,7 @@ def _table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     return table_by_model
 
 
-def _architecture(table_row: table.Row) -> Llm | None:
+def _architecture(table_row: table.TableRow) -> Llm | None:
     if table_row["unmodelled"]:
         return None
     skipped_columns = (
@@ -233,7 +237,7 @@ def _architecture(table_row: table.Row) -> Llm | None:
         and table_row["hidden"]
         and table_row["heads"]
     ):
-        table.refuse(
+        table.refuse_row(
             table_row.place,
             f"{table_row['model']} has no parameter count, layers, width or heads",
         )
@@ -248,24 +252,28 @@ def models() -> dict[str, Llm]:
     """Return the models that can be sized, by name."""
     return {
         model_name: architecture
-        for model_name, (architecture, _, _) in _table().items()
+        for model_name, (architecture, _, _) in _model_table().items()
         if architecture
     }
 
 
-def unmodelled() -> dict[str, str]:
+def unsized_models() -> dict[str, str]:
     """Return known models that cannot be sized yet, with the reason."""
     return {
         model_name: reason
-        for model_name, (architecture, reason, _) in _table().items()
+        for model_name, (architecture, reason, _) in _model_table().items()
         if not architecture
     }
 
 
-def find(name: str, place: Place | None = None) -> Llm:
+def find_model(name: str, place: Place | None = None) -> Llm:
     """Return a model by name, other name or Hugging Face name; raises MissingError."""
     lowercase_name = name.lower()
-    for model_name, (architecture, reason, alias_names) in _table().items():
+    for model_name, (
+        architecture,
+        reason,
+        alias_names,
+    ) in _model_table().items():
         if lowercase_name != model_name and lowercase_name not in alias_names:
             continue
         if architecture:
@@ -283,7 +291,7 @@ def find(name: str, place: Place | None = None) -> Llm:
             )
         )
     close_matches = difflib.get_close_matches(
-        lowercase_name, list(_table()), 1, cutoff=0.5
+        lowercase_name, list(_model_table()), 1, cutoff=0.5
     )
     next_step = (
         f"did you mean '{close_matches[0]}'?"
@@ -296,7 +304,7 @@ def find(name: str, place: Place | None = None) -> Llm:
     )
 
 
-def dense_of(params: int) -> Llm:
+def dense_model(params: int) -> Llm:
     """A dense model of a size, when nothing else is known of it.
 
     Llama's proportions: layers = 14.2 * (params / 1e9)^0.40, rounded to 4, and a width so that

@@ -16,11 +16,11 @@ from planner.errors import CatalogError, Place, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-T = TypeVar("T")
+CellT = TypeVar("CellT")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """The converted cells of one line."""
 
     place: Place
@@ -31,9 +31,9 @@ class Row:
         return self.cells[column]
 
 
-def rows(
+def read_rows(
     text: str, path: str, columns: Mapping[str, Callable[[str], Any]]
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the rows of a table; the header must be exactly `columns`, in any order.
 
     Raises CatalogError that names file, line and column of the first bad cell.
@@ -42,7 +42,7 @@ def rows(
     header = next(csv_reader, [])
     if sorted(header) != sorted(columns):
         odd_columns = set(header) ^ set(columns)
-        refuse(
+        refuse_row(
             Place(path, 1, 1),
             f"columns differ: {', '.join(sorted(odd_columns))}",
         )
@@ -52,7 +52,7 @@ def rows(
     for cells in csv_reader:
         position = Place(path, csv_reader.line_num, 1)
         if len(cells) != len(header):
-            refuse(
+            refuse_row(
                 position, f"{len(cells)} cells, the header has {len(header)}"
             )
         try:
@@ -65,26 +65,26 @@ def rows(
                 )
             ]
         except (ValueError, InvalidOperation):
-            _blame(position, header, converters, cells)
-        yield Row(position, dict(zip(header, converted, strict=True)))
+            _refuse_cell(position, header, converters, cells)
+        yield TableRow(position, dict(zip(header, converted, strict=True)))
 
 
-def keyed(
-    table_rows: Iterable[Row], *columns: str
-) -> dict[tuple[Any, ...], Row]:
+def rows_by_key(
+    table_rows: Iterable[TableRow], *columns: str
+) -> dict[tuple[Any, ...], TableRow]:
     """Return rows by the cells of some columns; refuses a row that is given twice."""
-    rows_by_cells: dict[tuple[Any, ...], Row] = {}
+    rows_by_cells: dict[tuple[Any, ...], TableRow] = {}
     for table_row in table_rows:
         row_key = tuple(table_row[column] for column in columns)
         if row_key in rows_by_cells:
-            refuse(
+            refuse_row(
                 table_row.place, f"{' '.join(row_key).strip()} is given twice"
             )
         rows_by_cells[row_key] = table_row
     return rows_by_cells
 
 
-def refuse(place: Place, message: str) -> NoReturn:
+def refuse_row(place: Place, message: str) -> NoReturn:
     """Raise the error of a row that cannot be used."""
     next_step = "restore the file, or correct the row"
     raise CatalogError(
@@ -97,7 +97,7 @@ def refuse(place: Place, message: str) -> NoReturn:
     )
 
 
-def _blame(
+def _refuse_cell(
     place: Place,
     header: list[str],
     converters: list[Callable[[str], Any]],
@@ -107,20 +107,20 @@ def _blame(
         try:
             converter(cell)
         except InvalidOperation:
-            refuse(place, f"{column}: '{cell}' is not a number")
+            refuse_row(place, f"{column}: '{cell}' is not a number")
         except ValueError as error:
-            refuse(place, f"{column}: '{cell}' {error}")
-    refuse(place, "the row cannot be read")
+            refuse_row(place, f"{column}: '{cell}' {error}")
+    refuse_row(place, "the row cannot be read")
 
 
-def text(cell: str) -> str:
+def nonempty_text(cell: str) -> str:
     """Non-empty text."""
     if not cell:
         raise ValueError("is empty")
     return cell
 
 
-def free(cell: str) -> str:
+def any_text(cell: str) -> str:
     """Any text, also none."""
     return cell
 
@@ -137,7 +137,7 @@ def one_of(*words: str) -> Callable[[str], str]:
     return convert_word
 
 
-def many_of(*words: str) -> Callable[[str], tuple[str, ...]]:
+def subset_of(*words: str) -> Callable[[str], tuple[str, ...]]:
     """Some of the words, separated by semicolons."""
     parse_word = one_of(*words)
     return lambda cell: tuple(
@@ -145,17 +145,17 @@ def many_of(*words: str) -> Callable[[str], tuple[str, ...]]:
     )
 
 
-def listed(cell: str) -> tuple[str, ...]:
+def word_list(cell: str) -> tuple[str, ...]:
     """Words separated by semicolons."""
     return tuple(word_text for word_text in cell.split(";") if word_text)
 
 
-def yes(cell: str) -> bool:
+def yes_or_no(cell: str) -> bool:
     """Yes or no."""
     return one_of("yes", "no")(cell) == "yes"
 
 
-def real(minimum: float, maximum: float) -> Callable[[str], float]:
+def real_between(minimum: float, maximum: float) -> Callable[[str], float]:
     """A finite number within bounds."""
 
     def convert_real(cell: str) -> float:
@@ -167,7 +167,7 @@ def real(minimum: float, maximum: float) -> Callable[[str], float]:
     return convert_real
 
 
-def whole(minimum: int, maximum: int) -> Callable[[str], int]:
+def integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
     """An integer within bounds."""
 
     def convert_integer(cell: str) -> int:
@@ -179,7 +179,7 @@ def whole(minimum: int, maximum: int) -> Callable[[str], int]:
     return convert_integer
 
 
-def price(cell: str) -> Decimal:
+def usd_price(cell: str) -> Decimal:
     """USD, positive and finite."""
     price_usd = Decimal(cell)
     if not price_usd.is_finite() or not 0 < price_usd < 10**6:
@@ -187,14 +187,14 @@ def price(cell: str) -> Decimal:
     return price_usd
 
 
-def date(cell: str) -> str:
+def partial_date(cell: str) -> str:
     """A date as exact as known: 2026, 2026-07, 2026-07-30, or unknown."""
     if not re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2])(-\d\d)?)?|unknown", cell):
         raise ValueError("is not a date")
     return cell
 
 
-def decimal(cell: str) -> Decimal:
+def finite_decimal(cell: str) -> Decimal:
     """Any finite decimal number."""
     number = Decimal(cell)
     if not number.is_finite():
@@ -202,10 +202,15 @@ def decimal(cell: str) -> Decimal:
     return number
 
 
-def optional(converter: Callable[[str], T]) -> Callable[[str], T | None]:
+def optional(
+    converter: Callable[[str], CellT],
+) -> Callable[[str], CellT | None]:
     """The same, or nothing when the cell is empty."""
     return lambda cell: converter(cell) if cell else None
 
 
-CONFIDENCE = one_of("high", "medium", "low")
-SOURCED: dict[str, Callable[[str], Any]] = {"source": text, "as_of": date}
+CONFIDENCE_LEVEL = one_of("high", "medium", "low")
+SOURCE_COLUMNS: dict[str, Callable[[str], Any]] = {
+    "source": nonempty_text,
+    "as_of": partial_date,
+}

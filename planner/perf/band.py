@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
 
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
-NEAREST: Final = {"throughput": "offline", "tpot": "closed", "ttft": "closed"}
-NEWS: Final = ("none", "source", "family", "GPU", "loose")
-TAIL: Final = NormalDist().inv_cdf(0.95)
+FALLBACK_LOADS: Final = {
+    "throughput": "offline",
+    "tpot": "closed",
+    "ttft": "closed",
+}
+NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
+BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +44,25 @@ class Band:
     def quantile(self, probability: float) -> float:
         """The factor below which this share of measurements lies, as in a lognormal."""
         midpoint = math.sqrt(self.low * self.high)
-        log_sigma = math.log(self.high / self.low) / 2 / TAIL
+        log_sigma = math.log(self.high / self.low) / 2 / BAND_Z_SCORE
         return midpoint * math.exp(
             NormalDist().inv_cdf(probability) * log_sigma
         )
 
 
 @cache
-def _rows() -> dict[tuple[str, str, str], tuple[float, float]]:
+def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
     columns: dict[str, Any] = {
-        "target": table.text,
-        "load": table.text,
-        "new": table.one_of(*NEWS),
-        "low": table.real(-5, 5),
-        "high": table.real(-5, 5),
-        "cells": table.whole(1, 10_000),
-        "rows": table.whole(1, 100_000),
-        **table.SOURCED,
+        "target": table.nonempty_text,
+        "load": table.nonempty_text,
+        "new": table.one_of(*NOVELTY_KINDS),
+        "low": table.real_between(-5, 5),
+        "high": table.real_between(-5, 5),
+        "cells": table.integer_between(1, 10_000),
+        "rows": table.integer_between(1, 100_000),
+        **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.rows(_text("bands.csv"), "bands.csv", columns)
+    csv_rows = table.read_rows(_read_data("bands.csv"), "bands.csv", columns)
     return {
         (csv_row["target"], csv_row["load"], csv_row["new"]): (
             csv_row["low"],
@@ -69,38 +73,40 @@ def _rows() -> dict[tuple[str, str, str], tuple[float, float]]:
 
 
 @cache
-def covered() -> frozenset[tuple[str, str]]:
+def measured_scope() -> frozenset[tuple[str, str]]:
     """Return what the measurements cover, as (family | GPU | architecture, name)."""
     columns = {
-        "kind": table.text,
-        "name": table.text,
-        "rows": table.whole(1, 100_000),
-        **table.SOURCED,
+        "kind": table.nonempty_text,
+        "name": table.nonempty_text,
+        "rows": table.integer_between(1, 100_000),
+        **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.rows(_text("covered.csv"), "covered.csv", columns)
+    csv_rows = table.read_rows(
+        _read_data("covered.csv"), "covered.csv", columns
+    )
     return frozenset((csv_row["kind"], csv_row["name"]) for csv_row in csv_rows)
 
 
 @cache
-def _ranges() -> dict[str, tuple[float, float]]:
+def _measured_ranges() -> dict[str, tuple[float, float]]:
     columns = {
-        "feature": table.text,
-        "low": table.real(0, 1e15),
-        "high": table.real(0, 1e15),
-        **table.SOURCED,
+        "feature": table.nonempty_text,
+        "low": table.real_between(0, 1e15),
+        "high": table.real_between(0, 1e15),
+        **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.rows(_text("ranges.csv"), "ranges.csv", columns)
+    csv_rows = table.read_rows(_read_data("ranges.csv"), "ranges.csv", columns)
     return {
         csv_row["feature"]: (csv_row["low"], csv_row["high"])
         for csv_row in csv_rows
     }
 
 
-def outside(**features: float) -> tuple[int, str]:
+def extrapolation(**features: float) -> tuple[int, str]:
     """Return how many doublings the furthest feature lies beyond what was measured, and which."""
     extrapolations = []
     for feature_name, feature_value in features.items():
-        range_low, range_high = _ranges()[feature_name]
+        range_low, range_high = _measured_ranges()[feature_name]
         extrapolations.append(
             (
                 math.ceil(
@@ -119,7 +125,7 @@ def outside(**features: float) -> tuple[int, str]:
 
 
 @cache
-def band(
+def error_band(
     target: str,
     load_kind: str,
     novelties: frozenset[str],
@@ -127,11 +133,11 @@ def band(
     doublings: int = 0,
 ) -> Band:
     """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
-    band_rows = _rows()
+    band_rows = _band_rows()
     load_kind = (
         load_kind
         if (target, load_kind, "source") in band_rows
-        else NEAREST[target]
+        else FALLBACK_LOADS[target]
     )
     if "loose" in novelties and (target, load_kind, "loose") in band_rows:
         log_low, log_high = band_rows[target, load_kind, "loose"]
@@ -141,8 +147,8 @@ def band(
     for novelty in novelties & {"family", "GPU"}:
         squared_width += max(
             0.0,
-            _half(target, load_kind, novelty) ** 2
-            - _half(target, load_kind, "none") ** 2,
+            _half_width(target, load_kind, novelty) ** 2
+            - _half_width(target, load_kind, "none") ** 2,
         )
     squared_width += (doublings * constant("beyond", target)) ** 2
     half_width = math.sqrt(squared_width) * (
@@ -156,16 +162,16 @@ def band(
     )
 
 
-def _half(target: str, load_kind: str, novelty: str) -> float:
-    log_low, log_high = _rows()[target, load_kind, novelty]
+def _half_width(target: str, load_kind: str, novelty: str) -> float:
+    log_low, log_high = _band_rows()[target, load_kind, novelty]
     return (log_high - log_low) / 2
 
 
-def news(
+def assess_novelty(
     llm: Llm, accelerator: Accelerator, *, unstated_settings: bool = False
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and what its prediction therefore rests on."""
-    measured_names = covered()
+    measured_names = measured_scope()
     novelties = set()
     if ("family", llm.family) not in measured_names:
         novelties.add("family")
@@ -178,7 +184,7 @@ def news(
     return frozenset(novelties), "physics" if novelties else "calibrated"
 
 
-def _text(file_name: str) -> str:
+def _read_data(file_name: str) -> str:
     return (
         files("planner.perf")
         .joinpath("data", file_name)

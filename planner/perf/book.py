@@ -14,17 +14,17 @@ from typing import Any, Final, Generic, TypeVar
 
 from planner.facts import table
 
-REFERENCE: Final = 2025.5
-YEARS: Final = (
+REFERENCE_YEAR: Final = 2025.5
+MEASURED_YEARS: Final = (
     2023.5,
     2026.5,
 )  # the span of the measurements; trends are not carried beyond it
-YEARLY: Final = "year"
+YEARLY_KEY: Final = "year"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CoefficientRow:
     """One factor of a coefficient, with what it was before the fit and how far it may move."""
 
     coefficient: str
@@ -34,46 +34,50 @@ class Row:
     prior_sigma: float
 
 
-def years(year: float) -> float:
+def years_since(year: float) -> float:
     """Years since the reference date, held to the span of the measurements."""
-    return min(max(year, YEARS[0]), YEARS[1]) - REFERENCE
+    return min(max(year, MEASURED_YEARS[0]), MEASURED_YEARS[1]) - REFERENCE_YEAR
 
 
-class Book(Generic[T]):
+class CoefficientTable(Generic[T]):
     """The coefficients of one model, each a field of `coefficient_type`, from a file of planner/perf/data."""
 
     def __init__(self, coefficient_type: type[T], file_name: str) -> None:
-        self.coefficient_type, self.file_name = coefficient_type, file_name
+        self.coefficient_type = coefficient_type
+        self.file_name = file_name
         self.select = lru_cache(maxsize=4096)(self._select)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the coefficients are called."""
-        return tuple(coefficient.name for coefficient in fields(self.coefficient_type))  # type: ignore[arg-type]
+        table_fields = fields(self.coefficient_type)  # type: ignore[arg-type]
+        return tuple(field.name for field in table_fields)
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[CoefficientRow, ...]:
         """The table; raises CatalogError on a bad row."""
         columns: dict[str, Any] = {
             "coefficient": table.one_of(*self.names),
-            "key": table.free,
-            "value": table.real(1e-9, 1e6),
-            "prior": table.real(1e-9, 1e6),
-            "spread": table.real(0, 1),
-            "unit": table.text,
-            "meaning": table.text,
-            **table.SOURCED,
+            "key": table.any_text,
+            "value": table.real_between(1e-9, 1e6),
+            "prior": table.real_between(1e-9, 1e6),
+            "spread": table.real_between(0, 1),
+            "unit": table.nonempty_text,
+            "meaning": table.nonempty_text,
+            **table.SOURCE_COLUMNS,
         }
         csv_text = (
             files("planner.perf")
             .joinpath("data", self.file_name)
             .read_text(encoding="utf-8")
         )
-        keyed_rows = table.keyed(
-            table.rows(csv_text, self.file_name, columns), "coefficient", "key"
+        keyed_rows = table.rows_by_key(
+            table.read_rows(csv_text, self.file_name, columns),
+            "coefficient",
+            "key",
         )
         return tuple(
-            Row(
+            CoefficientRow(
                 coefficient,
                 key_name,
                 csv_row["value"],
@@ -83,16 +87,20 @@ class Book(Generic[T]):
             for (coefficient, key_name), csv_row in keyed_rows.items()
         )
 
-    def _select(self, selected_keys: frozenset[str], year: float = REFERENCE) -> T:
+    def _select(
+        self, selected_keys: frozenset[str], year: float = REFERENCE_YEAR
+    ) -> T:
         """Return the coefficients for a set of keys and the year of the software."""
         factors = dict.fromkeys(self.names, 1.0)
         for coefficient_row in self.rows:
-            if coefficient_row.key == YEARLY:
+            if coefficient_row.key == YEARLY_KEY:
                 factors[coefficient_row.coefficient] *= (
-                    coefficient_row.fitted_factor ** years(year)
+                    coefficient_row.fitted_factor ** years_since(year)
                 )
             elif (
                 not coefficient_row.key or coefficient_row.key in selected_keys
             ):
-                factors[coefficient_row.coefficient] *= coefficient_row.fitted_factor
+                factors[coefficient_row.coefficient] *= (
+                    coefficient_row.fitted_factor
+                )
         return self.coefficient_type(**factors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from planner.perf.book import Book
+from planner.perf.book import CoefficientTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,4 +57,4 @@ class Coefficients:
     weight_bandwidth: float
 
 
-SERVING: Final = Book(Coefficients, "coefficients.csv")
+SERVING: Final = CoefficientTable(Coefficients, "coefficients.csv")

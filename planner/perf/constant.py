@@ -9,22 +9,22 @@ from planner.facts import table
 
 
 @cache
-def _rows() -> dict[tuple[str, str], float]:
+def _constant_values() -> dict[tuple[str, str], float]:
     columns = {
-        "constant": table.text,
-        "key": table.free,
-        "value": table.real(1e-9, 1e6),
-        "unit": table.text,
-        "meaning": table.text,
-        **table.SOURCED,
+        "constant": table.nonempty_text,
+        "key": table.any_text,
+        "value": table.real_between(1e-9, 1e6),
+        "unit": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
         .joinpath("data", "constants.csv")
         .read_text(encoding="utf-8")
     )
-    keyed_rows = table.keyed(
-        table.rows(csv_text, "constants.csv", columns), "constant", "key"
+    keyed_rows = table.rows_by_key(
+        table.read_rows(csv_text, "constants.csv", columns), "constant", "key"
     )
     return {
         (constant_name, key_name): csv_row["value"]
@@ -35,4 +35,4 @@ def _rows() -> dict[tuple[str, str], float]:
 @cache
 def constant(constant_name: str, key_name: str = "") -> float:
     """Return a constant, of a kind where there are several; KeyError when there is none."""
-    return _rows()[constant_name, key_name]
+    return _constant_values()[constant_name, key_name]

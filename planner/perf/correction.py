@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.perf.band import TAIL, Band
+from planner.perf.band import BAND_Z_SCORE, Band
 from planner.perf.constant import constant
 
 if TYPE_CHECKING:
@@ -19,44 +19,48 @@ if TYPE_CHECKING:
 
     from planner.perf.band import Basis
 
-Vector: TypeAlias = tuple[float, ...]
-BATCH: Final = 16.0
-CONTEXT: Final = 2000.0
-FEATURES: Final = ("constant", "batch", "context")
-ENOUGH: Final = 5  # points from which a deployment counts as measured
+FeatureVector: TypeAlias = tuple[float, ...]
+REFERENCE_BATCH: Final = 16.0
+REFERENCE_CONTEXT: Final = 2000.0
+FEATURE_NAMES: Final = ("constant", "batch", "context")
+MEASURED_POINTS: Final = 5  # points from which a deployment counts as measured
 
 
-def features(batch_size: float, context_tokens: float) -> Vector:
+def feature_vector(batch_size: float, context_tokens: float) -> FeatureVector:
     """1, ln(batch / 16), ln(context / 2000)."""
     return (
         1.0,
-        math.log(max(batch_size, 1.0) / BATCH),
-        math.log(max(context_tokens, 1.0) / CONTEXT),
+        math.log(max(batch_size, 1.0) / REFERENCE_BATCH),
+        math.log(max(context_tokens, 1.0) / REFERENCE_CONTEXT),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class BiasModel:
     """Weights of the features, their covariance, and the noise of one measurement."""
 
-    weights: Vector
-    covariance: tuple[Vector, ...]
+    weights: FeatureVector
+    covariance: tuple[FeatureVector, ...]
     noise_sigma: float
 
-    def update(self, feature_values: Vector, log_ratio: float) -> Belief:
+    def update(
+        self, feature_values: FeatureVector, log_ratio: float
+    ) -> BiasModel:
         """Return the belief after one measured log ratio.
 
         K = P x / (x' P x + noise^2);  w += K (value - x' w);  P -= K x' P.
         """
         projections = tuple(
-            _dot(covariance_row, feature_values)
+            _dot_product(covariance_row, feature_values)
             for covariance_row in self.covariance
         )
-        total_variance = _dot(projections, feature_values) + self.noise_sigma**2
+        total_variance = (
+            _dot_product(projections, feature_values) + self.noise_sigma**2
+        )
         kalman_gain = tuple(
             projection / total_variance for projection in projections
         )
-        residual = log_ratio - _dot(self.weights, feature_values)
+        residual = log_ratio - _dot_product(self.weights, feature_values)
         updated_weights = tuple(
             weight + row_gain * residual
             for weight, row_gain in zip(self.weights, kalman_gain, strict=True)
@@ -72,18 +76,18 @@ class Belief:
                 self.covariance, kalman_gain, strict=True
             )
         )
-        return Belief(updated_weights, updated_covariance, self.noise_sigma)
+        return BiasModel(updated_weights, updated_covariance, self.noise_sigma)
 
-    def mean(self, feature_values: Vector) -> float:
+    def mean(self, feature_values: FeatureVector) -> float:
         """The expected log ratio."""
-        return _dot(self.weights, feature_values)
+        return _dot_product(self.weights, feature_values)
 
-    def deviation(self, feature_values: Vector) -> float:
+    def deviation(self, feature_values: FeatureVector) -> float:
         """Its standard deviation, with the noise of one more measurement."""
         return math.sqrt(
-            _dot(
+            _dot_product(
                 tuple(
-                    _dot(covariance_row, feature_values)
+                    _dot_product(covariance_row, feature_values)
                     for covariance_row in self.covariance
                 ),
                 feature_values,
@@ -92,10 +96,11 @@ class Belief:
         )
 
 
-def prior(metric: str) -> Belief:
+def prior(metric: str) -> BiasModel:
     """Return what is believed of ttft or tpot before any measurement."""
     prior_sigmas = tuple(
-        constant(f"prior_{feature_name}", metric) for feature_name in FEATURES
+        constant(f"prior_{feature_name}", metric)
+        for feature_name in FEATURE_NAMES
     )
     covariance = tuple(
         tuple(
@@ -104,12 +109,14 @@ def prior(metric: str) -> Belief:
         )
         for row_index, prior_sigma in enumerate(prior_sigmas)
     )
-    return Belief(
+    return BiasModel(
         (0.0,) * len(prior_sigmas), covariance, constant("point_noise", metric)
     )
 
 
-def learned(metric: str, log_ratios: Iterable[tuple[Vector, float]]) -> Belief:
+def posterior(
+    metric: str, log_ratios: Iterable[tuple[FeatureVector, float]]
+) -> BiasModel:
     """Return the belief after all points."""
     bias_model = prior(metric)
     for feature_values, log_ratio in log_ratios:
@@ -130,7 +137,7 @@ class Correction:
     precision: str
     tp: int
     points: int
-    bias_models: dict[str, Belief]
+    bias_models: dict[str, BiasModel]
     sha256: str = ""
 
     def applies(self, model: str, accelerator: str, precision: str) -> bool:
@@ -146,23 +153,25 @@ class Correction:
     ) -> float:
         """The factor on a predicted time."""
         return math.exp(
-            self.bias_models[metric].mean(features(batch_size, context_tokens))
+            self.bias_models[metric].mean(
+                feature_vector(batch_size, context_tokens)
+            )
         )
 
     def band(
         self, metric: str, batch_size: float, context_tokens: float, tp: int
     ) -> Band:
         """The 90 % band around the corrected time; twice as wide on another layout."""
-        is_measured = tp == self.tp and self.points >= ENOUGH
+        is_measured = tp == self.tp and self.points >= MEASURED_POINTS
         basis: Basis = "measured" if is_measured else "calibrated"
         log_sigma = self.bias_models[metric].deviation(
-            features(batch_size, context_tokens)
+            feature_vector(batch_size, context_tokens)
         )
-        half_width = TAIL * log_sigma * (1 if tp == self.tp else 2)
+        half_width = BAND_Z_SCORE * log_sigma * (1 if tp == self.tp else 2)
         return Band(math.exp(-half_width), math.exp(half_width), basis)
 
 
-def _dot(left: Vector, right: Vector) -> float:
+def _dot_product(left: FeatureVector, right: FeatureVector) -> float:
     return sum(
         left_entry * right_entry
         for left_entry, right_entry in zip(left, right, strict=True)

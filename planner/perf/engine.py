@@ -11,15 +11,17 @@ from planner.facts import table
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.layout import Layout, Node
+    from planner.perf.layout import Node, ReplicaLayout
 
-EARLY: Final = 2024.5  # engines of before this date had other attention kernels
-VARIED: Final = ("spread", "varied")
-QUANTIZED: Final = ("fp8", "fp4", "mxfp4")
+EARLY_YEAR: Final = (
+    2024.5  # engines of before this date had other attention kernels
+)
+VARIED_LENGTHS: Final = ("spread", "varied")
+QUANTIZED_FORMATS: Final = ("fp8", "fp4", "mxfp4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class ServingEngine:
     """A serving engine: its kind, and the year (with fraction) from which its version is.
 
     `max_sequences` is the most that it runs at once on one accelerator group; `latency_tuned` marks a server
@@ -33,15 +35,15 @@ class Engine:
 
 
 @cache
-def engines() -> dict[str, dict[str, Any]]:
+def engine_rows() -> dict[str, dict[str, Any]]:
     """Return the kinds of engines with their default limits and default KV precision."""
     columns: dict[str, Any] = {
-        "engine": table.text,
-        "kind": table.text,
-        "sequences": table.whole(1, 100_000),
-        "kv_quantized": table.yes,
-        "year": table.real(2022, 2100),
-        **table.SOURCED,
+        "engine": table.nonempty_text,
+        "kind": table.nonempty_text,
+        "sequences": table.integer_between(1, 100_000),
+        "kv_quantized": table.yes_or_no,
+        "year": table.real_between(2022, 2100),
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
@@ -50,17 +52,19 @@ def engines() -> dict[str, dict[str, Any]]:
     )
     return {
         engine_row["engine"]: engine_row.cells
-        for engine_row in table.rows(csv_text, "engines.csv", columns)
+        for engine_row in table.read_rows(csv_text, "engines.csv", columns)
     }
 
 
-def engine(engine_name: str, requested_year: float | None = None) -> Engine:
+def find_engine(
+    engine_name: str, requested_year: float | None = None
+) -> ServingEngine:
     """Return an engine by name, of its newest known version unless a year is given."""
-    engine_row = engines()[engine_name]
+    engine_row = engine_rows()[engine_name]
     software_year = (
         engine_row["year"] if requested_year is None else requested_year
     )
-    return Engine(
+    return ServingEngine(
         kind=engine_row["kind"],
         software_year=software_year,
         max_sequences=engine_row["sequences"],
@@ -74,7 +78,8 @@ def kv_precision(engine_name: str, llm: Llm, precision: str) -> str:
     16 bit by those that only read a checkpoint's own scales.
     """
     quantizes_kv = (
-        engines()[engine_name]["kv_quantized"] and precision in QUANTIZED
+        engine_rows()[engine_name]["kv_quantized"]
+        and precision in QUANTIZED_FORMATS
     )
     return (
         "fp8"
@@ -83,11 +88,11 @@ def kv_precision(engine_name: str, llm: Llm, precision: str) -> str:
     )
 
 
-def keys(
-    layout: Layout,
+def coefficient_keys(
+    layout: ReplicaLayout,
     node: Node,
-    serving_engine: Engine,
-    length_keys: tuple[str, ...] = VARIED,
+    serving_engine: ServingEngine,
+    length_keys: tuple[str, ...] = VARIED_LENGTHS,
 ) -> frozenset[str]:
     """Name what selects coefficients: architecture, precision, engine, links, lengths.
 
@@ -104,7 +109,7 @@ def keys(
     }
     if compute_format == "bf16" and layout.precision not in ("bf16", "auto"):
         key_names.add("unpacked")
-    if serving_engine.software_year < EARLY:
+    if serving_engine.software_year < EARLY_YEAR:
         key_names.add("early")
     if serving_engine.latency_tuned:
         key_names.add("tuned")

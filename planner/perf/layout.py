@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ReplicaLayout:
     """Precision and parallelism of one replica; `dp` and `cp` are 1 in serving.
 
     tp * pp accelerators hold one replica. `ep` spreads experts over the tp group; with `adp`
@@ -66,7 +66,7 @@ class Node:
         return constant("pcie_gen", str(max(3, self.accelerator.pcie_gen)))
 
 
-def valid(llm: Llm, tp: int) -> bool:
+def can_shard(llm: Llm, tp: int) -> bool:
     """Whether a model can be cut into tp parts.
 
     Heads must divide by tp; KV heads must divide by tp or tp by KV heads; the width of the MLP

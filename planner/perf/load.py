@@ -17,7 +17,7 @@ Arrival: TypeAlias = (
 )
 # Bins of a distribution as (quantile that stands for it, share). Around the percentiles that an
 # SLA may name they are narrow, and that percentile itself stands for its bin.
-BINS: Final = (
+LENGTH_BINS: Final = (
     (0.05, 0.10),
     (0.15, 0.10),
     (0.25, 0.10),
@@ -35,12 +35,14 @@ BINS: Final = (
     (0.998, 0.005),
 )
 Z95: Final = NormalDist().inv_cdf(0.95)
-SHARES: Final = tuple(bin_share for _, bin_share in BINS)
-_NORMAL: Final = tuple(NormalDist().inv_cdf(quantile) for quantile, _ in BINS)
+BIN_SHARES: Final = tuple(bin_share for _, bin_share in LENGTH_BINS)
+_BIN_Z_SCORES: Final = tuple(
+    NormalDist().inv_cdf(quantile) for quantile, _ in LENGTH_BINS
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class LengthDistribution:
     """A lognormal distribution of tokens, given by its mean and 95th percentile."""
 
     mean_tokens: float
@@ -63,38 +65,40 @@ class Lengths:
 
     def bin_lengths(self) -> tuple[float, ...]:
         """Lengths that stand for the bins; their mean, by SHARES, is the mean."""
-        return _points(self)
+        return _bin_lengths(self)
 
 
-def mean(bin_values: Sequence[float]) -> float:
+def bin_mean(bin_values: Sequence[float]) -> float:
     """Mean of values that stand for the bins."""
     return sum(
         bin_value * bin_share
-        for bin_value, bin_share in zip(bin_values, SHARES, strict=True)
+        for bin_value, bin_share in zip(bin_values, BIN_SHARES, strict=True)
     )
 
 
-def bin_of(percentile: int) -> int:
+def percentile_bin(percentile: int) -> int:
     """Index of the bin that holds a percentile."""
     cumulative = 0.0
-    for bin_index, bin_share in enumerate(SHARES):
+    for bin_index, bin_share in enumerate(BIN_SHARES):
         cumulative += bin_share
         if cumulative >= percentile / 100 - 1e-9:
             return bin_index
-    return len(SHARES) - 1
+    return len(BIN_SHARES) - 1
 
 
 @cache
-def _points(lengths: Lengths) -> tuple[float, ...]:
-    bin_tokens = [math.exp(lengths.sigma * z_score) for z_score in _NORMAL]
-    mean_scale = lengths.mean_tokens / mean(bin_tokens)
+def _bin_lengths(lengths: LengthDistribution) -> tuple[float, ...]:
+    bin_tokens = [
+        math.exp(lengths.sigma * z_score) for z_score in _BIN_Z_SCORES
+    ]
+    mean_scale = lengths.mean_tokens / bin_mean(bin_tokens)
     return tuple(
         max(1.0, length_tokens * mean_scale) for length_tokens in bin_tokens
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class ServingLoad:
     """Prompt and answer lengths, arrivals, and the share of prompts found in the prefix cache.
 
     `rate_per_s` is requests a second of the whole service at peak; `concurrency` instead makes it a
@@ -102,8 +106,8 @@ class Load:
     `routing` how a router spreads requests over replicas.
     """
 
-    prompt_lengths: Lengths
-    answer_lengths: Lengths
+    prompt_lengths: LengthDistribution
+    answer_lengths: LengthDistribution
     rate_per_s: float = 0.0
     concurrency: int = 0
     arrival_variation: float = 1.0
@@ -128,6 +132,9 @@ class Load:
     @property
     def decode_context_tokens(self) -> float:
         """Mean tokens of context while requests decode; long answers do so for longer."""
-        return self.prompt_lengths.mean_tokens + self.answer_lengths.mean_tokens / 2 * (
-            1 + self.answer_lengths.variation
+        return (
+            self.prompt_lengths.mean_tokens
+            + self.answer_lengths.mean_tokens
+            / 2
+            * (1 + self.answer_lengths.variation)
         )

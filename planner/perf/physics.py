@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
-    from planner.perf.terms import Terms
+    from planner.perf.terms import ReplicaProfile
 
 
-def least(left: float, right: float) -> float:
+def smaller(left: float, right: float) -> float:
     """The smaller of two numbers, or of each pair of two arrays."""
     return (left + right - abs(left - right)) / 2
 
 
-def most(left: float, right: float) -> float:
+def larger(left: float, right: float) -> float:
     """The larger of two numbers, or of each pair of two arrays."""
     return (left + right + abs(left - right)) / 2
 
 
-def norm(read_s: float, product_s: float, exponent: float) -> float:
+def p_norm(read_s: float, product_s: float, exponent: float) -> float:
     """p-norm of two times that overlap a little: 1 adds them, infinity takes the longer."""
     combined_s: float = (read_s**exponent + product_s**exponent) ** (
         1.0 / exponent
@@ -44,10 +44,10 @@ class Draft:
     tokens_per_step: float = 1.0
 
 
-NONE: Final = Draft()
+NO_DRAFT: Final = Draft()
 
 
-def draft(
+def speculate(
     draft_tokens: int, acceptance: float, *, prompt_lookup: bool = False
 ) -> Draft:
     """Return a draft of so many tokens, each accepted with a chance if all before it were.
@@ -66,7 +66,7 @@ def draft(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class StepTimes:
     """The seconds of a replica's terms, ready to be evaluated at any batch and context.
 
     read_*, flop_*  seconds to read the weights once, and of the products for one token
@@ -110,11 +110,15 @@ class Rates:
     prompt_full_tokens: float
 
 
-def rates(
-    profile: Terms, coefficients: Coefficients, speculation: Draft = NONE
-) -> Rates:
+def step_times(
+    profile: ReplicaProfile,
+    coefficients: Coefficients,
+    speculation: Draft = NO_DRAFT,
+) -> StepTimes:
     """Divide what has to be done by what the hardware and the engine reach."""
-    weight_bytes_per_s = profile.memory_bytes_per_s * coefficients.weight_bandwidth
+    weight_bytes_per_s = (
+        profile.memory_bytes_per_s * coefficients.weight_bandwidth
+    )
     flop_per_s = profile.peak_flop_per_s * coefficients.flops
     expert_flop_per_s = (
         flop_per_s
@@ -124,9 +128,13 @@ def rates(
     )
     link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
     link_latency_s = coefficients.link_latency * (
-        1 + coefficients.link_latency_growth * most(profile.attention_tp - 2, 0.0)
+        1
+        + coefficients.link_latency_growth
+        * larger(profile.attention_tp - 2, 0.0)
     )
-    network_bytes_per_s = profile.network_bytes_per_s * coefficients.network_bandwidth
+    network_bytes_per_s = (
+        profile.network_bytes_per_s * coefficients.network_bandwidth
+    )
     launch_s = (
         coefficients.layer_overhead * profile.layers
         + coefficients.moe_overhead * profile.moe_layers
@@ -135,7 +143,7 @@ def rates(
         launch_s + coefficients.latent_overhead * profile.latent_layers
     )
     kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
-    return Rates(
+    return StepTimes(
         read_attention_s=profile.read_attention_bytes / weight_bytes_per_s,
         flop_attention_s=profile.attention_flop
         / (
@@ -145,9 +153,14 @@ def rates(
         ),
         read_dense_s=profile.read_dense_bytes / weight_bytes_per_s,
         flop_dense_s=profile.dense_flop
-        / (profile.dense_flop_per_s * coefficients.flops * coefficients.unpack_flops),
+        / (
+            profile.dense_flop_per_s
+            * coefficients.flops
+            * coefficients.unpack_flops
+        ),
         read_head_s=profile.read_head_bytes / weight_bytes_per_s,
-        flop_head_s=profile.head_flop / (profile.half_flop_per_s * coefficients.flops),
+        flop_head_s=profile.head_flop
+        / (profile.half_flop_per_s * coefficients.flops),
         read_experts_s=profile.read_experts_bytes
         * coefficients.expert_bytes
         / weight_bytes_per_s,
@@ -155,7 +168,8 @@ def rates(
         * coefficients.expert_imbalance
         / expert_flop_per_s,
         expert_share=profile.expert_share,
-        padding_rows=coefficients.expert_padding / most(profile.expert_share, 1e-6),
+        padding_rows=coefficients.expert_padding
+        / larger(profile.expert_share, 1e-6),
         kv_full_s=profile.kv_full_bytes / kv_bytes_per_s
         + profile.latent_flop
         * (1 + speculation.draft_tokens)
@@ -165,7 +179,11 @@ def rates(
         window_tokens=profile.window_tokens,
         sparse_tokens=profile.sparse_tokens,
         pair_s=profile.pair_flop
-        / (profile.half_flop_per_s * coefficients.flops * coefficients.prompt_attention),
+        / (
+            profile.half_flop_per_s
+            * coefficients.flops
+            * coefficients.prompt_attention
+        ),
         full_layers=profile.full_layers,
         window_layers=profile.window_layers,
         fixed_s=profile.reduce_count * link_latency_s
@@ -174,18 +192,24 @@ def rates(
         + launch_s
         + coefficients.overhead * coefficients.step_overhead,
         token_s=profile.reduce_bytes / link_bytes_per_s
-        + profile.gather_bytes / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
+        + profile.gather_bytes
+        / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
         + profile.hop_bytes / network_bytes_per_s
-        + profile.stream_bytes * coefficients.stream / profile.memory_bytes_per_s,
+        + profile.stream_bytes
+        * coefficients.stream
+        / profile.memory_bytes_per_s,
         one_phase_s=profile.reduce_bytes
-        * most(profile.attention_tp / 2 - 1, 0.0)
+        * larger(profile.attention_tp / 2 - 1, 0.0)
         / link_bytes_per_s,
         phase_limit_s=profile.reduce_count * coefficients.link_phase,
         launch_s=launch_s,
         layer_count=profile.layers,
         draft=speculation,
         sequence_s=coefficients.overhead * coefficients.sequence_overhead
-        + profile.vocabulary_size * 4 * coefficients.sampling / profile.memory_bytes_per_s,
+        + profile.vocabulary_size
+        * 4
+        * coefficients.sampling
+        / profile.memory_bytes_per_s,
         overlap_exponent=coefficients.overlap,
         pp=profile.pp,
         adp=profile.adp,
@@ -194,17 +218,19 @@ def rates(
     )
 
 
-def attention(times: Rates, context_tokens: float) -> float:
+def attention_time(times: StepTimes, context_tokens: float) -> float:
     """Seconds that one sequence of so much context adds to a step."""
-    attended_tokens = least(context_tokens, times.sparse_tokens)
+    attended_tokens = smaller(context_tokens, times.sparse_tokens)
     return (
         attended_tokens * times.kv_full_s
-        + least(context_tokens, times.window_tokens) * times.kv_window_s
+        + smaller(context_tokens, times.window_tokens) * times.kv_window_s
         + times.kv_state_s
     )
 
 
-def decode(times: Rates, batch_size: float, attention_s: float) -> float:
+def decode_time(
+    times: StepTimes, batch_size: float, attention_s: float
+) -> float:
     """Seconds per output token with `batch_size` sequences of attention `attention_s` each in flight.
 
     Pipeline stages work on batch / pp at a time and a token passes all of them; with
@@ -212,26 +238,30 @@ def decode(times: Rates, batch_size: float, attention_s: float) -> float:
     checks the guesses of a draft beside the next token, and yields those that are accepted.
     """
     checked_tokens = 1.0 + times.draft.draft_tokens
-    sequence_count = most(most(batch_size / times.pp, 1.0) / times.adp, 1.0)
-    stage_tokens, local_tokens = (
-        most(batch_size / times.pp, 1.0) * checked_tokens,
-        sequence_count * checked_tokens,
-    )
+    sequence_count = larger(larger(batch_size / times.pp, 1.0) / times.adp, 1.0)
+    stage_tokens = larger(batch_size / times.pp, 1.0) * checked_tokens
+    local_tokens = sequence_count * checked_tokens
     touched_share = 1.0 - (1.0 - times.expert_share) ** stage_tokens
-    body_s = norm(
-        times.read_attention_s, times.flop_attention_s * local_tokens, times.overlap_exponent
+    body_s = p_norm(
+        times.read_attention_s,
+        times.flop_attention_s * local_tokens,
+        times.overlap_exponent,
     )
-    body_s += norm(
-        times.read_dense_s, times.flop_dense_s * local_tokens, times.overlap_exponent
+    body_s += p_norm(
+        times.read_dense_s,
+        times.flop_dense_s * local_tokens,
+        times.overlap_exponent,
     )
     expert_rows = stage_tokens + times.padding_rows * touched_share
-    body_s += norm(
+    body_s += p_norm(
         times.read_experts_s * touched_share,
         times.flop_experts_s * expert_rows,
         times.overlap_exponent,
     )
-    head_s = norm(
-        times.read_head_s, times.flop_head_s * local_tokens, times.overlap_exponent
+    head_s = p_norm(
+        times.read_head_s,
+        times.flop_head_s * local_tokens,
+        times.overlap_exponent,
     )
     drafting_s = times.draft.draft_passes * (
         (body_s + times.launch_s) / times.layer_count + head_s
@@ -241,7 +271,7 @@ def decode(times: Rates, batch_size: float, attention_s: float) -> float:
         + head_s
         + drafting_s
         + times.fixed_s
-        + least(local_tokens * times.one_phase_s, times.phase_limit_s)
+        + smaller(local_tokens * times.one_phase_s, times.phase_limit_s)
     )
     return (
         step_s
@@ -250,7 +280,7 @@ def decode(times: Rates, batch_size: float, attention_s: float) -> float:
     ) / times.draft.tokens_per_step
 
 
-def prompt(times: Rates, prompt_tokens: float) -> float:
+def prompt_busy_time(times: StepTimes, prompt_tokens: float) -> float:
     """Seconds for which the prompt of one request keeps a whole replica busy.
 
     With attention-DP adp prompts run at once, so one costs a share of the attention's time.
@@ -261,26 +291,29 @@ def prompt(times: Rates, prompt_tokens: float) -> float:
     products_s = prompt_tokens * (dense_token_s + times.flop_experts_s)
     overhead_s = (
         times.prompt_base_s
-        + least(1.0, prompt_tokens / times.prompt_full_tokens) * times.launch_s
+        + smaller(1.0, prompt_tokens / times.prompt_full_tokens)
+        * times.launch_s
     )
     return (
-        products_s + _pairs(times, prompt_tokens) / times.adp + overhead_s
+        products_s + _causal_time(times, prompt_tokens) / times.adp + overhead_s
     ) / times.pp
 
 
-def first(times: Rates, prompt_tokens: float) -> float:
+def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
     """Seconds from the start of a prompt to its end, alone: a step that reads the weights too."""
     touched_share = 1.0 - (1.0 - times.expert_share) ** prompt_tokens
-    dense_s = norm(
+    dense_s = p_norm(
         times.read_attention_s,
         times.flop_attention_s * prompt_tokens,
         times.overlap_exponent,
     )
-    dense_s += norm(
-        times.read_dense_s, times.flop_dense_s * prompt_tokens, times.overlap_exponent
+    dense_s += p_norm(
+        times.read_dense_s,
+        times.flop_dense_s * prompt_tokens,
+        times.overlap_exponent,
     )
     expert_rows = prompt_tokens + times.padding_rows * touched_share
-    experts_s = norm(
+    experts_s = p_norm(
         times.read_experts_s * touched_share,
         times.flop_experts_s * expert_rows,
         times.overlap_exponent,
@@ -291,13 +324,13 @@ def first(times: Rates, prompt_tokens: float) -> float:
         + experts_s
         + times.fixed_s
         + prompt_tokens * times.token_s
-        + _pairs(times, prompt_tokens)
+        + _causal_time(times, prompt_tokens)
     )
 
 
-def _pairs(times: Rates, prompt_tokens: float) -> float:
+def _causal_time(times: StepTimes, prompt_tokens: float) -> float:
     """Seconds of causal attention over a prompt."""
-    full_layer_tokens = times.full_layers * least(
+    full_layer_tokens = times.full_layers * smaller(
         prompt_tokens, 2 * times.sparse_tokens
     )
     return (
@@ -305,7 +338,8 @@ def _pairs(times: Rates, prompt_tokens: float) -> float:
         * prompt_tokens
         * (
             full_layer_tokens
-            + times.window_layers * least(prompt_tokens, 2 * times.window_tokens)
+            + times.window_layers
+            * smaller(prompt_tokens, 2 * times.window_tokens)
         )
         / 2
     )

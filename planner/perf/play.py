@@ -9,20 +9,20 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.physics import first
-from planner.perf.simulate import NEVER, Lane, Request
+from planner.perf.physics import prompt_latency
+from planner.perf.simulate import NEVER, ReplicaSimulation, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from planner.perf.load import Arrival, Load, Routing
-    from planner.perf.simulate import Machine
+    from planner.perf.load import Arrival, Routing, ServingLoad
+    from planner.perf.simulate import ReplicaTable
 
-WARM: Final = (
+WARM_UP_SHARE: Final = (
     0.15  # share of requests that fill the replica, and are not counted
 )
-TAIL: Final = 0.05  # share that no arrivals stand behind
-STUDENT: Final = (
+DRAIN_SHARE: Final = 0.05  # share that no arrivals stand behind
+STUDENT_QUANTILES: Final = (
     0.0,
     0.0,
     6.31,
@@ -35,8 +35,8 @@ STUDENT: Final = (
 )  # 90 %, by seeds
 
 
-def arrivals(
-    load: Load,
+def draw_requests(
+    load: ServingLoad,
     request_count: int,
     seed: int,
     variation: float,
@@ -47,9 +47,14 @@ def arrivals(
     The same seed gives the same requests.
     """
     generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
-    gamma_shape, arrival_s, requests = 1 / max(variation, 1e-3), 0.0, []
+    gamma_shape = 1 / max(variation, 1e-3)
+    arrival_s = 0.0
+    requests = []
     log_sigmas = load.prompt_lengths.sigma, load.answer_lengths.sigma
-    mean_tokens = load.prompt_lengths.mean_tokens * (1 - load.prefix_hit), load.answer_lengths.mean_tokens
+    mean_tokens = (
+        load.prompt_lengths.mean_tokens * (1 - load.prefix_hit),
+        load.answer_lengths.mean_tokens,
+    )
     log_means = [
         math.log(location) - log_sigma * log_sigma / 2
         for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
@@ -77,9 +82,9 @@ def arrivals(
     return requests
 
 
-def recorded(
+def trace_requests(
     trace: Sequence[Arrival],
-    load: Load,
+    load: ServingLoad,
     replica_count: int,
     simulated_count: int,
     seed: int,
@@ -88,8 +93,10 @@ def recorded(
 
     Prompts are without what the prefix cache holds.
     """
-    generator, trace_start_s = random.Random(seed), trace[0][0]  # noqa: S311 - a simulation, not a secret
-    uncached_share, requests = 1 - load.prefix_hit, []
+    generator = random.Random(seed)
+    trace_start_s = trace[0][0]
+    uncached_share = 1 - load.prefix_hit
+    requests = []
     for position, (arrival_s, prompt_tokens, answer_tokens) in enumerate(trace):
         router_turn = (
             position + seed
@@ -108,7 +115,9 @@ def recorded(
     return requests
 
 
-def busiest(trace: Sequence[Arrival], request_count: int) -> Sequence[Arrival]:
+def busiest_span(
+    trace: Sequence[Arrival], request_count: int
+) -> Sequence[Arrival]:
     """Return the consecutive requests, at most so many, that came fastest."""
     if len(trace) <= request_count:
         return trace
@@ -120,14 +129,16 @@ def busiest(trace: Sequence[Arrival], request_count: int) -> Sequence[Arrival]:
     return trace[start_index : start_index + request_count]
 
 
-def deliver(
-    replica_table: Machine,
+def route_requests(
+    replica_table: ReplicaTable,
     requests: list[Request],
     replica_count: int,
     routing: Routing,
 ) -> list[Request]:
     """Send requests to replicas as a router does, and play them to the end; they are changed."""
-    simulations = [Lane(replica_table) for _ in range(replica_count)]
+    simulations = [
+        ReplicaSimulation(replica_table) for _ in range(replica_count)
+    ]
     generator = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
     for position, request in enumerate(requests):
         if routing == "round-robin":
@@ -135,14 +146,16 @@ def deliver(
         elif routing == "random":
             simulation = simulations[generator.randrange(replica_count)]
         else:
-            simulation = _least(simulations, request.due_s, position)
+            simulation = _least_loaded(simulations, request.due_s, position)
         simulation.queue.append(request)
     for simulation in simulations:
         simulation.advance(NEVER)
     return requests
 
 
-def _least(simulations: list[Lane], now_s: float, position: int) -> Lane:
+def _least_loaded(
+    simulations: list[ReplicaSimulation], now_s: float, position: int
+) -> ReplicaSimulation:
     """Play all lanes up to now; return the one with the fewest requests, turn by turn."""
     for simulation in simulations:
         simulation.advance(now_s)
@@ -158,11 +171,12 @@ def _least(simulations: list[Lane], now_s: float, position: int) -> Lane:
     ]
 
 
-def loop(
-    replica_table: Machine, requests: list[Request], user_count: int
+def closed_loop(
+    replica_table: ReplicaTable, requests: list[Request], user_count: int
 ) -> list[Request]:
     """Play a closed loop: each of the users sends the next request when one of theirs ends."""
-    simulation, unsent_requests = Lane(replica_table), deque(requests)
+    simulation = ReplicaSimulation(replica_table)
+    unsent_requests = deque(requests)
     for _ in range(min(user_count, len(unsent_requests))):
         simulation.queue.append(unsent_requests.popleft())
     while unsent_requests and simulation.request_count:
@@ -178,7 +192,7 @@ def loop(
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SimulatedPercentile:
     """A percentile over all simulated requests with its 90 % Monte Carlo band, in seconds."""
 
     estimate_s: float
@@ -187,36 +201,43 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationSummary:
     """What a simulation measured, by (metric, percentile)."""
 
     request_count: int
     seed_count: int
-    percentiles: dict[tuple[str, int], Measured]
+    percentiles: dict[tuple[str, int], SimulatedPercentile]
 
 
-def times(
-    replica_table: Machine, requests: list[Request]
+def request_times(
+    replica_table: ReplicaTable, requests: list[Request]
 ) -> dict[str, list[float]]:
     """Return ttft, tpot and e2e of the requests in the middle of a run."""
     counted_requests = requests[
-        int(WARM * len(requests)) : len(requests) - int(TAIL * len(requests))
+        int(WARM_UP_SHARE * len(requests)) : len(requests)
+        - int(DRAIN_SHARE * len(requests))
     ]
-    coefficients, step_times = replica_table.coefficients, replica_table.step_times
+    coefficients = replica_table.coefficients
+    step_times = replica_table.step_times
     first_token_times = [
         replica_table.ttft_factor
         * (
             coefficients.first_token
             + coefficients.step_wait * request.step_s
             + coefficients.prompt_share
-            * (request.prompt_start_s - request.due_s + first(step_times, request.prompt_tokens))
+            * (
+                request.prompt_start_s
+                - request.due_s
+                + prompt_latency(step_times, request.prompt_tokens)
+            )
         )
         for request in counted_requests
     ]
     return {
         "ttft": first_token_times,
         "tpot": [
-            (request.end_s - request.first_token_s) / (request.answer_tokens - 1)
+            (request.end_s - request.first_token_s)
+            / (request.answer_tokens - 1)
             for request in counted_requests
         ],
         "e2e": [
@@ -228,10 +249,10 @@ def times(
     }
 
 
-def summary(
+def summarize(
     runs: list[dict[str, list[float]]],
     percentile_keys: Iterable[tuple[str, int]],
-) -> Run:
+) -> SimulationSummary:
     """Return percentiles over all runs, and how far they spread from seed to seed."""
     percentiles = {}
     for metric, percentile in sorted(percentile_keys):
@@ -239,32 +260,32 @@ def summary(
             seconds for seed_times in runs for seconds in seed_times[metric]
         )
         seed_quantiles = [
-            _quantile(sorted(seed_times[metric]), percentile)
+            _empirical_quantile(sorted(seed_times[metric]), percentile)
             for seed_times in runs
         ]
         half_width_s = 0.0
         if len(seed_quantiles) > 1:
-            student_quantile = STUDENT[
-                min(len(seed_quantiles), len(STUDENT) - 1)
+            student_quantile = STUDENT_QUANTILES[
+                min(len(seed_quantiles), len(STUDENT_QUANTILES) - 1)
             ]
             half_width_s = (
                 student_quantile
                 * statistics.stdev(seed_quantiles)
                 / math.sqrt(len(seed_quantiles))
             )
-        quantile_s = _quantile(pooled_times, percentile)
-        percentiles[metric, percentile] = Measured(
+        quantile_s = _empirical_quantile(pooled_times, percentile)
+        percentiles[metric, percentile] = SimulatedPercentile(
             quantile_s,
             max(0.0, quantile_s - half_width_s),
             quantile_s + half_width_s,
         )
-    return Run(
+    return SimulationSummary(
         sum(len(seed_times["ttft"]) for seed_times in runs),
         len(runs),
         percentiles,
     )
 
 
-def _quantile(sorted_values: list[float], percentile: int) -> float:
+def _empirical_quantile(sorted_values: list[float], percentile: int) -> float:
     position = max(0, math.ceil(percentile / 100 * len(sorted_values)) - 1)
     return sorted_values[position]

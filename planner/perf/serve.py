@@ -14,31 +14,40 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory, startup
-from planner.perf.band import Band, band, news, outside
+from planner.perf.band import Band, assess_novelty, error_band, extrapolation
 from planner.perf.coefficient import SERVING
-from planner.perf.correction import BATCH
-from planner.perf.engine import engine, keys
-from planner.perf.load import bin_of, mean
-from planner.perf.physics import Rates, attention, decode, first, prompt, rates
+from planner.perf.correction import REFERENCE_BATCH
+from planner.perf.engine import coefficient_keys, find_engine
+from planner.perf.load import bin_mean, percentile_bin
+from planner.perf.physics import (
+    StepTimes,
+    attention_time,
+    decode_time,
+    prompt_busy_time,
+    prompt_latency,
+    step_times,
+)
 from planner.perf.service import Service, Wait
-from planner.perf.terms import terms
+from planner.perf.terms import profile_replica
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.correction import Correction
-    from planner.perf.layout import Layout, Node
-    from planner.perf.load import Load
+    from planner.perf.layout import Node, ReplicaLayout
+    from planner.perf.load import ServingLoad
 
-SERVED: Final = engine("vllm")  # what the boot script of a node starts
-PLANNED: Final = "closed vllm"  # the load whose bands apply to it
-EVEN: Final = 0.5  # a confidence that asks for no margin
+SERVING_ENGINE: Final = find_engine(
+    "vllm"
+)  # what the boot script of a node starts
+BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
+NO_MARGIN_LEVEL: Final = 0.5  # a confidence that asks for no margin
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class Confidence:
     """With which confidence predictions are to hold, and what a benchmark taught about them."""
 
-    level: float = EVEN
+    level: float = NO_MARGIN_LEVEL
     correction: Correction | None = None
 
 
@@ -48,20 +57,32 @@ class Replica:
     def __init__(
         self,
         llm: Llm,
-        layout: Layout,
+        layout: ReplicaLayout,
         node: Node,
-        load: Load,
-        confidence: Trust | None = None,
+        load: ServingLoad,
+        confidence: Confidence | None = None,
     ) -> None:
-        self.llm, self.layout, self.node, self.load = llm, layout, node, load
-        self.confidence = confidence or Trust()
+        self.llm = llm
+        self.layout = layout
+        self.node = node
+        self.load = load
+        self.confidence = confidence or Confidence()
         self.margins: dict[str, float] = {}
-        self.coefficients = SERVING.select(keys(layout, node, SERVED), SERVED.software_year)
-        self.startup_memory = startup.served(llm, layout, node, SERVED.software_year)
-        reserved_tokens = (
-            load.prompt_lengths.mean_tokens + self.coefficients.answer_share * load.answer_lengths.mean_tokens
+        self.coefficients = SERVING.select(
+            coefficient_keys(layout, node, SERVING_ENGINE),
+            SERVING_ENGINE.software_year,
         )
-        self.max_batch = min(self.startup_memory.max_sequences, self._fitting_batch(reserved_tokens))
+        self.startup_memory = startup.replica_memory(
+            llm, layout, node, SERVING_ENGINE.software_year
+        )
+        reserved_tokens = (
+            load.prompt_lengths.mean_tokens
+            + self.coefficients.answer_share * load.answer_lengths.mean_tokens
+        )
+        self.max_batch = min(
+            self.startup_memory.max_sequences,
+            self._fitting_batch(reserved_tokens),
+        )
         if self.max_batch and not self._fitting_batch(
             max(load.max_context_tokens, reserved_tokens)
         ):
@@ -74,16 +95,14 @@ class Replica:
         """How many sequences of so many tokens the pool holds."""
         pool_bytes = max(0.0, self.startup_memory.kv_gib) * memory.GIB
         return int(
-            pool_bytes / memory.kv(self.llm, self.layout, context_tokens)
+            pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
         )
 
     def with_confidence(self, level: float) -> Replica:
         """The same replica for another confidence; what is known of its pace is shared."""
         replica_copy = copy(self)
-        replica_copy.confidence, replica_copy.margins = (
-            replace(self.confidence, level=level),
-            {},
-        )
+        replica_copy.confidence = replace(self.confidence, level=level)
+        replica_copy.margins = {}
         return replica_copy
 
     @cached_property
@@ -106,20 +125,25 @@ class Replica:
         if self.correction:
             half_batch = max(1.0, self.max_batch / 2)
             return self.correction.band(
-                metric, half_batch, self.load.decode_context_tokens, self.layout.tp
+                metric,
+                half_batch,
+                self.load.decode_context_tokens,
+                self.layout.tp,
             )
-        novelties, basis = news(self.llm, self.node.accelerator)
-        doublings, _ = outside(
+        novelties, basis = assess_novelty(self.llm, self.node.accelerator)
+        doublings, _ = extrapolation(
             prompt=self.load.prompt_lengths.mean_tokens,
             answer=self.load.answer_lengths.mean_tokens,
             active=self.llm.active_params,
             accelerators=self.layout.accelerators,
         )
-        return band(metric, PLANNED, novelties, basis, doublings)
+        return error_band(metric, BAND_LOAD, novelties, basis, doublings)
 
     def _bias_factor(self, metric: str, batch_size: float) -> float:
         return (
-            self.correction.factor(metric, batch_size, self.load.decode_context_tokens)
+            self.correction.factor(
+                metric, batch_size, self.load.decode_context_tokens
+            )
             if self.correction
             else 1.0
         )
@@ -135,7 +159,7 @@ class Replica:
         return time_factor
 
     def _compute_margin(self, metric: str) -> float:
-        if self.confidence.level <= EVEN:
+        if self.confidence.level <= NO_MARGIN_LEVEL:
             return 1.0
         part_metrics = ("ttft", "tpot") if metric == "e2e" else (metric,)
         return max(
@@ -147,9 +171,11 @@ class Replica:
         )
 
     @cached_property
-    def step_times(self) -> Rates:
+    def step_times(self) -> StepTimes:
         """The seconds of the terms of step time."""
-        return rates(terms(self.llm, self.layout, self.node), self.coefficients)
+        return step_times(
+            profile_replica(self.llm, self.layout, self.node), self.coefficients
+        )
 
     @cached_property
     def _uncached_tokens(self) -> tuple[float, ...]:
@@ -163,17 +189,18 @@ class Replica:
     def prompt_times_s(self) -> tuple[float, ...]:
         """Seconds for which those prompts keep the replica busy."""
         return tuple(
-            prompt(self.step_times, prompt_tokens) for prompt_tokens in self._uncached_tokens
+            prompt_busy_time(self.step_times, prompt_tokens)
+            for prompt_tokens in self._uncached_tokens
         )
 
     @cached_property
     def idle_prompts_s(self) -> tuple[float, ...]:
         """Seconds until the end of those prompts on an idle replica."""
         prompt_share = self.coefficients.prompt_share * self._bias_factor(
-            "ttft", BATCH
+            "ttft", REFERENCE_BATCH
         )
         return tuple(
-            prompt_share * first(self.step_times, prompt_tokens)
+            prompt_share * prompt_latency(self.step_times, prompt_tokens)
             for prompt_tokens in self._uncached_tokens
         )
 
@@ -184,7 +211,7 @@ class Replica:
 
     @cached_property
     def _attention_s(self) -> float:
-        return attention(self.step_times, self.load.decode_context_tokens)
+        return attention_time(self.step_times, self.load.decode_context_tokens)
 
     @cached_property
     def _interference_s(self) -> float:
@@ -198,7 +225,7 @@ class Replica:
     def prompt_moments(self) -> tuple[float, float, float]:
         """First three moments of the time for which prompts keep the replica busy."""
         power_means = (
-            mean([busy_s**exponent for busy_s in self.prompt_times_s])
+            bin_mean([busy_s**exponent for busy_s in self.prompt_times_s])
             for exponent in (1, 2, 3)
         )
         return next(power_means), next(power_means), next(power_means)
@@ -207,18 +234,20 @@ class Replica:
         """Seconds per output token with n in flight and no prompt between."""
         return self.tpot(
             batch_size
-        ) - batch_size * self._interference_s * self._bias_factor("tpot", batch_size)
+        ) - batch_size * self._interference_s * self._bias_factor(
+            "tpot", batch_size
+        )
 
     def tpot(self, batch_size: int) -> float:
         """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
         tpot_s = self._tpot_by_batch.get(batch_size)
         if tpot_s is None:
             predicted_s = (
-                decode(self.step_times, batch_size, self._attention_s)
+                decode_time(self.step_times, batch_size, self._attention_s)
                 + batch_size * self._interference_s
             )
-            tpot_s = self._tpot_by_batch[batch_size] = predicted_s * self._bias_factor(
-                "tpot", batch_size
+            tpot_s = self._tpot_by_batch[batch_size] = (
+                predicted_s * self._bias_factor("tpot", batch_size)
             )
         return tpot_s
 
@@ -234,8 +263,9 @@ class Replica:
         """Requests completed a second with n in flight."""
         rate_per_s = self._rate_by_batch.get(batch_size)
         if rate_per_s is None:
-            cycle_s = self.mean_prompt_s + self.load.answer_lengths.mean_tokens * self.tpot(
-                batch_size
+            cycle_s = (
+                self.mean_prompt_s
+                + self.load.answer_lengths.mean_tokens * self.tpot(batch_size)
             )
             rate_per_s = self._rate_by_batch[batch_size] = batch_size / cycle_s
         return rate_per_s
@@ -246,11 +276,14 @@ class Replica:
         completion() grows with n and tpot() too, so the largest admissible n gives the bound.
         """
         if tpot_limit_s not in self._rate_bounds:
-            self._rate_bounds[tpot_limit_s] = self._find_rate_bound(tpot_limit_s)
+            self._rate_bounds[tpot_limit_s] = self._find_rate_bound(
+                tpot_limit_s
+            )
         return self._rate_bounds[tpot_limit_s]
 
     def _find_rate_bound(self, tpot_limit_s: float) -> float:
-        lower_batch, upper_batch = 0, self.max_batch
+        lower_batch = 0
+        upper_batch = self.max_batch
         while lower_batch < upper_batch:
             middle_batch = (lower_batch + upper_batch + 1) // 2
             if self.tpot(middle_batch) <= tpot_limit_s:
@@ -264,23 +297,27 @@ class Replica:
         return self._predicted_idle(metric, percentile) * self.margin(metric)
 
     def _predicted_idle(self, metric: str, percentile: int) -> float:
-        bin_index = bin_of(percentile)
+        bin_index = percentile_bin(percentile)
         if metric == "tpot":
             return self.tpot(1)
         if metric == "ttft":
             return self.start_delay(1) + self.idle_prompts_s[bin_index]
         return (
             self.start_delay(1)
-            + mean(self.idle_prompts_s)
+            + bin_mean(self.idle_prompts_s)
             + self.tpot(1) * self.load.answer_lengths.bin_lengths()[bin_index]
         )
 
-    def open_service(self, rate_per_s: float, replica_count: int = 1) -> Service | None:
+    def open_service(
+        self, rate_per_s: float, replica_count: int = 1
+    ) -> Service | None:
         """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
         full_rate_per_s = self.completion_rate(self.max_batch)
         if rate_per_s >= full_rate_per_s * 0.999:
             return None
-        state_weights, state_weight, total_weight = [1.0], 1.0, 1.0
+        state_weights = [1.0]
+        state_weight = 1.0
+        total_weight = 1.0
         for batch_size in range(1, self.max_batch + 1):
             state_weight *= rate_per_s / self.completion_rate(batch_size)
             state_weights.append(state_weight)
@@ -303,7 +340,9 @@ class Replica:
             else 0.0
         )
         arrival_variation = self.load.replica_variation(replica_count)
-        burst_factor = (arrival_variation + self.load.answer_lengths.variation) / 2
+        burst_factor = (
+            arrival_variation + self.load.answer_lengths.variation
+        ) / 2
         return Service(
             replica=self,
             rate_per_s=rate_per_s,
@@ -326,7 +365,9 @@ class Replica:
             rate_per_s=rate_per_s,
             probabilities=probabilities,
             slot_wait=Wait(0.0, 0.0),
-            prompt_wait=self._prompt_wait(rate_per_s, self.load.arrival_variation),
+            prompt_wait=self._prompt_wait(
+                rate_per_s, self.load.arrival_variation
+            ),
         )
 
     def _prompt_wait(self, rate_per_s: float, arrival_variation: float) -> Wait:

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from planner.perf.load import mean
-from planner.perf.tail import above
+from planner.perf.load import bin_mean
+from planner.perf.tail import gamma_exceedance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.perf.coefficient import Coefficients
-    from planner.perf.load import Load
+    from planner.perf.load import ServingLoad
 
 
-class Station(Protocol):
+class ReplicaModel(Protocol):
     """What a service asks of its replica: times in seconds, by requests in flight."""
 
-    load: Load
+    load: ServingLoad
     max_batch: int
     coefficients: Coefficients
 
@@ -64,7 +64,10 @@ class Wait:
         if self.squared_variation <= 1:
             return ((1.0, self.mean_s),)
         short_weight = (
-            1 + math.sqrt((self.squared_variation - 1) / (self.squared_variation + 1))
+            1
+            + math.sqrt(
+                (self.squared_variation - 1) / (self.squared_variation + 1)
+            )
         ) / 2
         return (
             (short_weight, self.mean_s / 2 / short_weight),
@@ -81,7 +84,7 @@ class Service:
     is the squared one of the times between arrivals.
     """
 
-    replica: Station
+    replica: ReplicaModel
     rate_per_s: float
     probabilities: tuple[float, ...]
     slot_wait: Wait
@@ -108,11 +111,9 @@ class Service:
         Two things differ between requests, and add as deviations do: the batch that they meet,
         and how many prompts come in while they answer.
         """
-        mean_tpot_s, met_tpot_s = (
-            self._mean_tpot_s,
-            self.replica.tpot(self._met_batch(percentile)),
-        )
-        slowed_tpot_s = _quantile(self._tpot_exceedance, percentile / 100)
+        mean_tpot_s = self._mean_tpot_s
+        met_tpot_s = self.replica.tpot(self._met_batch(percentile))
+        slowed_tpot_s = _solve_quantile(self._tpot_exceedance, percentile / 100)
         return max(
             met_tpot_s,
             mean_tpot_s
@@ -124,11 +125,11 @@ class Service:
 
     def ttft(self, percentile: int) -> float:
         """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
-        return _quantile(self._ttft_exceedance, percentile / 100)
+        return _solve_quantile(self._ttft_exceedance, percentile / 100)
 
     def e2e(self, percentile: int) -> float:
         """Time of a whole request: first token, then the answer at the mean pace."""
-        return _quantile(self._e2e_exceedance, percentile / 100)
+        return _solve_quantile(self._e2e_exceedance, percentile / 100)
 
     def quantile(self, metric: str, percentile: int) -> float:
         """Return ttft, tpot or e2e at a percentile."""
@@ -150,11 +151,16 @@ class Service:
             squared_slack = (limit_s - self._mean_tpot_s) ** 2 - max(
                 0.0, met_tpot_s - self._mean_tpot_s
             ) ** 2
-            tpot_limit_s = self._mean_tpot_s + math.sqrt(max(0.0, squared_slack))
-            return (
-                self._tpot_exceedance(tpot_limit_s) <= 1 - percentile / 100 + 1e-9
+            tpot_limit_s = self._mean_tpot_s + math.sqrt(
+                max(0.0, squared_slack)
             )
-        exceedance = self._ttft_exceedance if metric == "ttft" else self._e2e_exceedance
+            return (
+                self._tpot_exceedance(tpot_limit_s)
+                <= 1 - percentile / 100 + 1e-9
+            )
+        exceedance = (
+            self._ttft_exceedance if metric == "ttft" else self._e2e_exceedance
+        )
         return exceedance(limit_s) <= 1 - percentile / 100 + 1e-9
 
     def _tpot_exceedance(self, tpot_s: float) -> float:
@@ -163,7 +169,8 @@ class Service:
         Its own prompt leaves another behind as often as prompts are busy; while it answers, a
         Poisson number comes in. The sum of their times is taken as gamma; bursts add variance.
         """
-        replica, batch_size = self.replica, max(1, round(self.in_flight))
+        replica = self.replica
+        batch_size = max(1, round(self.in_flight))
         first_moment, second_moment, _ = replica.prompt_moments
         slack_s = (
             tpot_s - replica.undisturbed_tpot(batch_size)
@@ -173,7 +180,8 @@ class Service:
         exceedances = []
         for answer_tokens in replica.load.answer_lengths.bin_lengths():
             prompt_count = (
-                self.prompt_wait.probability + self.rate_per_s * answer_tokens * self._mean_tpot_s
+                self.prompt_wait.probability
+                + self.rate_per_s * answer_tokens * self._mean_tpot_s
             )
             any_probability = -math.expm1(-prompt_count)
             mean_delay_s = prompt_count * first_moment / any_probability
@@ -193,14 +201,16 @@ class Service:
             )
             exceedances.append(
                 any_probability
-                * above(slack_s * answer_tokens, mean_delay_s, delay_variance)
+                * gamma_exceedance(
+                    slack_s * answer_tokens, mean_delay_s, delay_variance
+                )
             )
-        return mean(exceedances)
+        return bin_mean(exceedances)
 
     def _ttft_exceedance(self, ttft_s: float) -> float:
         """Chance that the first token takes longer."""
         slack_s = ttft_s - self._start_delay_s
-        return mean(
+        return bin_mean(
             [
                 self._wait_exceedance(slack_s - idle_prompt_s)
                 for idle_prompt_s in self.replica.idle_prompts_s
@@ -209,11 +219,15 @@ class Service:
 
     def _e2e_exceedance(self, e2e_s: float) -> float:
         """Chance that the whole request takes longer."""
-        slack_s = e2e_s - self._start_delay_s - mean(self.replica.idle_prompts_s)
+        slack_s = (
+            e2e_s - self._start_delay_s - bin_mean(self.replica.idle_prompts_s)
+        )
         answer_lengths = self.replica.load.answer_lengths.bin_lengths()
-        return mean(
+        return bin_mean(
             [
-                self._wait_exceedance(slack_s - self._mean_tpot_s * answer_tokens)
+                self._wait_exceedance(
+                    slack_s - self._mean_tpot_s * answer_tokens
+                )
                 for answer_tokens in answer_lengths
             ]
         )
@@ -261,10 +275,8 @@ class Service:
         """Chance that the two waits together last longer than this."""
         if wait_s < 0:
             return 1.0
-        slot_probability, prompt_probability = (
-            self.slot_wait.probability,
-            self.prompt_wait.probability,
-        )
+        slot_probability = self.slot_wait.probability
+        prompt_probability = self.prompt_wait.probability
         slot_rate = 1 / max(self.slot_wait.mean_s, 1e-9)
         slot_exceedance = math.exp(-slot_rate * wait_s)
         exceedance = (
@@ -291,13 +303,15 @@ class Service:
         return exceedance
 
 
-def _quantile(
+def _solve_quantile(
     exceedance: Callable[[float], float], probability: float
 ) -> float:
     """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
-    lower_s, upper_s = 0.0, 0.01
+    lower_s = 0.0
+    upper_s = 0.01
     while exceedance(upper_s) > 1 - probability + 1e-9 and upper_s < 1e6:
-        lower_s, upper_s = upper_s, upper_s * 2
+        lower_s = upper_s
+        upper_s = upper_s * 2
     for _ in range(24):
         midpoint_s = (lower_s + upper_s) / 2
         if exceedance(midpoint_s) > 1 - probability + 1e-9:

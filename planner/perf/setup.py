@@ -8,18 +8,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.perf.coefficient import SERVING, Coefficients
-from planner.perf.engine import VARIED, keys
-from planner.perf.physics import NONE, Draft, Rates, first, prompt, rates
-from planner.perf.shape import Server, fitting, handover
-from planner.perf.startup import served
-from planner.perf.terms import Terms, terms
+from planner.perf.engine import VARIED_LENGTHS, coefficient_keys
+from planner.perf.physics import (
+    NO_DRAFT,
+    Draft,
+    StepTimes,
+    prompt_busy_time,
+    prompt_latency,
+    step_times,
+)
+from planner.perf.shape import ReplicaRates, kv_transfer_time, memory_capacity
+from planner.perf.startup import replica_memory
+from planner.perf.terms import ReplicaProfile, profile_replica
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.engine import Engine
-    from planner.perf.layout import Layout, Node
+    from planner.perf.engine import ServingEngine
+    from planner.perf.layout import Node, ReplicaLayout
 
-Kind: TypeAlias = Literal["offline", "static", "closed", "open"]
+LoadKind: TypeAlias = Literal["offline", "static", "closed", "open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,36 +38,38 @@ class Demand:
     differ: see engine.keys.
     """
 
-    load_kind: Kind
+    load_kind: LoadKind
     prompt_tokens: float
     answer_tokens: float
     user_count: float = 0.0
     rate_per_s: float = 0.0
-    length_keys: tuple[str, ...] = VARIED
+    length_keys: tuple[str, ...] = VARIED_LENGTHS
     request_count: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Deployment:
     """A deployment of `replica_count` equal replicas; `prefill_workers` workers of their own take prompts.
 
     `speculative` says that answers are guessed ahead; by how much is `draft`, when it is known.
     """
 
     llm: Llm
-    layout: Layout
+    layout: ReplicaLayout
     node: Node
-    engine: Engine
+    engine: ServingEngine
     demand: Demand
     replica_count: int = 1
-    prefill_workers: tuple[int, Layout] | None = None
+    prefill_workers: tuple[int, ReplicaLayout] | None = None
     speculative: bool = False
-    draft: Draft = NONE
+    draft: Draft = NO_DRAFT
 
     @property
     def coefficient_keys(self) -> frozenset[str]:
         """What selects the coefficients."""
-        return keys(self.layout, self.node, self.engine, self.demand.length_keys)
+        return coefficient_keys(
+            self.layout, self.node, self.engine, self.demand.length_keys
+        )
 
     @property
     def max_sequences(self) -> float:
@@ -68,14 +77,14 @@ class Setup:
         return float(self.engine.max_sequences * self.layout.adp)
 
     @property
-    def profile(self) -> Terms:
+    def profile(self) -> ReplicaProfile:
         """What a replica has to do."""
-        return terms(self.llm, self.layout, self.node)
+        return profile_replica(self.llm, self.layout, self.node)
 
     @property
-    def prefill_profile(self) -> Terms:
+    def prefill_profile(self) -> ReplicaProfile:
         """What a prefill worker has to do; the replica itself without such workers."""
-        return terms(
+        return profile_replica(
             self.llm,
             self.prefill_workers[1] if self.prefill_workers else self.layout,
             self.node,
@@ -84,30 +93,33 @@ class Setup:
     @property
     def overhead_gib(self) -> float | None:
         """GiB beside weights and cache, where the rules of the engine are known."""
-        return _kept(self.llm, self.layout, self.node, self.engine)
+        return _overhead_gib(self.llm, self.layout, self.node, self.engine)
 
-    def replica_rates(self) -> Server:
+    def replica_rates(self) -> ReplicaRates:
         """Return a replica under this load, ready for the formulas of load shapes."""
         demand = self.demand
         layout_and_node = self.layout, self.node
-        coefficients, profile, times = _prepared(
-            self.llm, layout_and_node, self.engine, demand.length_keys, self.draft
+        coefficients, profile, times = _shared_inputs(
+            self.llm,
+            layout_and_node,
+            self.engine,
+            demand.length_keys,
+            self.draft,
         )
-        prompt_busy_s, idle_prompt_s = (
-            prompt(times, demand.prompt_tokens),
-            first(times, demand.prompt_tokens),
-        )
-        interference_share, serial_share = coefficients.interference, 1.0
+        prompt_busy_s = prompt_busy_time(times, demand.prompt_tokens)
+        idle_prompt_s = prompt_latency(times, demand.prompt_tokens)
+        interference_share = coefficients.interference
+        serial_share = 1.0
         if self.prefill_workers:
-            prefill_times = rates(self.prefill_profile, coefficients)
+            prefill_times = step_times(self.prefill_profile, coefficients)
             prompt_busy_s = (
-                prompt(prefill_times, demand.prompt_tokens)
+                prompt_busy_time(prefill_times, demand.prompt_tokens)
                 * self.replica_count
                 / self.prefill_workers[0]
             )
-            idle_prompt_s = first(prefill_times, demand.prompt_tokens) + handover(
-                profile, coefficients, demand.prompt_tokens
-            )
+            idle_prompt_s = prompt_latency(
+                prefill_times, demand.prompt_tokens
+            ) + kv_transfer_time(profile, coefficients, demand.prompt_tokens)
             interference_share = serial_share = 0.0
         overhead_gib = self.overhead_gib
         overhead_gib = (
@@ -115,7 +127,7 @@ class Setup:
         )
         max_batch = min(
             self.max_sequences,
-            fitting(
+            memory_capacity(
                 profile,
                 coefficients,
                 overhead_gib,
@@ -123,7 +135,7 @@ class Setup:
                 demand.answer_tokens,
             ),
         )
-        return Server(
+        return ReplicaRates(
             step_times=times,
             coefficients=coefficients,
             prompt_tokens=demand.prompt_tokens,
@@ -137,28 +149,31 @@ class Setup:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(
+def _shared_inputs(
     llm: Llm,
-    layout_and_node: tuple[Layout, Node],
-    serving_engine: Engine,
+    layout_and_node: tuple[ReplicaLayout, Node],
+    serving_engine: ServingEngine,
     length_keys: tuple[str, ...],
     speculation: Draft,
-) -> tuple[Coefficients, Terms, Rates]:
+) -> tuple[Coefficients, ReplicaProfile, StepTimes]:
     """What the rows of one deployment share, whatever its load."""
     layout, node = layout_and_node
     coefficients = SERVING.select(
-        keys(layout, node, serving_engine, length_keys), serving_engine.software_year
+        coefficient_keys(layout, node, serving_engine, length_keys),
+        serving_engine.software_year,
     )
-    profile = terms(llm, layout, node)
-    return coefficients, profile, rates(profile, coefficients, speculation)
+    profile = profile_replica(llm, layout, node)
+    return coefficients, profile, step_times(profile, coefficients, speculation)
 
 
 @lru_cache(maxsize=4096)
-def _kept(
-    llm: Llm, layout: Layout, node: Node, serving_engine: Engine
+def _overhead_gib(
+    llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
 ) -> float | None:
     return (
-        served(llm, layout, node, serving_engine.software_year).overhead_gib
+        replica_memory(
+            llm, layout, node, serving_engine.software_year
+        ).overhead_gib
         if serving_engine.kind == "vllm"
         else None
     )

@@ -20,16 +20,16 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.correction import BATCH
-from planner.perf.physics import attention, decode, prompt
+from planner.perf.correction import REFERENCE_BATCH
+from planner.perf.physics import attention_time, decode_time, prompt_busy_time
 
 if TYPE_CHECKING:
     from planner.perf.coefficient import Coefficients
-    from planner.perf.physics import Rates
+    from planner.perf.physics import StepTimes
     from planner.perf.serve import Replica
 
 NEVER: Final = math.inf
-CRAWL: Final = (
+MIN_DECODE_SPEED: Final = (
     1e-3  # speed of decoding that is left when a prompt takes everything
 )
 
@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ReplicaTable:
     """The times of a replica: of a step by batch, of prompts, and its pool in tokens.
 
     `prompt_decode_speed` is the speed of decoding while a prompt passes, `answer_share` the share of an answer for
@@ -57,7 +57,7 @@ class Machine:
 
     base_steps_s: tuple[float, ...]
     step_growths_s: tuple[float, ...]
-    step_times: Rates
+    step_times: StepTimes
     coefficients: Coefficients
     pool_tokens: float
     answer_share: float
@@ -66,30 +66,31 @@ class Machine:
     ttft_factor: float = 1.0
 
 
-def machine(
-    times: Rates,
+def tabulate_times(
+    times: StepTimes,
     coefficients: Coefficients,
     slot_count: int,
     pool_tokens: float,
     context_tokens: float,
-) -> Machine:
+) -> ReplicaTable:
     """Tabulate a replica of so many slots and tokens of pool.
 
     Sliding layers and correction of the context are those of a mean request, `context_tokens` tokens.
     """
-    fixed_attention_s = attention(times, context_tokens) - times.kv_full_s * min(
-        context_tokens, times.sparse_tokens
-    )
-    base_steps_s, step_growths_s = [0.0], [0.0]
+    fixed_attention_s = attention_time(
+        times, context_tokens
+    ) - times.kv_full_s * min(context_tokens, times.sparse_tokens)
+    base_steps_s = [0.0]
+    step_growths_s = [0.0]
     for batch_size in range(1, slot_count + 1):
-        base_steps_s.append(decode(times, batch_size, fixed_attention_s))
+        base_steps_s.append(decode_time(times, batch_size, fixed_attention_s))
         step_growths_s.append(
             max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
             / batch_size
             * times.kv_full_s
             / times.draft.tokens_per_step
         )
-    return Machine(
+    return ReplicaTable(
         base_steps_s=tuple(base_steps_s),
         step_growths_s=tuple(step_growths_s),
         step_times=times,
@@ -97,18 +98,21 @@ def machine(
         pool_tokens=pool_tokens,
         answer_share=coefficients.answer_share,
         slot_count=slot_count,
-        prompt_decode_speed=max(CRAWL, 1 - coefficients.interference),
+        prompt_decode_speed=max(
+            MIN_DECODE_SPEED, 1 - coefficients.interference
+        ),
     )
 
 
-def of_replica(replica: Replica) -> Machine:
+def tabulate_replica(replica: Replica) -> ReplicaTable:
     """Tabulate a replica under its load, as far as a benchmark corrected it."""
     context_tokens = replica.load.decode_context_tokens
     token_bytes = (
-        memory.kv(replica.llm, replica.layout, context_tokens) / context_tokens
+        memory.kv_bytes(replica.llm, replica.layout, context_tokens)
+        / context_tokens
     )
     pool_tokens = replica.startup_memory.kv_gib * memory.GIB / token_bytes
-    replica_table = machine(
+    replica_table = tabulate_times(
         replica.step_times,
         replica.coefficients,
         replica.max_batch,
@@ -138,20 +142,24 @@ def of_replica(replica: Replica) -> Machine:
                 replica_table.step_growths_s, tpot_factors, strict=True
             )
         ),
-        ttft_factor=replica.correction.factor("ttft", BATCH, context_tokens),
+        ttft_factor=replica.correction.factor(
+            "ttft", REFERENCE_BATCH, context_tokens
+        ),
     )
 
 
 @dataclass(slots=True)
-class Lane:
+class ReplicaSimulation:
     """One replica at work."""
 
-    table: Machine
+    table: ReplicaTable
     queue: deque[Request] = field(default_factory=deque)
     running: list[tuple[float, int, Request]] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
     now_s: float = 0.0
-    clock_tokens: float = 0.0  # tokens that a request would have got since the start
+    clock_tokens: float = (
+        0.0  # tokens that a request would have got since the start
+    )
     context_tokens: float = 0.0
     reserved_tokens: float = 0.0
     prefilling: Request | None = None
@@ -186,16 +194,26 @@ class Lane:
 
     def _begin_prompt(self) -> None:
         """Start the next prompt, or note when it is due."""
-        table, batch_size = self.table, len(self.running)
+        table = self.table
+        batch_size = len(self.running)
         self.prompt_event_s = NEVER
-        if not self.queue or batch_size >= table.slot_count or self.admission_closed:
+        if (
+            not self.queue
+            or batch_size >= table.slot_count
+            or self.admission_closed
+        ):
             return
         request = self.queue[0]
         if request.due_s > self.now_s:
             self.prompt_event_s = request.due_s
             return
-        needed_tokens = request.prompt_tokens + table.answer_share * request.answer_tokens
-        if self.reserved_tokens + needed_tokens <= table.pool_tokens or not batch_size:
+        needed_tokens = (
+            request.prompt_tokens + table.answer_share * request.answer_tokens
+        )
+        if (
+            self.reserved_tokens + needed_tokens <= table.pool_tokens
+            or not batch_size
+        ):
             self.queue.popleft()
             self.reserved_tokens += needed_tokens
             request.prompt_start_s = self.now_s
@@ -204,7 +222,9 @@ class Lane:
                 + table.step_growths_s[batch_size or 1] * self.context_tokens
             )
             self.prefilling = request
-            self.prompt_event_s = self.now_s + prompt(table.step_times, request.prompt_tokens)
+            self.prompt_event_s = self.now_s + prompt_busy_time(
+                table.step_times, request.prompt_tokens
+            )
 
     def _next_events(self) -> tuple[float, float]:
         """When the next request ends, and when the pool overflows if that is earlier."""
@@ -213,8 +233,12 @@ class Lane:
             return NEVER, NEVER
         table = self.table
         step_growth_s = table.step_growths_s[batch_size]
-        step_s = table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
-        decode_speed = 1.0 if self.prefilling is None else table.prompt_decode_speed
+        step_s = (
+            table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
+        )
+        decode_speed = (
+            1.0 if self.prefilling is None else table.prompt_decode_speed
+        )
         decoded_tokens = max(0.0, self.running[0][0] - self.clock_tokens)
         completion_s = (
             self.now_s
@@ -239,7 +263,10 @@ class Lane:
                 1.0 if self.prefilling is None else table.prompt_decode_speed
             )
             step_growth_s = table.step_growths_s[batch_size]
-            step_s = table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
+            step_s = (
+                table.base_steps_s[batch_size]
+                + step_growth_s * self.context_tokens
+            )
             decoded_tokens = (
                 2
                 * decode_s
@@ -257,26 +284,42 @@ class Lane:
 
     def _finish_request(self, event_s: float) -> None:
         end_clock_tokens, _, request = self.running[0]
-        self.context_tokens += len(self.running) * (end_clock_tokens - self.clock_tokens)
-        self.clock_tokens, self.now_s = end_clock_tokens, event_s
+        self.context_tokens += len(self.running) * (
+            end_clock_tokens - self.clock_tokens
+        )
+        self.clock_tokens = end_clock_tokens
+        self.now_s = event_s
         heappop(self.running)
         self.context_tokens = max(
-            0.0, self.context_tokens - request.prompt_tokens - request.answer_tokens + 1
+            0.0,
+            self.context_tokens
+            - request.prompt_tokens
+            - request.answer_tokens
+            + 1,
         )
-        self.reserved_tokens -= request.prompt_tokens + self.table.answer_share * request.answer_tokens
+        self.reserved_tokens -= (
+            request.prompt_tokens
+            + self.table.answer_share * request.answer_tokens
+        )
         self.admission_closed = False
         request.end_s = event_s
         self.finished.append(request)
 
     def _finish_prompt(self) -> None:
         self._pass_time(self.prompt_event_s)
-        request, self.prefilling = self.prefilling, None
+        request = self.prefilling
+        self.prefilling = None
         if request is None:
             return  # the next request is due now
         request.first_token_s = request.first_token_s or self.now_s
         self.start_count += 1
         heappush(
-            self.running, (self.clock_tokens + request.answer_tokens - 1, self.start_count, request)
+            self.running,
+            (
+                self.clock_tokens + request.answer_tokens - 1,
+                self.start_count,
+                request,
+            ),
         )
         self.context_tokens += request.prompt_tokens
 
@@ -287,9 +330,15 @@ class Lane:
         self.running.remove(newest_entry)
         heapify(self.running)
         request = newest_entry[2]
-        self.reserved_tokens -= request.prompt_tokens + self.table.answer_share * request.answer_tokens
+        self.reserved_tokens -= (
+            request.prompt_tokens
+            + self.table.answer_share * request.answer_tokens
+        )
         self.context_tokens -= (
-            request.prompt_tokens + request.answer_tokens - 1 - (newest_entry[0] - self.clock_tokens)
+            request.prompt_tokens
+            + request.answer_tokens
+            - 1
+            - (newest_entry[0] - self.clock_tokens)
         )
         self.queue.appendleft(request)
         self.admission_closed = self.prefilling is None

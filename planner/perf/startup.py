@@ -20,35 +20,37 @@ from planner.perf.memory import GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.layout import Layout, Node
+    from planner.perf.layout import Node, ReplicaLayout
 
-PAGE: Final = 16  # tokens of a block
-LATENT_PAGE: Final = 64
+BLOCK_TOKENS: Final = 16  # tokens of a block
+LATENT_BLOCK_TOKENS: Final = 64
 LARGE_GIB: Final = 70.0  # memory from which the defaults are larger
-LONG: Final = 32_768  # context beyond which early versions profile in chunks
-PADDED: Final = 64  # rows to which a vocabulary is padded
-MANY: Final = (
+LONG_CONTEXT_TOKENS: Final = (
+    32_768  # context beyond which early versions profile in chunks
+)
+VOCABULARY_PADDING: Final = 64  # rows to which a vocabulary is padded
+LARGE_GRAPH_SEQUENCES: Final = (
     512  # sequences from which graphs are captured for large batches too
 )
-WIDE: Final = 8
-GROUPED: Final = (
+WIDE_TP: Final = 8
+GROUP_RATIO: Final = (
     1.5  # layer kinds within this ratio share the larger group size
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class StepLimits:
     """The largest step of an engine: tokens in it, and sequences that are sampled."""
 
     max_tokens: int
     max_sequences: int
 
 
-SMALL: Final = Steps(max_tokens=2048, max_sequences=256)
+SMALL_STEP: Final = StepLimits(max_tokens=2048, max_sequences=256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class VllmAccelerator:
     """One accelerator under the vLLM of a year: its memory, the share that vLLM takes, its link.
 
     `small_defaults` marks cards whose defaults stay small although their memory is large.
@@ -62,7 +64,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Startup:
+class StartupMemory:
     """What one accelerator holds, in GiB, how many tokens of KV cache fit, and the most sequences.
 
     The pool, `kv_gib`, is what is left of the engine's share; negative when it does not fit.
@@ -84,8 +86,8 @@ class Startup:
 
 
 @cache
-def _eras() -> tuple[table.Row, ...]:
-    number_column = table.real(0, 10_000)
+def _version_rows() -> tuple[table.TableRow, ...]:
+    number_column = table.real_between(0, 10_000)
     columns: dict[str, Any] = {
         "from_year": number_column,
         "sampler_bytes": number_column,
@@ -96,76 +98,92 @@ def _eras() -> tuple[table.Row, ...]:
         "non_torch_pcie_gib": number_column,
         "graph_gib": number_column,
         "graph_large_gib": number_column,
-        "chunked": table.yes,
+        "chunked": table.yes_or_no,
         "share": number_column,
-        **table.SOURCED,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
         .joinpath("data", "vllm_memory.csv")
         .read_text(encoding="utf-8")
     )
-    return tuple(table.rows(csv_text, "vllm_memory.csv", columns))
+    return tuple(table.read_rows(csv_text, "vllm_memory.csv", columns))
 
 
 @cache
-def era(software_year: float) -> table.Row:
+def vllm_constants(software_year: float) -> table.TableRow:
     """Return the constants of the vLLM of a year (with fraction)."""
     return [
         version_row
-        for version_row in _eras()
+        for version_row in _version_rows()
         if version_row["from_year"]
-        <= max(software_year, _eras()[0]["from_year"])
+        <= max(software_year, _version_rows()[0]["from_year"])
     ][-1]
 
 
-def steps(accelerator: Card, context_tokens: int) -> Steps:
+def default_limits(
+    accelerator: VllmAccelerator, context_tokens: int
+) -> StepLimits:
     """Return the defaults of `vllm serve`; early versions step over the whole context."""
-    if not era(accelerator.software_year)["chunked"]:
-        long_context = context_tokens > LONG
-        return Steps(
+    if not vllm_constants(accelerator.software_year)["chunked"]:
+        long_context = context_tokens > LONG_CONTEXT_TOKENS
+        return StepLimits(
             max_tokens=2048 if long_context else max(context_tokens, 2048),
             max_sequences=0 if long_context else 256,
         )
-    large_memory = accelerator.total_gib >= LARGE_GIB and not accelerator.small_defaults
-    return Steps(max_tokens=8192, max_sequences=1024) if large_memory else SMALL
+    large_memory = (
+        accelerator.total_gib >= LARGE_GIB and not accelerator.small_defaults
+    )
+    return (
+        StepLimits(max_tokens=8192, max_sequences=1024)
+        if large_memory
+        else SMALL_STEP
+    )
 
 
-def card(node: Node, tp: int, software_year: float) -> Card:
+def vllm_accelerator(
+    node: Node, tp: int, software_year: float
+) -> VllmAccelerator:
     """Return an accelerator of a node under the defaults of the vLLM of a year."""
     small_defaults = node.accelerator.architecture == "Ampere"
-    return Card(
+    return VllmAccelerator(
         total_gib=node.memory_gib,
         software_year=software_year,
-        memory_share=era(software_year)["share"],
+        memory_share=vllm_constants(software_year)["share"],
         has_link=node.has_link(tp),
         small_defaults=small_defaults,
     )
 
 
-def served(
-    llm: Llm, layout: Layout, node: Node, software_year: float
-) -> Startup:
+def replica_memory(
+    llm: Llm, layout: ReplicaLayout, node: Node, software_year: float
+) -> StartupMemory:
     """Return the start-up memory of a replica on a node, with every default of vLLM."""
-    accelerator = card(node, layout.tp, software_year)
-    return startup(
-        llm, layout, accelerator, steps(accelerator, llm.max_context)
+    accelerator = vllm_accelerator(node, layout.tp, software_year)
+    return startup_memory(
+        llm, layout, accelerator, default_limits(accelerator, llm.max_context)
     )
 
 
-def startup(
-    llm: Llm, layout: Layout, accelerator: Card, step_limits: Steps
-) -> Startup:
+def startup_memory(
+    llm: Llm,
+    layout: ReplicaLayout,
+    accelerator: VllmAccelerator,
+    step_limits: StepLimits,
+) -> StartupMemory:
     """Return the start-up memory of one accelerator."""
-    version_row = era(accelerator.software_year)
-    weights_gib = weights(llm, layout) / GIB
+    version_row = vllm_constants(accelerator.software_year)
+    weights_gib = vllm_weight_bytes(llm, layout) / GIB
     activation_gib = (
-        activation(llm, layout, accelerator.software_year, step_limits) / GIB
+        activation_bytes(llm, layout, accelerator.software_year, step_limits)
+        / GIB
         + version_row["buffers_gib"]
     )
-    driver_gib = non_torch(layout, accelerator)
+    driver_gib = non_torch_gib(layout, accelerator)
     graph_gib = version_row[
-        "graph_large_gib" if step_limits.max_sequences >= MANY else "graph_gib"
+        "graph_large_gib"
+        if step_limits.max_sequences >= LARGE_GRAPH_SEQUENCES
+        else "graph_gib"
     ]
     kv_pool_gib = (
         accelerator.memory_share * accelerator.total_gib
@@ -174,21 +192,21 @@ def startup(
         - driver_gib
         - graph_gib
     )
-    return Startup(
+    return StartupMemory(
         total_gib=accelerator.total_gib,
         weights_gib=weights_gib,
         activation_gib=activation_gib,
         non_torch_gib=driver_gib,
         graph_gib=graph_gib,
         kv_gib=kv_pool_gib,
-        kv_tokens=tokens(
+        kv_tokens=pool_tokens(
             llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.software_year
         ),
         max_sequences=step_limits.max_sequences,
     )
 
 
-def weights(llm: Llm, layout: Layout) -> float:
+def vllm_weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
     """Weight bytes with the rotary table, and with K and V repeated where tp exceeds KV heads.
 
     table = context * rotary width * 2; repeats = 2 * layers * hidden * head_dim * 2 (1 - kv / tp).
@@ -206,11 +224,14 @@ def weights(llm: Llm, layout: Layout) -> float:
             * repeated_share
             / layout.pp
         )
-    return memory.weights(llm, layout) + extra_bytes
+    return memory.weight_bytes(llm, layout) + extra_bytes
 
 
-def activation(
-    llm: Llm, layout: Layout, software_year: float, step_limits: Steps
+def activation_bytes(
+    llm: Llm,
+    layout: ReplicaLayout,
+    software_year: float,
+    step_limits: StepLimits,
 ) -> float:
     """Peak bytes of the profiling run: the sampler's logits, or the widest layer of a forward.
 
@@ -218,16 +239,22 @@ def activation(
     forward = 2 * tokens * (3 * ffn / tp + 3 * hidden); with experts their workspace instead.
     """
     sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
-    padded_vocabulary = math.ceil(llm.vocab / PADDED) * PADDED
+    padded_vocabulary = (
+        math.ceil(llm.vocab / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    )
     sampler_bytes = (
-        era(software_year)["sampler_bytes"] * sampled_rows * padded_vocabulary
+        vllm_constants(software_year)["sampler_bytes"]
+        * sampled_rows
+        * padded_vocabulary
         + 2.0 * step_limits.max_tokens * llm.hidden
     )
     has_head = layout.pp == 1  # the first stage of several has no head
     forward_bytes = 2.0 * step_limits.max_tokens * 3 * llm.hidden
     workspace_bytes = 0.0
     if not llm.experts:
-        forward_bytes += 2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
+        forward_bytes += (
+            2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
+        )
     elif llm.precision != "mxfp4":
         gate_up_width = 2 * llm.moe_ffn / layout.tp
         token_width = max(gate_up_width / 2, llm.hidden) + max(
@@ -239,7 +266,9 @@ def activation(
     if not has_head:
         forward_bytes += 4.0 * step_limits.max_tokens * llm.hidden
     reserved_bytes = (
-        workspace_bytes if software_year >= _eras()[2]["from_year"] else 0.0
+        workspace_bytes
+        if software_year >= _version_rows()[2]["from_year"]
+        else 0.0
     )
     return max(
         sampler_bytes + reserved_bytes if has_head and sampled_rows else 0.0,
@@ -247,39 +276,41 @@ def activation(
     )
 
 
-def non_torch(layout: Layout, accelerator: Card) -> float:
+def non_torch_gib(layout: ReplicaLayout, accelerator: VllmAccelerator) -> float:
     """GiB of the driver's context and the collectives' buffers."""
     if layout.tp == 1:
         column_name = "non_torch_gib"
     elif accelerator.has_link:
         column_name = (
-            "non_torch_tp8_gib" if layout.tp >= WIDE else "non_torch_tp_gib"
+            "non_torch_tp8_gib" if layout.tp >= WIDE_TP else "non_torch_tp_gib"
         )
     else:
         column_name = "non_torch_pcie_gib"
-    return float(era(accelerator.software_year)[column_name])
+    return float(vllm_constants(accelerator.software_year)[column_name])
 
 
-def tokens(
-    llm: Llm, layout: Layout, pool_bytes: float, software_year: float
+def pool_tokens(
+    llm: Llm, layout: ReplicaLayout, pool_bytes: float, software_year: float
 ) -> int:
     """How many tokens vLLM says that a pool holds: blocks, shared by groups of equal layers.
 
     Layers of one kind form groups of equal size; the last group is padded. State-space layers
     take pages as large as attention's, whose blocks grow until a state fits in one.
     """
-    token_bytes = memory.kv_per_token(llm, layout)
-    block_tokens = LATENT_PAGE if llm.kv_lora_rank else PAGE
+    token_bytes = memory.kv_token_bytes(llm, layout)
+    block_tokens = LATENT_BLOCK_TOKENS if llm.kv_lora_rank else BLOCK_TOKENS
     if llm.state_layers:
         state_bytes = llm.state_bytes / layout.attention_tp
-        block_tokens = PAGE * math.ceil(state_bytes / (PAGE * token_bytes))
+        block_tokens = BLOCK_TOKENS * math.ceil(
+            state_bytes / (BLOCK_TOKENS * token_bytes)
+        )
     index_bytes = llm.index_bytes / llm.attending_layers
     kind_layers = [
         llm.attending_layers - llm.window_layers,
         llm.window_layers,
         llm.state_layers,
     ]
-    if not era(software_year)["chunked"]:
+    if not vllm_constants(software_year)["chunked"]:
         kind_layers = [llm.attending_layers, 0, llm.state_layers]
     stage_layers = [
         math.ceil(layer_count / layout.pp)
@@ -288,7 +319,7 @@ def tokens(
     ]
     group_layers = (
         max(stage_layers)
-        if max(stage_layers) < GROUPED * min(stage_layers)
+        if max(stage_layers) < GROUP_RATIO * min(stage_layers)
         else min(stage_layers)
     )
     group_count = sum(

@@ -13,14 +13,14 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from planner.perf.constant import constant
-from planner.perf.physics import least, most
-from planner.perf.shape import BUSIEST, pace
+from planner.perf.physics import larger, smaller
+from planner.perf.shape import MAX_UTILIZATION, tpot_at_batch
 
 if TYPE_CHECKING:
-    from planner.perf.shape import Mean, Server
+    from planner.perf.shape import MeanLatency, ReplicaRates
 
 
-def gamma(mean: float, variance: float, probability: float) -> float:
+def gamma_quantile(mean: float, variance: float, probability: float) -> float:
     """Quantile of a gamma distribution (Wilson and Hilferty, PNAS 17, 1931).
 
     mean * (1 - 1 / 9k + z / (3 sqrt k))^3 with k = mean^2 / variance.
@@ -29,7 +29,7 @@ def gamma(mean: float, variance: float, probability: float) -> float:
     z_score = NormalDist().inv_cdf(probability)
     return (
         mean
-        * most(
+        * larger(
             1 - relative_variance / 9 + z_score * relative_variance**0.5 / 3,
             0.0,
         )
@@ -37,7 +37,7 @@ def gamma(mean: float, variance: float, probability: float) -> float:
     )
 
 
-def above(threshold: float, mean: float, variance: float) -> float:
+def gamma_exceedance(threshold: float, mean: float, variance: float) -> float:
     """Chance that a gamma distribution exceeds x (the same approximation, turned around)."""
     relative_variance = variance / (mean * mean)
     z_score = (
@@ -48,18 +48,23 @@ def above(threshold: float, mean: float, variance: float) -> float:
     return math.erfc(z_score / math.sqrt(2)) / 2
 
 
-def ttft(rates: Server, latency: Mean, probability: float) -> float:
+def ttft_quantile(
+    rates: ReplicaRates, latency: MeanLatency, probability: float
+) -> float:
     """Seconds within which this share of requests has its first token.
 
     Variance: w^2 (2 b - b^2) of a wait that is exponential with mean w in a share b of cases,
     b * w being the mean wait, and the share of the mean that neither explains.
     """
-    utilization = least(
-        latency.batch_size * rates.prompt_busy_s / (rates.answer_tokens * latency.tpot_s), BUSIEST
+    utilization = smaller(
+        latency.batch_size
+        * rates.prompt_busy_s
+        / (rates.answer_tokens * latency.tpot_s),
+        MAX_UTILIZATION,
     )
     mean_wait_s = latency.queue_s / utilization
     unexplained_s = constant("late_ttft") * latency.ttft_s
-    return gamma(
+    return gamma_quantile(
         latency.ttft_s,
         mean_wait_s
         * mean_wait_s
@@ -69,8 +74,12 @@ def ttft(rates: Server, latency: Mean, probability: float) -> float:
     )
 
 
-def tpot(
-    rates: Server, latency: Mean, probability: float, *, arriving: bool
+def tpot_quantile(
+    rates: ReplicaRates,
+    latency: MeanLatency,
+    probability: float,
+    *,
+    arriving: bool,
 ) -> float:
     """Seconds per token that this share of requests stays within.
 
@@ -86,7 +95,8 @@ def tpot(
     )
     if arriving:
         batch_slope_s = (
-            pace(rates, latency.batch_size * 1.1) - pace(rates, latency.batch_size)
+            tpot_at_batch(rates, latency.batch_size * 1.1)
+            - tpot_at_batch(rates, latency.batch_size)
         ) / (latency.batch_size * 0.1)
         scaled_slope_s = rates.coefficients.server_time * batch_slope_s
         variance += (
@@ -95,4 +105,4 @@ def tpot(
             * scaled_slope_s
             * scaled_slope_s
         )
-    return gamma(latency.tpot_s, variance, probability)
+    return gamma_quantile(latency.tpot_s, variance, probability)

@@ -13,18 +13,18 @@ from planner.perf import memory
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
-    from planner.perf.layout import Layout, Node
+    from planner.perf.layout import Node, ReplicaLayout
 
-WIDTH: Final = 2048  # of an expert that a model does not have
-HALF: Final = 2.0  # bytes of a 16-bit parameter
-ALL: Final = 1e9  # tokens: attention that is not sparse
-DISPATCHED: Final = (
+DEFAULT_EXPERT_WIDTH: Final = 2048  # of an expert that a model does not have
+HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
+UNLIMITED_TOKENS: Final = 1e9  # tokens: attention that is not sparse
+DISPATCH_BYTES: Final = (
     1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ReplicaProfile:
     """One replica in numbers.
 
     read_*      weight bytes read by one accelerator in a step: attention, rest, all its experts
@@ -85,86 +85,105 @@ class Terms:
     nic_share_bytes_per_s: float
 
 
-def terms(llm: Llm, layout: Layout, node: Node) -> Terms:
+def profile_replica(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> ReplicaProfile:
     """Count what a replica of `llm` in `layout` on `node` moves and multiplies.
 
     Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
     """
-    accelerator, attention_tp = node.accelerator, layout.attention_tp
+    accelerator = node.accelerator
+    attention_tp = layout.attention_tp
     precision = layout.precision
-    attention_bytes = llm.attention_params * memory.attention_bytes(llm, precision)
+    attention_bytes = llm.attention_params * memory.attention_bytes(
+        llm, precision
+    )
     head_params = llm.vocab * llm.hidden
     dense_params = max(0.0, llm.dense_params - llm.attention_params)
-    token_kv_bytes = memory.kv_per_token(llm, layout)
+    token_kv_bytes = memory.kv_token_bytes(llm, layout)
     latent_flop = (
         2.0
         * llm.heads
         * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
         * llm.attending_layers
     )
-    return Terms(
+    return ReplicaProfile(
         layers=llm.layers,
         full_layers=llm.attending_layers - llm.window_layers,
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
         latent_layers=llm.attending_layers if llm.kv_lora_rank else 0,
         read_attention_bytes=attention_bytes / attention_tp,
-        read_dense_bytes=dense_params * memory.dense_bytes(precision) / attention_tp,
+        read_dense_bytes=dense_params
+        * memory.dense_bytes(precision)
+        / attention_tp,
         read_head_bytes=head_params * 2.0 / attention_tp,
-        read_experts_bytes=llm.expert_params * memory.bytes_of(precision) / layout.tp,
+        read_experts_bytes=llm.expert_params
+        * memory.quantized_bytes(precision)
+        / layout.tp,
         attention_flop=2.0 * llm.attention_params / attention_tp,
         dense_flop=2.0 * dense_params / attention_tp,
         head_flop=2.0 * head_params / attention_tp,
         experts_flop=2.0 * llm.active_expert_params / layout.tp,
         vocabulary_size=float(llm.vocab),
-        expert_share=llm.experts_per_token / llm.experts if llm.experts else 0.0,
-        expert_columns=float((llm.moe_ffn or WIDTH) * layout.ep / layout.tp),
-        kv_full_bytes=token_kv_bytes * (llm.attending_layers - llm.window_layers)
+        expert_share=llm.experts_per_token / llm.experts
+        if llm.experts
+        else 0.0,
+        expert_columns=float(
+            (llm.moe_ffn or DEFAULT_EXPERT_WIDTH) * layout.ep / layout.tp
+        ),
+        kv_full_bytes=token_kv_bytes
+        * (llm.attending_layers - llm.window_layers)
         + llm.index_bytes,
         kv_window_bytes=token_kv_bytes * llm.window_layers,
         kv_state_bytes=float(llm.state_bytes * llm.state_layers) / attention_tp,
         window_tokens=float(llm.window),
-        sparse_tokens=float(llm.sparse or ALL),
+        sparse_tokens=float(llm.sparse or UNLIMITED_TOKENS),
         latent_flop=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
         pair_flop=2.0
         * llm.heads
         * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
         / attention_tp,
-        memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0) * 1e9 * node.compute_fraction,
-        **_peaks(llm, layout, node),
+        memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0)
+        * 1e9
+        * node.compute_fraction,
+        **_peak_speeds(llm, layout, node),
         memory_bytes=node.memory_gib * memory.GIB,
-        weight_bytes=memory.weights(llm, layout),
+        weight_bytes=memory.weight_bytes(llm, layout),
         pp=float(layout.pp),
         adp=float(layout.adp),
         attention_tp=float(attention_tp),
-        **_links(llm, layout, node),
+        **_collectives(llm, layout, node),
     )
 
 
-def _peaks(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
+def _peak_speeds(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> dict[str, float]:
     """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
-    accelerator, precision = node.accelerator, layout.precision
+    accelerator = node.accelerator
+    precision = layout.precision
 
     def peak_flop_per_s(format_name: str) -> float:
         return accelerator.tflops(format_name) * 1e12 * node.compute_fraction
 
-    half_flop_per_s, full_flop_per_s = (
-        peak_flop_per_s("bf16"),
-        peak_flop_per_s(accelerator.compute_precision(precision)),
-    )
+    half_flop_per_s = peak_flop_per_s("bf16")
+    full_flop_per_s = peak_flop_per_s(accelerator.compute_precision(precision))
     return {
-        "peak": full_flop_per_s,
-        "half": half_flop_per_s,
-        "attention_peak": half_flop_per_s
-        if memory.attention_bytes(llm, precision) == HALF
+        "peak_flop_per_s": full_flop_per_s,
+        "half_flop_per_s": half_flop_per_s,
+        "attention_flop_per_s": half_flop_per_s
+        if memory.attention_bytes(llm, precision) == HALF_BYTES
         else full_flop_per_s,
-        "rest_peak": half_flop_per_s
-        if memory.dense_bytes(precision) == HALF
+        "dense_flop_per_s": half_flop_per_s
+        if memory.dense_bytes(precision) == HALF_BYTES
         else full_flop_per_s,
     }
 
 
-def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
+def _collectives(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> dict[str, float]:
     """Count the collectives of a step, and the bytes that a token adds to them.
 
     Two all-reduces a layer over the group of attention; dispatch and return of each token to the
@@ -183,8 +202,8 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
     )
     spans_nodes = layout.accelerators > node.accelerator_count
     return {
-        "link": node.link_gb_s(layout.tp) * 1e9,
-        "reduces": 2.0 * llm.layers if attention_tp > 1 else 0.0,
+        "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
+        "reduce_count": 2.0 * llm.layers if attention_tp > 1 else 0.0,
         "reduce_bytes": 2.0
         * llm.layers
         * llm.hidden
@@ -192,15 +211,20 @@ def _links(llm: Llm, layout: Layout, node: Node) -> dict[str, float]:
         * 2
         * (attention_tp - 1)
         / attention_tp,
-        "gathers": gather_count,
-        "gather_bytes": gather_count * remote_ranks * llm.hidden * DISPATCHED,
+        "gather_count": gather_count,
+        "gather_bytes": gather_count
+        * remote_ranks
+        * llm.hidden
+        * DISPATCH_BYTES,
         "stream_bytes": 2.0
         * llm.layers
         * (llm.hidden + inner_width / layout.tp / 4),
-        "hops": float(layout.pp - 1),
+        "hop_count": float(layout.pp - 1),
         "hop_bytes": float((layout.pp - 1) * llm.hidden * 2)
         if spans_nodes
         else 0.0,
-        "network": max(node.network_gb_s, 1e-3) * 1e9,
-        "network_share": max(node.network_gb_s, 1e-3) * 1e9 / node.accelerator_count,
+        "network_bytes_per_s": max(node.network_gb_s, 1e-3) * 1e9,
+        "nic_share_bytes_per_s": max(node.network_gb_s, 1e-3)
+        * 1e9
+        / node.accelerator_count,
     }

@@ -12,7 +12,7 @@ SCHEMA: Final = "tonnage.plan/1"
 MAX_BYTES: Final = 16 * 2**20
 
 
-def dump(document: dict[str, Any]) -> str:
+def dump_document(document: dict[str, Any]) -> str:
     """Write a document: keys sorted, two spaces, ends with a newline."""
     return (
         json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
@@ -40,28 +40,28 @@ def digest(document: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_text.encode()).hexdigest()
 
 
-def sealed(document: dict[str, Any]) -> dict[str, Any]:
+def with_digest(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document with its digest."""
     return {**document, "digest": digest(document)}
 
 
-def parse(raw: bytes, path: str) -> dict[str, Any]:
+def parse_plan(raw: bytes, path: str) -> dict[str, Any]:
     """Read a plan; raises UsageError when it is none, was edited, or is of another schema."""
     if len(raw) > MAX_BYTES:
-        raise _unreadable(path, "larger than 16 MiB")
+        raise _plan_error(path, "larger than 16 MiB")
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(path, f"not JSON: {error}") from error
+        raise _plan_error(path, f"not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         schema_name = (
             document.get("schema") if isinstance(document, dict) else None
         )
-        raise _unreadable(
+        raise _plan_error(
             path, f"not a {SCHEMA} document: {str(schema_name)[:40]}"
         )
     if document.get("digest") != digest(document):
-        raise _unreadable(
+        raise _plan_error(
             path, "the plan was changed after it was made: its digest differs"
         )
     return document
@@ -72,7 +72,7 @@ def is_plan(raw: bytes) -> bool:
     return raw.lstrip()[:1] == b"{"
 
 
-def _unreadable(path: str, message: str) -> UsageError:
+def _plan_error(path: str, message: str) -> UsageError:
     next_step = "make a new plan: tonnage plan SPEC -o FILE"
     return UsageError(
         Problem(

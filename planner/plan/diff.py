@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlanChange:
     """One pool or line: what stood there, what stands there now, and its USD of the period."""
 
     mark: Literal["+", "~", "-"]
@@ -26,7 +26,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class PlanDiff:
     """All changes and the totals; `partial` when a price is missing on either side.
 
     Costs are those of a month, or of the whole run of a training job.
@@ -34,7 +34,7 @@ class Diff:
 
     name: str
     period: Literal["month", "run"]
-    changes: tuple[Change, ...]
+    changes: tuple[PlanChange, ...]
     usd_before: Decimal
     usd_after: Decimal
     partial: bool
@@ -52,11 +52,11 @@ class Diff:
         return (self.delta_usd / self.usd_before * 100).quantize(Decimal("0.1"))
 
 
-def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
+def compare_plans(before: dict[str, Any], after: dict[str, Any]) -> PlanDiff:
     """Compare two plan documents."""
-    pool_changes = _compare("pool", _pools(before), _pools(after))
-    line_changes = _compare("line", _lines(before), _lines(after))
-    return Diff(
+    pool_changes = _changes("pool", _pool_entries(before), _pool_entries(after))
+    line_changes = _changes("line", _line_entries(before), _line_entries(after))
+    return PlanDiff(
         name=after["workload"]["name"],
         period="run" if after["workload"]["kind"] == "training" else "month",
         changes=(*pool_changes, *line_changes),
@@ -70,18 +70,16 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
     )
 
 
-def _compare(
+def _changes(
     subject: Literal["pool", "line"],
     before_entries: dict[str, tuple[str, Decimal]],
     after_entries: dict[str, tuple[str, Decimal]],
-) -> list[Change]:
+) -> list[PlanChange]:
     changes = []
     absent = ("", Decimal(0))
     for name in list(dict.fromkeys([*before_entries, *after_entries])):
-        before, after = (
-            before_entries.get(name, absent),
-            after_entries.get(name, absent),
-        )
+        before = before_entries.get(name, absent)
+        after = after_entries.get(name, absent)
         if before != after:
             mark: Literal["+", "~", "-"] = "~"
             mark = (
@@ -92,7 +90,7 @@ def _compare(
                 else mark
             )
             changes.append(
-                Change(
+                PlanChange(
                     mark,
                     subject,
                     name,
@@ -105,7 +103,7 @@ def _compare(
     return changes
 
 
-def _pools(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
+def _pool_entries(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Pools by role; their cost is that of the accelerator lines."""
     accelerator_lines = [
         cost_line
@@ -127,7 +125,7 @@ def _pools(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     return pools_by_role
 
 
-def _lines(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
+def _line_entries(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
     """Other lines by name; an unknown price compares by its quantity."""
     return {
         cost_line["name"]: (

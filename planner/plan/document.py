@@ -5,40 +5,40 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.energy import Machine, energy
-from planner.plan.canonical import SCHEMA, sealed
-from planner.spec.load import normal
+from planner.cost.energy import PoweredMachine, machine_energy
+from planner.plan.canonical import SCHEMA, with_digest
+from planner.spec.load import plain_values
 from planner.spec.model import Batch, Inference, Training, Workspace
 from planner.version import VERSION
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.cost.line import Line
+    from planner.cost.line import BillLine
     from planner.perf.correction import Correction
-    from planner.perf.train.search import Laid
+    from planner.perf.train.search import TimedLayout
     from planner.solve.offer import Catalog
     from planner.solve.solution import (
         Alternative,
         Binding,
+        ConfidenceCost,
+        PlanWarning,
         Pool,
-        Predicted,
-        Run,
-        Safety,
+        Prediction,
+        RunStorage,
+        SimulationCheck,
         Solution,
-        Storage,
-        Verified,
-        Warn,
+        TrainingRun,
     )
     from planner.spec.model import Spec
 
-EXCLUDES: Final = (
+EXCLUDED_COSTS: Final = (
     "tax",
     "support plans",
     "private discounts",
     "data transfer between regions",
 )
-DIGITS: Final = 6
+SIGNIFICANT_DIGITS: Final = 6
 
 
 def assemble(
@@ -54,7 +54,7 @@ def assemble(
     of the state that the plan was made on (None: the stack does not exist) and, of a training
     job, how it is launched.
     """
-    return sealed(
+    return with_digest(
         {
             "schema": SCHEMA,
             "tool_version": VERSION,
@@ -62,7 +62,7 @@ def assemble(
             "spec": {
                 "path": source[0],
                 "sha256": source[1],
-                "normalized": _normal(spec),
+                "normalized": _normalized_spec(spec),
             },
             "workload": _workload(spec, solution),
             "solution": {
@@ -76,7 +76,7 @@ def assemble(
                 ],
                 "pools": [_pool(element) for element in solution.pools],
                 "predicted": {
-                    metric: predicted(element)
+                    metric: predicted_data(element)
                     for metric, element in solution.predictions.items()
                 },
                 "binding": [
@@ -84,7 +84,7 @@ def assemble(
                 ],
                 "safety": _safety(solution.confidence_cost),
                 "verified": _verified(solution.simulation_check),
-                "calibration": _learned(solution.calibration),
+                "calibration": _calibration(solution.calibration),
                 "run": _run(solution.training_run),
                 "energy": _energy(solution),
             },
@@ -105,8 +105,8 @@ def assemble(
     )
 
 
-def _normal(spec: Spec) -> dict[str, Any]:
-    normalized: dict[str, Any] = normal(spec)
+def _normalized_spec(spec: Spec) -> dict[str, Any]:
+    normalized: dict[str, Any] = plain_values(spec)
     return {
         "apiVersion": "tonnage/v1",
         "kind": type(spec).__name__,
@@ -130,15 +130,16 @@ def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
         workload["model"] = {
             "name": language_model.model,
             "family": language_model.family,
-            "params": _number(language_model.params),
-            "active_params": _number(language_model.active_params),
+            "params": _rounded(language_model.params),
+            "active_params": _rounded(language_model.active_params),
             "source": language_model.source,
         }
     return workload
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
-    offer, layout = pool.offer, pool.layout
+    offer = pool.offer
+    layout = pool.layout
     return {
         "provider": offer.provider,
         "region": offer.region,
@@ -163,31 +164,31 @@ def _pool(pool: Pool) -> dict[str, Any]:
             "cp": layout.cp,
             "max_batch": pool.max_batch,
         },
-        "usd_per_hour": money(offer.usd_hour),
+        "usd_per_hour": decimal_text(offer.usd_hour),
     }
 
 
-def predicted(estimate: Predicted) -> dict[str, Any]:
+def predicted_data(estimate: Prediction) -> dict[str, Any]:
     """Return a predicted number, its band and what it rests on as data."""
     return {
-        "value": _number(estimate.value),
-        "low": _number(estimate.low),
-        "high": _number(estimate.high),
+        "value": _rounded(estimate.value),
+        "low": _rounded(estimate.low),
+        "high": _rounded(estimate.high),
         "basis": estimate.basis,
     }
 
 
-def _safety(safety: Safety | None) -> dict[str, Any] | None:
+def _safety(safety: ConfidenceCost | None) -> dict[str, Any] | None:
     if safety is None:
         return None
     return {
-        "confidence": _number(safety.confidence),
-        "usd_month": _amount(safety.extra_usd_month),
+        "confidence": _rounded(safety.confidence),
+        "usd_month": _optional_decimal(safety.extra_usd_month),
         "fleet": safety.even_odds_fleet,
     }
 
 
-def _verified(verification: Verified | None) -> dict[str, Any] | None:
+def _verified(verification: SimulationCheck | None) -> dict[str, Any] | None:
     if verification is None:
         return None
     return {
@@ -202,7 +203,7 @@ def _verified(verification: Verified | None) -> dict[str, Any] | None:
             metric: dict(
                 zip(
                     ("value", "low", "high"),
-                    map(_number, estimate_band),
+                    map(_rounded, estimate_band),
                     strict=True,
                 )
             )
@@ -215,58 +216,61 @@ def _energy(solution: Solution) -> dict[str, Any] | None:
     """Energy of the hours that the first line of the bill pays."""
     if not solution.pools or solution.bill is None:
         return None
-    first_pool, instance = solution.pools[0], solution.pools[0].offer.instance
-    energy_machine = Machine(
+    first_pool = solution.pools[0]
+    instance = solution.pools[0].offer.instance
+    energy_machine = PoweredMachine(
         provider=instance.provider,
         region=first_pool.offer.region,
         chip=instance.chip,
         board_count=instance.accelerators * instance.fraction,
         role=first_pool.role,
     )
-    consumption = energy(
+    consumption = machine_energy(
         energy_machine, first_pool.nodes, solution.bill.lines[0].quantity
     )
     if consumption is None:
         return None
     carbon_kg = (
-        None if consumption.kg_co2e is None else _number(consumption.kg_co2e)
+        None if consumption.kg_co2e is None else _rounded(consumption.kg_co2e)
     )
     return {
-        "kw": _number(consumption.kw),
-        "kwh": _number(consumption.kwh),
+        "kw": _rounded(consumption.kw),
+        "kwh": _rounded(consumption.kwh),
         "kg_co2e": carbon_kg,
     }
 
 
-def _run(training_run: Run | None) -> dict[str, Any] | None:
+def _run(training_run: TrainingRun | None) -> dict[str, Any] | None:
     if training_run is None:
         return None
     return {
         "method": training_run.method,
-        "tokens": _number(training_run.total_tokens),
+        "tokens": _rounded(training_run.total_tokens),
         "steps": training_run.optimizer_steps,
         "sequence": training_run.sequence_tokens,
         "global_batch": training_run.global_batch,
-        "checkpoint_interval_s": _number(training_run.checkpoint_interval_s),
-        "checkpoint_blocks_s": _number(training_run.checkpoint_stall_s),
-        "checkpoint_gb": _number(training_run.checkpoint_bytes / 1e9),
-        "stops": _number(training_run.interruptions),
+        "checkpoint_interval_s": _rounded(training_run.checkpoint_interval_s),
+        "checkpoint_blocks_s": _rounded(training_run.checkpoint_stall_s),
+        "checkpoint_gb": _rounded(training_run.checkpoint_bytes / 1e9),
+        "stops": _rounded(training_run.interruptions),
         "spares": training_run.spare_nodes,
-        "hours_p50": _number(training_run.hours_p50_p90[0]),
-        "hours_p90": _number(training_run.hours_p50_p90[1]),
-        "usd_p50": _amount(training_run.usd_p50_p90[0]),
-        "usd_p90": _amount(training_run.usd_p50_p90[1]),
-        "storage": _stored(training_run.storage),
+        "hours_p50": _rounded(training_run.hours_p50_p90[0]),
+        "hours_p90": _rounded(training_run.hours_p50_p90[1]),
+        "usd_p50": _optional_decimal(training_run.usd_p50_p90[0]),
+        "usd_p90": _optional_decimal(training_run.usd_p50_p90[1]),
+        "storage": _storage(training_run.storage),
         "layouts": [
-            laid(timed_layout) for timed_layout in training_run.layouts
+            layout_data(timed_layout) for timed_layout in training_run.layouts
         ],
         "ways": [
             {
                 "way": scenario.name,
-                "usd": None if scenario.usd is None else _amount(scenario.usd),
+                "usd": None
+                if scenario.usd is None
+                else _optional_decimal(scenario.usd),
                 "hours_p90": None
                 if scenario.duration_hours is None
-                else _number(scenario.duration_hours),
+                else _rounded(scenario.duration_hours),
                 "remark": scenario.remark,
             }
             for scenario in training_run.scenarios
@@ -274,7 +278,7 @@ def _run(training_run: Run | None) -> dict[str, Any] | None:
     }
 
 
-def _stored(storage: Storage) -> dict[str, Any]:
+def _storage(storage: RunStorage) -> dict[str, Any]:
     """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
     storage_kind = (
         {"kind": "object"}
@@ -287,18 +291,16 @@ def _stored(storage: Storage) -> dict[str, Any]:
     )
     return {
         **storage_kind,
-        "wanted_mb_s": _number(storage.required_bytes_per_s / 1e6),
-        "given_mb_s": _number(storage.supplied_bytes_per_s / 1e6),
-        "checkpoint_write_s": _number(storage.checkpoint_write_s),
+        "wanted_mb_s": _rounded(storage.required_bytes_per_s / 1e6),
+        "given_mb_s": _rounded(storage.supplied_bytes_per_s / 1e6),
+        "checkpoint_write_s": _rounded(storage.checkpoint_write_s),
     }
 
 
-def laid(timed_layout: Laid) -> dict[str, Any]:
+def layout_data(timed_layout: TimedLayout) -> dict[str, Any]:
     """Return a layout of a training job as data."""
-    parallel_layout, software = (
-        timed_layout.job.layout,
-        timed_layout.job.software,
-    )
+    parallel_layout = timed_layout.job.layout
+    software = timed_layout.job.software
     return {
         "tp": parallel_layout.tp,
         "pp": parallel_layout.pp,
@@ -308,16 +310,16 @@ def laid(timed_layout: Laid) -> dict[str, Any]:
         "dp": parallel_layout.dp,
         "sharding": parallel_layout.sharding,
         "shard": parallel_layout.shard_size,
-        "micro_batch": _number(parallel_layout.micro),
+        "micro_batch": _rounded(parallel_layout.micro),
         "recompute": parallel_layout.recompute,
         "precision": software.precision,
-        "step_time_s": _number(timed_layout.step_time.total),
-        "peak_gib": _number(timed_layout.peak_gib),
+        "step_time_s": _rounded(timed_layout.step_time.total),
+        "peak_gib": _rounded(timed_layout.peak_gib),
         "limit": timed_layout.bottleneck,
     }
 
 
-def _learned(correction: Correction | None) -> dict[str, Any] | None:
+def _calibration(correction: Correction | None) -> dict[str, Any] | None:
     if correction is None:
         return None
     return {
@@ -332,10 +334,10 @@ def _binding(constraint: Binding) -> dict[str, Any]:
         "constraint": constraint.constraint,
         "slack": None
         if constraint.slack is None
-        else _number(constraint.slack),
+        else _rounded(constraint.slack),
         "relax_to": constraint.relax_to,
-        "saves_usd_month": _amount(constraint.saves_usd_month),
-        "usd_month": _amount(constraint.usd_month),
+        "saves_usd_month": _optional_decimal(constraint.saves_usd_month),
+        "usd_month": _optional_decimal(constraint.usd_month),
         "fleet": constraint.fleet,
     }
 
@@ -349,11 +351,11 @@ def _alternative(alternative: Alternative) -> dict[str, Any]:
         "accelerator": offer.instance.accelerator,
         "nodes": alternative.nodes,
         "purchase": offer.purchase,
-        "usd_per_hour": money(offer.usd_hour),
+        "usd_per_hour": decimal_text(offer.usd_hour),
     }
     return {
         "pools": [pool_data],
-        "usd_month": money(alternative.usd_month),
+        "usd_month": decimal_text(alternative.usd_month),
         "rejected_by": alternative.rejected_by,
     }
 
@@ -362,25 +364,32 @@ def _cost(solution: Solution) -> dict[str, Any]:
     monthly_bill = solution.bill
     return {
         "currency": "USD",
-        "usd_hour": money(monthly_bill.usd_hour) if monthly_bill else "0",
-        "usd_month": money(monthly_bill.usd_month) if monthly_bill else "0",
-        "lines": [_line(cost_line) for cost_line in monthly_bill.lines]
+        "usd_hour": decimal_text(monthly_bill.usd_hour)
+        if monthly_bill
+        else "0",
+        "usd_month": decimal_text(monthly_bill.usd_month)
+        if monthly_bill
+        else "0",
+        "lines": [_cost_line(cost_line) for cost_line in monthly_bill.lines]
         if monthly_bill
         else [],
         "excludes": sorted(
-            [*EXCLUDES, *(monthly_bill.unpriced_lines if monthly_bill else ())]
+            [
+                *EXCLUDED_COSTS,
+                *(monthly_bill.unpriced_lines if monthly_bill else ()),
+            ]
         ),
     }
 
 
-def _line(cost_line: Line) -> dict[str, Any]:
+def _cost_line(cost_line: BillLine) -> dict[str, Any]:
     return {
         "name": cost_line.name,
         "kind": cost_line.kind,
         "unit": cost_line.unit,
-        "quantity": money(cost_line.quantity),
-        "unit_price": _amount(cost_line.unit_price),
-        "usd_month": _amount(cost_line.usd_month),
+        "quantity": decimal_text(cost_line.quantity),
+        "unit_price": _optional_decimal(cost_line.unit_price),
+        "usd_month": _optional_decimal(cost_line.usd_month),
         "price_source": cost_line.source or None,
         "price_as_of": cost_line.as_of or None,
         "price_found": cost_line.is_priced,
@@ -390,13 +399,13 @@ def _line(cost_line: Line) -> dict[str, Any]:
 def _shutdown(spec: Spec) -> dict[str, Any]:
     shutdown = spec.shutdown
     return {
-        "idle": None if shutdown.idle is None else money(shutdown.idle),
-        "ttl": None if shutdown.ttl is None else money(shutdown.ttl),
+        "idle": None if shutdown.idle is None else decimal_text(shutdown.idle),
+        "ttl": None if shutdown.ttl is None else decimal_text(shutdown.ttl),
         "schedule": shutdown.schedule,
     }
 
 
-def _warning(warning: Warn) -> dict[str, Any]:
+def _warning(warning: PlanWarning) -> dict[str, Any]:
     position = warning.place
     return {
         "code": warning.code,
@@ -407,18 +416,20 @@ def _warning(warning: Warn) -> dict[str, Any]:
     }
 
 
-def money(amount: Decimal) -> str:
+def decimal_text(amount: Decimal) -> str:
     """A decimal as text, without an exponent."""
     return format(amount, "f")
 
 
-def _amount(amount: Decimal | None) -> str | None:
-    return None if amount is None else money(amount)
+def _optional_decimal(amount: Decimal | None) -> str | None:
+    return None if amount is None else decimal_text(amount)
 
 
-def _number(number: float) -> float | int:
+def _rounded(number: float) -> float | int:
     """A float with six significant digits: more would be noise, and differ by machine."""
     if number == 0 or not math.isfinite(number):
         return 0
-    rounded = round(number, DIGITS - 1 - math.floor(math.log10(abs(number))))
+    rounded = round(
+        number, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(number)))
+    )
     return int(rounded) if rounded == int(rounded) else rounded

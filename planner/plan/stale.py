@@ -8,7 +8,7 @@ from planner.errors import Problem, StaleError
 from planner.version import VERSION
 
 
-def check(
+def check_staleness(
     plan: dict[str, Any],
     *,
     spec_sha256: str | None,

@@ -6,19 +6,24 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from planner.render import words
-from planner.render.page import Heading, Page, Paragraph, Table
+from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
-    from planner.estimate.calibrate import Compared, Learned
-    from planner.solve.recipe import Sweep
+    from planner.estimate.calibrate import CalibrationReport, PointComparison
+    from planner.solve.recipe import BenchmarkSweep
 
-MS = 1000.0
+MS_PER_SECOND = 1000.0
 
 
-def page(learning: Learned, calibration_path: str) -> Page:
+def calibration_page(
+    learning: CalibrationReport, calibration_path: str
+) -> Page:
     """Return the points before and after, their errors, and what to look at."""
     correction = learning.correction
-    headline = f"{correction.points} points of {correction.model} on {correction.accelerator}, TP{correction.tp} in {correction.precision}"
+    headline = (
+        f"{correction.points} points of {correction.model} on "
+        f"{correction.accelerator}, TP{correction.tp} in {correction.precision}"
+    )
     column_titles = (
         "point",
         ">load",
@@ -30,7 +35,7 @@ def page(learning: Learned, calibration_path: str) -> Page:
         ">after",
     )
     error_rows = tuple(
-        _errors(learning, metric_name) for metric_name in ("tpot", "ttft")
+        _error_row(learning, metric_name) for metric_name in ("tpot", "ttft")
     )
     next_step = "keep it: add -o FILE"
     if calibration_path:
@@ -39,18 +44,20 @@ def page(learning: Learned, calibration_path: str) -> Page:
         )
     return (
         Paragraph(headline, "strong"),
-        Table(
+        PageTable(
             column_titles,
-            tuple(_point(comparison) for comparison in learning.comparisons),
+            tuple(
+                _point_row(comparison) for comparison in learning.comparisons
+            ),
         ),
         Paragraph("each point is predicted by the others alone", "dim"),
-        Table(("mean error", ">before", ">after"), error_rows),
+        PageTable(("mean error", ">before", ">after"), error_rows),
         *(Paragraph(f"! {warning}", "warn") for warning in learning.warnings),
         Paragraph(next_step, "dim"),
     )
 
 
-def _point(comparison: Compared) -> tuple[str, ...]:
+def _point_row(comparison: PointComparison) -> tuple[str, ...]:
     bench_point = comparison.point
     load_text = (
         f"{bench_point.user_count:g} users"
@@ -58,20 +65,23 @@ def _point(comparison: Compared) -> tuple[str, ...]:
         else f"{bench_point.rate_per_s:g}/s"
     )
     row_cells = [
-        bench_point.place.rsplit("/", 1)[-1] + (" !" if comparison.is_outlier else ""),
+        bench_point.place.rsplit("/", 1)[-1]
+        + (" !" if comparison.is_outlier else ""),
         load_text,
     ]
     for metric_name in ("tpot", "ttft"):
         measured_s = comparison.measured_s[metric_name]
-        row_cells.append(words.milliseconds(measured_s * MS))
+        row_cells.append(words.milliseconds(measured_s * MS_PER_SECOND))
         row_cells += [
-            words.percent_off(predicted_s[metric_name] / measured_s - 1)
+            words.signed_share(predicted_s[metric_name] / measured_s - 1)
             for predicted_s in (comparison.before_s, comparison.after_s)
         ]
     return tuple(row_cells)
 
 
-def _errors(learning: Learned, metric_name: str) -> tuple[str, str, str]:
+def _error_row(
+    learning: CalibrationReport, metric_name: str
+) -> tuple[str, str, str]:
     def mean_error(prediction_side: str) -> str:
         relative_errors = [
             abs(
@@ -81,19 +91,20 @@ def _errors(learning: Learned, metric_name: str) -> tuple[str, str, str]:
             )
             for comparison in learning.comparisons
         ]
-        return words.share(statistics.fmean(relative_errors))
+        return words.percentage(statistics.fmean(relative_errors))
 
     return (metric_name.upper(), mean_error("before"), mean_error("after"))
 
 
-def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
+def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
     """Return the commands of a sweep, with its time and cost."""
     pool_entry = plan["solution"]["pools"][0]
-    layout_entry, model_name = (
-        pool_entry["layout"],
-        plan["workload"]["model"]["name"],
+    layout_entry = pool_entry["layout"]
+    model_name = plan["workload"]["model"]["name"]
+    metadata_flags = (
+        f"--metadata gpu={pool_entry['accelerator']} tp={layout_entry['tp']} "
+        f"dtype={layout_entry['precision']}"
     )
-    metadata_flags = f"--metadata gpu={pool_entry['accelerator']} tp={layout_entry['tp']} dtype={layout_entry['precision']}"
     table_rows = tuple(
         (
             f"{load_step.user_count}",
@@ -102,19 +113,27 @@ def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
         )
         for load_step in sweep.steps
     )
-    guidellm_rates = ",".join(str(load_step.user_count) for load_step in sweep.steps)
+    guidellm_rates = ",".join(
+        str(load_step.user_count) for load_step in sweep.steps
+    )
     cost_text = words.dollars(str(round(sweep.usd, 2)), cents=True)
-    calibrate_flags = f"--model {model_name} --gpu {pool_entry['accelerator']} --tp {layout_entry['tp']}"
+    calibrate_flags = (
+        f"--model {model_name} --gpu {pool_entry['accelerator']} --tp "
+        f"{layout_entry['tp']}"
+    )
     return (
         Paragraph(
-            f"one {pool_entry['instance_type']} for {sweep.minutes:.0f} minutes: about {cost_text}",
+            (
+                f"one {pool_entry['instance_type']} for {sweep.minutes:.0f} minutes: about "
+                f"{cost_text}"
+            ),
             "strong",
         ),
-        Table((">users", ">requests", ">minutes"), table_rows),
+        PageTable((">users", ">requests", ">minutes"), table_rows),
         Heading("with vLLM"),
         *(
             Paragraph(command_line)
-            for command_line in _vllm(sweep, metadata_flags)
+            for command_line in _vllm_commands(sweep, metadata_flags)
         ),
         Heading("or with GuideLLM"),
         Paragraph(
@@ -124,12 +143,15 @@ def recipe(plan: dict[str, Any], sweep: Sweep) -> Page:
         ),
         Heading("then"),
         Paragraph(
-            f"tonnage calibrate bench*.json {calibrate_flags} --precision {layout_entry['precision']} -o mine.json"
+
+                f"tonnage calibrate bench*.json {calibrate_flags} --precision "
+                f"{layout_entry['precision']} -o mine.json"
+
         ),
     )
 
 
-def _vllm(sweep: Sweep, metadata: str) -> list[str]:
+def _vllm_commands(sweep: BenchmarkSweep, metadata: str) -> list[str]:
     """One command for each load; the seed differs, or the prefix cache would answer."""
     return [
         f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt_tokens} "

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.render import words
-from planner.render.page import Block, Page, Paragraph, Table, total_last
+from planner.render.page import (
+    Block,
+    Page,
+    PageTable,
+    Paragraph,
+    total_row_tones,
+)
 
 if TYPE_CHECKING:
-    from planner.plan.diff import Change, Diff
+    from planner.plan.diff import PlanChange, PlanDiff
 
 
-def page(diffs: tuple[Diff, ...], side_names: tuple[str, str]) -> Page:
+def diff_page(diffs: tuple[PlanDiff, ...], side_names: tuple[str, str]) -> Page:
     """Return the page of one or more workloads, old to new, with the catalog held fixed."""
     page_blocks: list[Block] = [
         Paragraph(
@@ -20,11 +26,11 @@ def page(diffs: tuple[Diff, ...], side_names: tuple[str, str]) -> Page:
         )
     ]
     for plan_diff in diffs:
-        page_blocks += _workload(plan_diff)
+        page_blocks += _workload_blocks(plan_diff)
     return tuple(page_blocks)
 
 
-def _workload(plan_diff: Diff) -> list[Block]:
+def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
     if not plan_diff.changes:
         period_suffix = "/mo" if plan_diff.period == "month" else ""
         cost_text = words.dollars(str(plan_diff.usd_after))
@@ -35,23 +41,27 @@ def _workload(plan_diff: Diff) -> list[Block]:
         ]
     page_blocks: list[Block] = [
         Paragraph(
-            f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> {diff_change.after or 'nothing'}"
+
+                f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> "
+                f"{diff_change.after or 'nothing'}"
+
         )
         for diff_change in plan_diff.changes
         if diff_change.subject == "pool"
     ]
-    table_rows = [_row(diff_change) for diff_change in plan_diff.changes]
+    table_rows = [_change_row(diff_change) for diff_change in plan_diff.changes]
     partial_mark = ">= " if plan_diff.partial else ""
     total_change = (
-        f"{words.change(plan_diff.delta_usd)} ({words.percent(plan_diff.delta_percent)})"
+        f"{words.signed_dollars(plan_diff.delta_usd)} "
+        f"({words.signed_percent(plan_diff.delta_percent)})"
     )
     table_rows.append(
         (
             "",
             "total",
             "",
-            _usd(plan_diff.usd_before),
-            f"{partial_mark}{_usd(plan_diff.usd_after)}",
+            _dollars_cents(plan_diff.usd_before),
+            f"{partial_mark}{_dollars_cents(plan_diff.usd_after)}",
             total_change,
         )
     )
@@ -68,26 +78,27 @@ def _workload(plan_diff: Diff) -> list[Block]:
     )
     return [
         *page_blocks,
-        Table(column_titles, tuple(table_rows), total_last(len(table_rows))),
+        PageTable(
+            column_titles, tuple(table_rows), total_row_tones(len(table_rows))
+        ),
     ]
 
 
-def _row(diff_change: Change) -> tuple[str, ...]:
-    line_name, quantity_text = (
-        diff_change.name,
-        f"{diff_change.before or '-'} -> {diff_change.after or '-'}",
-    )
+def _change_row(diff_change: PlanChange) -> tuple[str, ...]:
+    line_name = diff_change.name
+    quantity_text = f"{diff_change.before or '-'} -> {diff_change.after or '-'}"
     if diff_change.subject == "pool":
-        line_name, quantity_text = "machines", ""
+        line_name = "machines"
+        quantity_text = ""
     return (
         diff_change.mark,
         line_name,
         quantity_text,
-        _usd(diff_change.usd_before),
-        _usd(diff_change.usd_after),
-        words.change(diff_change.delta_usd),
+        _dollars_cents(diff_change.usd_before),
+        _dollars_cents(diff_change.usd_after),
+        words.signed_dollars(diff_change.delta_usd),
     )
 
 
-def _usd(amount_usd: object) -> str:
+def _dollars_cents(amount_usd: object) -> str:
     return words.dollars(str(amount_usd), cents=True)

@@ -6,34 +6,44 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from planner.render import words
-from planner.render.page import Page, Paragraph, Table
-from planner.render.plan import predicted
+from planner.render.page import Page, PageTable, Paragraph
+from planner.render.plan import prediction_rows
 
 if TYPE_CHECKING:
-    from planner.solve.exact import Exact
+    from planner.solve.exact import FixedFleet
 
 
-def page(estimate: Exact) -> Page:
+def estimate_page(estimate: FixedFleet) -> Page:
     """Return what the fleet is and what it would do."""
-    layout, instance = estimate.layout, estimate.instance
+    layout = estimate.layout
+    instance = estimate.instance
     layout_text = f"TP{layout.tp}" + (
         f" PP{layout.pp}" if layout.pp > 1 else ""
     )
     layout_text += f" EP{layout.ep}" if layout.ep > 1 else ""
-    fleet_text = f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x {instance.accelerator}"
-    replica_text = f"{estimate.replicas_per_node * estimate.nodes} x {layout_text} in {layout.precision}, up to "
-    replica_text += f"{estimate.max_batch} requests each, {estimate.max_rps:,.1f} requests/s at most"
+    fleet_text = (
+        f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x "
+        f"{instance.accelerator}"
+    )
+    replica_text = (
+        f"{estimate.replicas_per_node * estimate.nodes} x {layout_text} in "
+        f"{layout.precision}, up to "
+    )
+    replica_text += (
+        f"{estimate.max_batch} requests each, {estimate.max_rps:,.1f} "
+        "requests/s at most"
+    )
     return (
         Paragraph(fleet_text, "strong"),
         Paragraph("  " + replica_text),
-        Table(
+        PageTable(
             ("predicted", ">value", ">90 % band", "basis"),
-            tuple(predicted(_numbers(estimate))),
+            tuple(prediction_rows(_metric_entries(estimate))),
         ),
     )
 
 
-def document(estimate: Exact) -> str:
+def estimate_json(estimate: FixedFleet) -> str:
     """Return the prediction as JSON."""
     layout = estimate.layout
     json_content: dict[str, Any] = {
@@ -48,18 +58,18 @@ def document(estimate: Exact) -> str:
             "ep": layout.ep,
             "max_batch": estimate.max_batch,
         },
-        "requests_per_s_most": words.significant(estimate.max_rps),
-        "predicted": _numbers(estimate),
+        "requests_per_s_most": words.round_to_six(estimate.max_rps),
+        "predicted": _metric_entries(estimate),
     }
     return json.dumps(json_content, indent=2, sort_keys=True) + "\n"
 
 
-def _numbers(estimate: Exact) -> dict[str, dict[str, Any]]:
+def _metric_entries(estimate: FixedFleet) -> dict[str, dict[str, Any]]:
     return {
         metric_key: {
-            "value": words.significant(prediction.value),
-            "low": words.significant(prediction.low),
-            "high": words.significant(prediction.high),
+            "value": words.round_to_six(prediction.value),
+            "low": words.round_to_six(prediction.low),
+            "high": words.round_to_six(prediction.high),
             "basis": prediction.basis,
         }
         for metric_key, prediction in estimate.predicted.items()

@@ -6,45 +6,50 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from planner.render import words
-from planner.render.page import Block, Heading, Page, Paragraph, Table
-from planner.render.plan import binding, chosen, others, page
+from planner.render.page import Block, Heading, Page, PageTable, Paragraph
+from planner.render.plan import (
+    alternative_blocks,
+    binding_blocks,
+    chosen_blocks,
+    plan_page,
+)
 
 if TYPE_CHECKING:
-    from planner.solve.question import Answer
+    from planner.solve.question import Counterfactual
 
 
-def reasons(plan: dict[str, Any]) -> Page:
+def reasons_page(plan: dict[str, Any]) -> Page:
     """Return why the plan is what it is: the funnel, the wishes that cost, the alternatives."""
     if plan["solution"]["status"] == "infeasible":
-        return page(plan)
+        return plan_page(plan)
     funnel_rows = [
         (funnel_step["rule"], f"{funnel_step['offers']:,}")
         for funnel_step in plan["solution"]["funnel"]
     ]
     page_blocks: list[Block] = [
         Heading("Why this fleet"),
-        *chosen(plan),
-        Table(("rule of the spec", ">offers left"), tuple(funnel_rows)),
+        *chosen_blocks(plan),
+        PageTable(("rule of the spec", ">offers left"), tuple(funnel_rows)),
         Paragraph(""),
         Paragraph(
             "  Every layout of the model on every offer left was bounded from below; the cheapest "
             "that meets every limit is chosen."
         ),
-        *others(plan),
-        *binding(plan),
+        *alternative_blocks(plan),
+        *binding_blocks(plan),
     ]
     return tuple(page_blocks)
 
 
-def refused(plan: dict[str, Any], answers: list[Answer]) -> Page:
+def rejections_page(
+    plan: dict[str, Any], answers: list[Counterfactual]
+) -> Page:
     """Return why machine types were not chosen, beside the one that was."""
     chosen_pool = (
         plan["solution"]["pools"][0] if plan["solution"]["pools"] else None
     )
-    chosen_usd, period_suffix = (
-        Decimal(plan["cost"]["usd_month"]),
-        "" if _trains(plan) else " a month",
-    )
+    chosen_usd = Decimal(plan["cost"]["usd_month"])
+    period_suffix = "" if _is_training(plan) else " a month"
     table_rows = []
     for answer in answers:
         is_chosen = chosen_pool and answer.fleet.split(" x ")[0].endswith(
@@ -53,16 +58,27 @@ def refused(plan: dict[str, Any], answers: list[Answer]) -> Page:
         reason_text = "chosen" if is_chosen else answer.reason
         if answer.usd_month is not None and not is_chosen:
             extra_usd = answer.usd_month - chosen_usd
-            reason_text = f"{answer.reason}: {words.change(extra_usd)}{period_suffix} against the chosen fleet"
-        table_rows.append((answer.fleet, _usd(answer.usd_month), reason_text))
-    return (Table(("asked about", _money(plan), "why not"), tuple(table_rows)),)
+            reason_text = (
+                f"{answer.reason}: "
+                f"{words.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
+            )
+        table_rows.append(
+            (answer.fleet, _dollars_or_dash(answer.usd_month), reason_text)
+        )
+    return (
+        PageTable(
+            ("asked about", _cost_title(plan), "why not"), tuple(table_rows)
+        ),
+    )
 
 
-def scaled(plan: dict[str, Any], factor: float, answer: Answer) -> Page:
+def scaling_page(
+    plan: dict[str, Any], factor: float, answer: Counterfactual
+) -> Page:
     """Return what so many times the traffic, or the tokens, would cost."""
     chosen_usd = Decimal(plan["cost"]["usd_month"])
     question_text = (
-        f"{factor:g} times the {'tokens' if _trains(plan) else 'traffic'}"
+        f"{factor:g} times the {'tokens' if _is_training(plan) else 'traffic'}"
     )
     if answer.usd_month is None:
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
@@ -72,20 +88,20 @@ def scaled(plan: dict[str, Any], factor: float, answer: Answer) -> Page:
         (
             question_text,
             answer.fleet,
-            _usd(answer.usd_month),
-            words.change(extra_usd),
+            _dollars_or_dash(answer.usd_month),
+            words.signed_dollars(extra_usd),
         ),
     )
-    return (Table(("", "fleet", _money(plan), ">change"), table_rows),)
+    return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
 
 
-def _trains(plan: dict[str, Any]) -> bool:
+def _is_training(plan: dict[str, Any]) -> bool:
     return bool(plan["workload"]["kind"] == "training")
 
 
-def _money(plan: dict[str, Any]) -> str:
-    return ">USD" if _trains(plan) else ">$/mo"
+def _cost_title(plan: dict[str, Any]) -> str:
+    return ">USD" if _is_training(plan) else ">$/mo"
 
 
-def _usd(amount_usd: Decimal | None) -> str:
+def _dollars_or_dash(amount_usd: Decimal | None) -> str:
     return "-" if amount_usd is None else words.dollars(str(amount_usd))

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.render import markdown, text
-from planner.render.page import Table
+from planner.render.page import PageTable
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator, MigProfile
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "list[dict[str, str]]"
 
 
-def show(rows: Rows, output_format: str, *, color: bool = False) -> str:
+def render_rows(rows: Rows, output_format: str, *, color: bool = False) -> str:
     """Write rows in a format; numbers align to the right."""
     if output_format == "json":
         return json.dumps(rows, indent=2, sort_keys=True) + "\n"
@@ -33,10 +33,10 @@ def show(rows: Rows, output_format: str, *, color: bool = False) -> str:
     if not rows:
         return "nothing found\n"
     column_titles = tuple(
-        f">{column_name}" if _numeric(rows, column_name) else column_name
+        f">{column_name}" if _is_numeric(rows, column_name) else column_name
         for column_name in column_names
     )
-    text_table = Table(
+    text_table = PageTable(
         column_titles,
         tuple(
             tuple(listing_row[column_name] for column_name in column_names)
@@ -56,7 +56,7 @@ def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
             "params_b": f"{model_facts.params / 1e9:.2f}",
             "active_b": f"{model_facts.active_params / 1e9:.2f}",
             "layers": str(model_facts.layers),
-            "attention": _attention(model_facts),
+            "attention": _attention_text(model_facts),
             "experts": str(model_facts.experts or ""),
             "context": str(model_facts.max_context),
             "released_in": model_facts.precision,
@@ -109,9 +109,9 @@ def accelerator_rows(accelerators: list[Accelerator]) -> Rows:
         {
             "accelerator": accelerator.accelerator,
             "memory_gib": f"{accelerator.memory_gib:g}",
-            "gb_s": _maybe(accelerator.bandwidth_gb_s),
-            "bf16_tflops": _maybe(accelerator.bf16_tflops),
-            "fp8_tflops": _maybe(accelerator.fp8_tflops),
+            "gb_s": _number_or_blank(accelerator.bandwidth_gb_s),
+            "bf16_tflops": _number_or_blank(accelerator.bf16_tflops),
+            "fp8_tflops": _number_or_blank(accelerator.fp8_tflops),
             "link": accelerator.link,
             "link_gb_s": f"{accelerator.link_gb_s:g}",
             "mig": "yes" if accelerator.mig else "no",
@@ -136,7 +136,7 @@ def mig_rows(mig_profiles: list[MigProfile]) -> Rows:
     ]
 
 
-def _attention(model_facts: Llm) -> str:
+def _attention_text(model_facts: Llm) -> str:
     if model_facts.kv_lora_rank:
         return f"MLA rank {model_facts.kv_lora_rank}"
     attention_text = (
@@ -151,11 +151,11 @@ def _attention(model_facts: Llm) -> str:
     )
 
 
-def _maybe(number: float | None) -> str:
+def _number_or_blank(number: float | None) -> str:
     return "" if number is None else f"{number:g}"
 
 
-def _numeric(rows: Rows, column_name: str) -> bool:
+def _is_numeric(rows: Rows, column_name: str) -> bool:
     filled_cells = [
         listing_row[column_name]
         for listing_row in rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.render.page import Heading, Paragraph
 
 if TYPE_CHECKING:
-    from planner.render.page import Page, Table
+    from planner.render.page import Page, PageTable
 
 
 def render(page: Page) -> str:
@@ -25,7 +25,7 @@ def render(page: Page) -> str:
                 else escaped_text
             )
         else:
-            markdown_parts.append(_table(page_block))
+            markdown_parts.append(_markdown_table(page_block))
     return (
         "\n\n".join(
             markdown_part for markdown_part in markdown_parts if markdown_part
@@ -41,7 +41,7 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]|@#])", r"\\\1", single_line)
 
 
-def _table(table: Table) -> str:
+def _markdown_table(table: PageTable) -> str:
     header_cells = [
         escape(column_title.lstrip(">")) or " "
         for column_title in table.columns

@@ -24,7 +24,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Rows under column titles; titles that start with > are aligned to the right."""
 
     columns: tuple[str, ...]
@@ -32,11 +32,11 @@ class Table:
     tones: tuple[Tone, ...] = ()
 
 
-Block: TypeAlias = Heading | Paragraph | Table
+Block: TypeAlias = Heading | Paragraph | PageTable
 Page: TypeAlias = tuple[Block, ...]
 
 
-def total_last(row_count: int) -> tuple[Tone, ...]:
+def total_row_tones(row_count: int) -> tuple[Tone, ...]:
     """Tones for so many rows, the last of which is a total."""
     plain_tone: Tone = ""
     strong_tone: Tone = "strong"

@@ -11,51 +11,55 @@ from planner.render.page import (
     Block,
     Heading,
     Page,
+    PageTable,
     Paragraph,
-    Table,
     Tone,
-    total_last,
+    total_row_tones,
 )
 
-GOOD: Final[Tone] = "good"
-WIDE: Final = 100
-UNLIMITED: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
-ROUTED: Final = {
+GOOD_TONE: Final[Tone] = "good"
+LINE_WIDTH: Final = 100
+DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
+ROUTING_PHRASES: Final = {
     "random": "at random",
     "round-robin": "in turn",
     "least-loaded": "to the least loaded",
 }
 
 
-def page(
+def plan_page(
     plan: dict[str, Any], *, full: bool = False, saved_path: str = ""
 ) -> Page:
     """Return the page; `full` lists every resource, `saved_path` names the file for the next step."""
-    page_blocks: list[Block] = [*_asked(plan)]
+    page_blocks: list[Block] = [*_request_blocks(plan)]
     if plan["solution"]["status"] == "infeasible":
-        return (*page_blocks, *_infeasible(plan))
-    page_blocks += chosen(plan)
-    page_blocks += others(plan)
+        return (*page_blocks, *_infeasible_blocks(plan))
+    page_blocks += chosen_blocks(plan)
+    page_blocks += alternative_blocks(plan)
     if plan["solution"].get("run"):
-        page_blocks += train.blocks(plan["solution"]["run"])
+        page_blocks += train.run_blocks(plan["solution"]["run"])
     else:
-        page_blocks += binding(plan)
-    page_blocks += _cost(plan)
-    page_blocks += _energy(plan)
-    page_blocks += _resources(plan, full=full)
-    page_blocks += _ending(plan, saved_path)
+        page_blocks += binding_blocks(plan)
+    page_blocks += _cost_blocks(plan)
+    page_blocks += _energy_blocks(plan)
+    page_blocks += _resource_blocks(plan, full=full)
+    page_blocks += _closing_blocks(plan, saved_path)
     return tuple(page_blocks)
 
 
-def _asked(plan: dict[str, Any]) -> list[Block]:
-    spec_entry, workload_entry = plan["spec"], plan["workload"]
+def _request_blocks(plan: dict[str, Any]) -> list[Block]:
+    spec_entry = plan["spec"]
+    workload_entry = plan["workload"]
     spec_phrases = [spec_entry["path"], workload_entry["kind"]]
     if "model" in workload_entry:
         spec_phrases.append(workload_entry["model"]["name"])
-    spec_phrases += _traffic(spec_entry["normalized"])
+    spec_phrases += _traffic_phrases(spec_entry["normalized"])
     sla_limits = (spec_entry["normalized"].get("sla") or {}).get("limits", [])
     spec_phrases += [
-        f"{sla_limit['metric'].upper()} p{sla_limit['percentile']} <= {_seconds(sla_limit['seconds'])}"
+        (
+            f"{sla_limit['metric'].upper()} p{sla_limit['percentile']} <= "
+            f"{_limit_time(sla_limit['seconds'])}"
+        )
         for sla_limit in sla_limits
     ]
     catalog_entry = plan["catalog"]
@@ -77,13 +81,13 @@ def _asked(plan: dict[str, Any]) -> list[Block]:
     ]
 
 
-def _seconds(seconds_text: str) -> str:
+def _limit_time(seconds_text: str) -> str:
     return words.milliseconds(float(seconds_text) * 1000)
 
 
-def _traffic(normalized_spec: dict[str, Any]) -> list[str]:
+def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
     if "train" in normalized_spec:
-        return train.asked(normalized_spec)
+        return train.job_phrases(normalized_spec)
     traffic_entry = normalized_spec.get("traffic", {})
     if "peak_rps" in traffic_entry:
         return [f"peak {words.quantity(traffic_entry['peak_rps'])} req/s"]
@@ -100,7 +104,7 @@ def _traffic(normalized_spec: dict[str, Any]) -> list[str]:
     )
 
 
-def chosen(plan: dict[str, Any]) -> list[Block]:
+def chosen_blocks(plan: dict[str, Any]) -> list[Block]:
     """What was chosen, its layout and what it is expected to do."""
     table_rows = []
     for pool_entry in plan["solution"]["pools"]:
@@ -112,25 +116,27 @@ def chosen(plan: dict[str, Any]) -> list[Block]:
                 f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
                 accelerator_text,
                 pool_entry["purchase"],
-                _total(plan),
+                _total_text(plan),
             )
         )
     page_blocks: list[Block] = [
-        Table(
+        PageTable(
             ("", "", "", "", "", ">"),
             tuple(table_rows),
-            tuple(GOOD for _ in table_rows),
+            tuple(GOOD_TONE for _ in table_rows),
         ),
-        *(Paragraph("  " + layout_line) for layout_line in _layout(plan)),
+        *(Paragraph("  " + layout_line) for layout_line in _layout_lines(plan)),
     ]
-    metric_rows = predicted(_limited(plan, plan["solution"]["predicted"]))
+    metric_rows = prediction_rows(
+        _limited_metrics(plan, plan["solution"]["predicted"])
+    )
     if metric_rows:
         column_titles = ("predicted at peak", ">value", ">90 % band", "basis")
-        page_blocks.append(Table(column_titles, tuple(metric_rows)))
-    return [*page_blocks, *_verified(plan)]
+        page_blocks.append(PageTable(column_titles, tuple(metric_rows)))
+    return [*page_blocks, *_verification_blocks(plan)]
 
 
-def _limited(
+def _limited_metrics(
     plan: dict[str, Any], metric_entries: dict[str, Any]
 ) -> dict[str, Any]:
     """Leave out the percentiles that nobody limits; without limits, show the 95th of tokens."""
@@ -138,7 +144,7 @@ def _limited(
     shown_percentiles = {
         f"{metric_entry['metric']}_p{metric_entry['percentile']}_ms"
         for metric_entry in sla_limits
-    } or UNLIMITED
+    } or DEFAULT_PERCENTILES
     return {
         metric_key: metric_entry
         for metric_key, metric_entry in metric_entries.items()
@@ -146,24 +152,27 @@ def _limited(
     }
 
 
-def _verified(plan: dict[str, Any]) -> list[Block]:
+def _verification_blocks(plan: dict[str, Any]) -> list[Block]:
     """How the fleet did when its requests were simulated one by one."""
     verification = plan["solution"].get("verified")
     if not verification:
         return []
     metric_texts = [
-        f"{_title(metric_key)} {_shown(metric_key, metric_entry['value'])} ({_shown(metric_key, metric_entry['low'])} to "
-        f"{_shown(metric_key, metric_entry['high'])})"
+        f"{_metric_title(metric_key)} {_metric_text(metric_key, metric_entry['value'])} ({_metric_text(metric_key, metric_entry['low'])} to "
+        f"{_metric_text(metric_key, metric_entry['high'])})"
         for metric_key, metric_entry in sorted(
-            _limited(plan, verification["found"]).items()
+            _limited_metrics(plan, verification["found"]).items()
         )
     ]
     trace_phrase = (
         "of the trace, " if verification["requests_of"] == "trace" else ""
     )
-    summary_text = f"  verified with {verification['requests']:,} simulated requests {trace_phrase}routed "
+    summary_text = (
+        f"  verified with {verification['requests']:,} simulated requests "
+        f"{trace_phrase}routed "
+    )
     summary_text += (
-        f"{ROUTED[verification['routing']]}: {', '.join(metric_texts)}"
+        f"{ROUTING_PHRASES[verification['routing']]}: {', '.join(metric_texts)}"
     )
     if verification["added_groups"]:
         summary_text += (
@@ -172,7 +181,7 @@ def _verified(plan: dict[str, Any]) -> list[Block]:
     return [Paragraph(summary_text)]
 
 
-def _total(plan: dict[str, Any]) -> str:
+def _total_text(plan: dict[str, Any]) -> str:
     partial_mark = (
         ">= "
         if any(
@@ -184,9 +193,9 @@ def _total(plan: dict[str, Any]) -> str:
     return f"{partial_mark}{words.dollars(plan['cost']['usd_month'])}{period_suffix}"
 
 
-def _layout(plan: dict[str, Any]) -> list[str]:
+def _layout_lines(plan: dict[str, Any]) -> list[str]:
     if plan["solution"].get("run"):
-        return train.layout(plan["solution"]["run"])
+        return train.run_lines(plan["solution"]["run"])
     layout_lines = []
     for pool_entry in plan["solution"]["pools"]:
         layout_entry = pool_entry["layout"]
@@ -202,25 +211,31 @@ def _layout(plan: dict[str, Any]) -> list[str]:
             f" EP{layout_entry['ep']}" if layout_entry["ep"] > 1 else ""
         )
         replica_noun = "replica" if pool_entry["replicas"] == 1 else "replicas"
-        pool_text = f"{pool_entry['replicas']} {replica_noun} of {layout_text} in {layout_entry['precision']}, "
+        pool_text = (
+            f"{pool_entry['replicas']} {replica_noun} of {layout_text} in "
+            f"{layout_entry['precision']}, "
+        )
         pool_text += f"up to {layout_entry['max_batch']} requests each"
         if pool_entry["nodes_least"] < pool_entry["nodes"]:
-            pool_text += f"; {pool_entry['nodes_least']} to {pool_entry['nodes']} nodes over the week"
+            pool_text += (
+                f"; {pool_entry['nodes_least']} to {pool_entry['nodes']} nodes "
+                "over the week"
+            )
         layout_lines.append(pool_text)
     return layout_lines
 
 
-def predicted(metric_entries: dict[str, Any]) -> list[tuple[str, ...]]:
+def prediction_rows(metric_entries: dict[str, Any]) -> list[tuple[str, ...]]:
     """Rows of predicted numbers: name, value, band, basis."""
     table_rows: list[tuple[str, ...]] = []
     for metric_key, metric_entry in sorted(metric_entries.items()):
         value_text, low_text, high_text = (
-            _shown(metric_key, metric_entry[statistic])
+            _metric_text(metric_key, metric_entry[statistic])
             for statistic in ("value", "low", "high")
         )
         table_rows.append(
             (
-                _title(metric_key),
+                _metric_title(metric_key),
                 value_text,
                 f"{low_text} to {high_text}",
                 metric_entry["basis"],
@@ -229,7 +244,7 @@ def predicted(metric_entries: dict[str, Any]) -> list[tuple[str, ...]]:
     return table_rows
 
 
-def _title(metric_key: str) -> str:
+def _metric_title(metric_key: str) -> str:
     if metric_key.endswith("_ms"):
         metric_name, percentile = metric_key.removesuffix("_ms").rsplit("_", 1)
         return f"{metric_name.upper()} {percentile}"
@@ -246,11 +261,11 @@ def _title(metric_key: str) -> str:
     return metric_titles.get(metric_key, metric_key)
 
 
-def _shown(metric_key: str, metric_value: float) -> str:
+def _metric_text(metric_key: str, metric_value: float) -> str:
     if metric_key.endswith("_ms"):
         return words.milliseconds(metric_value)
     if metric_key in ("memory_fraction", "mfu", "goodput"):
-        return words.share(metric_value)
+        return words.percentage(metric_value)
     if metric_key == "duration_days":
         return f"{metric_value * 24:,.1f}"
     return (
@@ -260,7 +275,7 @@ def _shown(metric_key: str, metric_value: float) -> str:
     )
 
 
-def others(plan: dict[str, Any]) -> list[Block]:
+def alternative_blocks(plan: dict[str, Any]) -> list[Block]:
     """What was not chosen, and what stopped it."""
     table_rows = []
     for alternative in plan["alternatives"]:
@@ -283,17 +298,17 @@ def others(plan: dict[str, Any]) -> list[Block]:
         return []
     cost_title = ">USD" if plan["solution"].get("run") else ">$/mo"
     column_titles = ("not chosen", "", "", cost_title, "what stops it")
-    return [Table(column_titles, tuple(table_rows))]
+    return [PageTable(column_titles, tuple(table_rows))]
 
 
-def binding(plan: dict[str, Any]) -> list[Block]:
+def binding_blocks(plan: dict[str, Any]) -> list[Block]:
     """The wishes that cost money, and what relaxing each would save."""
     table_rows = []
     for relaxation in plan["solution"]["binding"]:
         slack_text = (
             ""
             if relaxation["slack"] is None
-            else words.share(relaxation["slack"])
+            else words.percentage(relaxation["slack"])
         )
         savings_text = words.dollars(relaxation["saves_usd_month"])
         table_rows.append(
@@ -307,7 +322,9 @@ def binding(plan: dict[str, Any]) -> list[Block]:
         )
     safety_cost = plan["solution"].get("safety")
     if safety_cost and safety_cost["fleet"]:
-        constraint_text = f"confidence {words.share(safety_cost['confidence'])}"
+        constraint_text = (
+            f"confidence {words.percentage(safety_cost['confidence'])}"
+        )
         table_rows.append(
             (
                 constraint_text,
@@ -325,13 +342,13 @@ def binding(plan: dict[str, Any]) -> list[Block]:
             )
         ]
     column_titles = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")
-    return [Table(column_titles, tuple(table_rows))]
+    return [PageTable(column_titles, tuple(table_rows))]
 
 
-def _cost(plan: dict[str, Any]) -> list[Block]:
+def _cost_blocks(plan: dict[str, Any]) -> list[Block]:
     table_rows = []
     for cost_line in plan["cost"]["lines"]:
-        price_text = words.quantity_price(cost_line["unit_price"])
+        price_text = words.unit_price(cost_line["unit_price"])
         quantity_text = (
             f"{words.quantity(cost_line['quantity'])} {cost_line['unit']}"
         )
@@ -345,7 +362,7 @@ def _cost(plan: dict[str, Any]) -> list[Block]:
                 price_date,
             )
         )
-    table_rows.append(("total", "", "", _total(plan), ""))
+    table_rows.append(("total", "", "", _total_text(plan), ""))
     period_title = (
         "cost of the run" if plan["solution"].get("run") else "cost of a month"
     )
@@ -357,23 +374,28 @@ def _cost(plan: dict[str, Any]) -> list[Block]:
         "price of",
     )
     return [
-        Table(column_titles, tuple(table_rows), total_last(len(table_rows)))
+        PageTable(
+            column_titles, tuple(table_rows), total_row_tones(len(table_rows))
+        )
     ]
 
 
-def _energy(plan: dict[str, Any]) -> list[Block]:
+def _energy_blocks(plan: dict[str, Any]) -> list[Block]:
     """Power and energy, when the board power of the accelerators is known."""
     energy_use = plan["solution"].get("energy")
     if not energy_use:
         return []
     period_text = "the run" if plan["solution"].get("run") else "a month"
-    energy_text = f"energy  {energy_use['kw']:,.1f} kW at work, {energy_use['kwh']:,.0f} kWh in {period_text}"
+    energy_text = (
+        f"energy  {energy_use['kw']:,.1f} kW at work, {energy_use['kwh']:,.0f} "
+        f"kWh in {period_text}"
+    )
     if energy_use["kg_co2e"] is not None:
         energy_text += f", {energy_use['kg_co2e']:,.0f} kg CO2e"
     return [Paragraph(energy_text)]
 
 
-def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
+def _resource_blocks(plan: dict[str, Any], *, full: bool) -> list[Block]:
     resources = plan["graph"]["resources"]
     if full:
         table_rows = tuple(
@@ -381,7 +403,7 @@ def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
         )
         return [
             Heading(f"{len(resources)} resources to create"),
-            Table(("", ""), table_rows),
+            PageTable(("", ""), table_rows),
         ]
     type_counts = Counter(
         resource["type"].split(":")[-1] for resource in resources
@@ -392,22 +414,22 @@ def _resources(plan: dict[str, Any], *, full: bool) -> list[Block]:
         else resource_type
         for resource_type, resource_count in sorted(type_counts.items())
     )
-    wrapped_lines = textwrap.wrap(counts_text, WIDE - 4)
+    wrapped_lines = textwrap.wrap(counts_text, LINE_WIDTH - 4)
     return [
         Heading(f"{len(resources)} resources to create"),
         *(Paragraph(f"  {wrapped_line}") for wrapped_line in wrapped_lines),
     ]
 
 
-def _ending(plan: dict[str, Any], saved_path: str) -> list[Block]:
+def _closing_blocks(plan: dict[str, Any], saved_path: str) -> list[Block]:
     shutdown_entry = plan["shutdown"]
     shutdown_phrases = (
-        [f"idle {words.span(shutdown_entry['idle'])}"]
+        [f"idle {words.compact_seconds(shutdown_entry['idle'])}"]
         if shutdown_entry["idle"]
         else []
     )
     shutdown_phrases += (
-        [f"ttl {words.span(shutdown_entry['ttl'])}"]
+        [f"ttl {words.compact_seconds(shutdown_entry['ttl'])}"]
         if shutdown_entry["ttl"]
         else []
     )
@@ -440,7 +462,7 @@ def _ending(plan: dict[str, Any], saved_path: str) -> list[Block]:
     return page_blocks
 
 
-def _infeasible(plan: dict[str, Any]) -> list[Block]:
+def _infeasible_blocks(plan: dict[str, Any]) -> list[Block]:
     funnel_text = "  >  ".join(
         f"{funnel_step['rule']} {funnel_step['offers']:,}"
         for funnel_step in plan["solution"]["funnel"]
@@ -471,7 +493,7 @@ def _infeasible(plan: dict[str, Any]) -> list[Block]:
             cost_title,
             "with",
         )
-        page_blocks.append(Table(column_titles, tuple(table_rows)))
+        page_blocks.append(PageTable(column_titles, tuple(table_rows)))
     else:
         page_blocks.append(
             Paragraph("  no single change makes it feasible: relax two", "warn")

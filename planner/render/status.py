@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from planner.render import words
-from planner.render.page import Block, Page, Paragraph, Table
+from planner.render.page import Block, Page, PageTable, Paragraph
 
 
-def listing(stack_names: list[str]) -> Page:
+def stacks_page(stack_names: list[str]) -> Page:
     """Return the page that names all stacks."""
     if not stack_names:
         return (Paragraph("no stack exists"),)
     return tuple(Paragraph(stack_name) for stack_name in stack_names)
 
 
-def page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
+def status_page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
     stack_facts = stack_status["facts"]
     completeness = (
@@ -23,13 +23,16 @@ def page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
         if stack_status["complete"]
         else "INCOMPLETE: the last apply failed"
     )
-    headline = f"{stack_status['stack']}  ·  {len(stack_status['resources'])} resources  ·  {completeness}"
+    headline = (
+        f"{stack_status['stack']}  ·  {len(stack_status['resources'])} resources  "
+        f"·  {completeness}"
+    )
     page_blocks: list[Block] = [
         Paragraph(headline, "strong" if stack_status["complete"] else "bad")
     ]
     if stack_facts:
         page_blocks.append(
-            Table(
+            PageTable(
                 ("", "", "", ">"),
                 tuple(
                     (
@@ -47,10 +50,10 @@ def page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
         for output_name, output_value in sorted(stack_status["outputs"].items())
     )
     if output_rows:
-        page_blocks.append(Table(("output", "value"), output_rows))
+        page_blocks.append(PageTable(("output", "value"), output_rows))
     if full:
         page_blocks.append(
-            Table(
+            PageTable(
                 ("resource", "type"),
                 tuple(
                     (resource["name"], resource["type"])

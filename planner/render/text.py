@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from planner.render.page import Heading, Page, Paragraph, Table
+from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
     from planner.render.page import Tone
 
-STYLES: Final[dict[Tone, str]] = {
+TONE_STYLES: Final[dict[Tone, str]] = {
     "": "",
     "strong": "bold",
     "dim": "dim",
@@ -23,7 +23,7 @@ STYLES: Final[dict[Tone, str]] = {
     "warn": "yellow",
     "bad": "red",
 }
-GAP: Final = 2
+COLUMN_GAP: Final = 2
 
 
 def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
@@ -31,7 +31,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     text_buffer = io.StringIO()
     rich_console = Console(
         file=text_buffer,
-        width=width or _widest(page),
+        width=width or _page_width(page),
         color_system="standard" if color else None,
         force_terminal=color,
         highlight=False,
@@ -43,18 +43,18 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     for block_index, page_block in enumerate(page):
         if (
             block_index
-            and isinstance(page_block, Heading | Table)
-            and not _joined(page[block_index - 1], page_block)
+            and isinstance(page_block, Heading | PageTable)
+            and not _is_joined(page[block_index - 1], page_block)
         ):
             rich_console.print()
         if isinstance(page_block, Heading):
             rich_console.print(Text(page_block.text, style="bold"))
         elif isinstance(page_block, Paragraph):
             rich_console.print(
-                Text(page_block.text, style=STYLES[page_block.tone])
+                Text(page_block.text, style=TONE_STYLES[page_block.tone])
             )
         else:
-            rich_console.print(_grid(page_block))
+            rich_console.print(_rich_table(page_block))
     return (
         "\n".join(
             text_line.rstrip()
@@ -64,11 +64,11 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
     )
 
 
-def _joined(previous_block: object, block: object) -> bool:
-    return isinstance(previous_block, Heading) and isinstance(block, Table)
+def _is_joined(previous_block: object, block: object) -> bool:
+    return isinstance(previous_block, Heading) and isinstance(block, PageTable)
 
 
-def _grid(table: Table) -> Grid:
+def _rich_table(table: PageTable) -> Grid:
     has_titles = any(column_title.strip(">") for column_title in table.columns)
     rich_table = Grid(
         box=None,
@@ -95,25 +95,26 @@ def _grid(table: Table) -> Grid:
         rich_table.add_row(
             "",
             *(
-                Text(cell_text, style=STYLES[row_tone])
+                Text(cell_text, style=TONE_STYLES[row_tone])
                 for cell_text in table_row
             ),
         )
     return rich_table
 
 
-def _widest(page: Page) -> int:
+def _page_width(page: Page) -> int:
     """Columns that the page needs when nothing may wrap."""
     block_widths = [1]
     for page_block in page:
-        if isinstance(page_block, Table):
+        if isinstance(page_block, PageTable):
             table_columns = zip(
                 page_block.columns, *page_block.rows, strict=True
             )
             block_widths.append(
-                GAP
+                COLUMN_GAP
                 + sum(
-                    max(cell_len(cell_text) for cell_text in column_cells) + GAP
+                    max(cell_len(cell_text) for cell_text in column_cells)
+                    + COLUMN_GAP
                     for column_cells in table_columns
                 )
             )

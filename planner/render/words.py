@@ -17,23 +17,23 @@ def dollars(amount_text: str | None, *, cents: bool = False) -> str:
     )
 
 
-def change(delta_usd: Decimal) -> str:
+def signed_dollars(delta_usd: Decimal) -> str:
     """Write a difference of money with its sign."""
     sign = "-" if delta_usd < 0 else "+"
     return f"{sign}${abs(delta_usd):,.2f}" if delta_usd else "$0.00"
 
 
-def percent(change_percent: Decimal | None) -> str:
+def signed_percent(change_percent: Decimal | None) -> str:
     """Write a relative change, or `new` when there was nothing before."""
     return "new" if change_percent is None else f"{change_percent:+.1f} %"
 
 
-def significant(number: float) -> float:
+def round_to_six(number: float) -> float:
     """Round to the six digits that a prediction is worth at most."""
     return float(f"{number:.6g}")
 
 
-def percent_off(relative_error: float) -> str:
+def signed_share(relative_error: float) -> str:
     """Write a relative error with its sign."""
     return f"{100 * relative_error:+.0f} %"
 
@@ -57,7 +57,7 @@ def milliseconds(time_ms: float) -> str:
     )
 
 
-def span(seconds_text: str) -> str:
+def compact_seconds(seconds_text: str) -> str:
     """Write seconds as people do: 30m, 12h, 3d."""
     duration_s = Decimal(seconds_text)
     for unit_letter, unit_s in (("d", 86_400), ("h", 3600), ("m", 60)):
@@ -66,7 +66,7 @@ def span(seconds_text: str) -> str:
     return f"{duration_s:f}s"
 
 
-def short(count: int) -> str:
+def short_count(count: int) -> str:
     """Write a large count in short: 140B, 1.5T, 64k."""
     for unit_letter, unit_size in (
         ("T", 10**12),
@@ -79,12 +79,12 @@ def short(count: int) -> str:
     return str(count)
 
 
-def share(fraction: float) -> str:
+def percentage(fraction: float) -> str:
     """Write a fraction of one as a percentage."""
     return f"{fraction * 100:.0f} %"
 
 
-def quantity_price(price_text: str | None) -> str:
+def unit_price(price_text: str | None) -> str:
     """Write a unit price as exactly as it is known."""
     if price_text is None:
         return "?"

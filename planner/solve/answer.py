@@ -7,26 +7,31 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.errors import Problem, SpecError
-from planner.perf.serve import EVEN, Trust
+from planner.perf.serve import NO_MARGIN_LEVEL, Confidence
 from planner.solve import workspace
-from planner.solve.explain import alternatives, bindings, fleet, relaxations
-from planner.solve.need import Need, need
-from planner.solve.predict import predict
-from planner.solve.rule import Market, rules
-from planner.solve.search import Found, Search
+from planner.solve.explain import (
+    alternatives,
+    bindings,
+    describe_fleet,
+    relaxations,
+)
+from planner.solve.need import ServingRequirement, serving_requirement
+from planner.solve.predict import predict_serving
+from planner.solve.rule import OfferFilter, spec_rules
+from planner.solve.search import ServingCandidate, ServingSearch
 from planner.solve.solution import (
     Alternative,
     Binding,
+    ConfidenceCost,
+    PlanWarning,
     Pool,
-    Predicted,
-    Safety,
+    Prediction,
+    SimulationCheck,
     Solution,
-    Verified,
-    Warn,
 )
-from planner.solve.train.answer import answer as training
-from planner.solve.train.need import train_need
-from planner.solve.verify import verified
+from planner.solve.train.answer import solve_training as training
+from planner.solve.train.need import training_requirement
+from planner.solve.verify import verify_finalists
 from planner.spec.model import Training, Workspace
 
 if TYPE_CHECKING:
@@ -35,12 +40,12 @@ if TYPE_CHECKING:
     from planner.solve.offer import Catalog, Instance, Offer
     from planner.spec.model import Batch, Inference, Spec
 
-UNRELIABLE: Final = "low"
-FINALISTS: Final = (
+LOW_CONFIDENCE: Final = "low"
+MIN_FINALISTS: Final = (
     4  # that may replace each other when simulated, whatever is shown
 )
-CAREFUL: Final = Trust(0.9)
-FLEETING: Final = Warn(
+DEFAULT_CONFIDENCE: Final = Confidence(0.9)
+EPHEMERAL_DISK: Final = PlanWarning(
     code="disk",
     message="a disk goes with its machine: keep work in a repository or a bucket before it stops",
 )
@@ -60,7 +65,7 @@ class Solver:
     unbuilt_reason: Callable[[Instance], str | None]
     read_file: Callable[[str], bytes]
     alternative_count: int = 3
-    confidence: Trust = CAREFUL
+    confidence: Confidence = DEFAULT_CONFIDENCE
 
     def solve(self, spec: Spec) -> Solution:
         """Return the cheapest fleet that meets a spec, or why there is none."""
@@ -73,29 +78,43 @@ class Solver:
                 next_step="use runtime: vm",
             )
             raise SpecError(problem)
-        offer_filter = Market(self.catalog.offer_groups, rules(spec, self.unbuilt_reason))
+        offer_filter = OfferFilter(
+            self.catalog.offer_groups, spec_rules(spec, self.unbuilt_reason)
+        )
         if isinstance(spec, Workspace):
             return self._solve_workspace(spec, offer_filter)
         if isinstance(spec, Training):
-            requirement = train_need(spec, self.read_file, self.confidence.level)
-            return training(requirement, offer_filter, self.catalog, self.alternative_count)
+            requirement = training_requirement(
+                spec, self.read_file, self.confidence.level
+            )
+            return training(
+                requirement, offer_filter, self.catalog, self.alternative_count
+            )
         return self._solve_serving(spec, self.requirement(spec), offer_filter)
 
-    def requirement(self, spec: Inference | Batch) -> Need:
+    def requirement(self, spec: Inference | Batch) -> ServingRequirement:
         """Return what a spec needs, to be met with the wished confidence."""
-        return replace(need(spec, self.read_file), confidence=self.confidence)
+        return replace(
+            serving_requirement(spec, self.read_file),
+            confidence=self.confidence,
+        )
 
     def _solve_serving(
-        self, spec: Inference | Batch, requirement: Need, offer_filter: Market
+        self,
+        spec: Inference | Batch,
+        requirement: ServingRequirement,
+        offer_filter: OfferFilter,
     ) -> Solution:
-        search = Search(self.catalog.price_book)
+        search = ServingSearch(self.catalog.price_book)
         offers = offer_filter.cheapest()
         search_result = search.solve(
-            requirement, offers, result_count=max(FINALISTS, self.alternative_count + 1)
+            requirement,
+            offers,
+            result_count=max(MIN_FINALISTS, self.alternative_count + 1),
         )
         budget_usd = spec.buy.budget
         selection, simulation_check = (
-            verified(requirement, search_result.candidates, search.bill)
+            verify_finalists(requirement, search_result.candidates, search.bill)
             if search_result.candidates
             else (None, None)
         )
@@ -106,20 +125,29 @@ class Solver:
             nearest_bindings = relaxations(
                 requirement, search, offer_filter, exceeded_budget
             )
-            return self._infeasible_serving(requirement, offer_filter, nearest_bindings)
+            return self._infeasible_serving(
+                requirement, offer_filter, nearest_bindings
+            )
         excluded_candidates = self._excluded_by_purchase(
             requirement, search, offer_filter, selection
         )
-        spare_groups = selection.sizing.total_groups - selection.sizing.peak_groups
+        spare_groups = (
+            selection.sizing.total_groups - selection.sizing.peak_groups
+        )
         hourly_nodes = requirement.week.hourly_nodes(
-            selection.sizing.peak_groups, selection.sizing.nodes_per_group, spare_groups
+            selection.sizing.peak_groups,
+            selection.sizing.nodes_per_group,
+            spare_groups,
         )
         pool = Pool(
             offer=selection.offer,
             nodes=selection.sizing.nodes,
-            min_nodes=min(node_count for node_count in hourly_nodes if node_count),
+            min_nodes=min(
+                node_count for node_count in hourly_nodes if node_count
+            ),
             nodes_per_group=selection.sizing.nodes_per_group,
-            replicas=selection.sizing.replicas_per_group * selection.sizing.total_groups,
+            replicas=selection.sizing.replicas_per_group
+            * selection.sizing.total_groups,
             role="batch" if requirement.mode == "batch" else "serve",
             layout=selection.sizing.layout,
             max_batch=selection.sizing.replica.max_batch,
@@ -132,7 +160,7 @@ class Solver:
         return Solution(
             status="optimal",
             pools=(pool,),
-            predictions=predict(requirement, selection.sizing),
+            predictions=predict_serving(requirement, selection.sizing),
             bindings=bindings(
                 requirement,
                 search,
@@ -148,26 +176,32 @@ class Solver:
                 selection,
             ),
             bill=selection.bill,
-            warnings=_warnings(spec, requirement, selection, simulation_check),
+            warnings=_serving_warnings(
+                spec, requirement, selection, simulation_check
+            ),
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
             offers_considered=offer_filter.allowed_count,
-            confidence_cost=_safety(requirement, search, offers, selection),
+            confidence_cost=_confidence_cost(
+                requirement, search, offers, selection
+            ),
             simulation_check=simulation_check,
             calibration=selection.sizing.replica.correction,
         )
 
     def _excluded_by_purchase(
         self,
-        requirement: Need,
-        search: Search,
-        offer_filter: Market,
-        selection: Found,
-    ) -> list[Found]:
+        requirement: ServingRequirement,
+        search: ServingSearch,
+        offer_filter: OfferFilter,
+        selection: ServingCandidate,
+    ) -> list[ServingCandidate]:
         """Cheaper fits that only the way of buying keeps out."""
         candidates = search.solve(
-            requirement, offer_filter.cheapest("buy"), result_count=self.alternative_count
+            requirement,
+            offer_filter.cheapest("buy"),
+            result_count=self.alternative_count,
         ).candidates
         return [
             candidate
@@ -177,8 +211,8 @@ class Solver:
 
     def _infeasible_serving(
         self,
-        requirement: Need,
-        offer_filter: Market,
+        requirement: ServingRequirement,
+        offer_filter: OfferFilter,
         nearest_bindings: tuple[Binding, ...],
     ) -> Solution:
         return Solution(
@@ -195,21 +229,27 @@ class Solver:
             offers_considered=len(self.catalog.offers),
         )
 
-    def _solve_workspace(self, spec: Workspace, offer_filter: Market) -> Solution:
-        requirement = workspace.room(spec)
-        fitting_choices: list[_Machine] = []
-        undersized_choices: list[_Machine] = []
+    def _solve_workspace(
+        self, spec: Workspace, offer_filter: OfferFilter
+    ) -> Solution:
+        requirement = workspace.workspace_requirement(spec)
+        fitting_choices: list[_WorkspaceChoice] = []
+        undersized_choices: list[_WorkspaceChoice] = []
         for offer in offer_filter.cheapest():
             shortfall = requirement.shortfall(offer.instance)
-            usd_month = workspace.bill(spec, offer, self.catalog.price_book).usd_month
+            usd_month = workspace.workspace_bill(
+                spec, offer, self.catalog.price_book
+            ).usd_month
             (undersized_choices if shortfall else fitting_choices).append(
                 (usd_month, offer.key, offer, shortfall)
             )
         fitting_choices.sort(key=lambda choice: choice[:2])
-        weekly_schedule = workspace.open_week(spec)
+        weekly_schedule = workspace.scheduled_week(spec)
         selected_offer = fitting_choices[0][2] if fitting_choices else None
         monthly_bill = (
-            workspace.bill(spec, selected_offer, self.catalog.price_book)
+            workspace.workspace_bill(
+                spec, selected_offer, self.catalog.price_book
+            )
             if selected_offer
             else None
         )
@@ -241,7 +281,7 @@ class Solver:
         return Solution(
             status="optimal",
             pools=(pool,),
-            predictions=_held(requirement, selected_offer),
+            predictions=_memory_predictions(requirement, selected_offer),
             bindings=(),
             alternatives=self._workspace_alternatives(
                 spec,
@@ -251,7 +291,7 @@ class Solver:
             ),
             bill=monthly_bill,
             warnings=(
-                FLEETING,
+                EPHEMERAL_DISK,
                 *_price_warnings(selected_offer, monthly_bill.unpriced_lines),
             ),
             week=weekly_schedule,
@@ -263,19 +303,19 @@ class Solver:
     def _workspace_alternatives(
         self,
         spec: Workspace,
-        fitting_choices: list[_Machine],
-        undersized_choices: list[_Machine],
+        fitting_choices: list[_WorkspaceChoice],
+        undersized_choices: list[_WorkspaceChoice],
         ceiling_usd: Decimal,
     ) -> tuple[Alternative, ...]:
         selected_type = fitting_choices[0][2].instance.instance_type
-        pricier_choices = _first_of_type(
+        pricier_choices = _first_per_type(
             [
                 choice
                 for choice in fitting_choices
                 if choice[2].instance.instance_type != selected_type
             ]
         )
-        cheaper_choices = _first_of_type(
+        cheaper_choices = _first_per_type(
             sorted(
                 (
                     choice
@@ -293,7 +333,7 @@ class Solver:
             Alternative(
                 offer=offer,
                 nodes=spec.users,
-                usd_month=workspace.bill(
+                usd_month=workspace.workspace_bill(
                     spec, offer, self.catalog.price_book
                 ).usd_month,
                 rejected_by=shortfall or "price",
@@ -304,8 +344,8 @@ class Solver:
     def _infeasible_workspace(
         self,
         spec: Workspace,
-        requirement: workspace.Room,
-        offer_filter: Market,
+        requirement: workspace.WorkspaceRequirement,
+        offer_filter: OfferFilter,
         exceeding_usd_month: Decimal | None,
     ) -> Solution:
         nearest_bindings = []
@@ -324,16 +364,19 @@ class Solver:
                         sufficient_offer.key,
                     ),
                 )
-                usd_month = workspace.bill(
+                usd_month = workspace.workspace_bill(
                     spec, cheapest_offer, self.catalog.price_book
                 ).usd_month
-                fleet_label = f"{cheapest_offer.provider} {cheapest_offer.region} {cheapest_offer.instance.instance_type}"
+                fleet_label = (
+                    f"{cheapest_offer.provider} {cheapest_offer.region} "
+                    f"{cheapest_offer.instance.instance_type}"
+                )
                 nearest_bindings.append(
-                    _relaxed(rule.key, "any", usd_month, fleet_label)
+                    _relaxation(rule.key, "any", usd_month, fleet_label)
                 )
         if exceeding_usd_month is not None:
             nearest_bindings.append(
-                _relaxed(
+                _relaxation(
                     "buy.budget",
                     f"{exceeding_usd_month:,.0f} USD/month",
                     exceeding_usd_month,
@@ -348,17 +391,17 @@ class Solver:
             alternatives=(),
             bill=None,
             warnings=(),
-            week=workspace.open_week(spec),
+            week=workspace.scheduled_week(spec),
             llm=requirement.llm,
             funnel=offer_filter.funnel,
             offers_considered=len(self.catalog.offers),
         )
 
 
-_Machine: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
+_WorkspaceChoice: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
 
 
-def _relaxed(
+def _relaxation(
     constraint: str, relax_to: str, usd_month: Decimal, fleet_label: str
 ) -> Binding:
     return Binding(
@@ -371,23 +414,32 @@ def _relaxed(
     )
 
 
-def _first_of_type(
-    choices: list[_Machine],
-) -> list[_Machine]:
-    choice_by_type: dict[str, _Machine] = {}
+def _first_per_type(
+    choices: list[_WorkspaceChoice],
+) -> list[_WorkspaceChoice]:
+    choice_by_type: dict[str, _WorkspaceChoice] = {}
     for choice in choices:
         choice_by_type.setdefault(choice[2].instance.instance_type, choice)
     return list(choice_by_type.values())
 
 
-def _safety(
-    requirement: Need, search: Search, offers: list[Offer], selection: Found
-) -> Safety | None:
+def _confidence_cost(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    selection: ServingCandidate,
+) -> ConfidenceCost | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
-    if not requirement.limits or requirement.confidence.level <= EVEN:
+    if (
+        not requirement.limits
+        or requirement.confidence.level <= NO_MARGIN_LEVEL
+    ):
         return None
     even_candidates = search.solve(
-        replace(requirement, confidence=replace(requirement.confidence, level=EVEN)),
+        replace(
+            requirement,
+            confidence=replace(requirement.confidence, level=NO_MARGIN_LEVEL),
+        ),
         offers,
     ).candidates
     extra_usd_month = (
@@ -395,44 +447,47 @@ def _safety(
         if even_candidates
         else Decimal(0)
     )
-    return Safety(
+    return ConfidenceCost(
         requirement.confidence.level,
         extra_usd_month,
-        fleet(even_candidates[0]) if extra_usd_month else "",
+        describe_fleet(even_candidates[0]) if extra_usd_month else "",
     )
 
 
-def _held(requirement: workspace.Room, offer: Offer) -> dict[str, Predicted]:
+def _memory_predictions(
+    requirement: workspace.WorkspaceRequirement, offer: Offer
+) -> dict[str, Prediction]:
     available_gib = offer.instance.node.memory_gib * offer.instance.accelerators
     if not requirement.total_gib:
         return {}
     accelerator_gib = requirement.total_gib / offer.instance.accelerators
     memory_share = requirement.total_gib / available_gib
     return {
-        "memory_gib_per_accelerator": Predicted(
+        "memory_gib_per_accelerator": Prediction(
             accelerator_gib,
             accelerator_gib / 1.05,
             accelerator_gib * 1.05,
             "physics",
         ),
-        "memory_fraction": Predicted(
+        "memory_fraction": Prediction(
             memory_share, memory_share / 1.05, memory_share * 1.05, "physics"
         ),
     }
 
 
-def _warnings(
+def _serving_warnings(
     spec: Inference | Batch,
-    requirement: Need,
-    selection: Found,
-    simulation_check: Verified | None,
-) -> tuple[Warn, ...]:
+    requirement: ServingRequirement,
+    selection: ServingCandidate,
+    simulation_check: SimulationCheck | None,
+) -> tuple[PlanWarning, ...]:
     plan_warnings = [
-        Warn(code="assumed-model", message=note) for note in requirement.notes
+        PlanWarning(code="assumed-model", message=note)
+        for note in requirement.notes
     ]
     if simulation_check is not None and not simulation_check.passed:
         message = "no fleet that was simulated kept every limit: this is the largest of them"
-        plan_warnings.append(Warn(code="unverified", message=message))
+        plan_warnings.append(PlanWarning(code="unverified", message=message))
     if (
         requirement.confidence.correction is not None
         and selection.sizing.replica.correction is None
@@ -442,11 +497,11 @@ def _warnings(
             f"the calibration is of {calibration.model} on {calibration.accelerator}: it says "
             "nothing here"
         )
-        plan_warnings.append(Warn(code="calibration", message=message))
+        plan_warnings.append(PlanWarning(code="calibration", message=message))
     if selection.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
         plan_warnings.append(
-            Warn(code="spot", message=message, place=spec.buy.place)
+            PlanWarning(code="spot", message=message, place=spec.buy.place)
         )
     return (
         *plan_warnings,
@@ -456,19 +511,21 @@ def _warnings(
 
 def _price_warnings(
     offer: Offer, unpriced_lines: tuple[str, ...]
-) -> tuple[Warn, ...]:
+) -> tuple[PlanWarning, ...]:
     price_warnings = []
-    if offer.confidence == UNRELIABLE or offer.basis != "observed":
+    if offer.confidence == LOW_CONFIDENCE or offer.basis != "observed":
         message = (
             f"the {offer.purchase} price of {offer.instance.instance_type} in {offer.region} is "
             f"{offer.basis}, of {offer.as_of}, with {offer.confidence} confidence"
         )
-        price_warnings.append(Warn(code="price", message=message))
+        price_warnings.append(PlanWarning(code="price", message=message))
     if unpriced_lines:
         message = (
             "no price is known of "
             + ", ".join(unpriced_lines)
             + ": not in the total"
         )
-        price_warnings.append(Warn(code="price-unknown", message=message))
+        price_warnings.append(
+            PlanWarning(code="price-unknown", message=message)
+        )
     return tuple(price_warnings)

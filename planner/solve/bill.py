@@ -6,46 +6,62 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import CENT, FINE, Line, Usage, services, total, usage
+from planner.cost.line import (
+    CENT,
+    QUANTITY_STEP,
+    BillLine,
+    Usage,
+    service_lines,
+    sum_lines,
+    usage_value,
+)
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf import memory
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
-    from planner.solve.need import Need
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Offer
-    from planner.solve.size import Fit
+    from planner.solve.size import FleetSizing
 
-GB: Final = Decimal(10**9)
-COMMITTED: Final = ("reserved_1y", "reserved_3y")
+BYTES_PER_GB: Final = Decimal(10**9)
+COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
     """The lines of a month, their sum, and the names of lines whose price is not known."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[BillLine, ...]
     usd_month: Decimal
     usd_hour: Decimal
     unpriced_lines: tuple[str, ...]
 
 
-def hours(requirement: Need, sizing: Fit, purchase: str) -> Decimal:
+def paid_node_hours(
+    requirement: ServingRequirement, sizing: FleetSizing, purchase: str
+) -> Decimal:
     """Node-hours of a month that are paid: a commitment is paid for whether it runs or not."""
-    if purchase in COMMITTED:
+    if purchase in COMMITTED_PURCHASES:
         return HOURS_PER_MONTH * sizing.nodes
     if requirement.mode == "batch":
-        return Decimal(sizing.duration_hours) * sizing.nodes * requirement.runs_per_month
+        return (
+            Decimal(sizing.duration_hours)
+            * sizing.nodes
+            * requirement.runs_per_month
+        )
     return requirement.week.node_hours(
-        sizing.peak_groups, sizing.nodes_per_group, sizing.total_groups - sizing.peak_groups
+        sizing.peak_groups,
+        sizing.nodes_per_group,
+        sizing.total_groups - sizing.peak_groups,
     )
 
 
-def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
+def machine_line(offer: Offer, nodes: int, node_hours: Decimal) -> BillLine:
     """The line of the machines themselves."""
-    quantity = node_hours.quantize(FINE, ROUND_HALF_UP)
+    quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
     instance = offer.instance
-    return Line(
+    return BillLine(
         name=f"{nodes} x {instance.instance_type} {offer.purchase}",
         kind="accelerators",
         unit="node-hour",
@@ -57,12 +73,18 @@ def machines(offer: Offer, nodes: int, node_hours: Decimal) -> Line:
     )
 
 
-def bill(
-    requirement: Need, sizing: Fit, offer: Offer, price_book: PriceBook
+def serving_bill(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    offer: Offer,
+    price_book: PriceBook,
 ) -> Bill:
     """Return the bill of a fit bought through an offer."""
-    node_hours = hours(requirement, sizing, offer.purchase)
-    stored_gb = Decimal(int(memory.stored(requirement.llm, sizing.layout))) / GB
+    node_hours = paid_node_hours(requirement, sizing, offer.purchase)
+    stored_gb = (
+        Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
+        / BYTES_PER_GB
+    )
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
         monthly_requests = Decimal(
@@ -75,14 +97,14 @@ def bill(
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
-        * usage("stream_bytes_per_token")
-        / GB
+        * usage_value("stream_bytes_per_token")
+        / BYTES_PER_GB
     )
     received_gb = (
         monthly_requests
         * Decimal(requirement.load.prompt_lengths.mean_tokens)
-        * usage("prompt_bytes_per_token")
-        / GB
+        * usage_value("prompt_bytes_per_token")
+        / BYTES_PER_GB
     )
     serves_traffic = requirement.mode != "batch"
     monthly_usage = Usage(
@@ -96,19 +118,19 @@ def bill(
         received_gb=received_gb if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
     )
-    return summed(
+    return sum_bill(
         [
-            machines(offer, sizing.nodes, node_hours),
-            *services(monthly_usage, price_book),
+            machine_line(offer, sizing.nodes, node_hours),
+            *service_lines(monthly_usage, price_book),
         ],
         offer,
         sizing.nodes,
     )
 
 
-def summed(bill_lines: list[Line], offer: Offer, nodes: int) -> Bill:
+def sum_bill(bill_lines: list[BillLine], offer: Offer, nodes: int) -> Bill:
     """Add the lines up; the hourly figure is that of all machines running."""
-    known_usd_month, unpriced_lines = total(bill_lines)
+    known_usd_month, unpriced_lines = sum_lines(bill_lines)
     return Bill(
         lines=tuple(bill_lines),
         usd_month=known_usd_month,
@@ -119,7 +141,7 @@ def summed(bill_lines: list[Line], offer: Offer, nodes: int) -> Bill:
 
 def cache_gb(offer: Offer, stored_gb: Decimal) -> Decimal:
     """Size of the disk for the weights: none when local NVMe holds them."""
-    required_gb = stored_gb * usage("cache_headroom")
+    required_gb = stored_gb * usage_value("cache_headroom")
     if Decimal(offer.instance.nvme_gb) >= required_gb:
         return Decimal(0)
     return Decimal(int(required_gb) + 1)

@@ -7,23 +7,28 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.size import Fit, Refusal, serve
+from planner.solve.size import FleetSizing, LayoutRejection, predict_service
 from planner.solve.solution import Alternative, Binding
 
 if TYPE_CHECKING:
-    from planner.solve.need import Need
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Offer
-    from planner.solve.rule import Market
-    from planner.solve.search import Found, Rejected, Result, Search
-    from planner.spec.model import Limit
+    from planner.solve.rule import OfferFilter
+    from planner.solve.search import (
+        ServingCandidate,
+        ServingRejection,
+        ServingResult,
+        ServingSearch,
+    )
+    from planner.spec.model import LatencyLimit
 
 
 def alternatives(
-    requirement: Need,
-    search_result: Result,
-    excluded_candidates: list[Found],
+    requirement: ServingRequirement,
+    search_result: ServingResult,
+    excluded_candidates: list[ServingCandidate],
     max_count: int,
-    selection: Found,
+    selection: ServingCandidate,
 ) -> tuple[Alternative, ...]:
     """Return what else was possible: dearer fits, and cheaper ones with what stops them.
 
@@ -37,7 +42,7 @@ def alternatives(
     pricier_options = [
         Alternative(
             offer=candidate.offer,
-            nodes=candidate.fit.nodes,
+            nodes=candidate.sizing.nodes,
             usd_month=candidate.bill.usd_month,
             rejected_by="price"
             if candidate.rank > selection.rank
@@ -46,16 +51,18 @@ def alternatives(
         for candidate in rival_candidates[:max_count]
     ]
     cheaper_options = (
-        [_smaller(requirement, selection)] if selection.sizing.total_groups > 1 else []
+        [_smaller_fleet(requirement, selection)]
+        if selection.sizing.total_groups > 1
+        else []
     )
     cheaper_options += [
         Alternative(
             offer=rejected_offer.offer,
             nodes=rejected_offer.nodes,
             usd_month=rejected_offer.usd_month,
-            rejected_by=reason(rejected_offer.rejection),
+            rejected_by=rejection_reason(rejected_offer.rejection),
         )
-        for rejected_offer in nearest(
+        for rejected_offer in nearest_rejected(
             search_result.rejected_offers, selection.bill.usd_month, max_count
         )
     ]
@@ -64,7 +71,7 @@ def alternatives(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
             usd_month=candidate.bill.usd_month,
-            rejected_by=excluded(candidate.offer, selection.offer),
+            rejected_by=exclusion_reason(candidate.offer, selection.offer),
         )
         for candidate in excluded_candidates[:max_count]
     ]
@@ -79,12 +86,14 @@ def alternatives(
     )
 
 
-def nearest(
-    rejected_offers: tuple[Rejected, ...], ceiling_usd: Decimal, max_count: int
-) -> list[Rejected]:
+def nearest_rejected(
+    rejected_offers: tuple[ServingRejection, ...],
+    ceiling_usd: Decimal,
+    max_count: int,
+) -> list[ServingRejection]:
     """The rejected machine types that came nearest to the limits, one for each accelerator."""
     seen_accelerators: set[str] = set()
-    nearest_offers: list[Rejected] = []
+    nearest_offers: list[ServingRejection] = []
     ranked_offers = sorted(
         (
             rejected_offer
@@ -107,33 +116,38 @@ def nearest(
     return nearest_offers
 
 
-def reason(rejection: Refusal) -> str:
+def rejection_reason(rejection: LayoutRejection) -> str:
     """Say what a layout lacks, in the words of the spec."""
     if rejection.constraint == "memory":
         return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
     if rejection.reached == math.inf:
         return f"{rejection.constraint}: not met by any number of machines"
-    return f"{rejection.constraint}: {span(rejection.reached)} > {span(rejection.limit)} even when idle"
+    return (
+        f"{rejection.constraint}: {format_duration(rejection.reached)} > "
+        f"{format_duration(rejection.limit)} even when idle"
+    )
 
 
-def excluded(offer: Offer, selected_offer: Offer) -> str:
+def exclusion_reason(offer: Offer, selected_offer: Offer) -> str:
     """Say which wish of the spec keeps a cheaper offer out."""
     if offer.purchase == "spot" and selected_offer.purchase != "spot":
         return "buy.spot: could be taken back at any time"
     return "buy.commit: the commitment is not allowed"
 
 
-def above(duration_s: float) -> str:
+def format_at_least(duration_s: float) -> str:
     """Write a time as span() does, rounded up, so that what is written is enough."""
     rounding_s = (
         0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
     )
     if duration_s >= 3600:
         rounding_s = 360.0
-    return span(math.ceil(duration_s / rounding_s - 1e-9) * rounding_s)
+    return format_duration(
+        math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
+    )
 
 
-def span(duration_s: float) -> str:
+def format_duration(duration_s: float) -> str:
     """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
     if duration_s < 1:
         return (
@@ -149,11 +163,11 @@ def span(duration_s: float) -> str:
 
 
 def bindings(
-    requirement: Need,
-    search: Search,
-    offer_filter: Market,
-    selection: Found,
-    excluded_candidates: list[Found],
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    selection: ServingCandidate,
+    excluded_candidates: list[ServingCandidate],
 ) -> tuple[Binding, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
@@ -166,23 +180,29 @@ def bindings(
             requirement.without_limit(limit.key), offers
         ).candidates
         priced_bindings.append(
-            _priced(
+            _priced_binding(
                 limit.key,
-                _slack(selection.sizing, limit),
+                _limit_slack(selection.sizing, limit),
                 selection,
                 relaxed_candidates,
                 limit,
             )
         )
     priced_bindings.append(
-        _priced("buy", None, selection, tuple(excluded_candidates), None)
+        _priced_binding(
+            "buy", None, selection, tuple(excluded_candidates), None
+        )
     )
     for constraint in ("where.regions", "where.clouds", "where.accelerators"):
         relaxed_offers = offer_filter.cheapest(constraint)
         if relaxed_offers != offers:
-            relaxed_candidates = search.solve(requirement, relaxed_offers).candidates
+            relaxed_candidates = search.solve(
+                requirement, relaxed_offers
+            ).candidates
             priced_bindings.append(
-                _priced(constraint, None, selection, relaxed_candidates, None)
+                _priced_binding(
+                    constraint, None, selection, relaxed_candidates, None
+                )
             )
     if (
         requirement.availability is not None
@@ -192,7 +212,7 @@ def bindings(
             replace(requirement, availability=None), offers
         ).candidates
         priced_bindings.append(
-            _priced(
+            _priced_binding(
                 "sla.availability", 0.0, selection, relaxed_candidates, None
             )
         )
@@ -213,9 +233,9 @@ def bindings(
 
 
 def relaxations(
-    requirement: Need,
-    search: Search,
-    offer_filter: Market,
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
     budget_usd: Decimal | None,
 ) -> tuple[Binding, ...]:
     """For an infeasible need: each single change with which a fleet exists, cheapest first.
@@ -225,11 +245,11 @@ def relaxations(
     offers = offer_filter.cheapest()
     relaxed_bindings: list[Binding] = []
     if budget_usd is not None:
-        relaxed_bindings += _nearest(
+        relaxed_bindings += _relaxation(
             "buy.budget", "", search, requirement, offers
         )
     for limit in requirement.limits:
-        relaxed_bindings += _loosened(
+        relaxed_bindings += _loosened_limit(
             requirement, search, offers, limit, budget_usd
         )
     for constraint in (
@@ -240,7 +260,7 @@ def relaxations(
     ):
         relaxed_offers = offer_filter.cheapest(constraint)
         if relaxed_offers != offers:
-            relaxed_bindings += _nearest(
+            relaxed_bindings += _relaxation(
                 constraint, "any", search, requirement, relaxed_offers
             )
     for precision in ("fp8", "int4"):
@@ -248,7 +268,7 @@ def relaxations(
             relaxed_requirement = replace(
                 requirement, precisions=(*requirement.precisions, precision)
             )
-            relaxed_bindings += _nearest(
+            relaxed_bindings += _relaxation(
                 "model.precision",
                 f"also {precision}",
                 search,
@@ -260,7 +280,7 @@ def relaxations(
             relaxed_binding
             for relaxed_binding in relaxed_bindings
             if relaxed_binding.constraint == "buy.budget"
-            or _within(relaxed_binding, budget_usd)
+            or _within_budget(relaxed_binding, budget_usd)
         ]
     return tuple(
         sorted(
@@ -274,15 +294,15 @@ def relaxations(
     )
 
 
-def _within(binding: Binding, budget_usd: Decimal) -> bool:
+def _within_budget(binding: Binding, budget_usd: Decimal) -> bool:
     return binding.usd_month is not None and binding.usd_month <= budget_usd
 
 
-def _loosened(
-    requirement: Need,
-    search: Search,
+def _loosened_limit(
+    requirement: ServingRequirement,
+    search: ServingSearch,
     offers: list[Offer],
-    limit: Limit,
+    limit: LatencyLimit,
     budget_usd: Decimal | None,
 ) -> list[Binding]:
     """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
@@ -292,17 +312,17 @@ def _loosened(
     if not unlimited_candidates:
         return []
     if budget_usd is not None:
-        predicted_s = unlimited_candidates[0].fit.service.assured(
+        predicted_s = unlimited_candidates[0].sizing.service.assured_quantile(
             limit.metric, limit.percentile
         )
-        return _nearest(
+        return _relaxation(
             limit.key,
-            above(predicted_s),
+            format_at_least(predicted_s),
             search,
             requirement.without_limit(limit.key),
             offers,
         )
-    reachable_s = _reach(requirement, search, offers, limit)
+    reachable_s = _reachable_limit(requirement, search, offers, limit)
     if reachable_s is None:
         return []
     relaxed_limit = replace(limit, seconds=reachable_s)
@@ -311,16 +331,20 @@ def _loosened(
         for sla_limit in requirement.limits
     )
     relaxed_requirement = replace(requirement, limits=relaxed_limits)
-    return _nearest(
-        limit.key, span(float(reachable_s)), search, relaxed_requirement, offers
+    return _relaxation(
+        limit.key,
+        format_duration(float(reachable_s)),
+        search,
+        relaxed_requirement,
+        offers,
     )
 
 
-def _nearest(
+def _relaxation(
     constraint: str,
     relax_to: str,
-    search: Search,
-    requirement: Need,
+    search: ServingSearch,
+    requirement: ServingRequirement,
     offers: list[Offer],
 ) -> list[Binding]:
     candidates = search.solve(requirement, offers).candidates
@@ -334,19 +358,25 @@ def _nearest(
             relax_to=relax_to or f"{usd_month:,.0f} USD/month",
             saves_usd_month=None,
             usd_month=usd_month,
-            fleet=fleet(candidates[0]),
+            fleet=describe_fleet(candidates[0]),
         )
     ]
 
 
-def fleet(candidate: Found) -> str:
+def describe_fleet(candidate: ServingCandidate) -> str:
     """Name a fleet in one line."""
     offer = candidate.offer
-    return f"{offer.provider} {offer.region} {offer.instance.instance_type} x {candidate.sizing.nodes}"
+    return (
+        f"{offer.provider} {offer.region} {offer.instance.instance_type} x "
+        f"{candidate.sizing.nodes}"
+    )
 
 
-def _reach(
-    requirement: Need, search: Search, offers: list[Offer], limit: Limit
+def _reachable_limit(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    limit: LatencyLimit,
 ) -> Decimal | None:
     """The nearest value of a limit that some layout reaches, with the other limits kept.
 
@@ -362,7 +392,10 @@ def _reach(
                 continue
             idle_s = replica.idle_quantile(limit.metric, limit.percentile)
             if idle_s < fastest_s and isinstance(
-                search.size_layout(relaxed_requirement, replica, nodes_per_group), Fit
+                search.size_layout(
+                    relaxed_requirement, replica, nodes_per_group
+                ),
+                FleetSizing,
             ):
                 fastest_s = idle_s
     if fastest_s == math.inf:
@@ -374,17 +407,19 @@ def _reach(
     )
 
 
-def _slack(sizing: Fit, limit: Limit) -> float:
-    predicted_s = sizing.service.assured_quantile(limit.metric, limit.percentile)
+def _limit_slack(sizing: FleetSizing, limit: LatencyLimit) -> float:
+    predicted_s = sizing.service.assured_quantile(
+        limit.metric, limit.percentile
+    )
     return 1 - predicted_s / float(limit.seconds)
 
 
-def _priced(
+def _priced_binding(
     constraint: str,
     slack: float | None,
-    selection: Found,
-    relaxed_candidates: tuple[Found, ...],
-    limit: Limit | None,
+    selection: ServingCandidate,
+    relaxed_candidates: tuple[ServingCandidate, ...],
+    limit: LatencyLimit | None,
 ) -> Binding | None:
     if (
         not relaxed_candidates
@@ -399,7 +434,7 @@ def _priced(
         predicted_s = cheapest_candidate.sizing.service.assured_quantile(
             limit.metric, limit.percentile
         )
-        relax_to = above(predicted_s)
+        relax_to = format_at_least(predicted_s)
     return Binding(
         constraint=constraint,
         slack=slack,
@@ -407,15 +442,19 @@ def _priced(
         saves_usd_month=selection.bill.usd_month
         - cheapest_candidate.bill.usd_month,
         usd_month=cheapest_candidate.bill.usd_month,
-        fleet=fleet(cheapest_candidate),
+        fleet=describe_fleet(cheapest_candidate),
     )
 
 
-def _smaller(requirement: Need, selection: Found) -> Alternative:
+def _smaller_fleet(
+    requirement: ServingRequirement, selection: ServingCandidate
+) -> Alternative:
     """The chosen fleet with one group fewer, and the limit that it breaks."""
     sizing = selection.sizing
     remaining_groups = sizing.total_groups - 1
-    usd_month = selection.bill.usd_month * remaining_groups / sizing.total_groups
+    usd_month = (
+        selection.bill.usd_month * remaining_groups / sizing.total_groups
+    )
     if requirement.mode == "batch":
         failure_reason = "deadline: the run would end too late"
     elif sizing.total_groups > sizing.peak_groups:
@@ -423,14 +462,16 @@ def _smaller(requirement: Need, selection: Found) -> Alternative:
             "sla.availability: the loss of one node would break the SLA"
         )
     else:
-        service = serve(
-            requirement, sizing.replica, sizing.replicas_per_group * remaining_groups
+        service = predict_service(
+            requirement,
+            sizing.replica,
+            sizing.replicas_per_group * remaining_groups,
         )
         failure_reason = "traffic: it cannot keep up at peak"
         if service is not None:
             missed_limits = [
-                f"{sla_limit.key}: {span(service.assured_quantile(sla_limit.metric, sla_limit.percentile))} > "
-                f"{span(float(sla_limit.seconds))} at peak"
+                f"{sla_limit.key}: {format_duration(service.assured_quantile(sla_limit.metric, sla_limit.percentile))} > "
+                f"{format_duration(float(sla_limit.seconds))} at peak"
                 for sla_limit in requirement.limits
                 if not service.meets(
                     sla_limit.metric,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from planner.solve.offer import Catalog, Offer
 
-Rows: TypeAlias = "list[dict[str, str]]"
+ListingRows: TypeAlias = "list[dict[str, str]]"
 
 
 def unit_price(offer: Offer, price_unit: str) -> float:
@@ -33,7 +33,7 @@ def unit_price(offer: Offer, price_unit: str) -> float:
     )
 
 
-def ranked(
+def rank_offers(
     offers: Iterable[Offer],
     accelerator_pattern: str,
     price_unit: str,
@@ -49,10 +49,10 @@ def ranked(
         offer
         for offer in offers
         if fnmatchcase(offer.instance.accelerator, accelerator_glob)
-        and _any(offer.provider, filter_patterns["cloud"])
-        and _any(offer.region, filter_patterns["region"])
-        and _any(offer.instance.instance_type, filter_patterns["kind"])
-        and _any(offer.purchase, filter_patterns["purchase"])
+        and _matches_any(offer.provider, filter_patterns["cloud"])
+        and _matches_any(offer.region, filter_patterns["region"])
+        and _matches_any(offer.instance.instance_type, filter_patterns["kind"])
+        and _matches_any(offer.purchase, filter_patterns["purchase"])
     ]
     return sorted(
         matching_offers,
@@ -60,7 +60,7 @@ def ranked(
     )
 
 
-def offer_rows(offers: list[Offer]) -> Rows:
+def offer_rows(offers: list[Offer]) -> ListingRows:
     """Return offers as rows."""
     return [
         {
@@ -70,9 +70,9 @@ def offer_rows(offers: list[Offer]) -> Rows:
             "accelerators": f"{offer.instance.accelerators} x {offer.instance.accelerator}",
             "purchase": offer.purchase,
             "usd_hour": f"{offer.usd_hour:f}",
-            "usd_gpu": _fine(unit_price(offer, "gpu")),
-            "usd_tflop": _fine(unit_price(offer, "tflop")),
-            "usd_gb_s": _fine(unit_price(offer, "bandwidth")),
+            "usd_gpu": _format_price(unit_price(offer, "gpu")),
+            "usd_tflop": _format_price(unit_price(offer, "tflop")),
+            "usd_gb_s": _format_price(unit_price(offer, "bandwidth")),
             "as_of": offer.as_of,
             "confidence": offer.confidence,
         }
@@ -80,7 +80,7 @@ def offer_rows(offers: list[Offer]) -> Rows:
     ]
 
 
-def catalog_rows(catalog: Catalog) -> Rows:
+def catalog_rows(catalog: Catalog) -> ListingRows:
     """Return how many offers the catalog has, by cloud and purchase option."""
     offer_counts = Counter(
         (offer.provider, offer.purchase)
@@ -108,7 +108,7 @@ def catalog_rows(catalog: Catalog) -> Rows:
     ]
 
 
-def unpriced_rows(catalog: Catalog) -> Rows:
+def unpriced_rows(catalog: Catalog) -> ListingRows:
     """Return the machine types that no price is known of: they are never chosen."""
     return [
         {
@@ -123,11 +123,11 @@ def unpriced_rows(catalog: Catalog) -> Rows:
     ]
 
 
-def _any(candidate: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(candidate: str, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(
         fnmatchcase(candidate, pattern) for pattern in patterns
     )
 
 
-def _fine(price_usd: float) -> str:
+def _format_price(price_usd: float) -> str:
     return "" if price_usd == math.inf else f"{price_usd:.5f}"

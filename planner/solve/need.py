@@ -6,13 +6,19 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal
 
-from planner.cost.week import Week, week
+from planner.cost.week import Week, weekly_load
 from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
-from planner.perf.load import Lengths, Load
-from planner.perf.serve import Trust
-from planner.solve.trace import observed, read_trace
-from planner.spec.model import Batch, Inference, Limit, ModelSpec, Tokens
+from planner.perf.load import LengthDistribution, ServingLoad
+from planner.perf.serve import Confidence
+from planner.solve.trace import observed_traffic, read_trace
+from planner.spec.model import (
+    Batch,
+    Inference,
+    LatencyLimit,
+    ModelSpec,
+    TokenLengths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,15 +26,15 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.load import Arrival
 
-DAY: Final = 86_400
+DAY_S: Final = 86_400
 DAYS_PER_MONTH: Final = Decimal(730) / 24
-HEADROOM: Final = (
+CONTEXT_HEADROOM: Final = (
     1.25  # a sequence that must fit: the 95th percentiles together, and some
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class ServingRequirement:
     """What a serving or batch workload asks of a fleet.
 
     `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
@@ -37,8 +43,8 @@ class Need:
 
     mode: Literal["open", "closed", "batch"]
     llm: Llm
-    load: Load
-    limits: tuple[Limit, ...]
+    load: ServingLoad
+    limits: tuple[LatencyLimit, ...]
     availability: Decimal | None
     precisions: tuple[str, ...]
     kv_precision: str
@@ -46,11 +52,11 @@ class Need:
     request_count: Decimal = Decimal(0)
     deadline_s: float = 0.0
     runs_per_month: Decimal = Decimal(0)
-    confidence: Trust = field(default_factory=Trust)
+    confidence: Confidence = field(default_factory=Confidence)
     trace: tuple[Arrival, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
-    def without_limit(self, limit_key: str) -> Need:
+    def without_limit(self, limit_key: str) -> ServingRequirement:
         """The same need without one limit."""
         return replace(
             self,
@@ -61,7 +67,7 @@ class Need:
             ),
         )
 
-    def with_scaled_load(self, traffic_factor: float) -> Need:
+    def with_scaled_load(self, traffic_factor: float) -> ServingRequirement:
         """The same need with more or less traffic."""
         scaled_load = replace(
             self.load,
@@ -85,46 +91,61 @@ class Need:
         if self.mode == "batch":
             return self.request_count * self.runs_per_month
         seconds_per_month = Decimal(730 * 3600)
-        return Decimal(self.load.rate_per_s * self.week.mean_load) * seconds_per_month
+        return (
+            Decimal(self.load.rate_per_s * self.week.mean_load)
+            * seconds_per_month
+        )
 
 
-def model(model_spec: ModelSpec, read_file: Callable[[str], bytes]) -> Llm:
+def resolve_model(
+    model_spec: ModelSpec, read_file: Callable[[str], bytes]
+) -> Llm:
     """Return the architecture that a spec names; `read_file` opens files beside the spec."""
     if model_spec.config is not None:
-        return huggingface.read(read_file(model_spec.config), model_spec.config)
+        return huggingface.parse_config(
+            read_file(model_spec.config), model_spec.config
+        )
     if model_spec.params is not None:
-        return llm.dense_of(model_spec.params)
-    return llm.find(model_spec.name or "", model_spec.place)
+        return llm.dense_model(model_spec.params)
+    return llm.find_model(model_spec.name or "", model_spec.place)
 
 
-def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
+def serving_requirement(
+    spec: Inference | Batch, read_file: Callable[[str], bytes]
+) -> ServingRequirement:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
-    architecture = model(spec.model, read_file)
+    architecture = resolve_model(spec.model, read_file)
     recorded_trace = (
         read_trace(spec.traffic.trace, read_file) if spec.traffic.trace else ()
     )
     traffic = (
-        observed(spec.traffic, recorded_trace)
+        observed_traffic(spec.traffic, recorded_trace)
         if recorded_trace
         else spec.traffic
     )
-    prompt_tokens, answer_tokens = traffic.input_tokens, traffic.output_tokens
+    prompt_tokens = traffic.input_tokens
+    answer_tokens = traffic.output_tokens
     if (
         prompt_tokens is None or answer_tokens is None
     ):  # load() has reported it already
         raise SpecError(
-            _problem(traffic.place, "traffic has no lengths", "give them")
+            _traffic_problem(
+                traffic.place, "traffic has no lengths", "give them"
+            )
         )
     context_tokens = spec.model.context or round(
-        HEADROOM * float(prompt_tokens.p95 + answer_tokens.p95)
+        CONTEXT_HEADROOM * float(prompt_tokens.p95 + answer_tokens.p95)
     )
     if context_tokens > architecture.max_context > 0:
         message = f"context {context_tokens:,} is longer than {architecture.model} takes"
-        next_step = f"shorten the traffic, or set model.context to at most {architecture.max_context}"
-        raise SpecError(_problem(spec.model.place, message, next_step))
-    base_load = Load(
-        prompt_lengths=_lengths(prompt_tokens),
-        answer_lengths=_lengths(answer_tokens),
+        next_step = (
+            "shorten the traffic, or set model.context to at most "
+            f"{architecture.max_context}"
+        )
+        raise SpecError(_traffic_problem(spec.model.place, message, next_step))
+    base_load = ServingLoad(
+        prompt_lengths=_token_lengths(prompt_tokens),
+        answer_lengths=_token_lengths(answer_tokens),
         concurrency=traffic.concurrency or 0,
         arrival_variation=float(traffic.burstiness) ** 2,
         prefix_hit=float(traffic.prefix_hit),
@@ -133,24 +154,27 @@ def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
     )
     shared_fields = {
         "llm": architecture,
-        "precisions": precisions(spec.model.precision, architecture),
+        "precisions": resolve_precisions(spec.model.precision, architecture),
         "kv_precision": "bf16"
         if spec.model.kv_precision == "auto"
         else spec.model.kv_precision,
         "notes": (architecture.assumption,) if architecture.assumption else (),
     }
     if isinstance(spec, Batch):
-        return _batch(spec, base_load, shared_fields)
-    weekly_profile = week(traffic.profile, spec.shutdown.schedule)
+        return _batch_requirement(spec, base_load, shared_fields)
+    weekly_profile = weekly_load(traffic.profile, spec.shutdown.schedule)
     peak_rps = float(traffic.peak_rps or 0)
     if traffic.requests_per_day:
         peak_rps = (
             traffic.requests_per_day
-            / DAY
-            / (sum(weekly_profile.relative_load) / len(weekly_profile.relative_load))
+            / DAY_S
+            / (
+                sum(weekly_profile.relative_load)
+                / len(weekly_profile.relative_load)
+            )
         )
     sla = spec.sla
-    return Need(
+    return ServingRequirement(
         mode="closed" if traffic.concurrency else "open",
         load=replace(base_load, rate_per_s=peak_rps),
         limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key))
@@ -163,7 +187,7 @@ def need(spec: Inference | Batch, read_file: Callable[[str], bytes]) -> Need:
     )
 
 
-def precisions(
+def resolve_precisions(
     allowed_names: tuple[str, ...], architecture: Llm
 ) -> tuple[str, ...]:
     """Resolve auto: the released precision, and fp8 for models released in 16 bit."""
@@ -180,28 +204,32 @@ def precisions(
     return tuple(dict.fromkeys(resolved_names))
 
 
-def _batch(
-    spec: Batch, base_load: Load, shared_fields: dict[str, object]
-) -> Need:
+def _batch_requirement(
+    spec: Batch, base_load: ServingLoad, shared_fields: dict[str, object]
+) -> ServingRequirement:
     daily_requests = spec.traffic.requests_per_day
-    return Need(
+    return ServingRequirement(
         mode="batch",
         load=base_load,
         limits=(),
         availability=None,
-        week=week("flat", None),
-        request_count=Decimal(daily_requests or spec.traffic.total_requests or 0),
+        week=weekly_load("flat", None),
+        request_count=Decimal(
+            daily_requests or spec.traffic.total_requests or 0
+        ),
         deadline_s=float(spec.deadline),
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         **shared_fields,  # type: ignore[arg-type]
     )
 
 
-def _lengths(token_stats: Tokens) -> Lengths:
-    return Lengths(mean_tokens=float(token_stats.mean), p95_tokens=float(token_stats.p95))
+def _token_lengths(token_stats: TokenLengths) -> LengthDistribution:
+    return LengthDistribution(
+        mean_tokens=float(token_stats.mean), p95_tokens=float(token_stats.p95)
+    )
 
 
-def _problem(place: Place, message: str, next_step: str) -> Problem:
+def _traffic_problem(place: Place, message: str, next_step: str) -> Problem:
     return Problem(
         code="traffic", message=message, place=place, next_step=next_step
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from planner.cost.price import PriceBook
 
-ORDERABLE: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
+ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +116,21 @@ class Catalog:
     @cached_property
     def offer_groups(self) -> tuple[tuple[Offer, ...], ...]:
         """The offers by machine type and purchase, the cheapest region of each first."""
-        return grouped(self.offers)
+        return group_offers(self.offers)
 
 
-def grouped(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
+def group_offers(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
     """Group offers by machine type and purchase; sort by price, then by region."""
-    ranked_offers = sorted(offers, key=_rank)
+    ranked_offers = sorted(offers, key=_offer_rank)
     return tuple(
         tuple(offer_group)
         for _, offer_group in groupby(
-            ranked_offers, key=lambda offer: _rank(offer)[:3]
+            ranked_offers, key=lambda offer: _offer_rank(offer)[:3]
         )
     )
 
 
-def _rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
+def _offer_rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
     instance = offer.instance
     return (
         instance.provider,

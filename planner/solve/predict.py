@@ -6,28 +6,33 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
-from planner.perf.band import Band, band, news
+from planner.perf.band import Band, assess_novelty, error_band
 from planner.perf.constant import constant
-from planner.solve.solution import Predicted
+from planner.solve.solution import Prediction
 
 if TYPE_CHECKING:
-    from planner.solve.need import Need
-    from planner.solve.size import Fit
+    from planner.solve.need import ServingRequirement
+    from planner.solve.size import FleetSizing
 
-MS: Final = 1000.0
+MS_PER_S: Final = 1000.0
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
-def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
+def predict_serving(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> dict[str, Prediction]:
     """Return the predicted numbers of a fit at peak, with every needed replica up.
 
     What arrives is served as long as
     the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
     """
-    novelties, basis = news(requirement.llm, sizing.replica.node.accelerator)
-    replica_count, service = sizing.replicas_per_group * sizing.peak_groups, sizing.service
-    throughput_band = band("throughput", "offline", novelties, basis)
-    predictions = _memory(requirement, sizing)
+    novelties, basis = assess_novelty(
+        requirement.llm, sizing.replica.node.accelerator
+    )
+    replica_count = sizing.replicas_per_group * sizing.peak_groups
+    service = sizing.service
+    throughput_band = error_band("throughput", "offline", novelties, basis)
+    predictions = _predict_memory(requirement, sizing)
     for metric_name, metric_value in (
         ("output_tokens_per_s", service.output_tokens_per_s),
         ("requests_per_s", service.rate_per_s),
@@ -37,7 +42,7 @@ def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
             if requirement.mode == "open"
             else throughput_band.high
         )
-        predictions[metric_name] = _within(
+        predictions[metric_name] = _apply_band(
             metric_value * replica_count,
             Band(throughput_band.low, high_factor, basis),
         )
@@ -45,27 +50,35 @@ def predict(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
         duration_band = Band(
             1 / throughput_band.high, 1 / throughput_band.low, basis
         )
-        predictions["duration_days"] = _within(sizing.duration_hours / 24, duration_band)
+        predictions["duration_days"] = _apply_band(
+            sizing.duration_hours / 24, duration_band
+        )
         return predictions
     latency_bands = {
         metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
     }
-    latency_bands["e2e"] = _wider(*latency_bands.values())
+    latency_bands["e2e"] = _wider_band(*latency_bands.values())
     for metric, percentile in itertools.product(
         sorted(latency_bands), PERCENTILES
     ):
-        metric_value = service.quantile(metric, percentile) * MS
-        predictions[f"{metric}_p{percentile}_ms"] = _within(
+        metric_value = service.quantile(metric, percentile) * MS_PER_S
+        predictions[f"{metric}_p{percentile}_ms"] = _apply_band(
             metric_value, latency_bands[metric]
         )
     return predictions
 
 
-def _memory(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
+def _predict_memory(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> dict[str, Prediction]:
     memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
         sizing.service.in_flight
-        * memory.kv(requirement.llm, sizing.layout, requirement.load.decode_context_tokens)
+        * memory.kv_bytes(
+            requirement.llm,
+            sizing.layout,
+            requirement.load.decode_context_tokens,
+        )
         / memory.GIB
     )
     used_gib = (
@@ -76,14 +89,14 @@ def _memory(requirement: Need, sizing: Fit) -> dict[str, Predicted]:
     error_share = constant("memory_error", "used")
     memory_band = Band(1 - error_share, 1 + error_share, "calibrated")
     return {
-        "memory_gib_per_accelerator": _within(used_gib, memory_band),
-        "memory_fraction": _within(
+        "memory_gib_per_accelerator": _apply_band(used_gib, memory_band),
+        "memory_fraction": _apply_band(
             used_gib / memory_budget.total_gib, memory_band
         ),
     }
 
 
-def _wider(first_band: Band, second_band: Band) -> Band:
+def _wider_band(first_band: Band, second_band: Band) -> Band:
     return Band(
         min(first_band.low, second_band.low),
         max(first_band.high, second_band.high),
@@ -91,8 +104,8 @@ def _wider(first_band: Band, second_band: Band) -> Band:
     )
 
 
-def _within(metric_value: float, error_band: Band) -> Predicted:
-    return Predicted(
+def _apply_band(metric_value: float, error_band: Band) -> Prediction:
+    return Prediction(
         metric_value,
         metric_value * error_band.low,
         metric_value * error_band.high,

@@ -20,7 +20,7 @@ COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class OfferRule:
     """A rule by its key in the spec.
 
     It looks at one part of an offer: its machine type, its region or its purchase option.
@@ -31,54 +31,55 @@ class Rule:
     allows: Callable[[Any], bool]
 
 
-def rules(
+def spec_rules(
     spec: Spec, unbuilt_reason: Callable[[Instance], str | None]
-) -> tuple[Rule, ...]:
+) -> tuple[OfferRule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
     `unbuilt_reason` says why no stack can be built yet for a machine type, or nothing.
     """
     where_spec = spec.where
-    allowed_patterns, denied_patterns = (
-        where_spec.accelerators.allow,
-        where_spec.accelerators.deny,
-    )
-    purchase_options = purchases(spec)
+    allowed_patterns = where_spec.accelerators.allow
+    denied_patterns = where_spec.accelerators.deny
+    purchase_options = allowed_purchases(spec)
     return (
-        Rule("data sheet", "instance", _known),
-        Rule(
+        OfferRule("data sheet", "instance", _has_data_sheet),
+        OfferRule(
             "stack",
             "instance",
             lambda instance: unbuilt_reason(instance) is None,
         ),
-        Rule(
+        OfferRule(
             "where.clouds",
             "instance",
             lambda instance: instance.provider in where_spec.clouds,
         ),
-        Rule(
+        OfferRule(
             "where.regions",
             "region",
             lambda region: (
-                not where_spec.regions or _any(region, where_spec.regions)
+                not where_spec.regions
+                or _matches_any(region, where_spec.regions)
             ),
         ),
-        Rule(
+        OfferRule(
             "where.accelerators",
             "instance",
             lambda instance: (
                 (
                     not allowed_patterns
-                    or _any(instance.accelerator, allowed_patterns)
+                    or _matches_any(instance.accelerator, allowed_patterns)
                 )
-                and not _any(instance.accelerator, denied_patterns)
+                and not _matches_any(instance.accelerator, denied_patterns)
             ),
         ),
-        Rule("buy", "purchase", lambda purchase: purchase in purchase_options),
+        OfferRule(
+            "buy", "purchase", lambda purchase: purchase in purchase_options
+        ),
     )
 
 
-def purchases(spec: Spec) -> tuple[str, ...]:
+def allowed_purchases(spec: Spec) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
     spot auto means spot where an interruption breaks no promise: a batch or training run is
@@ -98,7 +99,7 @@ def purchases(spec: Spec) -> tuple[str, ...]:
     return tuple(purchase_options)
 
 
-class Market:
+class OfferFilter:
     """The offers of a catalog under the rules of a spec.
 
     Each rule is asked once for each machine type, region or purchase option.
@@ -107,9 +108,10 @@ class Market:
     def __init__(
         self,
         offer_groups: tuple[tuple[Offer, ...], ...],
-        offer_rules: tuple[Rule, ...],
+        offer_rules: tuple[OfferRule, ...],
     ) -> None:
-        self.offer_groups, self.offer_rules = offer_groups, offer_rules
+        self.offer_groups = offer_groups
+        self.offer_rules = offer_rules
         self._instance_cache: dict[tuple[int, str], frozenset[str]] = {}
         self._region_cache: dict[str, frozenset[str]] = {}
 
@@ -146,9 +148,9 @@ class Market:
             for region, offer_count in Counter(
                 offer.region for offer in offer_group
             ).items():
-                offer_counts[instance_violations | self._region_violations(region)] += (
-                    offer_count
-                )
+                offer_counts[
+                    instance_violations | self._region_violations(region)
+                ] += offer_count
         funnel_stages = []
         applied_rules: set[str] = set()
         for rule in self.offer_rules:
@@ -163,25 +165,32 @@ class Market:
 
     def violations(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""
-        return self._instance_violations(offer) | self._region_violations(offer.region)
+        return self._instance_violations(offer) | self._region_violations(
+            offer.region
+        )
 
     def _instance_violations(self, offer: Offer) -> frozenset[str]:
-        instance, purchase = offer.instance, offer.purchase
+        instance = offer.instance
+        purchase = offer.purchase
         violations = self._instance_cache.get((id(instance), purchase))
         if violations is None:
-            violations = self._violated_keys("instance", instance) | self._violated_keys(
-                "purchase", purchase
-            )
+            violations = self._violated_keys(
+                "instance", instance
+            ) | self._violated_keys("purchase", purchase)
             self._instance_cache[id(instance), purchase] = violations
         return violations
 
     def _region_violations(self, region: str) -> frozenset[str]:
         violations = self._region_cache.get(region)
         if violations is None:
-            violations = self._region_cache[region] = self._violated_keys("region", region)
+            violations = self._region_cache[region] = self._violated_keys(
+                "region", region
+            )
         return violations
 
-    def _violated_keys(self, offer_part: str, part_value: Any) -> frozenset[str]:
+    def _violated_keys(
+        self, offer_part: str, part_value: Any
+    ) -> frozenset[str]:
         return frozenset(
             rule.key
             for rule in self.offer_rules
@@ -189,10 +198,10 @@ class Market:
         )
 
 
-def _known(instance: Instance) -> bool:
+def _has_data_sheet(instance: Instance) -> bool:
     """Whether enough is known of an accelerator to say how fast it is."""
     return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
 
 
-def _any(candidate: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(candidate: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(candidate, pattern) for pattern in patterns)

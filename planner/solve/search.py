@@ -15,37 +15,40 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.serve import Replica
-from planner.solve.bill import COMMITTED, Bill, bill
+from planner.solve.bill import COMMITTED_PURCHASES, Bill, serving_bill
 from planner.solve.size import (
-    SPANS,
-    Fit,
-    Refusal,
-    layouts,
-    lowest,
-    size,
-    startup,
+    MULTI_NODE_SIZES,
+    FleetSizing,
+    LayoutRejection,
+    group_lower_bound,
+    serving_layouts,
+    size_fleet,
+    startup_time_s,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.cost.price import PriceBook
-    from planner.perf.layout import Layout, Node
-    from planner.solve.need import Need
+    from planner.perf.layout import Node, ReplicaLayout
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Offer
-    from planner.spec.model import Limit
+    from planner.spec.model import LatencyLimit
 
-Hardware: TypeAlias = "tuple[str, int, float, float, str, float]"
-Question: TypeAlias = "tuple[tuple[Limit, ...], float, int, Decimal | None, Decimal, float, float]"
-TIE: Final = Decimal("0.005")
+HardwareKey: TypeAlias = "tuple[str, int, float, float, str, float]"
+RequirementKey: TypeAlias = (
+    "tuple[tuple[LatencyLimit, ...], float, int, Decimal | None, "
+    "Decimal, float, float]"
+)
+TIE_USD: Final = Decimal("0.005")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ServingCandidate:
     """A fit on an offer with its bill."""
 
     offer: Offer
-    sizing: Fit
+    sizing: FleetSizing
     bill: Bill
 
     @property
@@ -64,51 +67,55 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class ServingRejection:
     """The best that a machine type can do when it cannot meet the need.
 
     `usd_month` is the least that it would cost at the load, were the limit not there.
     """
 
     offer: Offer
-    rejection: Refusal
+    rejection: LayoutRejection
     nodes: int
     usd_month: Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ServingResult:
     """The cheapest fits, one for each machine type and purchase, and the cheaper ones rejected."""
 
-    candidates: tuple[Found, ...]
-    rejected_offers: tuple[Rejected, ...]
+    candidates: tuple[ServingCandidate, ...]
+    rejected_offers: tuple[ServingRejection, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Learned:
+class _RequirementCache:
     """What is known for one question: how layouts were sized, and the layouts of hardware."""
 
-    sizing_results: dict[tuple[Replica, int], Fit | Refusal]
+    sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
     layout_options: dict[
-        tuple[Hardware, tuple[int, ...], tuple[str, ...]], list[_Option]
+        tuple[HardwareKey, tuple[int, ...], tuple[str, ...]],
+        list[_LayoutOption],
     ]
 
 
-class Search:
+class ServingSearch:
     """Searches offers for a need; what is learned of a layout serves later questions too."""
 
     def __init__(self, price_book: PriceBook) -> None:
         self.price_book = price_book
         self._replica_cache: dict[
-            tuple[Hardware, Layout, int], dict[float, Replica]
+            tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]
         ] = {}
-        self._caches: dict[Question, _Learned] = {}
-        self._last_requirement: Need | None = None
-        self._current_cache = _Learned({}, {})
+        self._caches: dict[RequirementKey, _RequirementCache] = {}
+        self._last_requirement: ServingRequirement | None = None
+        self._current_cache = _RequirementCache({}, {})
 
     def solve(
-        self, requirement: Need, offers: list[Offer], result_count: int = 1
-    ) -> Result:
+        self,
+        requirement: ServingRequirement,
+        offers: list[Offer],
+        result_count: int = 1,
+    ) -> ServingResult:
         """Return the `result_count` cheapest fits on `offers`, one region of each machine type.
 
         Replicas on one machine first; replicas over several only when none of those fits.
@@ -119,24 +126,26 @@ class Search:
         if single_node_result.candidates:
             return single_node_result
         multi_node_result = self._best_first(
-            requirement, offers, result_count, SPANS
+            requirement, offers, result_count, MULTI_NODE_SIZES
         )
         return (
-            multi_node_result if multi_node_result.candidates else single_node_result
+            multi_node_result
+            if multi_node_result.candidates
+            else single_node_result
         )
 
     def _best_first(
         self,
-        requirement: Need,
+        requirement: ServingRequirement,
         offers: list[Offer],
         result_count: int,
         group_sizes: tuple[int, ...],
-    ) -> Result:
+    ) -> ServingResult:
         """Best first: an offer is opened into its layouts when its own bound comes up."""
         tie_counter = itertools.count()
-        entry_queue: list[_Waiting] = [
+        entry_queue: list[_QueueEntry] = [
             (
-                _floor(requirement, offer),
+                _offer_bound_usd(requirement, offer),
                 offer.key,
                 next(tie_counter),
                 offer,
@@ -148,8 +157,8 @@ class Search:
             != "none"  # nodes need a fabric between them
         ]
         heapq.heapify(entry_queue)
-        rejected_layouts: list[_Refused] = []
-        best_candidates: dict[tuple[str, str, str], Found] = {}
+        rejected_layouts: list[_RejectedLayout] = []
+        best_candidates: dict[tuple[str, str, str], ServingCandidate] = {}
         cutoff_usd = math.inf
         while entry_queue:
             bound_usd, offer_key, _, offer, layout_option = heapq.heappop(
@@ -161,7 +170,9 @@ class Search:
                 for opened_option in self._layout_options(
                     requirement, offer.instance.node, group_sizes
                 ):
-                    layout_usd = _least(requirement, offer, opened_option)
+                    layout_usd = _layout_bound_usd(
+                        requirement, offer, opened_option
+                    )
                     heapq.heappush(
                         entry_queue,
                         (
@@ -176,14 +187,19 @@ class Search:
             sizing_result = self.size_layout(
                 requirement, layout_option[0], layout_option[1]
             )
-            if isinstance(sizing_result, Refusal):
+            if isinstance(sizing_result, LayoutRejection):
                 rejected_layouts.append(
-                    (bound_usd, offer, sizing_result, _nodes(layout_option))
+                    (
+                        bound_usd,
+                        offer,
+                        sizing_result,
+                        _bound_nodes(layout_option),
+                    )
                 )
             else:
-                _keep(
+                _keep_cheaper(
                     best_candidates,
-                    Found(
+                    ServingCandidate(
                         offer=offer,
                         sizing=sizing_result,
                         bill=self.bill(requirement, sizing_result, offer),
@@ -194,69 +210,81 @@ class Search:
                     for candidate in best_candidates.values()
                 )[result_count - 1 : result_count]
                 cutoff_usd = (
-                    float(cutoff_costs[0] + TIE) if cutoff_costs else math.inf
+                    float(cutoff_costs[0] + TIE_USD)
+                    if cutoff_costs
+                    else math.inf
                 )
         ranked_candidates = sorted(
             best_candidates.values(), key=lambda candidate: candidate.rank
         )
-        return Result(
+        return ServingResult(
             candidates=tuple(ranked_candidates[:result_count]),
-            rejected_offers=_summary(rejected_layouts, best_candidates),
+            rejected_offers=_rejected_offers(rejected_layouts, best_candidates),
         )
 
-    def bill(self, requirement: Need, sizing: Fit, offer: Offer) -> Bill:
+    def bill(
+        self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+    ) -> Bill:
         """Return the bill of a fit bought through an offer."""
-        return bill(requirement, sizing, offer, self.price_book)
+        return serving_bill(requirement, sizing, offer, self.price_book)
 
     def _layout_options(
-        self, requirement: Need, node: Node, group_sizes: tuple[int, ...]
-    ) -> list[_Option]:
+        self,
+        requirement: ServingRequirement,
+        node: Node,
+        group_sizes: tuple[int, ...],
+    ) -> list[_LayoutOption]:
         """Every layout on a kind of node with its bound; equal hardware is looked at once."""
         cached_options = self._cache_for(requirement).layout_options
-        cache_key = (_hardware(node), group_sizes, requirement.precisions)
+        cache_key = (_hardware_key(node), group_sizes, requirement.precisions)
         if cache_key not in cached_options:
             cached_options[cache_key] = [
                 (
                     replica,
                     nodes_per_group,
-                    lowest(requirement, replica, nodes_per_group)
+                    group_lower_bound(requirement, replica, nodes_per_group)
                     if replica.max_batch
                     else math.inf,
                 )
                 for nodes_per_group in group_sizes
-                for layout in layouts(
+                for layout in serving_layouts(
                     requirement.llm, requirement, node, nodes_per_group
                 )
                 for replica in (
-                    self.shared_replica(requirement, layout, node, nodes_per_group),
+                    self.shared_replica(
+                        requirement, layout, node, nodes_per_group
+                    ),
                 )
             ]
         return cached_options[cache_key]
 
     def one_node_replicas(
-        self, requirement: Need, offer: Offer
+        self, requirement: ServingRequirement, offer: Offer
     ) -> Iterator[tuple[Replica, int]]:
         """Return every layout of one node of an offer, as replicas with their span."""
         node = offer.instance.node
-        for layout in layouts(requirement.llm, requirement, node, 1):
+        for layout in serving_layouts(requirement.llm, requirement, node, 1):
             yield self.shared_replica(requirement, layout, node, 1), 1
 
     def size_layout(
-        self, requirement: Need, replica: Replica, nodes_per_group: int
-    ) -> Fit | Refusal:
+        self,
+        requirement: ServingRequirement,
+        replica: Replica,
+        nodes_per_group: int,
+    ) -> FleetSizing | LayoutRejection:
         """Size a replica once for each question that is asked of it."""
         cached_sizings = self._cache_for(requirement).sizing_results
         sizing_result = cached_sizings.get((replica, nodes_per_group))
         if sizing_result is None:
-            sizing_result = cached_sizings[replica, nodes_per_group] = size(
-                requirement, replica, nodes_per_group
+            sizing_result = cached_sizings[replica, nodes_per_group] = (
+                size_fleet(requirement, replica, nodes_per_group)
             )
         return sizing_result
 
     def shared_replica(
         self,
-        requirement: Need,
-        layout: Layout,
+        requirement: ServingRequirement,
+        layout: ReplicaLayout,
         node: Node,
         nodes_per_group: int,
     ) -> Replica:
@@ -264,7 +292,7 @@ class Search:
 
         Lengths and variation of the load never change within a search, only its rate does.
         """
-        cache_key = (_hardware(node), layout, nodes_per_group)
+        cache_key = (_hardware_key(node), layout, nodes_per_group)
         cached_replicas = self._replica_cache.setdefault(cache_key, {})
         replica = cached_replicas.get(requirement.confidence.level)
         if replica is None:
@@ -282,24 +310,24 @@ class Search:
             )
         return replica
 
-    def _cache_for(self, requirement: Need) -> _Learned:
+    def _cache_for(self, requirement: ServingRequirement) -> _RequirementCache:
         """What is known for a question; the last one is asked again most often."""
         if requirement is not self._last_requirement:
             self._last_requirement = requirement
             self._current_cache = self._caches.setdefault(
-                _question(requirement), _Learned({}, {})
+                _requirement_key(requirement), _RequirementCache({}, {})
             )
         return self._current_cache
 
 
-_Refused: TypeAlias = "tuple[float, Offer, Refusal, int]"
-_Option: TypeAlias = "tuple[Replica, int, float]"
-_Waiting: TypeAlias = (
-    "tuple[float, tuple[str, str, str, str], int, Offer, _Option | None]"
+_RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
+_LayoutOption: TypeAlias = "tuple[Replica, int, float]"
+_QueueEntry: TypeAlias = (
+    "tuple[float, tuple[str, str, str, str], int, Offer, _LayoutOption | None]"
 )
 
 
-def _hardware(node: Node) -> Hardware:
+def _hardware_key(node: Node) -> HardwareKey:
     return (
         node.accelerator.accelerator,
         node.accelerator_count,
@@ -310,7 +338,7 @@ def _hardware(node: Node) -> Hardware:
     )
 
 
-def _question(requirement: Need) -> Question:
+def _requirement_key(requirement: ServingRequirement) -> RequirementKey:
     return (
         requirement.limits,
         requirement.load.rate_per_s,
@@ -322,8 +350,9 @@ def _question(requirement: Need) -> Question:
     )
 
 
-def _keep(
-    best_candidates: dict[tuple[str, str, str], Found], candidate: Found
+def _keep_cheaper(
+    best_candidates: dict[tuple[str, str, str], ServingCandidate],
+    candidate: ServingCandidate,
 ) -> None:
     """Remember the better fit of a machine type and purchase."""
     offer = candidate.offer
@@ -339,10 +368,10 @@ def _keep(
         best_candidates[purchase_key] = candidate
 
 
-def _floor(requirement: Need, offer: Offer) -> float:
+def _offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
     """USD a month that any fleet of an offer costs at least: one machine while anything runs."""
     usd_hour = float(offer.usd_hour)
-    if offer.purchase in COMMITTED:
+    if offer.purchase in COMMITTED_PURCHASES:
         return usd_hour * float(HOURS_PER_MONTH)
     if requirement.mode == "batch":
         return (
@@ -354,7 +383,9 @@ def _floor(requirement: Need, offer: Offer) -> float:
     return usd_hour * float(requirement.week.running_hours)
 
 
-def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
+def _layout_bound_usd(
+    requirement: ServingRequirement, offer: Offer, layout_option: _LayoutOption
+) -> float:
     """USD a month that a layout costs at least: fractional groups, but one while running.
 
     Where no number of groups will do, the price of one is shown.
@@ -362,14 +393,16 @@ def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
     replica, nodes_per_group, group_bound = layout_option
     group_count = 1.0 if group_bound == math.inf else group_bound
     group_usd_hour = float(offer.usd_hour) * nodes_per_group
-    if offer.purchase in COMMITTED:
+    if offer.purchase in COMMITTED_PURCHASES:
         return (
             group_usd_hour
             * max(1.0, math.ceil(group_count - 1e-9))
             * float(HOURS_PER_MONTH)
         )
     if requirement.mode == "batch":
-        paid_run_s = group_count * requirement.deadline_s + startup(replica)
+        paid_run_s = group_count * requirement.deadline_s + startup_time_s(
+            replica
+        )
         return (
             group_usd_hour
             * paid_run_s
@@ -382,7 +415,7 @@ def _least(requirement: Need, offer: Offer, layout_option: _Option) -> float:
     )
 
 
-def _nodes(layout_option: _Option) -> int:
+def _bound_nodes(layout_option: _LayoutOption) -> int:
     """Nodes behind the least cost of a layout."""
     _, nodes_per_group, group_bound = layout_option
     return nodes_per_group * (
@@ -390,12 +423,14 @@ def _nodes(layout_option: _Option) -> int:
     )
 
 
-def _summary(
-    rejected_layouts: list[_Refused],
-    best_candidates: dict[tuple[str, str, str], Found],
-) -> tuple[Rejected, ...]:
+def _rejected_offers(
+    rejected_layouts: list[_RejectedLayout],
+    best_candidates: dict[tuple[str, str, str], ServingCandidate],
+) -> tuple[ServingRejection, ...]:
     """For each machine type that found nothing: the layout that came nearest."""
-    nearest_layouts: dict[tuple[str, str, str], tuple[float, Rejected]] = {}
+    nearest_layouts: dict[
+        tuple[str, str, str], tuple[float, ServingRejection]
+    ] = {}
     for bound_usd, offer, rejection, node_count in rejected_layouts:
         purchase_key = (
             offer.provider,
@@ -412,7 +447,7 @@ def _summary(
             or limit_excess < nearest_layouts[purchase_key][0]
         ):
             usd_month = Decimal(str(round(bound_usd, 2)))
-            rejected_offer = Rejected(
+            rejected_offer = ServingRejection(
                 offer=offer,
                 rejection=rejection,
                 nodes=node_count,

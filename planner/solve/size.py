@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf import memory
 from planner.perf.constant import constant
-from planner.perf.layout import Layout, Node, valid
+from planner.perf.layout import Node, ReplicaLayout, can_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.serve import Replica
     from planner.perf.service import Service
-    from planner.solve.need import Need
-    from planner.spec.model import Limit
+    from planner.solve.need import ServingRequirement
+    from planner.spec.model import LatencyLimit
 
-MOST_GROUPS: Final = 4096
-SPANS: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
-GB: Final = 10**9
+MAX_GROUPS: Final = 4096
+MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
+BYTES_PER_GB: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class FleetSizing:
     """A layout that meets the need.
 
     A group is the smallest part that is added: a node with `replicas_per_group` replicas, or the `nodes_per_group`
@@ -35,7 +35,7 @@ class Fit:
     asks. `duration_hours` is how long a batch run takes.
     """
 
-    layout: Layout
+    layout: ReplicaLayout
     replica: Replica
     replicas_per_group: int
     nodes_per_group: int
@@ -51,18 +51,18 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class LayoutRejection:
     """Why a layout cannot do it: the key of a limit, the best it reaches, the limit."""
 
-    layout: Layout
+    layout: ReplicaLayout
     constraint: str
     reached: float
     limit: float
 
 
-def layouts(
-    llm: Llm, requirement: Need, node: Node, nodes_per_group: int
-) -> Iterator[Layout]:
+def serving_layouts(
+    llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
+) -> Iterator[ReplicaLayout]:
     """Every layout of a model over `nodes_per_group` nodes, in the documented order of ties.
 
     One node: all tp * pp up to its accelerators. Several nodes: tp fills each, pp spans them.
@@ -72,13 +72,13 @@ def layouts(
     for precision in requirement.precisions:
         if not node.accelerator.supports(precision):
             continue
-        for tp, pp in _shapes(llm, node, nodes_per_group):
+        for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
             for ep in (
                 (1, tp)
                 if llm.experts and tp > 1 and llm.experts % tp == 0
                 else (1,)
             ):
-                yield Layout(
+                yield ReplicaLayout(
                     precision=precision,
                     kv_precision=requirement.kv_precision,
                     tp=tp,
@@ -88,7 +88,7 @@ def layouts(
 
 
 @cache
-def _widths(accelerator_count: int) -> tuple[int, ...]:
+def _divisors(accelerator_count: int) -> tuple[int, ...]:
     return tuple(
         divisor
         for divisor in range(1, accelerator_count + 1)
@@ -96,11 +96,13 @@ def _widths(accelerator_count: int) -> tuple[int, ...]:
     )
 
 
-def _shapes(
+def _tp_pp_pairs(
     llm: Llm, node: Node, nodes_per_group: int
 ) -> list[tuple[int, int]]:
     tp_degrees = [
-        tp_degree for tp_degree in _widths(node.accelerator_count) if valid(llm, tp_degree)
+        tp_degree
+        for tp_degree in _divisors(node.accelerator_count)
+        if can_shard(llm, tp_degree)
     ]
     if nodes_per_group > 1:
         return [
@@ -123,20 +125,24 @@ def _shapes(
     )
 
 
-def size(
-    requirement: Need, replica: Replica, nodes_per_group: int
-) -> Fit | Refusal:
+def size_fleet(
+    requirement: ServingRequirement, replica: Replica, nodes_per_group: int
+) -> FleetSizing | LayoutRejection:
     """Return the fewest groups that meet every limit, or the limit that cannot be met."""
     if not replica.max_batch:
         memory_budget = replica.startup_memory
         kv_cache_gib = (
-            memory.kv(replica.llm, replica.layout, requirement.load.max_context_tokens)
+            memory.kv_bytes(
+                replica.llm, replica.layout, requirement.load.max_context_tokens
+            )
             / memory.GIB
         )
-        return Refusal(
+        return LayoutRejection(
             layout=replica.layout,
             constraint="memory",
-            reached=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
+            reached=memory_budget.total_gib
+            - memory_budget.kv_gib
+            + kv_cache_gib,
             limit=memory_budget.total_gib,
         )
     replicas_per_group = (
@@ -145,20 +151,26 @@ def size(
         else 1
     )
     if requirement.mode == "batch":
-        return _run(requirement, replica, replicas_per_group, nodes_per_group)
+        return _size_batch_run(
+            requirement, replica, replicas_per_group, nodes_per_group
+        )
     for limit in requirement.limits:
         idle_s = replica.idle_quantile(limit.metric, limit.percentile)
         if idle_s > float(limit.seconds):
-            return Refusal(
+            return LayoutRejection(
                 layout=replica.layout,
                 constraint=limit.key,
                 reached=idle_s,
                 limit=float(limit.seconds),
             )
-    return _grow(requirement, replica, replicas_per_group, nodes_per_group)
+    return _fewest_groups(
+        requirement, replica, replicas_per_group, nodes_per_group
+    )
 
 
-def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
+def group_lower_bound(
+    requirement: ServingRequirement, replica: Replica, nodes_per_group: int
+) -> float:
     """A number of groups, perhaps fractional, below which no fit can be: the search's bound."""
     replicas_per_group = (
         max(1, replica.node.accelerator_count // replica.layout.accelerators)
@@ -169,7 +181,7 @@ def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
         return (
             float(requirement.request_count)
             / requirement.deadline_s
-            / (most(replica) * replicas_per_group)
+            / (saturation_rps(replica) * replicas_per_group)
         )
     tpot_limits_s = (
         float(sla_limit.seconds)
@@ -189,12 +201,14 @@ def lowest(requirement: Need, replica: Replica, nodes_per_group: int) -> float:
     )
 
 
-def most(replica: Replica) -> float:
+def saturation_rps(replica: Replica) -> float:
     """Requests a second of a saturated replica."""
     return replica.completion_rate(replica.max_batch)
 
 
-def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
+def violated_limit(
+    service: Service, limits: tuple[LatencyLimit, ...]
+) -> LatencyLimit | None:
     """Return the first limit that a service does not meet."""
     for limit in limits:
         if not service.meets(
@@ -204,7 +218,7 @@ def broken(service: Service, limits: tuple[Limit, ...]) -> Limit | None:
     return None
 
 
-def spared(
+def groups_with_spares(
     peak_groups: int, nodes_per_group: int, availability: Decimal | None
 ) -> int:
     """Groups to run so that at least `peak_groups` are up with the availability asked for.
@@ -231,65 +245,76 @@ def spared(
         total_groups += 1
 
 
-def _grow(
-    requirement: Need,
+def _fewest_groups(
+    requirement: ServingRequirement,
     replica: Replica,
     replicas_per_group: int,
     nodes_per_group: int,
-) -> Fit | Refusal:
+) -> FleetSizing | LayoutRejection:
     """Find the fewest groups: gallop up from the bound, then halve; delays fall with groups."""
     low_groups = max(
-        0, math.ceil(lowest(requirement, replica, nodes_per_group) - 1e-9) - 1
+        0,
+        math.ceil(
+            group_lower_bound(requirement, replica, nodes_per_group) - 1e-9
+        )
+        - 1,
     )
-    high_groups, service = low_groups + 1, None
-    group_ceiling = max(MOST_GROUPS, 8 * high_groups)
+    high_groups = low_groups + 1
+    service = None
+    group_ceiling = max(MAX_GROUPS, 8 * high_groups)
     while (
-        service := _meets(
+        service := _adequate_service(
             requirement, replica, high_groups * replicas_per_group
         )
     ) is None:
-        low_groups, high_groups = high_groups, high_groups * 2
+        low_groups = high_groups
+        high_groups = high_groups * 2
         if high_groups > group_ceiling:
             limit = requirement.limits[0] if requirement.limits else None
-            return Refusal(
+            return LayoutRejection(
                 layout=replica.layout,
                 constraint=limit.key if limit else "rate",
                 reached=math.inf,
-                limit=float(limit.seconds) if limit else requirement.load.rate_per_s,
+                limit=float(limit.seconds)
+                if limit
+                else requirement.load.rate_per_s,
             )
     while high_groups - low_groups > 1:
         middle_groups = (low_groups + high_groups) // 2
-        middle_service = _meets(
+        middle_service = _adequate_service(
             requirement, replica, middle_groups * replicas_per_group
         )
         if middle_service is None:
             low_groups = middle_groups
         else:
-            high_groups, service = middle_groups, middle_service
-    return Fit(
+            high_groups = middle_groups
+            service = middle_service
+    return FleetSizing(
         layout=replica.layout,
         replica=replica,
         replicas_per_group=replicas_per_group,
         nodes_per_group=nodes_per_group,
         peak_groups=high_groups,
-        total_groups=spared(high_groups, nodes_per_group, requirement.availability),
+        total_groups=groups_with_spares(
+            high_groups, nodes_per_group, requirement.availability
+        ),
         service=service,
     )
 
 
-def _meets(
-    requirement: Need, replica: Replica, replica_count: int
+def _adequate_service(
+    requirement: ServingRequirement, replica: Replica, replica_count: int
 ) -> Service | None:
-    service = serve(requirement, replica, replica_count)
+    service = predict_service(requirement, replica, replica_count)
     return (
         service
-        if service and broken(service, requirement.limits) is None
+        if service and violated_limit(service, requirement.limits) is None
         else None
     )
 
 
-def serve(
-    requirement: Need, replica: Replica, replica_count: int
+def predict_service(
+    requirement: ServingRequirement, replica: Replica, replica_count: int
 ) -> Service | None:
     """Return the service when the load is spread evenly over so many replicas.
 
@@ -302,34 +327,38 @@ def serve(
             if replica_concurrency <= replica.max_batch
             else None
         )
-    return replica.open_service(requirement.load.rate_per_s / replica_count, replica_count)
+    return replica.open_service(
+        requirement.load.rate_per_s / replica_count, replica_count
+    )
 
 
-def _run(
-    requirement: Need,
+def _size_batch_run(
+    requirement: ServingRequirement,
     replica: Replica,
     replicas_per_group: int,
     nodes_per_group: int,
-) -> Fit | Refusal:
+) -> FleetSizing | LayoutRejection:
     """Groups for a batch run: requests / rate + start-up within the deadline."""
-    startup_s = startup(replica)
+    startup_s = startup_time_s(replica)
     remaining_s = requirement.deadline_s - startup_s
     if remaining_s <= 0:
-        return Refusal(
+        return LayoutRejection(
             layout=replica.layout,
             constraint="deadline",
             reached=startup_s,
             limit=requirement.deadline_s,
         )
-    group_rps = most(replica) * replicas_per_group
+    group_rps = saturation_rps(replica) * replicas_per_group
     group_count = max(
         1,
-        math.ceil(float(requirement.request_count) / group_rps / remaining_s - 1e-9),
+        math.ceil(
+            float(requirement.request_count) / group_rps / remaining_s - 1e-9
+        ),
     )
     duration_hours = (
         float(requirement.request_count) / (group_rps * group_count) + startup_s
     ) / 3600
-    return Fit(
+    return FleetSizing(
         layout=replica.layout,
         replica=replica,
         replicas_per_group=replicas_per_group,
@@ -341,10 +370,12 @@ def _run(
     )
 
 
-def startup(replica: Replica) -> float:
+def startup_time_s(replica: Replica) -> float:
     """Seconds from the request of a node until it serves: boot, then loading the weights."""
     replica_bytes = (
-        memory.weights(replica.llm, replica.layout)
+        memory.weight_bytes(replica.llm, replica.layout)
         * replica.layout.accelerators
     )
-    return constant("boot") + replica_bytes / (constant("load_gb_s") * GB)
+    return constant("boot") + replica_bytes / (
+        constant("load_gb_s") * BYTES_PER_GB
+    )

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from planner.errors import Place
     from planner.facts.llm import Llm
     from planner.perf.correction import Correction
-    from planner.perf.layout import Layout
+    from planner.perf.layout import ReplicaLayout
     from planner.perf.load import Routing
-    from planner.perf.train.search import Laid
+    from planner.perf.train.search import TimedLayout
     from planner.solve.bill import Bill
     from planner.solve.offer import Offer
 
@@ -35,7 +35,7 @@ class Pool:
     nodes_per_group: int
     replicas: int
     role: Literal["serve", "batch", "train", "workspace"]
-    layout: Layout | None
+    layout: ReplicaLayout | None
     max_batch: int
     spare_groups: int
     context_tokens: int
@@ -43,7 +43,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class Prediction:
     """A predicted number with its 90 % band and what it rests on."""
 
     value: float
@@ -69,7 +69,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class SimulationCheck:
     """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
 
     `request_source` says where they are from, drawn or a trace, `routing` how they were spread. Keys
@@ -86,7 +86,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Safety:
+class ConfidenceCost:
     """With which confidence limits are met, what that costs a month, and the fleet without it."""
 
     confidence: float
@@ -105,7 +105,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warn:
+class PlanWarning:
     """Something to know before paying."""
 
     code: str
@@ -114,7 +114,7 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Scenario:
     """One way of running the same job: what it is, what the run costs, and when it ends.
 
     Hours; nothing when it would never end.
@@ -127,7 +127,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class RunStorage:
     """Where data and checkpoints lie: `file_system` is a parallel file system, or objects do.
 
     Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
@@ -140,7 +140,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class TrainingRun:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
     `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the speed that holds as
@@ -159,11 +159,11 @@ class Run:
     interruptions: float
     spare_nodes: int
     boot_disk_gb: int
-    storage: Storage
+    storage: RunStorage
     hours_p50_p90: tuple[float, float]
     usd_p50_p90: tuple[Decimal, Decimal]
-    layouts: tuple[Laid, ...]
-    scenarios: tuple[Way, ...]
+    layouts: tuple[TimedLayout, ...]
+    scenarios: tuple[Scenario, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +172,16 @@ class Solution:
 
     status: Literal["optimal", "feasible", "infeasible"]
     pools: tuple[Pool, ...]
-    predictions: dict[str, Predicted]
+    predictions: dict[str, Prediction]
     bindings: tuple[Binding, ...]
     alternatives: tuple[Alternative, ...]
     bill: Bill | None
-    warnings: tuple[Warn, ...]
+    warnings: tuple[PlanWarning, ...]
     week: Week
     llm: Llm | None
     funnel: tuple[tuple[str, int], ...]
     offers_considered: int
-    confidence_cost: Safety | None = None
-    simulation_check: Verified | None = None
-    training_run: Run | None = None
+    confidence_cost: ConfidenceCost | None = None
+    simulation_check: SimulationCheck | None = None
+    training_run: TrainingRun | None = None
     calibration: Correction | None = None

@@ -12,16 +12,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import Place, Problem, SpecError
-from planner.spec.model import Tokens, Traffic
+from planner.spec.model import TokenLengths, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.perf.load import Arrival
 
-FEWEST: Final = 100
-MINUTE: Final = 60
-WILDEST: Final = 20.0  # the largest burstiness that a spec may name
+MIN_REQUESTS: Final = 100
+MINUTE_S: Final = 60
+MAX_BURSTINESS: Final = 20.0  # the largest burstiness that a spec may name
 
 
 def read_trace(
@@ -35,7 +35,7 @@ def read_trace(
     for row in csv_reader:
         try:
             arrival_s, prompt_tokens, answer_tokens = (
-                _number(row[column_name])
+                _parse_number(row[column_name])
                 for column_name in (
                     "timestamp",
                     "input_tokens",
@@ -47,21 +47,21 @@ def read_trace(
                 "needs numbers of 0 or more in timestamp (seconds), input_tokens, "
                 "output_tokens"
             )
-            raise _error(
+            raise _trace_error(
                 Place(trace_path, csv_reader.line_num, 1),
                 message,
                 "correct the trace",
             ) from None
         arrivals.append((arrival_s, prompt_tokens, answer_tokens))
-    if len(arrivals) < FEWEST:
+    if len(arrivals) < MIN_REQUESTS:
         message = f"the trace has {len(arrivals)} requests"
-        raise _error(
-            Place(trace_path), message, f"give at least {FEWEST} requests"
+        raise _trace_error(
+            Place(trace_path), message, f"give at least {MIN_REQUESTS} requests"
         )
     return tuple(sorted(arrivals))
 
 
-def observed(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
+def observed_traffic(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
     """Fill in rate, lengths and burstiness from a trace.
 
     The peak is the busiest minute; burstiness is the coefficient of variation between arrivals.
@@ -72,7 +72,7 @@ def observed(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
         for earlier_s, later_s in itertools.pairwise(arrival_times_s)
     ]
     minute_counts = Counter(
-        int((arrival_s - arrival_times_s[0]) // MINUTE)
+        int((arrival_s - arrival_times_s[0]) // MINUTE_S)
         for arrival_s in arrival_times_s
     )
     burstiness = statistics.pstdev(arrival_gaps_s) / (
@@ -80,16 +80,18 @@ def observed(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
     )
     return replace(
         traffic,
-        peak_rps=Decimal(max(minute_counts.values())) / MINUTE,
-        input_tokens=_lengths([prompt_tokens for _, prompt_tokens, _ in trace]),
-        output_tokens=_lengths(
+        peak_rps=Decimal(max(minute_counts.values())) / MINUTE_S,
+        input_tokens=_token_statistics(
+            [prompt_tokens for _, prompt_tokens, _ in trace]
+        ),
+        output_tokens=_token_statistics(
             [answer_tokens for _, _, answer_tokens in trace]
         ),
-        burstiness=Decimal(str(round(min(WILDEST, burstiness), 3))),
+        burstiness=Decimal(str(round(min(MAX_BURSTINESS, burstiness), 3))),
     )
 
 
-def _number(number_text: str) -> float:
+def _parse_number(number_text: str) -> float:
     """Read a finite number of 0 or more; ValueError else."""
     parsed_number = float(number_text)
     if not 0 <= parsed_number < math.inf:
@@ -97,16 +99,16 @@ def _number(number_text: str) -> float:
     return parsed_number
 
 
-def _lengths(token_counts: list[float]) -> Tokens:
+def _token_statistics(token_counts: list[float]) -> TokenLengths:
     p95_tokens = statistics.quantiles(token_counts, n=20)[-1]
     mean_tokens = max(1.0, statistics.fmean(token_counts))
-    return Tokens(
+    return TokenLengths(
         mean=Decimal(round(mean_tokens)),
         p95=Decimal(round(max(mean_tokens, p95_tokens))),
     )
 
 
-def _error(place: Place, message: str, next_step: str) -> SpecError:
+def _trace_error(place: Place, message: str, next_step: str) -> SpecError:
     return SpecError(
         Problem(
             code="traffic", message=message, place=place, next_step=next_step

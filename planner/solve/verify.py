@@ -9,45 +9,45 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf import simulate
 from planner.perf.play import (
-    arrivals,
-    busiest,
-    deliver,
-    loop,
-    recorded,
-    summary,
-    times,
+    busiest_span,
+    closed_loop,
+    draw_requests,
+    request_times,
+    route_requests,
+    summarize,
+    trace_requests,
 )
-from planner.solve.search import Found
-from planner.solve.size import serve, spared
-from planner.solve.solution import Verified
+from planner.solve.search import ServingCandidate
+from planner.solve.size import groups_with_spares, predict_service
+from planner.solve.solution import SimulationCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.perf.play import Run
-    from planner.perf.simulate import Machine, Request
+    from planner.perf.play import SimulationSummary
+    from planner.perf.simulate import ReplicaTable, Request
     from planner.solve.bill import Bill
-    from planner.solve.need import Need
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Offer
-    from planner.solve.size import Fit
+    from planner.solve.size import FleetSizing
 
 SEEDS: Final = (1, 2, 3)
-REQUESTS: Final = 900  # of one replica, for each seed
-MOST: Final = (
+REPLICA_REQUESTS: Final = 900  # of one replica, for each seed
+MAX_ATTEMPTS: Final = (
     6  # fleets that are played before the last is taken with a warning
 )
-LANES: Final = 4  # replicas that are played together when a router chooses the least loaded
+ROUTED_REPLICAS: Final = 4  # replicas that are played together when a router chooses the least loaded
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
-GROWTH: Final = 8  # a fleet that fails grows by one group in so many
-MS: Final = 1000.0
+GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
+MS_PER_S: Final = 1000.0
 
 
-def verified(
-    requirement: Need,
-    finalists: Sequence[Found],
-    bill_fleet: Callable[[Need, Fit, Offer], Bill],
-) -> tuple[Found, Verified | None]:
+def verify_finalists(
+    requirement: ServingRequirement,
+    finalists: Sequence[ServingCandidate],
+    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
+) -> tuple[ServingCandidate, SimulationCheck | None]:
     """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
 
     Replicas are played at their share of the peak. Fleets are tried in the order of their cost.
@@ -60,15 +60,17 @@ def verified(
         for finalist_index, candidate in enumerate(finalists)
     ]
     heapq.heapify(candidate_queue)
-    for attempt_index in range(MOST):
+    for attempt_index in range(MAX_ATTEMPTS):
         _, finalist_index, candidate, added_groups = heapq.heappop(
             candidate_queue
         )
-        simulation = play(requirement, candidate.sizing)
-        if attempt_index == MOST - 1 or passes(requirement, simulation):
+        simulation = simulate_fleet(requirement, candidate.sizing)
+        if attempt_index == MAX_ATTEMPTS - 1 or meets_limits(
+            requirement, simulation
+        ):
             break
-        extra_groups = max(1, candidate.sizing.peak_groups // GROWTH)
-        larger_candidate = _grown(
+        extra_groups = max(1, candidate.sizing.peak_groups // GROWTH_DIVISOR)
+        larger_candidate = _grow_fleet(
             requirement, candidate, extra_groups, bill_fleet
         )
         heapq.heappush(
@@ -80,16 +82,16 @@ def verified(
                 added_groups + extra_groups,
             ),
         )
-    passed = passes(requirement, simulation)
+    passed = meets_limits(requirement, simulation)
     percentile_bands = {
         f"{metric}_p{percentile}_ms": (
-            measurement.estimate_s * MS,
-            measurement.low_s * MS,
-            measurement.high_s * MS,
+            measurement.estimate_s * MS_PER_S,
+            measurement.low_s * MS_PER_S,
+            measurement.high_s * MS_PER_S,
         )
         for (metric, percentile), measurement in simulation.percentiles.items()
     }
-    return candidate, Verified(
+    return candidate, SimulationCheck(
         request_count=simulation.request_count,
         seed_count=simulation.seed_count,
         added_groups=added_groups,
@@ -100,43 +102,60 @@ def verified(
     )
 
 
-def passes(requirement: Need, simulation: Run) -> bool:
+def meets_limits(
+    requirement: ServingRequirement, simulation: SimulationSummary
+) -> bool:
     """Whether every limit is met over all simulated requests."""
     return all(
-        simulation.percentiles[sla_limit.metric, sla_limit.percentile].estimate_s
+        simulation.percentiles[
+            sla_limit.metric, sla_limit.percentile
+        ].estimate_s
         <= float(sla_limit.seconds)
         for sla_limit in requirement.limits
     )
 
 
-def play(requirement: Need, sizing: Fit) -> Run:
+def simulate_fleet(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> SimulationSummary:
     """Play a fit at the peak with several seeds."""
-    replica_table = simulate.of_replica(sizing.replica)
+    replica_table = simulate.tabulate_replica(sizing.replica)
     simulated_times = [
-        times(replica_table, _played(requirement, sizing, replica_table, seed))
+        request_times(
+            replica_table,
+            _simulate_replicas(requirement, sizing, replica_table, seed),
+        )
         for seed in SEEDS
     ]
-    return summary(simulated_times, itertools.product(METRICS, PERCENTILES))
+    return summarize(simulated_times, itertools.product(METRICS, PERCENTILES))
 
 
-def _played(
-    requirement: Need, sizing: Fit, replica_table: Machine, seed: int
+def _simulate_replicas(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    replica_table: ReplicaTable,
+    seed: int,
 ) -> list[Request]:
     """What one replica gets, or several when their router looks at how busy they are."""
-    load, replica_count = requirement.load, sizing.peak_groups * sizing.replicas_per_group
+    load = requirement.load
+    replica_count = sizing.peak_groups * sizing.replicas_per_group
     if requirement.mode == "closed":
-        requests = arrivals(load, REQUESTS, seed, 1.0, simulate.NEVER)
-        return loop(
+        requests = draw_requests(
+            load, REPLICA_REQUESTS, seed, 1.0, simulate.NEVER
+        )
+        return closed_loop(
             replica_table,
             requests,
             max(1, round(load.concurrency / replica_count)),
         )
     simulated_replicas = (
-        min(LANES, replica_count) if load.routing == "least-loaded" else 1
+        min(ROUTED_REPLICAS, replica_count)
+        if load.routing == "least-loaded"
+        else 1
     )
     if requirement.trace:
-        requests = recorded(
-            busiest(requirement.trace, REQUESTS * replica_count),
+        requests = trace_requests(
+            busiest_span(requirement.trace, REPLICA_REQUESTS * replica_count),
             load,
             replica_count,
             simulated_replicas,
@@ -149,33 +168,42 @@ def _played(
             if simulated_replicas == 1
             else load.thinned_variation(traffic_share)
         )
-        requests = arrivals(
+        requests = draw_requests(
             load,
-            REQUESTS * simulated_replicas,
+            REPLICA_REQUESTS * simulated_replicas,
             seed,
             gap_variation,
             load.rate_per_s * traffic_share,
         )
-    return deliver(replica_table, requests, simulated_replicas, load.routing)
+    return route_requests(
+        replica_table, requests, simulated_replicas, load.routing
+    )
 
 
-def _grown(
-    requirement: Need,
-    candidate: Found,
+def _grow_fleet(
+    requirement: ServingRequirement,
+    candidate: ServingCandidate,
     extra_groups: int,
-    bill_fleet: Callable[[Need, Fit, Offer], Bill],
-) -> Found:
+    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
+) -> ServingCandidate:
     sizing = candidate.sizing
     peak_groups = sizing.peak_groups + extra_groups
     service = (
-        serve(requirement, sizing.replica, peak_groups * sizing.replicas_per_group)
+        predict_service(
+            requirement, sizing.replica, peak_groups * sizing.replicas_per_group
+        )
         or sizing.service
     )
-    total_groups = spared(peak_groups, sizing.nodes_per_group, requirement.availability)
-    larger_sizing = replace(
-        sizing, peak_groups=peak_groups, total_groups=total_groups, service=service
+    total_groups = groups_with_spares(
+        peak_groups, sizing.nodes_per_group, requirement.availability
     )
-    return Found(
+    larger_sizing = replace(
+        sizing,
+        peak_groups=peak_groups,
+        total_groups=total_groups,
+        service=service,
+    )
+    return ServingCandidate(
         offer=candidate.offer,
         sizing=larger_sizing,
         bill=bill_fleet(requirement, larger_sizing, candidate.offer),

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import Usage, services
-from planner.cost.week import HOURS_PER_MONTH, Week, week
+from planner.cost.line import Usage, service_lines
+from planner.cost.week import HOURS_PER_MONTH, Week, weekly_load
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
 from planner.perf import memory, startup
-from planner.perf.layout import Layout
-from planner.perf.serve import SERVED
-from planner.perf.train.job import Job, Software, Spread
+from planner.perf.layout import ReplicaLayout
+from planner.perf.serve import SERVING_ENGINE
+from planner.perf.train.job import Job, ParallelLayout, Software
 from planner.perf.train.memory import peak_gib
 from planner.perf.train.states import frozen_bytes
-from planner.solve.bill import COMMITTED, Bill, machines, summed
+from planner.solve.bill import COMMITTED_PURCHASES, Bill, machine_line, sum_bill
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
     from planner.solve.offer import Instance, Offer
     from planner.spec.model import Workspace
 
-GB: Final = Decimal(10**9)
-ANY: Final = "h100-sxm"  # what a job takes does not depend on it
-RANK: Final = 16  # of adapters
-TUNED: Final = 2048  # tokens of a sequence that is trained on interactively
-INTERACTIVE: Final = (
+BYTES_PER_GB: Final = Decimal(10**9)
+REFERENCE_GPU: Final = "h100-sxm"  # what a job takes does not depend on it
+ADAPTER_RANK: Final = 16  # of adapters
+TUNING_TOKENS: Final = (
+    2048  # tokens of a sequence that is trained on interactively
+)
+INFERENCE_TOKENS: Final = (
     8192  # tokens of context that an interactive model must hold
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class WorkspaceRequirement:
     """What a machine must have: GiB of each accelerator or of all together, and how many."""
 
     accelerator_gib: float
@@ -59,32 +61,37 @@ class Room:
         return ""
 
 
-def room(spec: Workspace) -> Room:
+def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
     """Return what a workspace must hold; raises MissingError for an unknown model."""
     if spec.accelerator is not None:
         accelerator_gib = spec.accelerator.memory / memory.GIB
-        return Room(
+        return WorkspaceRequirement(
             accelerator_gib=accelerator_gib,
             total_gib=0.0,
             accelerator_count=spec.accelerator.count,
             llm=None,
         )
     assert spec.fits is not None  # noqa: S101 - one of the two is required by the schema
-    architecture = llm.find(spec.fits.model, spec.fits.place)
+    architecture = llm.find_model(spec.fits.model, spec.fits.place)
     if spec.fits.use != "inference":
-        return Room(
+        return WorkspaceRequirement(
             accelerator_gib=0.0,
-            total_gib=_trained(architecture, spec.fits.use),
+            total_gib=_training_gib(architecture, spec.fits.use),
             accelerator_count=1,
             llm=architecture,
         )
-    layout = Layout(precision=architecture.precision, kv_precision="bf16", tp=1)
-    model_bytes = memory.weights(architecture, layout) + memory.kv(
-        architecture, layout, INTERACTIVE
+    layout = ReplicaLayout(
+        precision=architecture.precision, kv_precision="bf16", tp=1
     )
-    memory_rules, step_limits = startup.era(SERVED.software_year), startup.SMALL
+    model_bytes = memory.weight_bytes(architecture, layout) + memory.kv_bytes(
+        architecture, layout, INFERENCE_TOKENS
+    )
+    memory_rules = startup.vllm_constants(SERVING_ENGINE.software_year)
+    step_limits = startup.SMALL_STEP
     reserve_gib = (
-        startup.activation(architecture, layout, SERVED.software_year, step_limits)
+        startup.activation_bytes(
+            architecture, layout, SERVING_ENGINE.software_year, step_limits
+        )
         / memory.GIB
     )
     reserve_gib += (
@@ -95,58 +102,65 @@ def room(spec: Workspace) -> Room:
     required_gib = (model_bytes / memory.GIB + reserve_gib) / memory_rules[
         "share"
     ]
-    return Room(accelerator_gib=0.0, total_gib=required_gib, accelerator_count=1, llm=architecture)
+    return WorkspaceRequirement(
+        accelerator_gib=0.0,
+        total_gib=required_gib,
+        accelerator_count=1,
+        llm=architecture,
+    )
 
 
-def _trained(architecture: Llm, tuning_method: str) -> float:
+def _training_gib(architecture: Llm, tuning_method: str) -> float:
     """GiB that training one sequence at a time takes in all, with activations computed again."""
     frozen_param_bytes = frozen_bytes(tuning_method)
     training_job = Job(
         llm=architecture,
-        chip=accelerators()[ANY],
-        layout=Spread(recompute="full"),
+        chip=accelerators()[REFERENCE_GPU],
+        layout=ParallelLayout(recompute="full"),
         software=Software(),
-        sequence_tokens=TUNED,
+        sequence_tokens=TUNING_TOKENS,
         global_batch=1.0,
         network_bytes_s=1.0,
         frozen_bytes=frozen_param_bytes,
-        lora_rank=RANK if frozen_param_bytes else 0,
+        lora_rank=ADAPTER_RANK if frozen_param_bytes else 0,
     )
     return peak_gib(training_job)
 
 
-def bill(spec: Workspace, offer: Offer, price_book: PriceBook) -> Bill:
+def workspace_bill(
+    spec: Workspace, offer: Offer, price_book: PriceBook
+) -> Bill:
     """Return the bill when every machine runs in all scheduled hours: an upper bound."""
-    machine_hours = node_hours(spec, offer)
-    disk_gb = Decimal(spec.disk) / GB
+    machine_hours = paid_node_hours(spec, offer)
+    disk_gb = Decimal(spec.disk) / BYTES_PER_GB
     monthly_usage = Usage(
         provider=offer.provider,
         peak_nodes=spec.users,
         node_hours=machine_hours,
-        running_hours=open_week(spec).running_hours,
+        running_hours=scheduled_week(spec).running_hours,
         cache_gb=disk_gb,
         weights_gb=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         serves_traffic=False,
     )
-    return summed(
+    return sum_bill(
         [
-            machines(offer, spec.users, machine_hours),
-            *services(monthly_usage, price_book),
+            machine_line(offer, spec.users, machine_hours),
+            *service_lines(monthly_usage, price_book),
         ],
         offer,
         spec.users,
     )
 
 
-def node_hours(spec: Workspace, offer: Offer) -> Decimal:
+def paid_node_hours(spec: Workspace, offer: Offer) -> Decimal:
     """Machine-hours of a month that are paid."""
-    if offer.purchase in COMMITTED:
+    if offer.purchase in COMMITTED_PURCHASES:
         return HOURS_PER_MONTH * spec.users
-    return open_week(spec).running_hours * spec.users
+    return scheduled_week(spec).running_hours * spec.users
 
 
-def open_week(spec: Workspace) -> Week:
+def scheduled_week(spec: Workspace) -> Week:
     """The hours in which the machines may run."""
-    return week("flat", spec.shutdown.schedule)
+    return weekly_load("flat", spec.shutdown.schedule)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from planner.errors import Place, Problem
-from planner.spec.source import Mapping, Node, Scalar, Sequence
+from planner.spec.source import MappingNode, Node, ScalarNode, SequenceNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,10 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-NULLS: Final = ("", "~", "null", "Null", "NULL")
+NULL_WORDS: Final = ("", "~", "null", "Null", "NULL")
 
 
-class Report:
+class ProblemReport:
     """Collects the problems of one file."""
 
     def __init__(self) -> None:
@@ -43,19 +43,21 @@ class Report:
         return MISSING
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """How one sort of value is read and described."""
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return the value, or MISSING after reporting why not."""
 
     def schema(self) -> dict[str, Any]:
         """Describe the accepted values as JSON Schema, draft 2020-12."""
 
 
-def scalar(node: Node, field_path: str, report: Report) -> Scalar | None:
+def require_scalar(
+    node: Node, field_path: str, report: ProblemReport
+) -> ScalarNode | None:
     """Return the node when it is a single, non-empty value; otherwise report it."""
-    if not isinstance(node, Scalar):
+    if not isinstance(node, ScalarNode):
         report.add(
             node.place,
             "type",
@@ -63,7 +65,7 @@ def scalar(node: Node, field_path: str, report: Report) -> Scalar | None:
             "write one value",
         )
         return None
-    if node.is_plain and node.text in NULLS:
+    if node.is_plain and node.text in NULL_WORDS:
         report.add(
             node.place,
             "empty",
@@ -74,23 +76,23 @@ def scalar(node: Node, field_path: str, report: Report) -> Scalar | None:
     return node
 
 
-def near(word: str, known_words: list[str]) -> str:
+def suggest_word(word: str, known_words: list[str]) -> str:
     """Return ' (did you mean x?)' when a known word is close, else nothing."""
     close_matches = difflib.get_close_matches(word, known_words, 1, cutoff=0.6)
     return f"did you mean '{close_matches[0]}'?" if close_matches else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextPattern:
     """Text that matches a pattern."""
 
     pattern: str = r".+"
     hint: str = "text"
     max_length: int = 200
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read text as it stands."""
-        scalar_node = scalar(node, field_path, report)
+        scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
         if len(scalar_node.text) > self.max_length or not re.fullmatch(
@@ -119,13 +121,13 @@ class Choice:
 
     choices: tuple[str, ...]
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read a word, with a did-you-mean for others."""
-        scalar_node = scalar(node, field_path, report)
+        scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
         if scalar_node.text not in self.choices:
-            next_step = near(
+            next_step = suggest_word(
                 scalar_node.text, list(self.choices)
             ) or "use one of: " + ", ".join(self.choices)
             message = f"{field_path}: '{scalar_node.text[:60]}' is not known"
@@ -146,9 +148,9 @@ class Quantity:
     minimum: Any = None
     maximum: Any = None
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read and convert to the base unit."""
-        scalar_node = scalar(node, field_path, report)
+        scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
         try:
@@ -185,15 +187,15 @@ class Quantity:
 class ListOf:
     """A list; `allows_single` also accepts one value without brackets."""
 
-    element_type: Kind
+    element_type: FieldType
     allows_single: bool = False
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read every item; one bad item makes the list MISSING."""
-        if self.allows_single and isinstance(node, Scalar):
+        if self.allows_single and isinstance(node, ScalarNode):
             single_value = self.element_type.read(node, field_path, report)
             return MISSING if single_value is MISSING else (single_value,)
-        if not isinstance(node, Sequence):
+        if not isinstance(node, SequenceNode):
             return report.add(
                 node.place, "type", f"{field_path} takes a list", "write [a, b]"
             )
@@ -220,21 +222,23 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LabelTable:
     """Free keys to text values, for labels."""
 
-    key: Text
-    value: Text
+    key: TextPattern
+    value: TextPattern
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read all pairs."""
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             message = f"{field_path} takes keys and values"
             return report.add(node.place, "type", message, "write {key: value}")
         label_texts: dict[str, str] = {}
         for label_key, label_node in node.nodes.items():
             self.key.read(
-                Scalar(node.key_places[label_key], label_key, is_plain=False),
+                ScalarNode(
+                    node.key_places[label_key], label_key, is_plain=False
+                ),
                 f"{field_path} key",
                 report,
             )
@@ -255,7 +259,7 @@ class Field:
     """One key of a block: what it takes, its default and one sentence for people."""
 
     name: str
-    field_type: Kind
+    field_type: FieldType
     doc: str
     required: bool = False
     default: Any = None
@@ -274,9 +278,9 @@ class Block:
     doc: str = ""
     exclusive_groups: tuple[tuple[str, ...], ...] = ()
 
-    def read(self, node: Node, block_path: str, report: Report) -> Any:
+    def read(self, node: Node, block_path: str, report: ProblemReport) -> Any:
         """Read all fields; report unknown, missing and contradictory keys together."""
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             message = f"{block_path} takes keys and values"
             known_keys = ", ".join(
                 block_field.name for block_field in self.fields
@@ -292,7 +296,7 @@ class Block:
         return self.build_object(place=node.place, **field_values)
 
     def _read_values(
-        self, node: Mapping, block_path: str, report: Report
+        self, node: MappingNode, block_path: str, report: ProblemReport
     ) -> dict[str, Any]:
         field_by_name = {
             block_field.name: block_field for block_field in self.fields
@@ -300,7 +304,7 @@ class Block:
         for key, key_place in node.key_places.items():
             if key not in field_by_name:
                 field_path = f"{block_path}.{key}" if block_path else key
-                next_step = near(
+                next_step = suggest_word(
                     key, list(field_by_name)
                 ) or "its keys are: " + ", ".join(field_by_name)
                 report.add(
@@ -330,7 +334,7 @@ class Block:
         return field_values
 
     def _check_groups(
-        self, node: Mapping, block_path: str, report: Report
+        self, node: MappingNode, block_path: str, report: ProblemReport
     ) -> None:
         for key_group in self.exclusive_groups:
             present_keys = [
@@ -343,10 +347,8 @@ class Block:
                 message = f"{block_path}: {' and '.join(present_keys)} exclude each other"
                 problem_place = node.key_places[present_keys[-1]]
             else:
-                message, problem_place = (
-                    f"{block_path} needs one of: {group_keys}",
-                    node.place,
-                )
+                message = f"{block_path} needs one of: {group_keys}"
+                problem_place = node.place
             report.add(
                 problem_place,
                 "one-of",

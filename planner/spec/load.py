@@ -7,37 +7,39 @@ from decimal import Decimal
 from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
-from planner.spec.field import Block, Choice, Report
+from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.model import (
     Batch,
-    Buy,
     Inference,
-    Shutdown,
+    PurchaseRule,
+    ShutdownRule,
     Spec,
     Training,
     Workspace,
 )
-from planner.spec.shape import KINDS, kind_of
-from planner.spec.source import Mapping, parse
+from planner.spec.shape import SPEC_KINDS, workload_kind
+from planner.spec.source import MappingNode, parse_yaml
 
 # What people forget sleeps unless the spec says otherwise: workspaces, and batches that are done.
-DEFAULT_IDLE: Final = Decimal(3600)
+DEFAULT_IDLE_S: Final = Decimal(3600)
 
 
-def load(file_bytes: bytes, source_path: str) -> Spec:
+def load_spec(file_bytes: bytes, source_path: str) -> Spec:
     """Read a spec; raises SpecError with all problems of the file at once."""
-    root_node = parse(file_bytes, source_path)
-    if not isinstance(root_node, Mapping):
+    root_node = parse_yaml(file_bytes, source_path)
+    if not isinstance(root_node, MappingNode):
         raise SpecError(
-            _problem(
+            _root_problem(
                 root_node.place, "type", "a spec is a mapping of keys to values"
             )
         )
-    workload_kind = kind_of(root_node)
-    report = Report()
-    if workload_kind not in KINDS:
+    workload_kind = workload_kind(root_node)
+    report = ProblemReport()
+    if workload_kind not in SPEC_KINDS:
         if "kind" in root_node.nodes:
-            Choice(tuple(KINDS)).read(root_node.nodes["kind"], "kind", report)
+            Choice(tuple(SPEC_KINDS)).read(
+                root_node.nodes["kind"], "kind", report
+            )
         else:
             report.add(
                 root_node.place,
@@ -46,19 +48,19 @@ def load(file_bytes: bytes, source_path: str) -> Spec:
                 "write kind: Inference",
             )
         raise SpecError(*report.problems)
-    spec_block = KINDS[workload_kind]
+    spec_block = SPEC_KINDS[workload_kind]
     loaded_spec = Block(
         spec_block.name,
-        _head_off(spec_block),
+        _without_header(spec_block),
         spec_block.fields,
         exclusive_groups=spec_block.exclusive_groups,
     ).read(root_node, "", report)
     if report.problems:
         raise SpecError(*sorted(report.problems, key=_position))
-    return _checked(loaded_spec)
+    return _check_spec(loaded_spec)
 
 
-def normal(spec_value: Any) -> Any:
+def plain_values(spec_value: Any) -> Any:
     """A spec as plain JSON values: base units, decimals as strings, without file positions."""
     if is_dataclass(spec_value) and not isinstance(spec_value, type):
         field_values = {
@@ -67,17 +69,17 @@ def normal(spec_value: Any) -> Any:
             if spec_field.name != "place"
         }
         return {
-            field_name: normal(field_value)
+            field_name: plain_values(field_value)
             for field_name, field_value in field_values.items()
             if field_value is not None
         }
     if isinstance(spec_value, dict):
         return {
-            entry_key: normal(element)
+            entry_key: plain_values(element)
             for entry_key, element in spec_value.items()
         }
     if isinstance(spec_value, tuple):
-        return [normal(element) for element in spec_value]
+        return [plain_values(element) for element in spec_value]
     return (
         format(spec_value.normalize(), "f")
         if isinstance(spec_value, Decimal)
@@ -85,7 +87,7 @@ def normal(spec_value: Any) -> Any:
     )
 
 
-def _head_off(spec_block: Block) -> Any:
+def _without_header(spec_block: Block) -> Any:
     def build(**field_values: Any) -> Any:
         for header_key in ("apiVersion", "kind"):
             field_values.pop(header_key)
@@ -94,7 +96,7 @@ def _head_off(spec_block: Block) -> Any:
     return build
 
 
-def _checked(spec: Spec) -> Spec:
+def _check_spec(spec: Spec) -> Spec:
     """Apply the rules that concern several blocks at once."""
     problems: list[Problem] = []
     if isinstance(spec, Inference | Batch):
@@ -112,24 +114,23 @@ def _checked(spec: Spec) -> Spec:
             )
     if (
         isinstance(spec, Workspace | Batch | Training)
-        and spec.shutdown == Shutdown()
+        and spec.shutdown == ShutdownRule()
     ):
-        spec = replace(spec, shutdown=Shutdown(idle=DEFAULT_IDLE))
+        spec = replace(spec, shutdown=ShutdownRule(idle=DEFAULT_IDLE_S))
     if isinstance(spec, Training):
-        problems.extend(_dataset(spec))
-    problems.extend(_buying(spec.buy))
+        problems.extend(_dataset_problems(spec))
+    problems.extend(_purchase_problems(spec.buy))
     if problems:
         raise SpecError(*problems)
     return spec
 
 
-def _dataset(training_spec: Training) -> list[Problem]:
-    training_data, train_method = training_spec.data, training_spec.train.method
+def _dataset_problems(training_spec: Training) -> list[Problem]:
+    training_data = training_spec.data
+    train_method = training_spec.train.method
     if training_data.tokens and training_data.samples:
-        message, next_step = (
-            "data: tokens and samples exclude each other",
-            "keep one of them",
-        )
+        message = "data: tokens and samples exclude each other"
+        next_step = "keep one of them"
     elif (
         not (training_data.tokens or training_data.samples)
         and train_method != "pretrain"
@@ -148,7 +149,7 @@ def _dataset(training_spec: Training) -> list[Problem]:
     ]
 
 
-def _buying(purchase: Buy) -> list[Problem]:
+def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
     if (
         purchase.spot != "only"
         or purchase.commit == ("none",)
@@ -174,6 +175,6 @@ def _position(problem: Problem) -> tuple[int, int]:
     return problem_place.line, problem_place.column
 
 
-def _problem(place: Place, code: str, message: str) -> Problem:
+def _root_problem(place: Place, code: str, message: str) -> Problem:
     next_step = "run: tonnage init"
     return Problem(code=code, message=message, place=place, next_step=next_step)

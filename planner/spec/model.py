@@ -33,7 +33,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class LatencyLimit:
     """One latency limit: metric ttft, tpot or e2e, percentile, seconds."""
 
     metric: Metric
@@ -47,16 +47,16 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sla:
+class ServiceLevels:
     """What the service promises; empty when nothing is promised."""
 
     place: Place
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[LatencyLimit, ...] = ()
     availability: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
+class TokenLengths:
     """A length distribution by its mean and 95th percentile."""
 
     mean: Decimal
@@ -73,8 +73,8 @@ class Traffic:
     total_requests: int | None = None
     concurrency: int | None = None
     trace: str | None = None
-    input_tokens: Tokens | None = None
-    output_tokens: Tokens | None = None
+    input_tokens: TokenLengths | None = None
+    output_tokens: TokenLengths | None = None
     burstiness: Decimal = Decimal(1)
     profile: str | tuple[Decimal, ...] = "flat"
     prefix_hit: Decimal = Decimal(0)
@@ -91,7 +91,7 @@ class AcceleratorRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class PlacementRule:
     """Where it may run."""
 
     place: Place | None = None
@@ -101,7 +101,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buy:
+class PurchaseRule:
     """How capacity may be bought, and the most that it may cost a month."""
 
     place: Place | None = None
@@ -111,7 +111,7 @@ class Buy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
+class ShutdownRule:
     """When capacity is given back."""
 
     place: Place | None = None
@@ -121,7 +121,7 @@ class Shutdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fits:
+class FitRequirement:
     """What a workspace must be able to hold."""
 
     place: Place
@@ -130,7 +130,7 @@ class Fits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class WorkspaceGpus:
     """The accelerators of a workspace: memory of each in bytes, and how many."""
 
     place: Place
@@ -139,29 +139,29 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class WorkloadBase:
     """What all kinds share."""
 
     place: Place
     name: str
     labels: dict[str, str] = field(default_factory=dict)
-    where: Where = field(default_factory=Where)
-    buy: Buy = field(default_factory=Buy)
-    shutdown: Shutdown = field(default_factory=Shutdown)
+    where: PlacementRule = field(default_factory=PlacementRule)
+    buy: PurchaseRule = field(default_factory=PurchaseRule)
+    shutdown: ShutdownRule = field(default_factory=ShutdownRule)
     runtime: Runtime = "vm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inference(Base):
+class Inference(WorkloadBase):
     """A service that answers requests within an SLA."""
 
     model: ModelSpec
     traffic: Traffic
-    sla: Sla | None = None
+    sla: ServiceLevels | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch(Base):
+class Batch(WorkloadBase):
     """Inference without latency: so many requests before a deadline."""
 
     model: ModelSpec
@@ -182,7 +182,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Train:
+class TrainingMethod:
     """How it is trained. `global_batch` is sequences of a step; no `checkpoint` means the best."""
 
     place: Place
@@ -199,20 +199,20 @@ class Train:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training(Base):
+class Training(WorkloadBase):
     """A model that is trained on a dataset, perhaps before a deadline."""
 
     model: ModelSpec
     data: Dataset
-    train: Train
+    train: TrainingMethod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace(Base):
+class Workspace(WorkloadBase):
     """An interactive machine for each of a few people."""
 
-    fits: Fits | None = None
-    accelerator: Machine | None = None
+    fits: FitRequirement | None = None
+    accelerator: WorkspaceGpus | None = None
     users: int = 1
     disk: int = 200 * 2**30
 

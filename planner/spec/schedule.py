@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import Final
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-NAMED: Final = {"weekdays": DAYS[:5], "weekends": DAYS[5:], "daily": DAYS}
+DAY_GROUPS: Final = {"weekdays": DAYS[:5], "weekends": DAYS[5:], "daily": DAYS}
 
 
-def window(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
+def parse_schedule(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
     """Split a schedule into days (Monday is 0), start and end in minutes, and time zone.
 
     An end at or before the start means the next day. Raises ValueError for a time that is none.
     """
     schedule_words = schedule.split()
     start_minute, end_minute = (
-        _minutes(time_text) for time_text in schedule_words[1].split("-")
+        _parse_minutes(time_text) for time_text in schedule_words[1].split("-")
     )
     return (
-        _days(schedule_words[0]),
+        _parse_days(schedule_words[0]),
         start_minute,
         end_minute,
         schedule_words[2] if len(schedule_words) > 2 else "UTC",
     )
 
 
-def _days(days_text: str) -> tuple[int, ...]:
-    if days_text in NAMED:
-        return tuple(DAYS.index(day_name) for day_name in NAMED[days_text])
+def _parse_days(days_text: str) -> tuple[int, ...]:
+    if days_text in DAY_GROUPS:
+        return tuple(DAYS.index(day_name) for day_name in DAY_GROUPS[days_text])
     day_numbers: set[int] = set()
     for day_range in days_text.split(","):
         first_name, _, last_name = day_range.partition("-")
@@ -40,7 +40,7 @@ def _days(days_text: str) -> tuple[int, ...]:
     return tuple(sorted(day_numbers))
 
 
-def _minutes(time_text: str) -> int:
+def _parse_minutes(time_text: str) -> int:
     hours, minutes = (int(number_text) for number_text in time_text.split(":"))
     if hours > 24 or minutes > 59 or hours * 60 + minutes > 1440:
         raise ValueError(f"{time_text} is not a time of the day")

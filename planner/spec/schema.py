@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.spec.shape import KINDS
+from planner.spec.shape import SPEC_KINDS
 
 
-def schema() -> dict[str, Any]:
+def spec_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of all kinds of specs."""
     kind_schemas = {}
-    for kind_name, spec_block in KINDS.items():
+    for kind_name, spec_block in SPEC_KINDS.items():
         kind_schemas[kind_name] = spec_block.schema()
         kind_schemas[kind_name]["properties"]["kind"] = {"const": kind_name}
     return {

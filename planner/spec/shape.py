@@ -17,26 +17,27 @@ from planner.spec.field import (
     Block,
     Choice,
     Field,
-    Kind,
+    LabelTable,
     ListOf,
     Quantity,
-    Table,
-    Text,
+    TextPattern,
 )
-from planner.spec.schedule import window
-from planner.spec.source import Mapping, Node, Scalar
+from planner.spec.schedule import parse_schedule
+from planner.spec.source import MappingNode, Node, ScalarNode
 
 if TYPE_CHECKING:
     from planner.errors import Place
-    from planner.spec.field import Report
+    from planner.spec.field import ProblemReport
 
-NAME: Final = Text(
+NAME_TEXT: Final = TextPattern(
     r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
     "a name of a-z, 0-9 and -, at most 40 characters",
     40,
 )
-GLOB: Final = Text(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *")
-FILE: Final = Text(
+GLOB_TEXT: Final = TextPattern(
+    r"[A-Za-z0-9*?._-]+", "a name or a pattern with *"
+)
+FILE_TEXT: Final = TextPattern(
     r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+", "a path beside the spec, without .."
 )
 PRECISIONS: Final = ("auto", "bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
@@ -47,55 +48,59 @@ METRICS: Final[dict[model.Metric, str]] = {
     "e2e": "time of a whole request",
 }
 _WEEKDAY: Final = "(mon|tue|wed|thu|fri|sat|sun)"
-DAY: Final = rf"(weekdays|weekends|daily|{_WEEKDAY}([-,]{_WEEKDAY})*)"
-FORM: Final = Text(
-    DAY + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
+DAYS_PATTERN: Final = rf"(weekdays|weekends|daily|{_WEEKDAY}([-,]{_WEEKDAY})*)"
+SCHEDULE_TEXT: Final = TextPattern(
+    DAYS_PATTERN + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
     "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'",
 )
 
 
-def _sla(
+def _build_sla(
     place: Place, availability: Decimal | None, **limits: Decimal | None
-) -> model.Sla:
+) -> model.ServiceLevels:
     latency_limits = tuple(
-        model.Limit(metric=metric, percentile=percentile, seconds=limit_s)
+        model.LatencyLimit(
+            metric=metric, percentile=percentile, seconds=limit_s
+        )
         for metric in METRICS
         for percentile in PERCENTILES
         if (limit_s := limits.get(f"{metric}_p{percentile}")) is not None
     )
-    return model.Sla(
+    return model.ServiceLevels(
         place=place, limits=latency_limits, availability=availability
     )
 
 
-def _tokens(place: Place, mean: Decimal, p95: Decimal | None) -> model.Tokens:  # noqa: ARG001
+def _build_lengths(
+    place: Place, mean: Decimal, p95: Decimal | None
+) -> model.TokenLengths:
     # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
-    return model.Tokens(
+    return model.TokenLengths(
         mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957")
     )
 
 
-def _train(
+def _build_training(
     place: Place, global_batch: tuple[int, bool] | None, **train_values: Any
-) -> model.Train:
+) -> model.TrainingMethod:
     sequence_tokens = train_values["sequence"]
     if global_batch is None:
-        return model.Train(place=place, **train_values)
+        return model.TrainingMethod(place=place, **train_values)
     batch_size, counts_tokens = global_batch
     batch_sequences = (
-        _even(batch_size / sequence_tokens) if counts_tokens else batch_size
+        _round_batch(batch_size / sequence_tokens)
+        if counts_tokens
+        else batch_size
     )
-    return model.Train(
+    return model.TrainingMethod(
         place=place, global_batch=batch_sequences, **train_values
     )
 
 
-def _even(exact_sequences: float) -> int:
+def _round_batch(exact_sequences: float) -> int:
     """The most even number of sequences within 5 %: 4M tokens of 4,096 are meant as 1,024."""
-    low_sequences, high_sequences = (
-        math.ceil(0.95 * exact_sequences),
-        math.floor(1.05 * exact_sequences),
-    )
+    low_sequences = math.ceil(0.95 * exact_sequences)
+    high_sequences = math.floor(1.05 * exact_sequences)
     if low_sequences > high_sequences:
         return max(1, round(exact_sequences))
     rounding_step: int = 1 << high_sequences.bit_length()
@@ -115,21 +120,21 @@ def _even(exact_sequences: float) -> int:
     )
 
 
-def _fits(place: Place, model_: str, use: str) -> model.Fits:
-    return model.Fits(place=place, model=model_, use=use)  # type: ignore[arg-type]
+def _build_fits(place: Place, model_: str, use: str) -> model.FitRequirement:
+    return model.FitRequirement(place=place, model=model_, use=use)  # type: ignore[arg-type]
 
 
-class _Tokens:
+class _LengthsType:
     """Token lengths: one number, or {mean, p95}."""
 
     block = Block(
         "tokens",
-        _tokens,
+        _build_lengths,
         (
             Field(
                 "mean",
                 Quantity(
-                    lambda t: Decimal(unit.count(t)),
+                    lambda t: Decimal(unit.parse_count(t)),
                     "1200",
                     minimum=1,
                     maximum=10**7,
@@ -140,7 +145,7 @@ class _Tokens:
             Field(
                 "p95",
                 Quantity(
-                    lambda t: Decimal(unit.count(t)),
+                    lambda t: Decimal(unit.parse_count(t)),
                     "4000",
                     minimum=1,
                     maximum=10**7,
@@ -150,9 +155,9 @@ class _Tokens:
         ),
     )
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read a number as a fixed length, a mapping as a distribution."""
-        if not isinstance(node, Scalar):
+        if not isinstance(node, ScalarNode):
             token_lengths = self.block.read(node, field_path, report)
             if (
                 token_lengths is not MISSING
@@ -165,35 +170,40 @@ class _Tokens:
                     "write a p95 of at least the mean",
                 )
             return token_lengths
-        mean_tokens = self.block.fields[0].field_type.read(node, field_path, report)
+        mean_tokens = self.block.fields[0].field_type.read(
+            node, field_path, report
+        )
         return (
             MISSING
             if mean_tokens is MISSING
-            else model.Tokens(mean=mean_tokens, p95=mean_tokens)
+            else model.TokenLengths(mean=mean_tokens, p95=mean_tokens)
         )
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
         return {
-            "anyOf": [self.block.fields[0].field_type.schema(), self.block.schema()]
+            "anyOf": [
+                self.block.fields[0].field_type.schema(),
+                self.block.schema(),
+            ]
         }
 
 
-class _GlobalBatch:
+class _GlobalBatchType:
     """So many tokens or sequences of a step: 4M tokens, 512 sequences, or 512."""
 
-    batch_text = Text(
+    batch_text = TextPattern(
         r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?",
         "a batch such as 4M tokens or 512",
     )
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read (count, whether it is of tokens)."""
         batch_text = self.batch_text.read(node, field_path, report)
         if batch_text is MISSING:
             return MISSING
         try:
-            batch_size = unit.count(batch_text.removesuffix("sequences"))
+            batch_size = unit.parse_count(batch_text.removesuffix("sequences"))
         except ValueError as count_error:
             return report.add(
                 node.place,
@@ -213,20 +223,23 @@ class _GlobalBatch:
     def schema(self) -> dict[str, Any]:
         """Describe the form, or a plain number."""
         return {
-            "anyOf": [self.batch_text.schema(), {"type": "integer", "minimum": 1}]
+            "anyOf": [
+                self.batch_text.schema(),
+                {"type": "integer", "minimum": 1},
+            ]
         }
 
 
-class _Schedule:
+class _ScheduleType:
     """Hours of the week in a time zone that exists."""
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read days, times and zone."""
-        schedule_text = FORM.read(node, field_path, report)
+        schedule_text = SCHEDULE_TEXT.read(node, field_path, report)
         if schedule_text is MISSING:
             return MISSING
         try:
-            zone_name = window(schedule_text)[3]
+            zone_name = parse_schedule(schedule_text)[3]
             ZoneInfo(zone_name)
         except ValueError as time_error:
             return report.add(
@@ -246,18 +259,18 @@ class _Schedule:
 
     def schema(self) -> dict[str, Any]:
         """Describe the form."""
-        return FORM.schema()
+        return SCHEDULE_TEXT.schema()
 
 
-class _Profile:
+class _ProfileType:
     """A weekly shape: a known name, or 24 or 168 hourly weights."""
 
     shape_names = Choice(("flat", "business-hours", "diurnal"))
-    hourly_weights = ListOf(Quantity(unit.number, "0.4", maximum=10**6))
+    hourly_weights = ListOf(Quantity(unit.parse_number, "0.4", maximum=10**6))
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read a name or a list of weights."""
-        if isinstance(node, Scalar):
+        if isinstance(node, ScalarNode):
             return self.shape_names.read(node, field_path, report)
         hourly_weights = self.hourly_weights.read(node, field_path, report)
         if hourly_weights is MISSING:
@@ -273,16 +286,19 @@ class _Profile:
 
     def schema(self) -> dict[str, Any]:
         """Describe both forms."""
-        return {"anyOf": [self.shape_names.schema(), self.hourly_weights.schema()]}
+        return {
+            "anyOf": [self.shape_names.schema(), self.hourly_weights.schema()]
+        }
 
 
-class _Renamed:
+class _RenamedBlock:
     """Reads `for` (a Python keyword) into `use` and `model` into `model_`."""
 
     def __init__(self, block: Block, argument_names: dict[str, str]) -> None:
-        self.block, self.argument_names = block, argument_names
+        self.block = block
+        self.argument_names = argument_names
 
-    def read(self, node: Node, field_path: str, report: Report) -> Any:
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read the block under its own key names."""
         build_object = self.block.build_object
         renamed_block = Block(
@@ -308,15 +324,17 @@ MODEL: Final = Block(
     (
         Field(
             "name",
-            Text(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"),
+            TextPattern(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"),
             "a known model; `tonnage models` lists them",
         ),
         Field(
             "params",
-            Quantity(unit.count, "70B", minimum=10**6, maximum=10**14),
+            Quantity(unit.parse_count, "70B", minimum=10**6, maximum=10**14),
             "only a size: a dense architecture is assumed, and said so",
         ),
-        Field("config", FILE, "a Hugging Face config.json beside the spec"),
+        Field(
+            "config", FILE_TEXT, "a Hugging Face config.json beside the spec"
+        ),
         Field(
             "precision",
             ListOf(Choice(PRECISIONS), allows_single=True),
@@ -334,7 +352,7 @@ MODEL: Final = Block(
         ),
         Field(
             "context",
-            Quantity(unit.context, "8k", minimum=16, maximum=2**24),
+            Quantity(unit.parse_context, "8k", minimum=16, maximum=2**24),
             (
                 "longest sequence that must fit, in tokens (k is 1024); the default is what "
                 "the traffic needs"
@@ -347,13 +365,13 @@ MODEL: Final = Block(
 
 SLA: Final = Block(
     "sla",
-    _sla,
+    _build_sla,
     (
         *(
             Field(
                 f"{latency_metric}_p{percentile}",
                 Quantity(
-                    unit.seconds,
+                    unit.parse_seconds,
                     "800ms",
                     minimum=Decimal("0.0001"),
                     maximum=Decimal(86400),
@@ -366,7 +384,7 @@ SLA: Final = Block(
         Field(
             "availability",
             Quantity(
-                unit.percent,
+                unit.parse_percent,
                 "99.9%",
                 minimum=Decimal("0.5"),
                 maximum=Decimal("0.99999"),
@@ -377,25 +395,25 @@ SLA: Final = Block(
     doc="what is promised; the percentile is part of the name",
 )
 
-_TRAFFIC: Final = (
+_TRAFFIC_FIELDS: Final = (
     Field(
         "requests_per_day",
-        Quantity(unit.count, "1M", minimum=1, maximum=10**12),
+        Quantity(unit.parse_count, "1M", minimum=1, maximum=10**12),
         "requests of a day, spread by `profile`",
     ),
     Field(
         "input_tokens",
-        _Tokens(),
+        _LengthsType(),
         "length of a prompt: one number, or {mean, p95}",
     ),
     Field(
         "output_tokens",
-        _Tokens(),
+        _LengthsType(),
         "length of an answer: one number, or {mean, p95}",
     ),
     Field(
         "prefix_hit",
-        Quantity(unit.percent, "30%", maximum=Decimal("0.99")),
+        Quantity(unit.parse_percent, "30%", maximum=Decimal("0.99")),
         "share of prompt tokens found in the prefix cache",
         default=Decimal(0),
     ),
@@ -407,24 +425,27 @@ TRAFFIC: Final = Block(
         Field(
             "peak_rps",
             Quantity(
-                unit.number, "12", minimum=Decimal("0.0001"), maximum=10**7
+                unit.parse_number,
+                "12",
+                minimum=Decimal("0.0001"),
+                maximum=10**7,
             ),
             "requests a second in the busiest minutes",
         ),
         Field(
             "concurrency",
-            Quantity(unit.count, "64", minimum=1, maximum=10**7),
+            Quantity(unit.parse_count, "64", minimum=1, maximum=10**7),
             "requests in flight at once, each followed by the next (closed loop)",
         ),
         Field(
             "trace",
-            FILE,
+            FILE_TEXT,
             "a CSV beside the spec with timestamp, input_tokens, output_tokens",
         ),
-        *_TRAFFIC,
+        *_TRAFFIC_FIELDS,
         Field(
             "burstiness",
-            Quantity(unit.number, "1.5", maximum=20),
+            Quantity(unit.parse_number, "1.5", maximum=20),
             "coefficient of variation of the times between arrivals; 1 is Poisson",
             default=Decimal(1),
         ),
@@ -439,13 +460,15 @@ TRAFFIC: Final = Block(
         ),
         Field(
             "profile",
-            _Profile(),
+            _ProfileType(),
             "shape of a week: flat, business-hours, diurnal, or 24 or 168 hourly weights",
             default="flat",
         ),
     ),
     doc="how requests arrive",
-    exclusive_groups=(("peak_rps", "requests_per_day", "concurrency", "trace"),),
+    exclusive_groups=(
+        ("peak_rps", "requests_per_day", "concurrency", "trace"),
+    ),
 )
 BATCH_TRAFFIC: Final = Block(
     "traffic",
@@ -453,10 +476,10 @@ BATCH_TRAFFIC: Final = Block(
     (
         Field(
             "total_requests",
-            Quantity(unit.count, "2M", minimum=1, maximum=10**12),
+            Quantity(unit.parse_count, "2M", minimum=1, maximum=10**12),
             "requests of the whole run",
         ),
-        *_TRAFFIC,
+        *_TRAFFIC_FIELDS,
     ),
     doc="how much there is to do",
     exclusive_groups=(("requests_per_day", "total_requests"),),
@@ -468,17 +491,17 @@ DATA: Final = Block(
     (
         Field(
             "tokens",
-            Quantity(unit.count, "1T", minimum=1000, maximum=10**15),
+            Quantity(unit.parse_count, "1T", minimum=1000, maximum=10**15),
             "tokens that are trained on, all passes together",
         ),
         Field(
             "samples",
-            Quantity(unit.count, "50k", minimum=1, maximum=10**12),
+            Quantity(unit.parse_count, "50k", minimum=1, maximum=10**12),
             "sequences instead of tokens, or pairs of them for dpo",
         ),
         Field(
             "location",
-            Text(
+            TextPattern(
                 r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+",
                 "an address such as s3://bucket/folder",
             ),
@@ -487,7 +510,7 @@ DATA: Final = Block(
         ),
         Field(
             "size",
-            Quantity(unit.size, "4TiB", minimum=1, maximum=10**17),
+            Quantity(unit.parse_bytes, "4TiB", minimum=1, maximum=10**17),
             "bytes of the dataset; the default is 4 for each token",
         ),
         Field(
@@ -502,9 +525,9 @@ DATA: Final = Block(
     ),
     doc="what is trained on",
 )
-TRAIN: Final = Block(
+TRAINING_METHOD: Final = Block(
     "train",
-    _train,
+    _build_training,
     (
         Field(
             "method",
@@ -527,13 +550,13 @@ TRAIN: Final = Block(
         ),
         Field(
             "sequence",
-            Quantity(unit.context, "8k", minimum=128, maximum=2**24),
+            Quantity(unit.parse_context, "8k", minimum=128, maximum=2**24),
             "tokens of a sequence (k is 1024)",
             default=8192,
         ),
         Field(
             "global_batch",
-            _GlobalBatch(),
+            _GlobalBatchType(),
             (
                 "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 "
                 "sequences else"
@@ -558,12 +581,14 @@ TRAIN: Final = Block(
         ),
         Field(
             "deadline",
-            Quantity(unit.seconds, "14d", minimum=600, maximum=730 * 86400),
+            Quantity(
+                unit.parse_seconds, "14d", minimum=600, maximum=730 * 86400
+            ),
             "time that the run may take; without one the cheapest run within a year",
         ),
         Field(
             "budget",
-            Quantity(unit.number, "50000", minimum=1, maximum=10**12),
+            Quantity(unit.parse_number, "50000", minimum=1, maximum=10**12),
             (
                 "USD that the whole run may cost at most; without a deadline the plan is "
                 "then the fastest run within it"
@@ -571,18 +596,18 @@ TRAIN: Final = Block(
         ),
         Field(
             "checkpoint",
-            Quantity(unit.seconds, "30m", minimum=60, maximum=7 * 86400),
+            Quantity(unit.parse_seconds, "30m", minimum=60, maximum=7 * 86400),
             "time between checkpoints; the default loses least time",
         ),
         Field(
             "evaluation",
-            Quantity(unit.percent, "1%", maximum=Decimal("0.5")),
+            Quantity(unit.parse_percent, "1%", maximum=Decimal("0.5")),
             "share of tokens that is evaluated on top",
             default=Decimal(0),
         ),
         Field(
             "rank",
-            Quantity(unit.count, "16", minimum=1, maximum=1024),
+            Quantity(unit.parse_count, "16", minimum=1, maximum=1024),
             "rank of the adapters of lora and qlora",
             default=16,
         ),
@@ -590,9 +615,9 @@ TRAIN: Final = Block(
     doc="how it is trained",
 )
 
-WHERE: Final = Block(
+PLACEMENT: Final = Block(
     "where",
-    model.Where,
+    model.PlacementRule,
     (
         Field(
             "clouds",
@@ -602,7 +627,7 @@ WHERE: Final = Block(
         ),
         Field(
             "regions",
-            ListOf(GLOB, allows_single=True),
+            ListOf(GLOB_TEXT, allows_single=True),
             "regions that may be used, with * as wildcard; all when empty",
             default=(),
         ),
@@ -614,13 +639,13 @@ WHERE: Final = Block(
                 (
                     Field(
                         "allow",
-                        ListOf(GLOB, allows_single=True),
+                        ListOf(GLOB_TEXT, allows_single=True),
                         "only these accelerators",
                         default=(),
                     ),
                     Field(
                         "deny",
-                        ListOf(GLOB, allows_single=True),
+                        ListOf(GLOB_TEXT, allows_single=True),
                         "never these accelerators",
                         default=(),
                     ),
@@ -632,9 +657,9 @@ WHERE: Final = Block(
     ),
     doc="where it may run",
 )
-BUY: Final = Block(
+PURCHASE: Final = Block(
     "buy",
-    model.Buy,
+    model.PurchaseRule,
     (
         Field(
             "spot",
@@ -654,7 +679,10 @@ BUY: Final = Block(
         Field(
             "budget",
             Quantity(
-                unit.spending, "60000/month", minimum=Decimal(1), maximum=10**10
+                unit.parse_spending,
+                "60000/month",
+                minimum=Decimal(1),
+                maximum=10**10,
             ),
             "most that it may cost: infeasible above it",
         ),
@@ -663,47 +691,65 @@ BUY: Final = Block(
 )
 SHUTDOWN: Final = Block(
     "shutdown",
-    model.Shutdown,
+    model.ShutdownRule,
     (
         Field(
             "idle",
-            Quantity(unit.seconds, "30m", minimum=300, maximum=30 * 86400),
+            Quantity(
+                unit.parse_seconds, "30m", minimum=300, maximum=30 * 86400
+            ),
             "give the machine back after this long without GPU work",
         ),
         Field(
             "ttl",
-            Quantity(unit.seconds, "72h", minimum=600, maximum=120 * 86400),
+            Quantity(
+                unit.parse_seconds, "72h", minimum=600, maximum=120 * 86400
+            ),
             "hard deadline after creation, even when busy",
         ),
         Field(
             "schedule",
-            _Schedule(),
+            _ScheduleType(),
             "hours in which it runs; outside them it is given back",
         ),
     ),
     doc="when capacity is given back",
 )
 
-_SHARED: Final = (
+_SHARED_FIELDS: Final = (
     Field(
-        "name", NAME, "names the stack and every resource in it", required=True
+        "name",
+        NAME_TEXT,
+        "names the stack and every resource in it",
+        required=True,
     ),
     Field(
         "labels",
-        Table(
-            Text(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31),
-            Text(r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63),
+        LabelTable(
+            TextPattern(
+                r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31
+            ),
+            TextPattern(
+                r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63
+            ),
         ),
         "become tags on every resource",
         default={},
     ),
-    Field("where", WHERE, "where it may run", default=model.Where()),
-    Field("buy", BUY, "how capacity may be bought", default=model.Buy()),
+    Field(
+        "where", PLACEMENT, "where it may run", default=model.PlacementRule()
+    ),
+    Field(
+        "buy",
+        PURCHASE,
+        "how capacity may be bought",
+        default=model.PurchaseRule(),
+    ),
     Field(
         "shutdown",
         SHUTDOWN,
         "when capacity is given back",
-        default=model.Shutdown(),
+        default=model.ShutdownRule(),
     ),
     Field(
         "runtime",
@@ -712,7 +758,7 @@ _SHARED: Final = (
         default="vm",
     ),
 )
-_HEAD: Final = (
+_HEADER_FIELDS: Final = (
     Field(
         "apiVersion",
         Choice(("tonnage/v1",)),
@@ -726,13 +772,13 @@ _HEAD: Final = (
         required=True,
     ),
 )
-KINDS: Final = {
+SPEC_KINDS: Final = {
     "Inference": Block(
         "Inference",
         model.Inference,
         (
-            *_HEAD,
-            *_SHARED,
+            *_HEADER_FIELDS,
+            *_SHARED_FIELDS,
             Field("model", MODEL, "what is served", required=True),
             Field("sla", SLA, "what is promised"),
             Field("traffic", TRAFFIC, "how requests arrive", required=True),
@@ -743,8 +789,8 @@ KINDS: Final = {
         "Batch",
         model.Batch,
         (
-            *_HEAD,
-            *_SHARED,
+            *_HEADER_FIELDS,
+            *_SHARED_FIELDS,
             Field("model", MODEL, "what is run", required=True),
             Field(
                 "traffic",
@@ -754,7 +800,9 @@ KINDS: Final = {
             ),
             Field(
                 "deadline",
-                Quantity(unit.seconds, "12h", minimum=600, maximum=90 * 86400),
+                Quantity(
+                    unit.parse_seconds, "12h", minimum=600, maximum=90 * 86400
+                ),
                 "time a run may take",
                 required=True,
             ),
@@ -765,11 +813,11 @@ KINDS: Final = {
         "Training",
         model.Training,
         (
-            *_HEAD,
-            *_SHARED,
+            *_HEADER_FIELDS,
+            *_SHARED_FIELDS,
             Field("model", MODEL, "what is trained", required=True),
             Field("data", DATA, "what is trained on", required=True),
-            Field("train", TRAIN, "how it is trained", required=True),
+            Field("train", TRAINING_METHOD, "how it is trained", required=True),
         ),
         doc="A model that is trained on a dataset, perhaps before a deadline.",
     ),
@@ -777,18 +825,18 @@ KINDS: Final = {
         "Workspace",
         model.Workspace,
         (
-            *_HEAD,
-            *_SHARED,
+            *_HEADER_FIELDS,
+            *_SHARED_FIELDS,
             Field(
                 "fits",
-                _Renamed(
+                _RenamedBlock(
                     Block(
                         "fits",
-                        _fits,
+                        _build_fits,
                         (
                             Field(
                                 "model",
-                                Text(
+                                TextPattern(
                                     r"[A-Za-z0-9][A-Za-z0-9._/-]*",
                                     "a model name",
                                 ),
@@ -811,19 +859,24 @@ KINDS: Final = {
                 "accelerator",
                 Block(
                     "accelerator",
-                    model.Machine,
+                    model.WorkspaceGpus,
                     (
                         Field(
                             "memory",
                             Quantity(
-                                unit.size, "24GiB", minimum=2**30, maximum=2**40
+                                unit.parse_bytes,
+                                "24GiB",
+                                minimum=2**30,
+                                maximum=2**40,
                             ),
                             "memory of each accelerator",
                             required=True,
                         ),
                         Field(
                             "count",
-                            Quantity(unit.count, "1", minimum=1, maximum=64),
+                            Quantity(
+                                unit.parse_count, "1", minimum=1, maximum=64
+                            ),
                             "accelerators of a machine",
                             default=1,
                         ),
@@ -833,14 +886,17 @@ KINDS: Final = {
             ),
             Field(
                 "users",
-                Quantity(unit.count, "3", minimum=1, maximum=1000),
+                Quantity(unit.parse_count, "3", minimum=1, maximum=1000),
                 "people, each with a machine",
                 default=1,
             ),
             Field(
                 "disk",
                 Quantity(
-                    unit.size, "200GiB", minimum=20 * 2**30, maximum=64 * 2**40
+                    unit.parse_bytes,
+                    "200GiB",
+                    minimum=20 * 2**30,
+                    maximum=64 * 2**40,
                 ),
                 "disk of each machine",
                 default=200 * 2**30,
@@ -852,12 +908,12 @@ KINDS: Final = {
 }
 
 
-def kind_of(root_node: Mapping) -> str:
+def workload_kind(root_node: MappingNode) -> str:
     """Return the text of `kind`, or nothing when it is absent or no text."""
     kind_node = root_node.nodes.get("kind")
     return (
         re.sub(r"\s", "", kind_node.text)
-        if isinstance(kind_node, Scalar)
+        if isinstance(kind_node, ScalarNode)
         else ""
     )
 

@@ -23,11 +23,13 @@ MAX_NODES: Final = 2_000
 MAX_SCALAR: Final = 4_096
 BRACKET: Final = re.compile(r"[\[\]{}]")
 # NUL and the characters that reorder or hide text: they have no business in a spec.
-FORBIDDEN: Final = re.compile("[\x00\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+FORBIDDEN_CHARS: Final = re.compile(
+    "[\x00\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A single value, still text; `is_plain` tells that it was not quoted."""
 
     place: Place
@@ -36,7 +38,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class SequenceNode:
     """A list of nodes."""
 
     place: Place
@@ -44,7 +46,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MappingNode:
     """Keys to nodes in the order of the file; `key_places` says where each key stands."""
 
     place: Place
@@ -52,10 +54,10 @@ class Mapping:
     key_places: dict[str, Place] = field(default_factory=dict)
 
 
-Node: TypeAlias = Scalar | Sequence | Mapping
+Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
-def parse(file_bytes: bytes, source_path: str) -> Node:
+def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
     """Read one YAML document.
 
     Refuses with SpecError: more than 256 KiB, not UTF-8, NUL or bidirectional control
@@ -77,7 +79,7 @@ def parse(file_bytes: bytes, source_path: str) -> Node:
             "encoding",
             "the file is not UTF-8",
         )
-    if control_match := FORBIDDEN.search(yaml_text):
+    if control_match := FORBIDDEN_CHARS.search(yaml_text):
         line_number = yaml_text.count("\n", 0, control_match.start()) + 1
         column_number = control_match.start() - yaml_text.rfind(
             "\n", 0, control_match.start()
@@ -89,7 +91,7 @@ def parse(file_bytes: bytes, source_path: str) -> Node:
             f"{code_point} is not allowed",
         )
     _refuse_brackets(yaml_text, source_path)
-    return _Reader(source_path).read(yaml_text)
+    return _NodeReader(source_path).read(yaml_text)
 
 
 def _refuse_brackets(yaml_text: str, source_path: str) -> None:
@@ -119,7 +121,7 @@ def _refuse(
     )
 
 
-class _Reader:
+class _NodeReader:
     """Builds the tree from events, counting depth and nodes as it goes."""
 
     def __init__(self, source_path: str) -> None:
@@ -208,7 +210,7 @@ class _Reader:
                     "too-long",
                     f"a value of {len(yaml_event.value):,} characters",
                 )
-            return Scalar(
+            return ScalarNode(
                 node_place, yaml_event.value, yaml_event.style is None
             )
         if isinstance(yaml_event, yaml.SequenceStartEvent):
@@ -220,14 +222,16 @@ class _Reader:
         node_place: Place,
         yaml_events: Iterator[yaml.Event],
         node_depth: int,
-    ) -> Sequence:
-        sequence_node = Sequence(node_place)
+    ) -> SequenceNode:
+        sequence_node = SequenceNode(node_place)
         for yaml_event in yaml_events:
             if isinstance(yaml_event, yaml.SequenceEndEvent):
                 break
             assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
             sequence_node.nodes.append(
-                self._read_node(yaml_event, yaml_events, node_depth=node_depth + 1)
+                self._read_node(
+                    yaml_event, yaml_events, node_depth=node_depth + 1
+                )
             )
         return sequence_node
 
@@ -236,8 +240,8 @@ class _Reader:
         node_place: Place,
         yaml_events: Iterator[yaml.Event],
         node_depth: int,
-    ) -> Mapping:
-        mapping_node = Mapping(node_place)
+    ) -> MappingNode:
+        mapping_node = MappingNode(node_place)
         for yaml_event in yaml_events:
             if isinstance(yaml_event, yaml.MappingEndEvent):
                 break
@@ -263,12 +267,12 @@ class _Reader:
         yaml_event: yaml.Event,
         yaml_events: Iterator[yaml.Event],
         node_depth: int,
-    ) -> Scalar:
+    ) -> ScalarNode:
         assert isinstance(yaml_event, yaml.NodeEvent)  # noqa: S101 - grammar of events
         key_node = self._read_node(
             yaml_event, yaml_events, node_depth=node_depth + 1
         )
-        if not isinstance(key_node, Scalar):
+        if not isinstance(key_node, ScalarNode):
             _refuse(key_node.place, "key", "a key must be text")
         if key_node.text == "<<" and key_node.is_plain:
             _refuse(

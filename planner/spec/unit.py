@@ -10,12 +10,12 @@ import re
 from decimal import Decimal
 from typing import Final
 
-NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
+NUMBER_PATTERN: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
 
-COUNT: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+COUNT_FACTORS: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 # Context lengths are written in binary thousands: a "128k" model takes 131,072 tokens.
-CONTEXT: Final = {"": 1, "k": 1024, "m": 1024**2}
-SECONDS: Final = {
+CONTEXT_FACTORS: Final = {"": 1, "k": 1024, "m": 1024**2}
+SECONDS_PER_UNIT: Final = {
     "ms": Decimal("0.001"),
     "s": Decimal(1),
     "m": Decimal(60),
@@ -24,7 +24,7 @@ SECONDS: Final = {
     "d": Decimal(86400),
     "w": Decimal(604800),
 }
-BYTES: Final = {
+BYTES_PER_UNIT: Final = {
     "kib": 2**10,
     "mib": 2**20,
     "gib": 2**30,
@@ -36,7 +36,7 @@ BYTES: Final = {
     "tb": 10**12,
     "pb": 10**15,
 }
-MONTHS: Final = {  # billing convention of the three clouds: 730 hours a month
+PERIODS_PER_MONTH: Final = {  # billing convention of the three clouds: 730 hours a month
     "hour": Decimal(730),
     "day": Decimal(730) / 24,
     "month": Decimal(1),
@@ -44,52 +44,58 @@ MONTHS: Final = {  # billing convention of the three clouds: 730 hours a month
 }
 
 
-def number(text: str) -> Decimal:
+def parse_number(text: str) -> Decimal:
     """A plain non-negative number; no exponent, no sign, no NaN, at most 15 digits."""
-    if not re.fullmatch(NUMBER, text):
+    if not re.fullmatch(NUMBER_PATTERN, text):
         raise ValueError("write a plain number, for example 12 or 1.5")
     return Decimal(text)
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """How many: 12, 8k, 4M, 70B, 1T (decimal thousands); a trailing word `tokens` is allowed."""
-    return _scaled(
+    return _parse_scaled(
         text.removesuffix("tokens"),
-        COUNT,
+        COUNT_FACTORS,
         "a count, for example 4000, 4k or 70B",
     )
 
 
-def context(text: str) -> int:
+def parse_context(text: str) -> int:
     """Tokens of a sequence: 4096, 8k, 1M (binary thousands: 8k is 8192)."""
-    return _scaled(
-        text.removesuffix("tokens"), CONTEXT, "a length, for example 8192 or 8k"
+    return _parse_scaled(
+        text.removesuffix("tokens"),
+        CONTEXT_FACTORS,
+        "a length, for example 8192 or 8k",
     )
 
 
-def seconds(text: str) -> Decimal:
+def parse_seconds(text: str) -> Decimal:
     """A time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
-    quantity_match = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
-    if not quantity_match or quantity_match[2] not in SECONDS:
+    quantity_match = re.fullmatch(
+        NUMBER_PATTERN + r"\s*([a-z]+)", text.strip().lower()
+    )
+    if not quantity_match or quantity_match[2] not in SECONDS_PER_UNIT:
         raise ValueError(
             "write a time span with its unit, for example 800ms, 30m, 12h or 14d"
         )
-    return Decimal(quantity_match[1]) * SECONDS[quantity_match[2]]
+    return Decimal(quantity_match[1]) * SECONDS_PER_UNIT[quantity_match[2]]
 
 
-def size(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """A size in bytes: 200GiB (binary) or 4TB (decimal)."""
-    quantity_match = re.fullmatch(NUMBER + r"\s*([a-z]+)", text.strip().lower())
-    if not quantity_match or quantity_match[2] not in BYTES:
+    quantity_match = re.fullmatch(
+        NUMBER_PATTERN + r"\s*([a-z]+)", text.strip().lower()
+    )
+    if not quantity_match or quantity_match[2] not in BYTES_PER_UNIT:
         raise ValueError(
             "write a size with its unit, for example 200GiB or 4TiB"
         )
-    return int(Decimal(quantity_match[1]) * BYTES[quantity_match[2]])
+    return int(Decimal(quantity_match[1]) * BYTES_PER_UNIT[quantity_match[2]])
 
 
-def percent(text: str) -> Decimal:
+def parse_percent(text: str) -> Decimal:
     """A share as a fraction of one: 99.9% is 0.999."""
-    percent_match = re.fullmatch(NUMBER + r"\s*%", text.strip())
+    percent_match = re.fullmatch(NUMBER_PATTERN + r"\s*%", text.strip())
     if not percent_match or Decimal(percent_match[1]) > 100:
         raise ValueError(
             "write a percentage from 0% to 100%, for example 99.9%"
@@ -97,22 +103,24 @@ def percent(text: str) -> Decimal:
     return Decimal(percent_match[1]) / 100
 
 
-def spending(text: str) -> Decimal:
+def parse_spending(text: str) -> Decimal:
     """Money in USD a month: 60000/month, 20/hour, $500/day."""
     money_match = re.fullmatch(
-        r"\$?" + NUMBER + r"\s*/\s*([a-z]+)", text.strip().lower()
+        r"\$?" + NUMBER_PATTERN + r"\s*/\s*([a-z]+)", text.strip().lower()
     )
-    if not money_match or money_match[2] not in MONTHS:
+    if not money_match or money_match[2] not in PERIODS_PER_MONTH:
         raise ValueError(
             "write an amount of USD per time, for example 60000/month"
         )
-    return Decimal(money_match[1]) * MONTHS[money_match[2]]
+    return Decimal(money_match[1]) * PERIODS_PER_MONTH[money_match[2]]
 
 
-def _scaled(
+def _parse_scaled(
     text: str, suffix_factors: dict[str, int], accepted_form: str
 ) -> int:
-    quantity_match = re.fullmatch(NUMBER + r"\s*([A-Za-z]?)", text.strip())
+    quantity_match = re.fullmatch(
+        NUMBER_PATTERN + r"\s*([A-Za-z]?)", text.strip()
+    )
     if not quantity_match or quantity_match[2].lower() not in suffix_factors:
         raise ValueError(f"write {accepted_form}")
     scaled_number = (

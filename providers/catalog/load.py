@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.cost.price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
-from planner.solve.offer import ORDERABLE, Catalog, Instance, Offer
-from providers.catalog.manifest import FOLDER, verified
+from planner.solve.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
+from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROVIDERS: Final = ("aws", "azure", "gcp")
 PURCHASES: Final = (
-    *ORDERABLE,
+    *ORDERABLE_PURCHASES,
     "capacity_block",
     "list_unclear",
     "dws_calendar",
 )
 FABRICS: Final = ("none", "efa", "tcpx", "tcpxo", "roce", "infiniband", "ici")
-SCALEUPS: Final = (
+SCALE_UP_LINKS: Final = (
     "none",
     "pcie",
     "nvlink",
@@ -34,10 +34,10 @@ SCALEUPS: Final = (
 )
 
 
-def load(manifest_path: Path | None = None) -> Catalog:
+def load_catalog(manifest_path: Path | None = None) -> Catalog:
     """Open the catalog of a manifest, or the embedded one; raises CatalogError at the bad row."""
-    table_texts, manifest_sha256, as_of = verified(
-        manifest_path or FOLDER / "manifest.json"
+    table_texts, manifest_sha256, as_of = verify_manifest(
+        manifest_path or CATALOG_FOLDER / "manifest.json"
     )
     sources = _sources(table_texts["sources.csv"])
     instances, offered_regions = _instances(table_texts["instances.csv"])
@@ -50,19 +50,21 @@ def load(manifest_path: Path | None = None) -> Catalog:
     }
     return Catalog(
         offers=tuple(
-            candidate for candidate in offers if candidate.purchase in ORDERABLE
+            candidate
+            for candidate in offers
+            if candidate.purchase in ORDERABLE_PURCHASES
         ),
         unlisted=tuple(
             candidate
             for candidate in offers
-            if candidate.purchase not in ORDERABLE
+            if candidate.purchase not in ORDERABLE_PURCHASES
         ),
         unpriced=tuple(
             instance
             for machine_key, instance in instances.items()
             if machine_key not in priced_types
         ),
-        price_book=_services(table_texts["services.csv"]),
+        price_book=_price_book(table_texts["services.csv"]),
         sha256=manifest_sha256,
         as_of=as_of,
     )
@@ -70,14 +72,14 @@ def load(manifest_path: Path | None = None) -> Catalog:
 
 def _sources(table_text: str) -> dict[str, str]:
     columns = {
-        "source": table.text,
-        "what": table.text,
-        "as_of": table.free,
-        "url": table.free,
+        "source": table.nonempty_text,
+        "what": table.nonempty_text,
+        "as_of": table.any_text,
+        "url": table.any_text,
     }
     return {
         table_row["source"]: table_row["what"]
-        for table_row in table.rows(table_text, "sources.csv", columns)
+        for table_row in table.read_rows(table_text, "sources.csv", columns)
     }
 
 
@@ -89,38 +91,43 @@ def _instances(
     """Return the machine types, and the regions that each is offered in (empty: where priced)."""
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
-        "instance_type": table.text,
-        "family": table.text,
+        "instance_type": table.nonempty_text,
+        "family": table.nonempty_text,
         "accelerator": table.one_of(*accelerators()),
-        "accelerators": table.whole(1, 64),
-        "fraction": table.real(0.01, 1),
-        "memory_gib_each": table.real(0.5, 2000),
-        "vcpu": table.whole(1, 1024),
-        "ram_gib": table.real(1, 65_536),
-        "nvme_gb": table.real(0, 1_000_000),
-        "network_gbps": lambda cell_text: table.real(0, 100_000)(
+        "accelerators": table.integer_between(1, 64),
+        "fraction": table.real_between(0.01, 1),
+        "memory_gib_each": table.real_between(0.5, 2000),
+        "vcpu": table.integer_between(1, 1024),
+        "ram_gib": table.real_between(1, 65_536),
+        "nvme_gb": table.real_between(0, 1_000_000),
+        "network_gbps": lambda cell_text: table.real_between(0, 100_000)(
             cell_text or "0"
         ),
         "fabric": table.one_of(*FABRICS),
-        "fabric_gbps": table.real(0, 100_000),
-        "gpudirect_rdma": table.yes,
-        "network_cards": lambda cell_text: table.whole(0, 64)(cell_text or "0"),
-        "fabric_interfaces": table.whole(0, 64),
-        "scaleup": table.one_of(*SCALEUPS),
+        "fabric_gbps": table.real_between(0, 100_000),
+        "gpudirect_rdma": table.yes_or_no,
+        "network_cards": lambda cell_text: table.integer_between(0, 64)(
+            cell_text or "0"
+        ),
+        "fabric_interfaces": table.integer_between(0, 64),
+        "scaleup": table.one_of(*SCALE_UP_LINKS),
         "arch": table.one_of("x86_64", "arm64"),
-        "on_demand": table.yes,
-        "spot": table.yes,
-        "min_driver": table.free,
-        "regions": table.listed,
-        "confidence": table.CONFIDENCE,
-        **table.SOURCED,
+        "on_demand": table.yes_or_no,
+        "spot": table.yes_or_no,
+        "min_driver": table.any_text,
+        "regions": table.word_list,
+        "confidence": table.CONFIDENCE_LEVEL,
+        **table.SOURCE_COLUMNS,
     }
-    instances, offered_regions = {}, {}
+    instances = {}
+    offered_regions = {}
     skipped_columns = ("min_driver", "regions", "source", "as_of")
-    for table_row in table.rows(table_text, "instances.csv", columns):
+    for table_row in table.read_rows(table_text, "instances.csv", columns):
         machine_key = (table_row["provider"], table_row["instance_type"])
         if machine_key in instances:
-            table.refuse(table_row.place, f"{machine_key[1]} is given twice")
+            table.refuse_row(
+                table_row.place, f"{machine_key[1]} is given twice"
+            )
         instances[machine_key] = Instance(
             **{
                 column: cell_value
@@ -139,14 +146,14 @@ def _zones(
 ) -> dict[tuple[str, str, str], tuple[str, ...]]:
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
-        "region": table.text,
-        "instance_type": table.text,
-        "zones": table.listed,
+        "region": table.nonempty_text,
+        "instance_type": table.nonempty_text,
+        "zones": table.word_list,
         "source": table.one_of(*sources),
-        "as_of": table.date,
-        "confidence": table.CONFIDENCE,
+        "as_of": table.partial_date,
+        "confidence": table.CONFIDENCE_LEVEL,
     }
-    zone_rows = table.rows(table_text, "zones.csv", columns)
+    zone_rows = table.read_rows(table_text, "zones.csv", columns)
     return {
         (
             zone_row["provider"],
@@ -167,23 +174,23 @@ def _offers(
     sources, offered_regions = references
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
-        "instance_type": table.text,
-        "region": table.text,
+        "instance_type": table.nonempty_text,
+        "region": table.nonempty_text,
         "purchase": table.one_of(*PURCHASES),
         "scope": table.one_of("machine", "accelerators_only"),
-        "usd_hour": table.price,
+        "usd_hour": table.usd_price,
         "basis": table.one_of("observed", "derived", "inferred"),
-        "usd_min": table.optional(table.price),
-        "usd_max": table.optional(table.price),
-        "as_of": table.date,
+        "usd_min": table.optional(table.usd_price),
+        "usd_max": table.optional(table.usd_price),
+        "as_of": table.partial_date,
         "source": table.one_of(*sources),
-        "confidence": table.CONFIDENCE,
+        "confidence": table.CONFIDENCE_LEVEL,
     }
     zoned_types = {
         (provider, instance_type) for provider, _, instance_type in zones
     }
     offers: list[Offer] = []
-    price_rows = list(table.rows(table_text, "prices.csv", columns))
+    price_rows = list(table.read_rows(table_text, "prices.csv", columns))
     on_demand_usd_hour = {
         (
             price_row["provider"],
@@ -196,14 +203,14 @@ def _offers(
     for table_row in price_rows:
         machine_key = (table_row["provider"], table_row["instance_type"])
         if machine_key not in instances:
-            table.refuse(
+            table.refuse_row(
                 table_row.place,
                 f"instance_type: no machine is named '{machine_key[1]}'",
             )
         region_key = (machine_key[0], table_row["region"])
         any_region = (
             table_row["region"] == "*"
-            and table_row["purchase"] not in ORDERABLE
+            and table_row["purchase"] not in ORDERABLE_PURCHASES
         )
         offer_zones = (
             ()
@@ -254,26 +261,26 @@ def _offers(
     return offers
 
 
-def _services(table_text: str) -> PriceBook:
+def _price_book(table_text: str) -> PriceBook:
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
-        "category": table.text,
-        "item": table.text,
-        "role": table.free,
-        "region": table.text,
-        "unit": table.text,
+        "category": table.nonempty_text,
+        "item": table.nonempty_text,
+        "role": table.any_text,
+        "region": table.nonempty_text,
+        "unit": table.nonempty_text,
         "usd": lambda cell_text: (
-            table.price(cell_text) if float(cell_text) else Decimal(0)
+            table.usd_price(cell_text) if float(cell_text) else Decimal(0)
         ),
-        "from_gb": table.optional(table.decimal),
-        "to_gb": table.optional(table.decimal),
-        "as_of": table.date,
-        "source": table.text,
-        "confidence": table.CONFIDENCE,
-        "note": table.free,
+        "from_gb": table.optional(table.finite_decimal),
+        "to_gb": table.optional(table.finite_decimal),
+        "as_of": table.partial_date,
+        "source": table.nonempty_text,
+        "confidence": table.CONFIDENCE_LEVEL,
+        "note": table.any_text,
     }
     tiers_by_role: dict[tuple[str, str], list[ServicePrice]] = {}
-    for table_row in table.rows(table_text, "services.csv", columns):
+    for table_row in table.read_rows(table_text, "services.csv", columns):
         if table_row["role"]:
             cells = {
                 column: cell_value

@@ -13,22 +13,22 @@ from typing import Any, Final
 
 from planner.errors import CatalogError, Place, Problem
 
-FILES: Final = (
+CATALOG_FILES: Final = (
     "instances.csv",
     "prices.csv",
     "services.csv",
     "sources.csv",
     "zones.csv",
 )
-FOLDER: Final = Path(__file__).parent / "data"
+CATALOG_FOLDER: Final = Path(__file__).parent / "data"
 
 
-def digest(file_bytes: bytes) -> str:
+def sha256_hex(file_bytes: bytes) -> str:
     """SHA-256 as hexadecimal text."""
     return hashlib.sha256(file_bytes).hexdigest()
 
 
-def verified(manifest_path: Path) -> tuple[dict[str, str], str, str]:
+def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
     """Return the texts of a catalog, its digest and its date.
 
     The digest is that of the manifest, which holds the digests of the files. Raises CatalogError
@@ -37,27 +37,28 @@ def verified(manifest_path: Path) -> tuple[dict[str, str], str, str]:
     try:
         manifest_bytes = manifest_path.read_bytes()
         manifest: dict[str, Any] = json.loads(manifest_bytes)
-        file_digests, as_of = dict(manifest["files"]), str(manifest["as_of"])
+        file_digests = dict(manifest["files"])
+        as_of = str(manifest["as_of"])
         file_texts = {}
-        for file_name in FILES:
+        for file_name in CATALOG_FILES:
             file_bytes = (manifest_path.parent / file_name).read_bytes()
-            if digest(file_bytes) != file_digests.get(file_name):
-                _refuse(
+            if sha256_hex(file_bytes) != file_digests.get(file_name):
+                _raise_invalid(
                     manifest_path.parent / file_name,
                     "the file differs from the manifest",
                 )
             file_texts[file_name] = file_bytes.decode("utf-8")
     except OSError as read_error:
-        _refuse(
+        _raise_invalid(
             Path(read_error.filename or manifest_path),
             f"cannot be read: {read_error.strerror}",
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        _refuse(manifest_path, "not a catalog manifest")
-    return file_texts, digest(manifest_bytes), as_of
+        _raise_invalid(manifest_path, "not a catalog manifest")
+    return file_texts, sha256_hex(manifest_bytes), as_of
 
 
-def write(folder: Path) -> None:
+def write_manifest(folder: Path) -> None:
     """Write manifest.json for the files of a folder."""
     price_rows = csv.DictReader(
         (folder / "prices.csv").read_text(encoding="utf-8").splitlines()
@@ -68,8 +69,8 @@ def write(folder: Path) -> None:
         if len(price_row["as_of"]) == len("2026-07-30")
     ]
     file_digests = {
-        file_name: digest((folder / file_name).read_bytes())
-        for file_name in FILES
+        file_name: sha256_hex((folder / file_name).read_bytes())
+        for file_name in CATALOG_FILES
     }
     manifest_json = json.dumps(
         {"as_of": max(price_dates), "files": file_digests},
@@ -81,7 +82,7 @@ def write(folder: Path) -> None:
     )
 
 
-def _refuse(file_path: Path, message: str) -> Any:
+def _raise_invalid(file_path: Path, message: str) -> Any:
     next_step = "reinstall tonnage, or give another catalog with --catalog"
     file_place = Place(str(file_path))
     raise CatalogError(
@@ -95,4 +96,4 @@ def _refuse(file_path: Path, message: str) -> Any:
 
 
 if __name__ == "__main__":
-    write(FOLDER)
+    write_manifest(CATALOG_FOLDER)

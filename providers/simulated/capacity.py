@@ -7,19 +7,19 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class NodeGroup:
     """The nodes of a group; `offer_key` is provider, region, instance type and purchase."""
 
     offer_key: tuple[str, str, str, str]
     node_count: int
 
 
-def fleet(
+def node_group(
     resource_type: str,
     inputs: dict[str, Any],
     objects: dict[str, dict[str, Any]],
     region: str,
-) -> Fleet | None:
+) -> NodeGroup | None:
     """Return the fleet of an Auto Scaling group, a managed group or a scale set."""
     if resource_type == "aws:autoscaling/group:Group":
         mixed_policy = inputs.get("mixedInstancesPolicy")
@@ -39,7 +39,7 @@ def fleet(
             "instanceType", ""
         )
         purchase = "spot" if mixed_policy else "on_demand"
-        return Fleet(
+        return NodeGroup(
             ("aws", region, instance_type, purchase),
             int(inputs["desiredCapacity"]),
         )
@@ -60,14 +60,14 @@ def fleet(
             .get("provisioningModel")
         )
         purchase = "spot" if provisioning_model == "SPOT" else "on_demand"
-        return Fleet(
+        return NodeGroup(
             ("gcp", region, instance_type, purchase), int(inputs["targetSize"])
         )
     if resource_type == "azure-native:compute:VirtualMachineScaleSet":
         machine_sku = inputs["sku"]
         is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
         purchase = "spot" if is_spot else "on_demand"
-        return Fleet(
+        return NodeGroup(
             ("azure", region, machine_sku["name"], purchase),
             int(machine_sku["capacity"]),
         )

@@ -18,7 +18,7 @@ from providers.simulated import capacity
 from providers.simulated.world import matches
 
 if TYPE_CHECKING:
-    from providers.simulated.world import Limit, Memory, World
+    from providers.simulated.world import NodeLimit, World, WorldMemory
 
 CAPACITY_CODES: Final = {
     "aws": "InsufficientInstanceCapacity",
@@ -31,7 +31,7 @@ QUOTA_CODES: Final = {
     "gcp": "QUOTA_EXCEEDED",
 }
 # Objects that live inside others and go with them; they never hold a deletion up.
-LOOSE: Final = (
+NON_BLOCKING: Final = (
     "authorization",
     "monitor",
     "iam/",
@@ -54,14 +54,17 @@ class CloudError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message
 
 
 class Cloud:
     """One cloud of a world in one region, working on what the world remembers."""
 
-    def __init__(self, world: World, memory: Memory, region: str) -> None:
-        self.world, self.memory, self.region = world, memory, region
+    def __init__(self, world: World, memory: WorldMemory, region: str) -> None:
+        self.world = world
+        self.memory = memory
+        self.region = region
 
     def create(
         self, resource_type: str, resource_name: str, inputs: dict[str, Any]
@@ -73,7 +76,7 @@ class Cloud:
         self.memory.serial += 1
         id_seed = f"{resource_type}/{resource_name}/{self.memory.serial}"
         id_suffix = hashlib.sha256(id_seed.encode()).hexdigest()[:12]
-        fixed_name = inputs.get(names().get(resource_type, ""))
+        fixed_name = inputs.get(name_properties().get(resource_type, ""))
         object_id = (
             f"{resource_type.rsplit(':', maxsplit=1)[-1].lower()}-{id_suffix}"
         )
@@ -94,7 +97,7 @@ class Cloud:
         cloud_object = self._find_object(object_id)
         self._inject_fault("update", cloud_object["type"], cloud_object["name"])
         self._check_limits(cloud_object["type"], inputs, object_id)
-        fixed_name = inputs.get(names().get(cloud_object["type"], ""))
+        fixed_name = inputs.get(name_properties().get(cloud_object["type"], ""))
         outputs = self._object_outputs(
             cloud_object["type"],
             object_id,
@@ -117,13 +120,15 @@ class Cloud:
         target_object = self.memory.objects.get(object_id)
         if target_object is None:
             return
-        self._inject_fault("delete", target_object["type"], target_object["name"])
+        self._inject_fault(
+            "delete", target_object["type"], target_object["name"]
+        )
         dependent_names = [
             dependent["name"]
             for dependent_id, dependent in self.memory.objects.items()
             if dependent_id != object_id
-            and _mentions(dependent["inputs"], object_id)
-            and not _loose(dependent["type"])
+            and _refers_to(dependent["inputs"], object_id)
+            and not _is_non_blocking(dependent["type"])
         ]
         if dependent_names:
             raise CloudError(
@@ -143,7 +148,7 @@ class Cloud:
         target_inputs: dict[str, Any],
     ) -> list[str]:
         """Return the changed properties that cannot be changed in place."""
-        immutable_names = _immutable().get(resource_type, frozenset())
+        immutable_names = _immutable_names().get(resource_type, frozenset())
         return [
             property_name
             for property_name in sorted({*prior_inputs, *target_inputs})
@@ -174,7 +179,7 @@ class Cloud:
                 raise CloudError(fault.code, "injected by the world file")
 
     def _check_unique(self, resource_type: str, inputs: dict[str, Any]) -> None:
-        name_property = names().get(resource_type, "")
+        name_property = name_properties().get(resource_type, "")
         requested_name = inputs.get(name_property)
         if requested_name is None:
             return
@@ -193,7 +198,7 @@ class Cloud:
         self, resource_type: str, inputs: dict[str, Any], own_id: str | None
     ) -> None:
         """Check capacity and quota for the nodes that a group asks for."""
-        node_group = capacity.fleet(
+        node_group = capacity.node_group(
             resource_type, inputs, self.memory.objects, self.region
         )
         if node_group is None:
@@ -203,7 +208,7 @@ class Cloud:
             for object_id, cloud_object in self.memory.objects.items()
             if object_id != own_id
             and (
-                other_group := capacity.fleet(
+                other_group := capacity.node_group(
                     cloud_object["type"],
                     cloud_object["inputs"],
                     self.memory.objects,
@@ -225,9 +230,9 @@ class Cloud:
 
     def _check_limit(
         self,
-        node_limit: Limit,
-        node_group: capacity.Fleet,
-        other_groups: list[capacity.Fleet],
+        node_limit: NodeLimit,
+        node_group: capacity.NodeGroup,
+        other_groups: list[capacity.NodeGroup],
         refusal: tuple[str, str],
     ) -> None:
         if not matches(node_limit, node_group.offer_key):
@@ -238,8 +243,13 @@ class Cloud:
             if matches(node_limit, other_group.offer_key)
         )
         if used_nodes + node_group.node_count > node_limit.nodes:
-            description = f"{node_group.offer_key[2]} in {node_group.offer_key[1]}"
-            message = f"{refusal[1]} for {node_limit.nodes} nodes of {description}, {used_nodes} used"
+            description = (
+                f"{node_group.offer_key[2]} in {node_group.offer_key[1]}"
+            )
+            message = (
+                f"{refusal[1]} for {node_limit.nodes} nodes of {description}, "
+                f"{used_nodes} used"
+            )
             raise CloudError(
                 refusal[0], f"{message}, {node_group.node_count} wanted"
             )
@@ -263,7 +273,7 @@ class Cloud:
             "region": self.region,
             "project": self.world.project,
         }
-        for output_name, template in _templates().get(resource_type, ()):
+        for output_name, template in _output_templates().get(resource_type, ()):
             filled_text = template
             for placeholder, replacement in placeholders.items():
                 filled_text = filled_text.replace(
@@ -273,24 +283,24 @@ class Cloud:
         return object_outputs
 
 
-def _mentions(input_value: Any, object_id: str) -> bool:
+def _refers_to(input_value: Any, object_id: str) -> bool:
     if isinstance(input_value, dict):
         return any(
-            _mentions(nested_value, object_id)
+            _refers_to(nested_value, object_id)
             for nested_value in input_value.values()
         )
     if isinstance(input_value, list):
         return any(
-            _mentions(nested_value, object_id) for nested_value in input_value
+            _refers_to(nested_value, object_id) for nested_value in input_value
         )
     return isinstance(input_value, str) and object_id in input_value
 
 
-def _loose(resource_type: str) -> bool:
-    return any(type_fragment in resource_type for type_fragment in LOOSE)
+def _is_non_blocking(resource_type: str) -> bool:
+    return any(type_fragment in resource_type for type_fragment in NON_BLOCKING)
 
 
-def _rows(file_name: str) -> list[dict[str, str]]:
+def _table_rows(file_name: str) -> list[dict[str, str]]:
     table_text = (
         files("providers.simulated")
         .joinpath("data", file_name)
@@ -300,27 +310,27 @@ def _rows(file_name: str) -> list[dict[str, str]]:
 
 
 @cache
-def names() -> dict[str, str]:
+def name_properties() -> dict[str, str]:
     """Return the property that names a resource of each type for good."""
     return {
         table_row["type"]: table_row["property"]
-        for table_row in _rows("names.csv")
+        for table_row in _table_rows("names.csv")
     }
 
 
 @cache
-def durations() -> dict[str, float]:
+def durations_s() -> dict[str, float]:
     """Return how long the creation of a type takes on the simulated clock; * is the rest."""
     return {
         table_row["type"]: float(table_row["seconds"])
-        for table_row in _rows("durations.csv")
+        for table_row in _table_rows("durations.csv")
     }
 
 
 @cache
-def _immutable() -> dict[str, frozenset[str]]:
+def _immutable_names() -> dict[str, frozenset[str]]:
     properties_by_type: dict[str, set[str]] = {}
-    for table_row in _rows("replace.csv"):
+    for table_row in _table_rows("replace.csv"):
         properties_by_type.setdefault(table_row["type"], set()).add(
             table_row["property"]
         )
@@ -331,9 +341,9 @@ def _immutable() -> dict[str, frozenset[str]]:
 
 
 @cache
-def _templates() -> dict[str, tuple[tuple[str, str], ...]]:
+def _output_templates() -> dict[str, tuple[tuple[str, str], ...]]:
     templates_by_type: dict[str, list[tuple[str, str]]] = {}
-    for table_row in _rows("outputs.csv"):
+    for table_row in _table_rows("outputs.csv"):
         templates_by_type.setdefault(table_row["type"], []).append(
             (table_row["output"], table_row["template"])
         )

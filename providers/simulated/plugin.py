@@ -21,15 +21,15 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from providers.simulated import world
 from providers.simulated.cloud import Cloud, CloudError
 
-FOLDER: Final = "TONNAGE_SIMULATED_FOLDER"
-WORLD: Final = "TONNAGE_SIMULATED_WORLD"
-GRACE: Final = 20.0
+FOLDER_VARIABLE: Final = "TONNAGE_SIMULATED_FOLDER"
+WORLD_VARIABLE: Final = "TONNAGE_SIMULATED_WORLD"
+STOP_GRACE_S: Final = 20.0
 
 
-def plain(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
+def struct_to_dict(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
     """Read a protobuf struct; whole doubles become integers, nulls are left out."""
     field_pairs = (
-        (field_name, _value(protobuf_struct.fields[field_name]))
+        (field_name, _plain_value(protobuf_struct.fields[field_name]))
         for field_name in sorted(protobuf_struct.fields)
     )
     return {
@@ -39,13 +39,14 @@ def plain(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
     }
 
 
-def _value(protobuf_value: struct_pb2.Value) -> Any:
+def _plain_value(protobuf_value: struct_pb2.Value) -> Any:
     value_kind = protobuf_value.WhichOneof("kind")
     if value_kind == "struct_value":
-        return plain(protobuf_value.struct_value)
+        return struct_to_dict(protobuf_value.struct_value)
     if value_kind == "list_value":
         return [
-            _value(list_item) for list_item in protobuf_value.list_value.values
+            _plain_value(list_item)
+            for list_item in protobuf_value.list_value.values
         ]
     if value_kind == "number_value":
         number = protobuf_value.number_value
@@ -57,24 +58,22 @@ def _value(protobuf_value: struct_pb2.Value) -> Any:
     )
 
 
-def struct(properties: dict[str, Any]) -> struct_pb2.Struct:
+def dict_to_struct(properties: dict[str, Any]) -> struct_pb2.Struct:
     """Write a protobuf struct."""
     protobuf_struct = struct_pb2.Struct()
     protobuf_struct.update(properties)
     return protobuf_struct
 
 
-class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc, unused-ignore]
+class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc, unused-ignore]
     """The calls that the engine makes, answered from the world."""
 
     def __init__(
         self, plugin_version: str, folder: Path, world_rules: world.World
     ) -> None:
-        self.plugin_version, self.folder, self.world_rules = (
-            plugin_version,
-            folder,
-            world_rules,
-        )
+        self.plugin_version = plugin_version
+        self.folder = folder
+        self.world_rules = world_rules
         self.region = ""
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -91,20 +90,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Say that another region is another place: everything in it must be replaced."""
-        prior_inputs, target_inputs = (
-            plain(request.old_inputs),
-            plain(request.news),
-        )
+        prior_inputs = struct_to_dict(request.old_inputs)
+        target_inputs = struct_to_dict(request.news)
         changed_keys = [
             property_name
             for property_name in ("location", "region")
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
         ]
-        diff_none, diff_some = (
-            provider_pb2.DiffResponse.DIFF_NONE,
-            provider_pb2.DiffResponse.DIFF_SOME,
-        )
+        diff_none = provider_pb2.DiffResponse.DIFF_NONE
+        diff_some = provider_pb2.DiffResponse.DIFF_SOME
         return provider_pb2.DiffResponse(
             changes=diff_some if changed_keys else diff_none,
             replaces=changed_keys,
@@ -113,7 +108,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Learn the region."""
-        provider_config = plain(request.args)
+        provider_config = struct_to_dict(request.args)
         self.region = str(
             provider_config.get("region")
             or provider_config.get("location")
@@ -127,17 +122,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Compare inputs with inputs, and say what cannot change in place."""
-        prior_inputs, target_inputs = (
-            plain(request.old_inputs),
-            plain(request.news),
-        )
+        prior_inputs = struct_to_dict(request.old_inputs)
+        target_inputs = struct_to_dict(request.news)
         changed_keys = sorted(
             property_name
             for property_name in {*prior_inputs, *target_inputs}
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
         )
-        cloud = Cloud(self.world_rules, world.Memory(), self.region)
+        cloud = Cloud(self.world_rules, world.WorldMemory(), self.region)
         replacing_keys = cloud.immutable_changes(
             request.type, prior_inputs, target_inputs
         )
@@ -166,7 +159,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
 
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Create an object; a preview knows no outputs yet."""
-        inputs = plain(request.properties)
+        inputs = struct_to_dict(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(
                 id="", properties=request.properties
@@ -177,18 +170,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
                 request.type, resource_name, inputs
             )
             return provider_pb2.CreateResponse(
-                id=object_id, properties=struct(outputs)
+                id=object_id, properties=dict_to_struct(outputs)
             )
 
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Change an object in place."""
-        inputs = plain(request.news)
+        inputs = struct_to_dict(request.news)
         if request.preview:
-            outputs = {**plain(request.olds), **inputs}
-            return provider_pb2.UpdateResponse(properties=struct(outputs))
+            outputs = {**struct_to_dict(request.olds), **inputs}
+            return provider_pb2.UpdateResponse(
+                properties=dict_to_struct(outputs)
+            )
         with self._open_cloud(context) as cloud:
             outputs = cloud.update(request.id, inputs)
-            return provider_pb2.UpdateResponse(properties=struct(outputs))
+            return provider_pb2.UpdateResponse(
+                properties=dict_to_struct(outputs)
+            )
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Delete an object; one that is gone is fine."""
@@ -204,37 +201,40 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
             id=request.id,
-            inputs=struct(cloud_object["inputs"]),
-            properties=struct(cloud_object["outputs"]),
+            inputs=dict_to_struct(cloud_object["inputs"]),
+            properties=dict_to_struct(cloud_object["outputs"]),
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Nothing runs long enough to be cancelled."""
         return empty_pb2.Empty()
 
-    def _open_cloud(self, context: Any) -> _Turn:
-        return _Turn(self, context)
+    def _open_cloud(self, context: Any) -> _WorldTransaction:
+        return _WorldTransaction(self, context)
 
 
-class _Turn:
+class _WorldTransaction:
     """One call on the shared world: under its lock, saved also when the cloud refuses."""
 
-    def __init__(self, provider: Provider, context: Any) -> None:
-        self.provider, self.context = provider, context
+    def __init__(self, provider: SimulatedProvider, context: Any) -> None:
+        self.provider = provider
+        self.context = context
         self.path = provider.folder / "world.json"
         self.lock = FileLock(provider.folder / "world.lock", timeout=60)
 
     def __enter__(self) -> Cloud:
         self.provider.folder.mkdir(parents=True, exist_ok=True)
         self.lock.acquire()
-        self.memory = world.recall(self.path)
-        return Cloud(self.provider.rules, self.memory, self.provider.region)
+        self.memory = world.load_memory(self.path)
+        return Cloud(
+            self.provider.world_rules, self.memory, self.provider.region
+        )
 
     def __exit__(
         self, error_type: object, error: object, traceback: object
     ) -> None:
         try:
-            world.remember(self.path, self.memory)
+            world.save_memory(self.path, self.memory)
         finally:
             self.lock.release()
         if isinstance(error, CloudError):
@@ -243,15 +243,17 @@ class _Turn:
 
 def main(plugin_version: str) -> None:
     """Serve until the engine ends it; the first line on standard output is the port."""
-    world_path = os.environ.get(WORLD, "")
+    world_path = os.environ.get(WORLD_VARIABLE, "")
     world_rules = (
-        world.read(Path(world_path).read_bytes(), world_path)
+        world.read_world(Path(world_path).read_bytes(), world_path)
         if world_path
-        else world.default()
+        else world.default_world()
     )
     grpc_server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(
-        Provider(plugin_version, Path(os.environ[FOLDER]), world_rules),
+        SimulatedProvider(
+            plugin_version, Path(os.environ[FOLDER_VARIABLE]), world_rules
+        ),
         grpc_server,
     )
     port = grpc_server.add_insecure_port("127.0.0.1:0")
@@ -259,5 +261,5 @@ def main(plugin_version: str) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, lambda *_: grpc_server.stop(GRACE))
+        signal.signal(signal_number, lambda *_: grpc_server.stop(STOP_GRACE_S))
     grpc_server.wait_for_termination()

@@ -29,11 +29,11 @@ from planner.spec.field import (
     Choice,
     Field,
     ListOf,
+    ProblemReport,
     Quantity,
-    Report,
-    Text,
+    TextPattern,
 )
-from planner.spec.source import parse
+from planner.spec.source import parse_yaml
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
 
     from planner.solve.offer import Catalog, Offer
 
-START: Final = "2026-01-01T00:00:00Z"
-PATTERN: Final = Text(r"[A-Za-z0-9*?._:/-]+", "a name or a pattern with *")
+DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
+NAME_PATTERN: Final = TextPattern(
+    r"[A-Za-z0-9*?._:/-]+", "a name or a pattern with *"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class NodeLimit:
     """At most so many nodes that match."""
 
     provider: str
@@ -57,7 +59,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class PriceOverride:
     """Another price than the catalog's."""
 
     provider: str
@@ -68,7 +70,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FaultRule:
     """A call that fails: the first `times` matching calls after `after` of them."""
 
     on: str
@@ -85,13 +87,13 @@ class World:
 
     clock: datetime
     project: str = "simulated-project"
-    capacity: tuple[Limit, ...] = ()
-    quota: tuple[Limit, ...] = ()
-    prices: tuple[Price, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    capacity: tuple[NodeLimit, ...] = ()
+    quota: tuple[NodeLimit, ...] = ()
+    prices: tuple[PriceOverride, ...] = ()
+    faults: tuple[FaultRule, ...] = ()
 
 
-def _at(time_text: str) -> datetime:
+def _parse_time(time_text: str) -> datetime:
     try:
         parsed_time = datetime.fromisoformat(time_text)
     except ValueError as parse_error:
@@ -103,51 +105,61 @@ def _at(time_text: str) -> datetime:
     )
 
 
-def _placed(build_class: Any) -> Any:
+def _without_place(build_class: Any) -> Any:
     return lambda place, **values: build_class(**values)  # noqa: ARG005 - positions are not kept
 
 
-_WHERE: Final = (
-    Field("provider", PATTERN, "cloud", default="*"),
-    Field("region", PATTERN, "region", default="*"),
-    Field("instance_type", PATTERN, "machine type", default="*"),
-    Field("purchase", PATTERN, "purchase option", default="*"),
+_OFFER_FIELDS: Final = (
+    Field("provider", NAME_PATTERN, "cloud", default="*"),
+    Field("region", NAME_PATTERN, "region", default="*"),
+    Field("instance_type", NAME_PATTERN, "machine type", default="*"),
+    Field("purchase", NAME_PATTERN, "purchase option", default="*"),
 )
-_NODES: Final = Field(
-    "nodes", Quantity(unit.count, "2"), "how many nodes", required=True
+_NODES_FIELD: Final = Field(
+    "nodes", Quantity(unit.parse_count, "2"), "how many nodes", required=True
 )
-_USD: Final = Field(
-    "usd_hour", Quantity(unit.number, "30"), "USD an hour", required=True
+_PRICE_FIELD: Final = Field(
+    "usd_hour", Quantity(unit.parse_number, "30"), "USD an hour", required=True
 )
-_SMALL: Final = Quantity(unit.count, "1", maximum=10**6)
-_LIMIT: Final = Block("limit", _placed(Limit), (*_WHERE, _NODES))
-_PRICE: Final = Block("price", _placed(Price), (*_WHERE, _USD))
-_CODE: Final = Text(r"[A-Za-z_.]+", "an error code")
-SHAPE: Final = Block(
+_CALL_COUNT: Final = Quantity(unit.parse_count, "1", maximum=10**6)
+_LIMIT_BLOCK: Final = Block(
+    "limit", _without_place(NodeLimit), (*_OFFER_FIELDS, _NODES_FIELD)
+)
+_PRICE_BLOCK: Final = Block(
+    "price", _without_place(PriceOverride), (*_OFFER_FIELDS, _PRICE_FIELD)
+)
+_ERROR_CODE: Final = TextPattern(r"[A-Za-z_.]+", "an error code")
+WORLD_BLOCK: Final = Block(
     "world",
-    _placed(World),
+    _without_place(World),
     (
         Field(
             "clock",
-            Quantity(_at, START),
+            Quantity(_parse_time, DEFAULT_CLOCK),
             "the time at which the world begins",
-            default=_at(START),
+            default=_parse_time(DEFAULT_CLOCK),
         ),
         Field(
             "project",
-            PATTERN,
+            NAME_PATTERN,
             "project or account",
             default="simulated-project",
         ),
         Field(
-            "capacity", ListOf(_LIMIT), "how many nodes there are", default=()
+            "capacity",
+            ListOf(_LIMIT_BLOCK),
+            "how many nodes there are",
+            default=(),
         ),
         Field(
-            "quota", ListOf(_LIMIT), "how many nodes one may have", default=()
+            "quota",
+            ListOf(_LIMIT_BLOCK),
+            "how many nodes one may have",
+            default=(),
         ),
         Field(
             "prices",
-            ListOf(_PRICE),
+            ListOf(_PRICE_BLOCK),
             "other prices than the catalog's",
             default=(),
         ),
@@ -156,7 +168,7 @@ SHAPE: Final = Block(
             ListOf(
                 Block(
                     "faults",
-                    _placed(Fault),
+                    _without_place(FaultRule),
                     (
                         Field(
                             "on",
@@ -164,18 +176,27 @@ SHAPE: Final = Block(
                             "operation",
                             required=True,
                         ),
-                        Field("type", PATTERN, "resource type", default="*"),
-                        Field("name", PATTERN, "resource name", default="*"),
+                        Field(
+                            "type", NAME_PATTERN, "resource type", default="*"
+                        ),
+                        Field(
+                            "name", NAME_PATTERN, "resource name", default="*"
+                        ),
                         Field(
                             "code",
-                            _CODE,
+                            _ERROR_CODE,
                             "what the cloud answers",
                             required=True,
                         ),
-                        Field("times", _SMALL, "how often it fails", default=1),
+                        Field(
+                            "times",
+                            _CALL_COUNT,
+                            "how often it fails",
+                            default=1,
+                        ),
                         Field(
                             "after",
-                            _SMALL,
+                            _CALL_COUNT,
                             "how many calls succeed first",
                             default=0,
                         ),
@@ -189,23 +210,25 @@ SHAPE: Final = Block(
 )
 
 
-def read(file_bytes: bytes, file_path: str) -> World:
+def read_world(file_bytes: bytes, file_path: str) -> World:
     """Read a world file; raises SpecError with every problem in it."""
-    report = Report()
-    parsed_block = SHAPE.read(parse(file_bytes, file_path), "", report)
+    report = ProblemReport()
+    parsed_block = WORLD_BLOCK.read(
+        parse_yaml(file_bytes, file_path), "", report
+    )
     if parsed_block is MISSING:
         raise SpecError(*report.problems)
     parsed_world: World = parsed_block
     return parsed_world
 
 
-def default() -> World:
+def default_world() -> World:
     """A world with everything in stock and nothing going wrong."""
-    return World(clock=_at(START))
+    return World(clock=_parse_time(DEFAULT_CLOCK))
 
 
 def matches(
-    world_rule: Limit | Price, offer_key: tuple[str, str, str, str]
+    world_rule: NodeLimit | PriceOverride, offer_key: tuple[str, str, str, str]
 ) -> bool:
     """Whether a row concerns (provider, region, instance type, purchase)."""
     patterns = (
@@ -220,12 +243,12 @@ def matches(
     )
 
 
-def priced(world: World, catalog: Catalog) -> Catalog:
+def reprice_catalog(world: World, catalog: Catalog) -> Catalog:
     """Return the catalog with the prices of the world; its digest then tells them apart."""
     if not world.prices:
         return catalog
     digest_seed = catalog.sha256 + repr(world.prices)
-    offers = tuple(_repriced(world, offer) for offer in catalog.offers)
+    offers = tuple(_reprice_offer(world, offer) for offer in catalog.offers)
     return replace(
         catalog,
         offers=offers,
@@ -233,7 +256,7 @@ def priced(world: World, catalog: Catalog) -> Catalog:
     )
 
 
-def _repriced(world: World, offer: Offer) -> Offer:
+def _reprice_offer(world: World, offer: Offer) -> Offer:
     offer_key = (
         offer.provider,
         offer.region,
@@ -249,7 +272,7 @@ def _repriced(world: World, offer: Offer) -> Offer:
 
 
 @dataclass(slots=True)
-class Memory:
+class WorldMemory:
     """What exists: objects by id, how often each fault has fired, and the seconds that passed."""
 
     seconds: float = 0.0
@@ -258,13 +281,13 @@ class Memory:
     fired: dict[str, int] = field(default_factory=dict)
 
 
-def recall(memory_path: Path) -> Memory:
+def load_memory(memory_path: Path) -> WorldMemory:
     """Read what exists; nothing when there is no file. Raises SpecError on a broken file."""
     if not memory_path.exists():
-        return Memory()
+        return WorldMemory()
     try:
         memory_fields = json.loads(memory_path.read_text(encoding="utf-8"))
-        return Memory(**memory_fields)
+        return WorldMemory(**memory_fields)
     except (ValueError, TypeError) as read_error:
         next_step = (
             "restore the file, or remove it to forget the simulated clouds"
@@ -277,7 +300,7 @@ def recall(memory_path: Path) -> Memory:
         raise SpecError(problem) from read_error
 
 
-def remember(memory_path: Path, world_memory: Memory) -> None:
+def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
     """Write what exists, all or nothing."""
     memory_path.parent.mkdir(parents=True, exist_ok=True)
     memory_fields = {

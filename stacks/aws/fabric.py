@@ -13,15 +13,15 @@ from stacks.graph import ref
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
     """Nothing: EFA interfaces are part of the launch template."""
     return []
 
 
-def interfaces(stack: Site) -> list[dict[str, Any]]:
+def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
     """The interfaces of the launch template; no public address, which several forbid."""
     primary_interface = _interface(0, 0, "interface")
     if not stack.fabric_attached:

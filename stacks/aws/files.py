@@ -8,10 +8,10 @@ from stacks.aws import network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 # The address is known only once it exists, so nodes look it up by the tag of the stack.
-MOUNT = """
+MOUNT_SCRIPT = """
 command -v mount.lustre || {{
   keys=https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com
   curl -fsSL $keys/fsx-ubuntu-public-key.asc | gpg --dearmor > /usr/share/keyrings/fsx.gpg
@@ -26,7 +26,7 @@ read -r host name <<< "$(aws --region {region} fsx describe-file-systems --outpu
 mount -t lustre -o relatime,flock "$host@tcp:/$name" /data"""
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The file system, and what loads objects of the dataset when they are first read."""
     if stack.file_system is None:
         return []
@@ -42,7 +42,7 @@ def resources(stack: Site) -> list[Resource]:
                 "perUnitStorageThroughput": stack.file_system.mb_s_per_tib,
                 "fileSystemTypeVersion": "2.15",
                 "dataCompressionType": "LZ4",
-                "subnetIds": network.subnets(stack)[0],
+                "subnetIds": network.subnet_refs(stack)[0],
                 "securityGroupIds": [ref("nodes-group")],
                 "tags": resource_tags,
             },
@@ -66,14 +66,14 @@ def resources(stack: Site) -> list[Resource]:
     return file_resources
 
 
-def ready(stack: Site) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
     return tuple(resource.name for resource in resources(stack))
 
 
-def commands(stack: Site) -> dict[str, str]:
+def mount_commands(stack: StackSpec) -> dict[str, str]:
     """How a node mounts it; objects come by themselves."""
     return {
-        "mount": MOUNT.format(region=stack.region, stack=stack.name),
+        "mount": MOUNT_SCRIPT.format(region=stack.region, stack=stack.name),
         "fill": "true",
     }

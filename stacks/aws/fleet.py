@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner.cost.line import usage
+from planner.cost.line import usage_value
 from stacks.aws import fabric, files, identity, network, storage
 from stacks.graph import Resource, ref
-from stacks.node.bootstrap import encoded, script
-from stacks.site import PORT, table
+from stacks.node.bootstrap import base64_text, boot_script
+from stacks.site import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """Template, group and, for a service, its internal network load balancer."""
     return [
-        _template(stack),
-        _group(stack),
-        *(_balancer(stack) if stack.is_serving else []),
+        _node_template(stack),
+        _node_group(stack),
+        *(_load_balancer(stack) if stack.is_serving else []),
     ]
 
 
-def outputs(stack: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
     if stack.is_serving:
@@ -33,10 +33,10 @@ def outputs(stack: Site) -> dict[str, dict[str, str]]:
     return output_refs
 
 
-def _template(stack: Site) -> Resource:
+def _node_template(stack: StackSpec) -> Resource:
     template_inputs = {
         "instanceType": stack.instance.instance_type,
-        "imageId": table("images.csv", "image", "reference")["aws"],
+        "imageId": lookup_table("images.csv", "image", "reference")["aws"],
         "iamInstanceProfile": {"arn": ref("node-profile", "arn")},
         "ebsOptimized": "true",
         "instanceInitiatedShutdownBehavior": "terminate",
@@ -46,9 +46,9 @@ def _template(stack: Site) -> Resource:
             "httpPutResponseHopLimit": 2,
         },
         "monitoring": {"enabled": True},
-        "blockDeviceMappings": _disks(stack),
+        "blockDeviceMappings": _node_disks(stack),
         "networkInterfaces": fabric.interfaces(stack),
-        "userData": encoded(script(stack, _commands(stack))),
+        "userData": base64_text(boot_script(stack, _node_commands(stack))),
         "tagSpecifications": [
             {
                 "resourceType": resource_type,
@@ -65,8 +65,8 @@ def _template(stack: Site) -> Resource:
     )
 
 
-def _disks(stack: Site) -> list[dict[str, Any]]:
-    disk_sizes_gb = {"/dev/sda1": int(usage("boot_disk_gb"))}
+def _node_disks(stack: StackSpec) -> list[dict[str, Any]]:
+    disk_sizes_gb = {"/dev/sda1": int(usage_value("boot_disk_gb"))}
     if stack.data_disk_gb:
         disk_sizes_gb["/dev/sdf"] = stack.data_disk_gb
     return [
@@ -83,7 +83,7 @@ def _disks(stack: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _group(stack: Site) -> Resource:
+def _node_group(stack: StackSpec) -> Resource:
     """The group. It may shrink to nothing, or an idle node could not leave it.
 
     The schedule and the agents change the number of nodes too; an apply sets it only when the plan
@@ -91,11 +91,11 @@ def _group(stack: Site) -> Resource:
     """
     template_version = {"version": ref("node-template", "latestVersion")}
     group_inputs: dict[str, Any] = {
-        "name": identity.group(stack),
+        "name": identity.group_name(stack),
         "minSize": 0,
         "maxSize": stack.nodes,
         "desiredCapacity": stack.nodes,
-        "vpcZoneIdentifiers": network.subnets(stack),
+        "vpcZoneIdentifiers": network.subnet_refs(stack),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": "0",
@@ -130,7 +130,7 @@ def _group(stack: Site) -> Resource:
         }
     if stack.spans_nodes:
         group_inputs["placementGroup"] = ref("together", "name")
-    dependencies = [*network.ready(stack), *files.ready(stack)]
+    dependencies = [*network.prerequisites(stack), *files.prerequisites(stack)]
     if stack.is_serving:
         group_inputs["targetGroupArns"] = [ref("targets", "arn")]
         dependencies.append("listener")
@@ -143,7 +143,7 @@ def _group(stack: Site) -> Resource:
     )
 
 
-def _balancer(stack: Site) -> list[Resource]:
+def _load_balancer(stack: StackSpec) -> list[Resource]:
     health_check = {
         "enabled": True,
         "protocol": "HTTP",
@@ -163,7 +163,7 @@ def _balancer(stack: Site) -> list[Resource]:
                 "loadBalancerType": "network",
                 "internal": True,
                 "ipAddressType": "ipv4",
-                "subnets": network.subnets(stack),
+                "subnets": network.subnet_refs(stack),
                 "securityGroups": [ref("nodes-group")],
                 "enableCrossZoneLoadBalancing": True,
                 "tags": stack.tags,
@@ -173,7 +173,7 @@ def _balancer(stack: Site) -> list[Resource]:
             type="aws:lb/targetGroup:TargetGroup",
             name="targets",
             inputs={
-                "port": PORT,
+                "port": SERVING_PORT,
                 "protocol": "TCP",
                 "targetType": "instance",
                 "vpcId": ref("vpc"),
@@ -187,7 +187,7 @@ def _balancer(stack: Site) -> list[Resource]:
             name="listener",
             inputs={
                 "loadBalancerArn": ref("balancer", "arn"),
-                "port": PORT,
+                "port": SERVING_PORT,
                 "protocol": "TCP",
                 "defaultActions": [
                     {"type": "forward", "targetGroupArn": ref("targets", "arn")}
@@ -198,7 +198,7 @@ def _balancer(stack: Site) -> list[Resource]:
     ]
 
 
-def _commands(stack: Site) -> dict[str, str]:
+def _node_commands(stack: StackSpec) -> dict[str, str]:
     """The commands of a node that are AWS's own."""
     instance_lookup = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
@@ -212,15 +212,18 @@ def _commands(stack: Site) -> dict[str, str]:
     )
     peers_command = (
         f"aws --region {stack.region} ec2 describe-instances"
-        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group(stack)}"
+        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group_name(stack)}"
         " Name=instance-state-name,Values=running"
         " --query 'Reservations[].Instances[].PrivateIpAddress' --output text | tr '\\t' '\\n'"
         " | sort"
     )
-    fetch_command = f"aws --region {stack.region} s3 sync s3://{storage.bucket(stack)}/ /models/"
+    fetch_command = (
+        f"aws --region {stack.region} s3 sync "
+        f"s3://{storage.bucket_name(stack)}/ /models/"
+    )
     save_command = (
         f"aws --region {stack.region} s3 sync {stack.checkpoint_dir}"
-        f" s3://{storage.bucket(stack)}/checkpoints"
+        f" s3://{storage.bucket_name(stack)}/checkpoints"
     )
     notice_command = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
@@ -234,5 +237,5 @@ def _commands(stack: Site) -> dict[str, str]:
         "fetch": fetch_command,
         "keep": save_command,
         "notice": notice_command,
-        **files.commands(stack),
+        **files.mount_commands(stack),
     }

@@ -12,40 +12,44 @@ from stacks.aws import storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def group(stack: Site) -> str:
+def group_name(stack: StackSpec) -> str:
     """The name of the Auto Scaling group."""
     return f"{stack.name}-nodes"
 
 
-def log_group(stack: Site) -> str:
+def log_group_name(stack: StackSpec) -> str:
     """The name of the log group."""
     return f"/tonnage/{stack.name}"
 
 
-def role_name(stack: Site, principal_name: str) -> str:
+def iam_role_name(stack: StackSpec, principal_name: str) -> str:
     """Roles are global to an account, so their names carry the digest."""
     return f"{stack.name}-{principal_name}-{stack.digest}"
 
 
-def group_arn(stack: Site) -> str:
+def group_arn_pattern(stack: StackSpec) -> str:
     """A pattern that only the fleet's own group matches."""
-    return f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{group(stack)}"
+    return f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{group_name(stack)}"
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The role of the nodes with its policies, and the profile that carries it."""
-    profile_name = role_name(stack, "node")
+    profile_name = iam_role_name(stack, "node")
     role_policies = [
-        _policy("node-own-group", "node", "own-group", _own_group(stack)),
-        _policy("node-logs", "node", "logs", _logs(stack)),
-        _policy("node-session", "node", "session", _session()),
+        _role_policy(
+            "node-own-group", "node", "own-group", _group_statements(stack)
+        ),
+        _role_policy("node-logs", "node", "logs", _log_statements(stack)),
+        _role_policy("node-session", "node", "session", _session_statements()),
     ]
     if stack.layout is not None:
         role_policies.append(
-            _policy("node-models", "node", "models", _models(stack))
+            _role_policy(
+                "node-models", "node", "models", _model_statements(stack)
+            )
         )
     if stack.spans_nodes:
         find_statement = {
@@ -54,7 +58,7 @@ def resources(stack: Site) -> list[Resource]:
             "Resource": "*",
         }
         role_policies.append(
-            _policy("node-peers", "node", "peers", [find_statement])
+            _role_policy("node-peers", "node", "peers", [find_statement])
         )
     if stack.file_system is not None:
         find_statement = {
@@ -63,10 +67,10 @@ def resources(stack: Site) -> list[Resource]:
             "Resource": "*",
         }
         role_policies.append(
-            _policy("node-files", "node", "files", [find_statement])
+            _role_policy("node-files", "node", "files", [find_statement])
         )
     return [
-        role(stack, "node", "ec2.amazonaws.com"),
+        iam_role(stack, "node", "ec2.amazonaws.com"),
         *role_policies,
         Resource(
             type="aws:iam/instanceProfile:InstanceProfile",
@@ -81,7 +85,9 @@ def resources(stack: Site) -> list[Resource]:
     ]
 
 
-def role(stack: Site, principal_name: str, service_domain: str) -> Resource:
+def iam_role(
+    stack: StackSpec, principal_name: str, service_domain: str
+) -> Resource:
     """A role that one service of AWS may assume."""
     trust_statement = {
         "Effect": "Allow",
@@ -92,20 +98,20 @@ def role(stack: Site, principal_name: str, service_domain: str) -> Resource:
         type="aws:iam/role:Role",
         name=principal_name,
         inputs={
-            "name": role_name(stack, principal_name),
-            "assumeRolePolicy": document([trust_statement]),
+            "name": iam_role_name(stack, principal_name),
+            "assumeRolePolicy": policy_document([trust_statement]),
             "tags": stack.tags,
         },
     )
 
 
-def document(statements: list[dict[str, Any]]) -> str:
+def policy_document(statements: list[dict[str, Any]]) -> str:
     """A policy document as the text that AWS takes."""
     policy_body = {"Version": "2012-10-17", "Statement": statements}
     return json.dumps(policy_body, sort_keys=True, separators=(",", ":"))
 
 
-def _policy(
+def _role_policy(
     resource_name: str,
     principal_name: str,
     policy_name: str,
@@ -117,19 +123,19 @@ def _policy(
         inputs={
             "role": ref(principal_name, "name"),
             "name": policy_name,
-            "policy": document(statements),
+            "policy": policy_document(statements),
         },
     )
 
 
-def scale_policy(stack: Site, principal_name: str) -> Resource:
+def scale_policy(stack: StackSpec, principal_name: str) -> Resource:
     """Lets a role set the size of the fleet's own group, and nothing else."""
     allow_statement = {
         "Effect": "Allow",
         "Action": "autoscaling:UpdateAutoScalingGroup",
-        "Resource": group_arn(stack),
+        "Resource": group_arn_pattern(stack),
     }
-    return _policy(
+    return _role_policy(
         f"{principal_name}-scale",
         principal_name,
         "scale-own-group",
@@ -137,12 +143,12 @@ def scale_policy(stack: Site, principal_name: str) -> Resource:
     )
 
 
-def _own_group(stack: Site) -> list[dict[str, Any]]:
+def _group_statements(stack: StackSpec) -> list[dict[str, Any]]:
     return [
         {
             "Effect": "Allow",
             "Action": ["autoscaling:TerminateInstanceInAutoScalingGroup"],
-            "Resource": group_arn(stack),
+            "Resource": group_arn_pattern(stack),
         },
         {
             "Effect": "Allow",
@@ -152,12 +158,12 @@ def _own_group(stack: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _logs(stack: Site) -> list[dict[str, Any]]:
+def _log_statements(stack: StackSpec) -> list[dict[str, Any]]:
     return [
         {
             "Effect": "Allow",
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": f"arn:aws:logs:*:*:log-group:{log_group(stack)}:*",
+            "Resource": f"arn:aws:logs:*:*:log-group:{log_group_name(stack)}:*",
         },
         {
             "Effect": "Allow",
@@ -168,8 +174,8 @@ def _logs(stack: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _models(stack: Site) -> list[dict[str, Any]]:
-    bucket_arn = f"arn:aws:s3:::{storage.bucket(stack)}"
+def _model_statements(stack: StackSpec) -> list[dict[str, Any]]:
+    bucket_arn = f"arn:aws:s3:::{storage.bucket_name(stack)}"
     return [
         {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
         {
@@ -191,7 +197,7 @@ def _models(stack: Site) -> list[dict[str, Any]]:
     ]
 
 
-def _session() -> list[dict[str, Any]]:
+def _session_statements() -> list[dict[str, Any]]:
     """A shell through Session Manager, without an open port or a key."""
     session_actions = [
         "ssm:UpdateInstanceInformation",

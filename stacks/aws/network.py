@@ -5,57 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import Resource, ref
-from stacks.site import PORT
+from stacks.site import SERVING_PORT
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-RANGE: Final = "10.42.0.0/16"
-PUBLIC: Final = "10.42.0.0/24"
-MOST_ZONES: Final = 3
+NETWORK_CIDR: Final = "10.42.0.0/16"
+PUBLIC_CIDR: Final = "10.42.0.0/24"
+MAX_ZONES: Final = 3
 
 
-def zones(stack: Site) -> tuple[str, ...]:
+def node_zones(stack: StackSpec) -> tuple[str, ...]:
     """The zones that nodes may be in: the fabric and cluster placement do not cross zones."""
-    return stack.zones[:1] if stack.single_zone else stack.zones[:MOST_ZONES]
+    return stack.zones[:1] if stack.single_zone else stack.zones[:MAX_ZONES]
 
 
-def subnets(stack: Site) -> list[dict[str, str]]:
+def subnet_refs(stack: StackSpec) -> list[dict[str, str]]:
     """References to the private subnets."""
-    return [ref(f"private-{zone_name[-1]}") for zone_name in zones(stack)]
+    return [ref(f"private-{zone_name[-1]}") for zone_name in node_zones(stack)]
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The network, from the VPC to the rules."""
     network_resources = [
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/vpc:Vpc",
             "vpc",
             {
-                "cidrBlock": RANGE,
+                "cidrBlock": NETWORK_CIDR,
                 "enableDnsSupport": True,
                 "enableDnsHostnames": True,
             },
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/internetGateway:InternetGateway",
             "gateway",
             {"vpcId": ref("vpc")},
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/subnet:Subnet",
             "public",
             {
                 "vpcId": ref("vpc"),
-                "cidrBlock": PUBLIC,
-                "availabilityZone": zones(stack)[0],
+                "cidrBlock": PUBLIC_CIDR,
+                "availabilityZone": node_zones(stack)[0],
                 "mapPublicIpOnLaunch": False,
             },
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/routeTable:RouteTable",
             "public-routes",
@@ -70,15 +70,15 @@ def resources(stack: Site) -> list[Resource]:
                 "gatewayId": ref("gateway"),
             },
         ),
-        _joined("public", "public-routes"),
-        _named(
+        _route_association("public", "public-routes"),
+        _tagged_resource(
             stack,
             "aws:ec2/eip:Eip",
             "nat-address",
             {"domain": "vpc"},
             ("gateway",),
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/natGateway:NatGateway",
             "nat",
@@ -89,7 +89,7 @@ def resources(stack: Site) -> list[Resource]:
             },
             ("public-default", "public-routes-public"),
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/routeTable:RouteTable",
             "private-routes",
@@ -104,7 +104,7 @@ def resources(stack: Site) -> list[Resource]:
                 "natGatewayId": ref("nat"),
             },
         ),
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/vpcEndpoint:VpcEndpoint",
             "s3-endpoint",
@@ -116,10 +116,10 @@ def resources(stack: Site) -> list[Resource]:
             },
         ),
     ]
-    for zone_index, zone_name in enumerate(zones(stack)):
+    for zone_index, zone_name in enumerate(node_zones(stack)):
         subnet_name = f"private-{zone_name[-1]}"
         network_resources.append(
-            _named(
+            _tagged_resource(
                 stack,
                 "aws:ec2/subnet:Subnet",
                 subnet_name,
@@ -131,14 +131,17 @@ def resources(stack: Site) -> list[Resource]:
                 },
             )
         )
-        network_resources.append(_joined(subnet_name, "private-routes"))
-    return network_resources + _rules(stack)
+        network_resources.append(
+            _route_association(subnet_name, "private-routes")
+        )
+    return network_resources + _security_rules(stack)
 
 
-def ready(stack: Site) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before a node can boot: routes, endpoint and rules."""
     associations = [
-        f"private-routes-private-{zone_name[-1]}" for zone_name in zones(stack)
+        f"private-routes-private-{zone_name[-1]}"
+        for zone_name in node_zones(stack)
     ]
     client_rules = ["nodes-from-clients"] if stack.is_serving else []
     return tuple(
@@ -156,7 +159,7 @@ def ready(stack: Site) -> tuple[str, ...]:
     )
 
 
-def _rules(stack: Site) -> list[Resource]:
+def _security_rules(stack: StackSpec) -> list[Resource]:
     """The group of the nodes.
 
     EFA needs ingress and egress rules that name the group itself; 0.0.0.0/0 does not cover it.
@@ -165,7 +168,7 @@ def _rules(stack: Site) -> list[Resource]:
     ingress_type = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
     egress_type = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
     group_resources = [
-        _named(
+        _tagged_resource(
             stack,
             "aws:ec2/securityGroup:SecurityGroup",
             "nodes-group",
@@ -211,16 +214,16 @@ def _rules(stack: Site) -> list[Resource]:
                 inputs={
                     "securityGroupId": group_ref,
                     "ipProtocol": "tcp",
-                    "fromPort": PORT,
-                    "toPort": PORT,
-                    "cidrIpv4": RANGE,
+                    "fromPort": SERVING_PORT,
+                    "toPort": SERVING_PORT,
+                    "cidrIpv4": NETWORK_CIDR,
                 },
             )
         )
     return group_resources
 
 
-def _joined(subnet_name: str, route_table_name: str) -> Resource:
+def _route_association(subnet_name: str, route_table_name: str) -> Resource:
     return Resource(
         type="aws:ec2/routeTableAssociation:RouteTableAssociation",
         name=f"{route_table_name}-{subnet_name}",
@@ -231,8 +234,8 @@ def _joined(subnet_name: str, route_table_name: str) -> Resource:
     )
 
 
-def _named(
-    stack: Site,
+def _tagged_resource(
+    stack: StackSpec,
     type_token: str,
     resource_name: str,
     inputs: dict[str, Any],

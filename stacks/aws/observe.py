@@ -8,15 +8,15 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-KEPT_DAYS: Final = 30
-LONGEST: Final = (
+RETENTION_DAYS: Final = 30
+MAX_LOOKBACK_S: Final = (
     86_400  # seconds that an alarm of five-minute periods can look back
 )
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The log group, and an alarm on spending that nobody uses.
 
     EC2 has no GPU metric of its own. A service without work also has no traffic, which the cloud
@@ -27,18 +27,18 @@ def resources(stack: Site) -> list[Resource]:
             type="aws:cloudwatch/logGroup:LogGroup",
             name="logs",
             inputs={
-                "name": identity.log_group(stack),
-                "retentionInDays": KEPT_DAYS,
+                "name": identity.log_group_name(stack),
+                "retentionInDays": RETENTION_DAYS,
                 "tags": stack.tags,
             },
         ),
     ]
-    if stack.idle_s and stack.is_serving and 2 * stack.idle_s <= LONGEST:
-        alert_resources += _idle(stack)
+    if stack.idle_s and stack.is_serving and 2 * stack.idle_s <= MAX_LOOKBACK_S:
+        alert_resources += _idle_alert(stack)
     return alert_resources
 
 
-def _idle(stack: Site) -> list[Resource]:
+def _idle_alert(stack: StackSpec) -> list[Resource]:
     idle_periods = max(1, -(-stack.idle_s // 300)) if stack.idle_s else 1
     return [
         Resource(
@@ -60,7 +60,9 @@ def _idle(stack: Site) -> list[Resource]:
                 "name": f"{stack.name}-idle",
                 "namespace": "AWS/EC2",
                 "metricName": "NetworkIn",
-                "dimensions": {"AutoScalingGroupName": identity.group(stack)},
+                "dimensions": {
+                    "AutoScalingGroupName": identity.group_name(stack)
+                },
                 # Twice the idle time: the agent on the node decides first, this only backs it up.
                 "statistic": "Maximum",
                 "period": 300,

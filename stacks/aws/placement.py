@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from stacks.graph import Resource
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """A cluster placement group when a replica spans nodes."""
     if not stack.spans_nodes:
         return []

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def bucket(stack: Site) -> str:
+def bucket_name(stack: StackSpec) -> str:
     """Its name, which must be unique in the world."""
     return f"{stack.name}-models-{stack.digest}"
 
 
-def _lifecycle() -> Resource:
+def _checkpoint_expiry() -> Resource:
     """Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket."""
     return Resource(
         type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
@@ -37,18 +37,18 @@ def _lifecycle() -> Resource:
     )
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
     if stack.layout is None:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
-        *([_lifecycle()] if stack.is_training else []),
+        *([_checkpoint_expiry()] if stack.is_training else []),
         Resource(
             type="aws:s3/bucket:Bucket",
             name="models",
             inputs={
-                "bucket": bucket(stack),
+                "bucket": bucket_name(stack),
                 "forceDestroy": True,
                 "tags": resource_tags,
             },

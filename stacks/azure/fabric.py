@@ -7,32 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.site import refuse, table
+from stacks.site import lookup_table, stack_error
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def infiniband(stack: Site) -> bool:
+def has_infiniband(stack: StackSpec) -> bool:
     """Whether the machines are joined by InfiniBand."""
     return stack.fabric_attached and stack.instance.fabric == "infiniband"
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
     max_nodes = int(
-        table("limits.csv", "limit", "value")["azure_placement_group_nodes"]
+        lookup_table("limits.csv", "limit", "value")[
+            "azure_placement_group_nodes"
+        ]
     )
-    if infiniband(stack) and stack.nodes > max_nodes:
+    if has_infiniband(stack) and stack.nodes > max_nodes:
         message = f"{stack.nodes} nodes do not fit one InfiniBand placement group of {max_nodes}"
-        raise refuse(
+        raise stack_error(
             message, "split the workload, or ask Azure support for 300"
         )
     return []
 
 
-def orchestration(stack: Site) -> dict[str, Any]:
+def orchestration(stack: StackSpec) -> dict[str, Any]:
     """How the scale set is run: Uniform in one placement group for InfiniBand, else Flexible.
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
@@ -41,7 +43,7 @@ def orchestration(stack: Site) -> dict[str, Any]:
         "platformFaultDomainCount": 1,
         "upgradePolicy": {"mode": "Manual"},
     }
-    if infiniband(stack):
+    if has_infiniband(stack):
         return {
             **shared_inputs,
             "orchestrationMode": "Uniform",

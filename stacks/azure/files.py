@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-RANGE: Final = "10.42.16.0/22"  # of up to 400 TiB
-IMMUTABLE: Final = ["sku", "storageCapacityTiB", "zones", "filesystemSubnet"]
-MOUNT: Final = """
+FILES_CIDR: Final = "10.42.16.0/22"  # of up to 400 TiB
+IMMUTABLE_INPUTS: Final = [
+    "sku",
+    "storageCapacityTiB",
+    "zones",
+    "filesystemSubnet",
+]
+MOUNT_SCRIPT: Final = """
 command -v mount.lustre || {{
   curl -fsSL https://packages.microsoft.com/keys/microsoft.asc \\
     | gpg --dearmor > /usr/share/keyrings/amlfs.gpg
@@ -31,7 +36,7 @@ mount -t lustre -o noatime,flock "$(az resource show --resource-group {group} --
   --query properties.clientInfo.mgsAddress --output tsv)@tcp:/lustrefs" /data"""
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The subnet and the file system; it is in one zone, and so are its nodes."""
     if stack.file_system is None:
         return []
@@ -44,7 +49,7 @@ def resources(stack: Site) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "files",
-                "addressPrefix": RANGE,
+                "addressPrefix": FILES_CIDR,
                 "defaultOutboundAccess": False,
             },
             depends_on=("subnet",),
@@ -53,7 +58,7 @@ def resources(stack: Site) -> list[Resource]:
             type="azure-native:storagecache:AmlFilesystem",
             name="data-files",
             inputs={
-                "amlFilesystemName": _name(stack),
+                "amlFilesystemName": _file_system_name(stack),
                 "filesystemSubnet": ref("files-subnet"),
                 "sku": {
                     "name": f"AMLFS-Durable-Premium-{stack.file_system.mb_s_per_tib}"
@@ -64,14 +69,14 @@ def resources(stack: Site) -> list[Resource]:
                     "timeOfDayUTC": "03:00",
                 },
                 **zone_inputs,
-                **common(stack),
+                **common_inputs(stack),
             },
-            options={"replace_on_changes": IMMUTABLE},
+            options={"replace_on_changes": IMMUTABLE_INPUTS},
         ),
     ]
 
 
-def rules(stack: Site) -> list[dict[str, Any]]:
+def security_rules(stack: StackSpec) -> list[dict[str, Any]]:
     """Servers of the file system open connections to its clients too."""
     return (
         []
@@ -83,7 +88,7 @@ def rules(stack: Site) -> list[dict[str, Any]]:
                 "direction": "Inbound",
                 "access": "Allow",
                 "protocol": "Tcp",
-                "sourceAddressPrefix": RANGE,
+                "sourceAddressPrefix": FILES_CIDR,
                 "sourcePortRange": "*",
                 "destinationAddressPrefix": "*",
                 "destinationPortRange": "988",
@@ -92,26 +97,31 @@ def rules(stack: Site) -> list[dict[str, Any]]:
     )
 
 
-def ready(stack: Site) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def commands(stack: Site) -> dict[str, str]:
+def mount_commands(stack: StackSpec) -> dict[str, str]:
     """How a node mounts it, and how the first node copies the dataset into it."""
     resource_group = f"{stack.name}-{stack.digest}"
-    copy_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy '{_url(stack.dataset_uri)}/*' /data/dataset"
+    copy_command = (
+        "AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy "
+        f"'{_dataset_url(stack.dataset_uri)}/*' /data/dataset"
+    )
     return {
-        "mount": MOUNT.format(group=resource_group, name=_name(stack)),
+        "mount": MOUNT_SCRIPT.format(
+            group=resource_group, name=_file_system_name(stack)
+        ),
         "fill": f"mkdir -p /data/dataset && {copy_command} --recursive",
     }
 
 
-def _name(stack: Site) -> str:
+def _file_system_name(stack: StackSpec) -> str:
     return f"{stack.name}-data"
 
 
-def _url(dataset_uri: str) -> str:
+def _dataset_url(dataset_uri: str) -> str:
     """abfss://container@account.dfs.core.windows.net/path as azcopy takes it."""
     location_parts = urlsplit(dataset_uri)
     return f"https://{location_parts.hostname}/{location_parts.username}{location_parts.path}".rstrip(

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure import fabric, files, placement, storage
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.node.bootstrap import encoded, script
-from stacks.site import PORT, table
+from stacks.node.bootstrap import base64_text, boot_script
+from stacks.site import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-ADMIN: Final = "tonnage"
+ADMIN_USER: Final = "tonnage"
 # Azure demands a public key. Nobody holds the private half of this one: it is a point of the
 # curve that was hashed from a public text, so a login is impossible and run-command is the way in.
-NO_LOGIN: Final = (
+NO_LOGIN_KEY: Final = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
     "Npkl58t4nBdSgyOlKrFiGdw7GPJ/FrqfORPhsYEXTMa no-login"
 )
 # Provider updates these in place although Azure refuses, so the replacement is asked for.
-IMMUTABLE: Final = [
+IMMUTABLE_INPUTS: Final = [
     "orchestrationMode",
     "singlePlacementGroup",
     "platformFaultDomainCount",
@@ -31,12 +31,15 @@ IMMUTABLE: Final = [
 ]
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The scale set and, for a service, its internal load balancer."""
-    return [_scale_set(stack), *([_balancer(stack)] if stack.is_serving else [])]
+    return [
+        _scale_set(stack),
+        *([_load_balancer(stack)] if stack.is_serving else []),
+    ]
 
 
-def outputs(stack: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {
         "group": ref("nodes", "name"),
@@ -51,7 +54,7 @@ def outputs(stack: Site) -> dict[str, dict[str, str]]:
     return output_refs
 
 
-def _scale_set(stack: Site) -> Resource:
+def _scale_set(stack: StackSpec) -> Resource:
     scale_set_inputs = {
         "vmScaleSetName": f"{stack.name}-nodes",
         "sku": {
@@ -63,12 +66,12 @@ def _scale_set(stack: Site) -> Resource:
             "type": "UserAssigned",
             "userAssignedIdentities": [ref("node-identity")],
         },
-        "virtualMachineProfile": _profile(stack),
+        "virtualMachineProfile": _machine_profile(stack),
         **fabric.orchestration(stack),
-        **placement.zones(stack),
-        **common(stack),
+        **placement.zone_inputs(stack),
+        **common_inputs(stack),
     }
-    if stack.is_spot and not fabric.infiniband(stack):
+    if stack.is_spot and not fabric.has_infiniband(stack):
         scale_set_inputs["spotRestorePolicy"] = {
             "enabled": True,
             "restoreTimeout": "PT1H",
@@ -77,32 +80,34 @@ def _scale_set(stack: Site) -> Resource:
         type="azure-native:compute:VirtualMachineScaleSet",
         name="nodes",
         inputs=scale_set_inputs,
-        depends_on=files.ready(stack),
+        depends_on=files.prerequisites(stack),
         options={
-            "replace_on_changes": IMMUTABLE,
+            "replace_on_changes": IMMUTABLE_INPUTS,
             "delete_before_replace": True,
             "delete_timeout": "45m",
         },
     )
 
 
-def _profile(stack: Site) -> dict[str, Any]:
-    image_publisher, image_offer, image_sku, image_version = table(
+def _machine_profile(stack: StackSpec) -> dict[str, Any]:
+    image_publisher, image_offer, image_sku, image_version = lookup_table(
         "images.csv", "image", "reference"
     )["azure"].split(":")
     machine_profile: dict[str, Any] = {
         "priority": "Spot" if stack.is_spot else "Regular",
         "osProfile": {
             "computerNamePrefix": stack.short_name[:9],
-            "adminUsername": ADMIN,
-            "customData": encoded(script(stack, _commands(stack))),
+            "adminUsername": ADMIN_USER,
+            "customData": base64_text(
+                boot_script(stack, _node_commands(stack))
+            ),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,
                 "ssh": {
                     "publicKeys": [
                         {
-                            "path": f"/home/{ADMIN}/.ssh/authorized_keys",
-                            "keyData": NO_LOGIN,
+                            "path": f"/home/{ADMIN_USER}/.ssh/authorized_keys",
+                            "keyData": NO_LOGIN_KEY,
                         }
                     ]
                 },
@@ -124,7 +129,7 @@ def _profile(stack: Site) -> dict[str, Any]:
             },
             **_data_disk(stack),
         },
-        "networkProfile": _network(stack),
+        "networkProfile": _network_profile(stack),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
     if stack.is_spot:
@@ -139,7 +144,7 @@ def _profile(stack: Site) -> dict[str, Any]:
     return machine_profile
 
 
-def _data_disk(stack: Site) -> dict[str, Any]:
+def _data_disk(stack: StackSpec) -> dict[str, Any]:
     if not stack.data_disk_gb:
         return {}
     data_disk = {
@@ -152,7 +157,7 @@ def _data_disk(stack: Site) -> dict[str, Any]:
     return {"dataDisks": [data_disk]}
 
 
-def _network(stack: Site) -> dict[str, Any]:
+def _network_profile(stack: StackSpec) -> dict[str, Any]:
     ip_configuration: dict[str, Any] = {
         "name": "address",
         "primary": True,
@@ -172,18 +177,18 @@ def _network(stack: Site) -> dict[str, Any]:
     network_profile: dict[str, Any] = {
         "networkInterfaceConfigurations": [host_interface]
     }
-    if not fabric.infiniband(stack):
+    if not fabric.has_infiniband(stack):
         network_profile["networkApiVersion"] = "2020-11-01"
     return network_profile
 
 
-def _balancer(stack: Site) -> Resource:
+def _load_balancer(stack: StackSpec) -> Resource:
     """`$self` is how the provider names parts of the resource that is being created."""
     serving_rule = {
         "name": "serve",
         "protocol": "Tcp",
-        "frontendPort": PORT,
-        "backendPort": PORT,
+        "frontendPort": SERVING_PORT,
+        "backendPort": SERVING_PORT,
         "idleTimeoutInMinutes": 30,
         "enableTcpReset": True,
         "frontendIPConfiguration": {
@@ -211,24 +216,24 @@ def _balancer(stack: Site) -> Resource:
                 {
                     "name": "health",
                     "protocol": "Http",
-                    "port": PORT,
+                    "port": SERVING_PORT,
                     "requestPath": "/health",
                     "intervalInSeconds": 5,
                     "probeThreshold": 2,
                 }
             ],
             "loadBalancingRules": [serving_rule],
-            **common(stack),
+            **common_inputs(stack),
         },
     )
 
 
-def _commands(stack: Site) -> dict[str, str]:
+def _node_commands(stack: StackSpec) -> dict[str, str]:
     """The commands of a node that are Azure's own; a machine that only halts still bills."""
     metadata_query = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
     login_command = "az login --identity --only-show-errors >/dev/null"
     # Uniform sets number their machines after the last _, Flexible ones use the whole name.
-    instance_id_text = "${N##*_}" if fabric.infiniband(stack) else "$N"
+    instance_id_text = "${N##*_}" if fabric.has_infiniband(stack) else "$N"
     leave_command = (
         f"{login_command}; N=$({metadata_query}/name?api-version=2021-02-01&format=text');"
         f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
@@ -240,7 +245,7 @@ def _commands(stack: Site) -> dict[str, str]:
         " --query '[].ipConfigurations[0].privateIPAddress' -o tsv | sort"
     )
     models_url = (
-        f"https://{storage.account(stack)}.blob.core.windows.net/models"
+        f"https://{storage.account_name(stack)}.blob.core.windows.net/models"
     )
     fetch_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{models_url}' /models --recursive"
     save_command = (
@@ -258,5 +263,5 @@ def _commands(stack: Site) -> dict[str, str]:
         "fetch": fetch_command,
         "keep": save_command,
         "notice": notice_command,
-        **files.commands(stack),
+        **files.mount_commands(stack),
     }

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 BLOB_WRITER: Final = (
     "ba92f5b4-2d11-453d-a403-e96b0029c9fe"  # Storage Blob Data Contributor
 )
-ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
+ASSIGNMENT_TYPE: Final = "azure-native:authorization:RoleAssignment"
 
 
-def common(stack: Site) -> dict[str, Any]:
+def common_inputs(stack: StackSpec) -> dict[str, Any]:
     """The inputs that every resource of the group shares."""
     return {
         "resourceGroupName": ref("group", "name"),
@@ -30,13 +30,13 @@ def common(stack: Site) -> dict[str, Any]:
     }
 
 
-def guid(stack: Site, name_part: str) -> str:
+def stable_guid(stack: StackSpec, name_part: str) -> str:
     """A GUID that is always the same for a part of a stack."""
     guid_seed = f"tonnage/{stack.name}/{stack.digest}/{name_part}"
     return str(uuid.uuid5(uuid.NAMESPACE_URL, guid_seed))
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The group, the identity of the nodes, its role and its assignments."""
     resource_group = Resource(
         type="azure-native:resources:ResourceGroup",
@@ -52,21 +52,24 @@ def resources(stack: Site) -> list[Resource]:
         Resource(
             type="azure-native:managedidentity:UserAssignedIdentity",
             name="node-identity",
-            inputs={"resourceName": f"{stack.name}-node", **common(stack)},
+            inputs={
+                "resourceName": f"{stack.name}-node",
+                **common_inputs(stack),
+            },
         ),
         _leave_role(stack),
-        _assign(stack, "node-leave", ref("nodes"), ref("leave-role")),
+        _role_grant(stack, "node-leave", ref("nodes"), ref("leave-role")),
     ]
     if stack.layout is not None:
         blob_role_guid = BLOB_WRITER if stack.is_training else BLOB_READER
         role_definition = f"/providers/Microsoft.Authorization/roleDefinitions/{blob_role_guid}"
         identity_resources.append(
-            _assign(stack, "node-models", ref("models"), role_definition)
+            _role_grant(stack, "node-models", ref("models"), role_definition)
         )
     return identity_resources
 
 
-def _leave_role(stack: Site) -> Resource:
+def _leave_role(stack: StackSpec) -> Resource:
     """Deleting instances needs no right to write the scale set, so nodes cannot rewrite it."""
     allowed_actions = [
         "Microsoft.Compute/virtualMachineScaleSets/read",
@@ -88,7 +91,7 @@ def _leave_role(stack: Site) -> Resource:
         inputs={
             "scope": ref("group"),
             "assignableScopes": [ref("group")],
-            "roleDefinitionId": guid(stack, "leave-role"),
+            "roleDefinitionId": stable_guid(stack, "leave-role"),
             "roleType": "CustomRole",
             "roleName": f"tonnage {stack.name} {stack.digest} leave",
             "description": "lets nodes delete instances of their own scale set",
@@ -97,17 +100,17 @@ def _leave_role(stack: Site) -> Resource:
     )
 
 
-def _assign(
-    stack: Site, resource_name: str, scope_ref: Any, role_definition: Any
+def _role_grant(
+    stack: StackSpec, resource_name: str, scope_ref: Any, role_definition: Any
 ) -> Resource:
     return Resource(
-        type=ASSIGNMENT,
+        type=ASSIGNMENT_TYPE,
         name=resource_name,
         inputs={
             "scope": scope_ref,
             "roleDefinitionId": role_definition,
             "principalId": ref("node-identity", "principalId"),
             "principalType": "ServicePrincipal",
-            "roleAssignmentName": guid(stack, resource_name),
+            "roleAssignmentName": stable_guid(stack, resource_name),
         },
     )

@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure import files
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.site import PORT
+from stacks.site import SERVING_PORT
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-RANGE: Final = "10.42.0.0/16"
-NODES: Final = "10.42.0.0/20"
+NETWORK_CIDR: Final = "10.42.0.0/16"
+NODE_CIDR: Final = "10.42.0.0/20"
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The network, from the address of the NAT to the subnet."""
-    shared_inputs = common(stack)
+    shared_inputs = common_inputs(stack)
     return [
         Resource(
             type="azure-native:network:PublicIPAddress",
@@ -49,7 +49,7 @@ def resources(stack: Site) -> list[Resource]:
             name="rules",
             inputs={
                 "networkSecurityGroupName": f"{stack.name}-rules",
-                "securityRules": _rules(stack),
+                "securityRules": _security_rules(stack),
                 **shared_inputs,
             },
         ),
@@ -58,7 +58,7 @@ def resources(stack: Site) -> list[Resource]:
             name="network",
             inputs={
                 "virtualNetworkName": f"{stack.name}-network",
-                "addressSpace": {"addressPrefixes": [RANGE]},
+                "addressSpace": {"addressPrefixes": [NETWORK_CIDR]},
                 **shared_inputs,
             },
         ),
@@ -69,7 +69,7 @@ def resources(stack: Site) -> list[Resource]:
                 "resourceGroupName": ref("group", "name"),
                 "virtualNetworkName": ref("network", "name"),
                 "subnetName": "nodes",
-                "addressPrefix": NODES,
+                "addressPrefix": NODE_CIDR,
                 "defaultOutboundAccess": False,
                 "natGateway": {"id": ref("nat")},
                 "networkSecurityGroup": {"id": ref("rules")},
@@ -80,23 +80,30 @@ def resources(stack: Site) -> list[Resource]:
     ]
 
 
-def _rules(stack: Site) -> list[dict[str, Any]]:
+def _security_rules(stack: StackSpec) -> list[dict[str, Any]]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
-    inbound_rules = [_rule("nodes", 100, NODES, "*", "*"), *files.rules(stack)]
+    inbound_rules = [
+        _security_rule("nodes", 100, NODE_CIDR, "*", "*"),
+        *files.security_rules(stack),
+    ]
     if stack.is_serving:
         inbound_rules.append(
-            _rule("requests", 110, "VirtualNetwork", str(PORT), "Tcp")
+            _security_rule(
+                "requests", 110, "VirtualNetwork", str(SERVING_PORT), "Tcp"
+            )
         )
         inbound_rules.append(
-            _rule("probes", 120, "AzureLoadBalancer", str(PORT), "Tcp")
+            _security_rule(
+                "probes", 120, "AzureLoadBalancer", str(SERVING_PORT), "Tcp"
+            )
         )
     return [
         *inbound_rules,
-        {**_rule("rest", 4096, "*", "*", "*"), "access": "Deny"},
+        {**_security_rule("rest", 4096, "*", "*", "*"), "access": "Deny"},
     ]
 
 
-def _rule(
+def _security_rule(
     rule_name: str,
     priority: int,
     source_prefix: str,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The workspace of the logs, and the idle alert when the spec asks for idle shutdown."""
     alert_resources = [
         Resource(
@@ -24,16 +24,16 @@ def resources(stack: Site) -> list[Resource]:
                 "workspaceName": f"{stack.name}-logs",
                 "sku": {"name": "PerGB2018"},
                 "retentionInDays": 30,
-                **common(stack),
+                **common_inputs(stack),
             },
         )
     ]
     if stack.idle_s:
-        alert_resources.append(_alert(stack))
+        alert_resources.append(_idle_alert(stack))
     return alert_resources
 
 
-def _alert(stack: Site) -> Resource:
+def _idle_alert(stack: StackSpec) -> Resource:
     idle_criterion = {
         "criterionType": "StaticThresholdCriterion",
         "name": "cpu",
@@ -47,7 +47,7 @@ def _alert(stack: Site) -> Resource:
         type="azure-native:monitor:MetricAlert",
         name="idle-alert",
         inputs={
-            **common(stack),
+            **common_inputs(stack),
             "ruleName": f"{stack.name}-idle",
             "location": "global",
             "enabled": True,

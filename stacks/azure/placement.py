@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.azure.fabric import infiniband
+from stacks.azure.fabric import has_infiniband
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
+def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
     """Nothing: one placement group needs no proximity group, and each one lowers the chance."""
     return []
 
 
-def zones(stack: Site) -> dict[str, Any]:
+def zone_inputs(stack: StackSpec) -> dict[str, Any]:
     """The zones of the scale set; regions without zones take none."""
-    if not stack.zones or infiniband(stack):
+    if not stack.zones or has_infiniband(stack):
         return {}
-    return {"zones": list(stack.zones[:1] if stack.single_zone else stack.zones)}
+    return {
+        "zones": list(stack.zones[:1] if stack.single_zone else stack.zones)
+    }

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.site import refuse, table
+from stacks.site import lookup_table, stack_error
 
 if TYPE_CHECKING:
-    from stacks.site import Change, Site
+    from stacks.site import CapacityChange, StackSpec
 
 START_MINUTES: Final = 30
-DAYS: Final = (
+WEEKDAY_NAMES: Final = (
     "Monday",
     "Tuesday",
     "Wednesday",
@@ -29,18 +29,22 @@ DAYS: Final = (
 )
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The autoscale setting, when hours or a deadline are asked for."""
     if not stack.capacity_changes and not stack.ttl_s:
         return []
     profiles = [
-        {"name": "default", "capacity": _capacity(stack.nodes), "rules": []}
+        {
+            "name": "default",
+            "capacity": _capacity_inputs(stack.nodes),
+            "rules": [],
+        }
     ]
     if stack.capacity_changes:
-        windows_timezone = _zone(stack)
+        windows_timezone = _windows_timezone(stack)
         for change_index, capacity_change in enumerate(stack.capacity_changes):
             profiles.append(
-                _weekly(
+                _weekly_profile(
                     f"week-{change_index}",
                     capacity_change,
                     windows_timezone,
@@ -50,10 +54,12 @@ def resources(stack: Site) -> list[Resource]:
             if stack.idle_s and capacity_change.nodes:
                 started_change = replace(
                     capacity_change,
-                    minute_of_day=min(1439, capacity_change.minute_of_day + START_MINUTES),
+                    minute_of_day=min(
+                        1439, capacity_change.minute_of_day + START_MINUTES
+                    ),
                 )
                 profiles.append(
-                    _weekly(
+                    _weekly_profile(
                         f"week-{change_index}-started",
                         started_change,
                         windows_timezone,
@@ -61,13 +67,15 @@ def resources(stack: Site) -> list[Resource]:
                     )
                 )
     if stack.ttl_s:
-        profiles.append(_deadline())
+        profiles.append(_deadline_profile())
     max_profiles = int(
-        table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
+        lookup_table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
     )
     if len(profiles) > max_profiles:
         message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {max_profiles}"
-        raise refuse(message, "use a simpler traffic.profile, or another cloud")
+        raise stack_error(
+            message, "use a simpler traffic.profile, or another cloud"
+        )
     return [
         Resource(
             type="azure-native:monitor:AutoscaleSetting",
@@ -77,15 +85,17 @@ def resources(stack: Site) -> list[Resource]:
                 "enabled": True,
                 "targetResourceUri": ref("nodes"),
                 "profiles": profiles,
-                **common(stack),
+                **common_inputs(stack),
             },
         )
     ]
 
 
-def backstop(stack: Site) -> str:
+def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = ["autoscale profiles by the week"] if stack.capacity_changes else []
+    mechanisms = (
+        ["autoscale profiles by the week"] if stack.capacity_changes else []
+    )
     mechanisms += (
         ["autoscale sets the scale set to 0 at the deadline"]
         if stack.ttl_s
@@ -94,7 +104,7 @@ def backstop(stack: Site) -> str:
     return "; ".join(mechanisms)
 
 
-def _capacity(node_count: int) -> dict[str, str]:
+def _capacity_inputs(node_count: int) -> dict[str, str]:
     return {
         "minimum": "0",
         "maximum": str(node_count),
@@ -102,15 +112,17 @@ def _capacity(node_count: int) -> dict[str, str]:
     }
 
 
-def _weekly(
+def _weekly_profile(
     profile_name: str,
-    capacity_change: Change,
+    capacity_change: CapacityChange,
     windows_timezone: str,
     minimum_nodes: str,
 ) -> dict[str, Any]:
     weekly_schedule = {
         "timeZone": windows_timezone,
-        "days": [DAYS[weekday] for weekday in capacity_change.weekdays],
+        "days": [
+            WEEKDAY_NAMES[weekday] for weekday in capacity_change.weekdays
+        ],
         "hours": [capacity_change.minute_of_day // 60],
         "minutes": [capacity_change.minute_of_day % 60],
     }
@@ -127,7 +139,7 @@ def _weekly(
     }
 
 
-def _deadline() -> dict[str, Any]:
+def _deadline_profile() -> dict[str, Any]:
     fixed_date = {
         "timeZone": "UTC",
         "start": "${deadline.rfc3339}",
@@ -135,15 +147,17 @@ def _deadline() -> dict[str, Any]:
     }
     return {
         "name": "deadline",
-        "capacity": _capacity(0),
+        "capacity": _capacity_inputs(0),
         "rules": [],
         "fixedDate": fixed_date,
     }
 
 
-def _zone(stack: Site) -> str:
-    windows_names = table("timezones.csv", "iana", "windows")
+def _windows_timezone(stack: StackSpec) -> str:
+    windows_names = lookup_table("timezones.csv", "iana", "windows")
     if stack.timezone not in windows_names:
         message = f"no Windows name is known of time zone {stack.timezone}, which Azure needs"
-        raise refuse(message, "use one of: " + ", ".join(sorted(windows_names)))
+        raise stack_error(
+            message, "use one of: " + ", ".join(sorted(windows_names))
+        )
     return windows_names[stack.timezone]

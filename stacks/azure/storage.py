@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.azure.identity import common
+from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def account(stack: Site) -> str:
+def account_name(stack: StackSpec) -> str:
     """Its name: 3 to 24 of a-z and 0-9, unique in the world."""
     name_letters = "".join(letter for letter in stack.name if letter.isalnum())[
         :14
@@ -22,7 +22,7 @@ def account(stack: Site) -> str:
     return f"{name_letters}{stack.digest}"
 
 
-def _lifecycle() -> Resource:
+def _checkpoint_expiry() -> Resource:
     """Checkpoints are kept for a month; what is to stay is copied elsewhere in the container."""
     delete_action = {"delete": {"daysAfterModificationGreaterThan": 30}}
     expiry_rule = {
@@ -49,7 +49,7 @@ def _lifecycle() -> Resource:
     )
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The account and its container."""
     if stack.layout is None:
         return []
@@ -61,12 +61,12 @@ def resources(stack: Site) -> list[Resource]:
         ],
     }
     return [
-        *([_lifecycle()] if stack.is_training else []),
+        *([_checkpoint_expiry()] if stack.is_training else []),
         Resource(
             type="azure-native:storage:StorageAccount",
             name="store",
             inputs={
-                "accountName": account(stack),
+                "accountName": account_name(stack),
                 "kind": "StorageV2",
                 "sku": {"name": "Standard_LRS"},
                 "allowBlobPublicAccess": False,
@@ -74,7 +74,7 @@ def resources(stack: Site) -> list[Resource]:
                 "minimumTlsVersion": "TLS1_2",
                 "enableHttpsTrafficOnly": True,
                 "networkRuleSet": network_rules,
-                **common(stack),
+                **common_inputs(stack),
             },
         ),
         Resource(

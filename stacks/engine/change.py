@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.engine.protocol import Step
+from stacks.engine.protocol import ResourceStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 # Why a resource is deleted before it is created anew.
-FIRST: Final = ("delete before replace",)
+DELETE_FIRST: Final = ("delete before replace",)
 
 
-def steps(
+def diff_steps(
     resource_graph: Graph,
     state: dict[str, Any],
     immutable_changes: Callable[
         [str, dict[str, Any], dict[str, Any]], list[str]
     ],
-) -> tuple[Step, ...]:
+) -> tuple[ResourceStep, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
     Compares the inputs of the graph, references unfilled, with those the state was made from. A
@@ -34,18 +34,20 @@ def steps(
     planned_steps = {}
     for resource in resource_graph.resources:
         prior_record = prior_resources.get(resource.name)
-        if prior_record is not None and elsewhere(prior_record, resource_graph):
-            planned_steps[resource.name] = Step(
-                "replace", resource.type, resource.name, FIRST
+        if prior_record is not None and is_relocated(
+            prior_record, resource_graph
+        ):
+            planned_steps[resource.name] = ResourceStep(
+                "replace", resource.type, resource.name, DELETE_FIRST
             )
         else:
-            planned_steps[resource.name] = _step(
+            planned_steps[resource.name] = _resource_step(
                 resource, prior_record, immutable_changes
             )
-    _take_along(resource_graph, prior_resources, planned_steps)
+    _cascade_replaces(resource_graph, prior_resources, planned_steps)
     for resource_name, prior_record in prior_resources.items():
         if resource_name not in planned_steps:
-            planned_steps[resource_name] = Step(
+            planned_steps[resource_name] = ResourceStep(
                 "delete", prior_record["type"], resource_name
             )
     return tuple(
@@ -53,7 +55,7 @@ def steps(
     )
 
 
-def elsewhere(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
+def is_relocated(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
     """Whether a resource was made in another cloud or region than the graph's."""
     return list(prior_record["place"]) != [
         resource_graph.provider,
@@ -61,10 +63,10 @@ def elsewhere(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
     ]
 
 
-def _take_along(
+def _cascade_replaces(
     resource_graph: Graph,
     prior_resources: dict[str, Any],
-    planned_steps: dict[str, Step],
+    planned_steps: dict[str, ResourceStep],
 ) -> None:
     """Mark what must be deleted before something it needs is replaced."""
     deleted_names = {
@@ -76,14 +78,14 @@ def _take_along(
     for resource in resource_graph.resources:
         if resource.name in prior_resources and (
             resource.name in deleted_names
-            or _over(resource, resource_graph, deleted_names)
+            or _depends_on_any(resource, resource_graph, deleted_names)
         ):
-            planned_steps[resource.name] = Step(
-                "replace", resource.type, resource.name, FIRST
+            planned_steps[resource.name] = ResourceStep(
+                "replace", resource.type, resource.name, DELETE_FIRST
             )
 
 
-def _over(
+def _depends_on_any(
     resource: Resource, resource_graph: Graph, deleted_names: set[str]
 ) -> bool:
     """Whether anything that a resource needs, at any distance, is in `deleted_names`."""
@@ -103,28 +105,26 @@ def _over(
     return False
 
 
-def _step(
+def _resource_step(
     resource: Resource,
     prior_record: dict[str, Any] | None,
     immutable_changes: Callable[
         [str, dict[str, Any], dict[str, Any]], list[str]
     ],
-) -> Step:
+) -> ResourceStep:
     if prior_record is None:
-        return Step("create", resource.type, resource.name)
+        return ResourceStep("create", resource.type, resource.name)
     if prior_record["type"] != resource.type:
-        return Step("replace", resource.type, resource.name, ("type",))
-    prior_inputs, target_inputs = (
-        ignoring(resource, prior_record["inputs"]),
-        ignoring(resource, resource.inputs),
-    )
+        return ResourceStep("replace", resource.type, resource.name, ("type",))
+    prior_inputs = without_ignored(resource, prior_record["inputs"])
+    target_inputs = without_ignored(resource, resource.inputs)
     changed_keys = tuple(
         property_name
         for property_name in sorted({*prior_inputs, *target_inputs})
         if prior_inputs.get(property_name) != target_inputs.get(property_name)
     )
     if not changed_keys:
-        return Step("same", resource.type, resource.name)
+        return ResourceStep("same", resource.type, resource.name)
     replacing_keys = immutable_changes(
         resource.type, prior_inputs, target_inputs
     )
@@ -134,7 +134,7 @@ def _step(
         if property_name in changed_keys
     ]
     step_action: Action = "replace" if replacing_keys else "update"
-    return Step(
+    return ResourceStep(
         step_action,
         resource.type,
         resource.name,
@@ -142,7 +142,9 @@ def _step(
     )
 
 
-def ignoring(resource: Resource, inputs: dict[str, Any]) -> dict[str, Any]:
+def without_ignored(
+    resource: Resource, inputs: dict[str, Any]
+) -> dict[str, Any]:
     """Leave out what others may change: `desiredCapacity`, `sku.capacity`."""
     compared_inputs = dict(inputs)
     for property_path in resource.options.get("ignore_changes", []):

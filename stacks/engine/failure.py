@@ -11,46 +11,46 @@ from planner.errors import (
     Problem,
     ResourceError,
 )
-from stacks.site import table
+from stacks.site import lookup_table
 
 if TYPE_CHECKING:
     from planner.errors import TonnageError
 
-NEXT: Final = {
+NEXT_STEPS: Final = {
     "capacity": "plan again with other regions or machine types",
     "quota": "ask the cloud for quota, or plan with other regions or purchase options",
     "credentials": "log in to the cloud again, then apply the same plan",
     "throttle": "wait a minute, then apply the same plan",
     "resource": "correct what the cloud names, then apply the same plan",
 }
-WORD: Final = re.compile(r"[A-Za-z_]+")
+CODE_PATTERN: Final = re.compile(r"[A-Za-z_]+")
 
 
-def classify(message: str) -> str:
+def classify_error(message: str) -> str:
     """Return capacity, quota, credentials, throttle or resource, by the code in a message."""
-    class_by_code = table("errors.csv", "code", "class")
+    class_by_code = lookup_table("errors.csv", "code", "class")
     return next(
         (
             class_by_code[code_word]
-            for code_word in WORD.findall(message)
+            for code_word in CODE_PATTERN.findall(message)
             if code_word in class_by_code
         ),
         "resource",
     )
 
 
-def error(failures: list[tuple[str, str]]) -> TonnageError:
+def combined_error(failures: list[tuple[str, str]]) -> TonnageError:
     """Return the error of a run whose steps (name, message) failed.
 
     It is about capacity or credentials only when every failure is.
     """
-    failure_classes = [classify(message) for _, message in failures]
+    failure_classes = [classify_error(message) for _, message in failures]
     problems = [
         Problem(
             code=failure_class,
             message=f"{step_name} failed: {message}",
             cause="what was done is saved; the next apply goes on from there",
-            next_step=NEXT[failure_class],
+            next_step=NEXT_STEPS[failure_class],
         )
         for (step_name, message), failure_class in zip(
             failures, failure_classes, strict=True

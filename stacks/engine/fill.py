@@ -6,11 +6,11 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-PLACE = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
-INDEX = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
+PLACEHOLDER = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
+PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
-def words(
+def placeholder_values(
     project: str, started_at: datetime, ttl_s: str | None
 ) -> dict[str, str]:
     """Return what `${...}` stands for; the deadline counts from the first apply."""
@@ -20,7 +20,10 @@ def words(
         placeholders |= {
             "deadline.rfc3339": deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deadline.at": deadline.strftime("%Y-%m-%dT%H:%M:%S"),
-            "deadline.cron": f"{deadline.minute} {deadline.hour} {deadline.day} {deadline.month} *",
+            "deadline.cron": (
+                f"{deadline.minute} {deadline.hour} {deadline.day} "
+                f"{deadline.month} *"
+            ),
             "deadline.far": (deadline + timedelta(days=3650)).strftime(
                 "%Y-%m-%dT%H:%M:%SZ"
             ),
@@ -28,7 +31,7 @@ def words(
     return placeholders
 
 
-def fill(
+def fill_references(
     input_value: Any,
     placeholders: dict[str, str],
     resource_outputs: dict[str, dict[str, Any]],
@@ -39,29 +42,31 @@ def fill(
     """
     if isinstance(input_value, dict):
         if "$ref" in input_value:
-            return at(
+            return output_at(
                 resource_outputs[input_value["$ref"]], input_value["output"]
             )
         return {
-            property_name: fill(nested_value, placeholders, resource_outputs)
+            property_name: fill_references(
+                nested_value, placeholders, resource_outputs
+            )
             for property_name, nested_value in input_value.items()
         }
     if isinstance(input_value, list):
         return [
-            fill(nested_value, placeholders, resource_outputs)
+            fill_references(nested_value, placeholders, resource_outputs)
             for nested_value in input_value
         ]
     return (
-        written(input_value, placeholders)
+        fill_text(input_value, placeholders)
         if isinstance(input_value, str)
         else input_value
     )
 
 
-def written(template_text: str, placeholders: dict[str, str]) -> str:
+def fill_text(template_text: str, placeholders: dict[str, str]) -> str:
     """Fill the places of a text; everything else in it, also other `${...}`, stays."""
     return (
-        PLACE.sub(
+        PLACEHOLDER.sub(
             lambda placeholder_match: placeholders[placeholder_match[1]],
             template_text,
         )
@@ -70,10 +75,10 @@ def written(template_text: str, placeholders: dict[str, str]) -> str:
     )
 
 
-def at(outputs: dict[str, Any], output_path: str) -> Any:
+def output_at(outputs: dict[str, Any], output_path: str) -> Any:
     """Return the output at a path such as backendAddressPools[0].id."""
     output_value: Any = outputs
-    for property_name, list_index in INDEX.findall(output_path):
+    for property_name, list_index in PATH_PART.findall(output_path):
         output_value = (
             output_value[property_name]
             if property_name

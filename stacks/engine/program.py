@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 
-from stacks.engine.fill import at
-from stacks.graph import order
+from stacks.engine.fill import output_at
+from stacks.graph import creation_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stacks.graph import Graph, Resource
 
-PACKAGES: Final = {"aws": "aws", "azure": "azure-native", "gcp": "gcp"}
+PULUMI_PACKAGES: Final = {"aws": "aws", "azure": "azure-native", "gcp": "gcp"}
 # The schema of launch templates counts versions in integers and takes them as text.
-AS_TEXT: Final = ("latestVersion",)
+TEXT_OUTPUTS: Final = ("latestVersion",)
 
 
 class Program:
@@ -40,14 +40,12 @@ class Program:
         version: str,
         exports: dict[str, Any],
     ) -> None:
-        self.resource_graph, self.fill_text, self.version, self.exports = (
-            resource_graph,
-            fill_text,
-            version,
-            exports,
-        )
-        self.ordered_resources = order(resource_graph.resources)
-        self.referenced_outputs = _wanted(resource_graph)
+        self.resource_graph = resource_graph
+        self.fill_text = fill_text
+        self.version = version
+        self.exports = exports
+        self.ordered_resources = creation_order(resource_graph.resources)
+        self.referenced_outputs = _referenced_outputs(resource_graph)
         self.registered: dict[str, pulumi.CustomResource] = {}
         self.event_loop: asyncio.AbstractEventLoop | None = None
 
@@ -55,7 +53,7 @@ class Program:
         """Register everything in the order of dependencies."""
         self.event_loop = asyncio.get_running_loop()
         self.registered = {}
-        package_name = PACKAGES[self.resource_graph.provider]
+        package_name = PULUMI_PACKAGES[self.resource_graph.provider]
         region_property = (
             "location" if package_name == "azure-native" else "region"
         )
@@ -66,7 +64,9 @@ class Program:
             pulumi.ResourceOptions(version=self.version),
         )
         for resource in self.ordered_resources:
-            self.registered[resource.name] = self._register(resource, cloud_provider)
+            self.registered[resource.name] = self._register(
+                resource, cloud_provider
+            )
         for output_name, output_value in {
             **self.resource_graph.outputs,
             **self.exports,
@@ -76,7 +76,9 @@ class Program:
     def _register(
         self, resource: Resource, cloud_provider: Any
     ) -> pulumi.CustomResource:
-        resource_inputs = dict.fromkeys(self.referenced_outputs.get(resource.name, ()))
+        resource_inputs = dict.fromkeys(
+            self.referenced_outputs.get(resource.name, ())
+        )
         resource_inputs.update(
             {
                 property_name: self._resolve(input_value)
@@ -113,7 +115,9 @@ class Program:
     def _resolve(self, input_value: Any) -> Any:
         if isinstance(input_value, dict):
             if "$ref" in input_value:
-                return self._resource_output(input_value["$ref"], input_value["output"])
+                return self._resource_output(
+                    input_value["$ref"], input_value["output"]
+                )
             return {
                 property_name: self._resolve(nested_value)
                 for property_name, nested_value in input_value.items()
@@ -129,24 +133,27 @@ class Program:
     def _resource_output(
         self, resource_name: str, output_path: str
     ) -> pulumi.Output[Any]:
-        resource, output_name = self.registered[resource_name], _head(output_path)
+        resource = self.registered[resource_name]
+        output_name = _path_head(output_path)
         if output_path == "id":
             return resource.id
         pulumi_output: pulumi.Output[Any] = vars(resource)[output_name]
-        if output_name in AS_TEXT:
+        if output_name in TEXT_OUTPUTS:
             return pulumi_output.apply(
-                lambda output_value: str(_whole(output_value))
+                lambda output_value: str(_whole_numbers(output_value))
             )
         return pulumi_output.apply(
-            lambda output_value: _whole(
-                at({output_name: output_value}, output_path)
+            lambda output_value: _whole_numbers(
+                output_at({output_name: output_value}, output_path)
             )
         )
 
     def close(self, patience_s: float = 2.0) -> None:
         """Wait until the loop rests, then cancel what is left and close it."""
-        event_loop, self.event_loop = self.event_loop, None
-        deadline_s, idle_checks = time.monotonic() + patience_s, 0
+        event_loop = self.event_loop
+        self.event_loop = None
+        deadline_s = time.monotonic() + patience_s
+        idle_checks = 0
         while (
             event_loop
             and not event_loop.is_closed()
@@ -175,21 +182,21 @@ class Program:
         event_loop.close()
 
 
-def _head(output_path: str) -> str:
+def _path_head(output_path: str) -> str:
     return output_path.replace("[", ".").split(".")[0]
 
 
-def _wanted(resource_graph: Graph) -> dict[str, list[str]]:
+def _referenced_outputs(resource_graph: Graph) -> dict[str, list[str]]:
     """Outputs that something refers to, by resource; the id is always there."""
     outputs_by_name: dict[str, set[str]] = {}
     for referring_value in (
         *(resource.inputs for resource in resource_graph.resources),
         resource_graph.outputs,
     ):
-        for resource_name, output_path in _paths(referring_value):
+        for resource_name, output_path in _output_paths(referring_value):
             if output_path != "id":
                 outputs_by_name.setdefault(resource_name, set()).add(
-                    _head(output_path)
+                    _path_head(output_path)
                 )
     return {
         resource_name: sorted(output_names)
@@ -197,26 +204,26 @@ def _wanted(resource_graph: Graph) -> dict[str, list[str]]:
     }
 
 
-def _paths(referring_value: Any) -> Iterator[tuple[str, str]]:
+def _output_paths(referring_value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(referring_value, dict):
         if "$ref" in referring_value:
             yield referring_value["$ref"], referring_value["output"]
         else:
             for nested_value in referring_value.values():
-                yield from _paths(nested_value)
+                yield from _output_paths(nested_value)
     elif isinstance(referring_value, list):
         for nested_value in referring_value:
-            yield from _paths(nested_value)
+            yield from _output_paths(nested_value)
 
 
-def _whole(output_value: Any) -> Any:
+def _whole_numbers(output_value: Any) -> Any:
     if isinstance(output_value, float) and output_value.is_integer():
         return int(output_value)
     if isinstance(output_value, list):
-        return [_whole(nested_value) for nested_value in output_value]
+        return [_whole_numbers(nested_value) for nested_value in output_value]
     if isinstance(output_value, dict):
         return {
-            property_name: _whole(nested_value)
+            property_name: _whole_numbers(nested_value)
             for property_name, nested_value in output_value.items()
         }
     return output_value

@@ -12,7 +12,7 @@ Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ResourceStep:
     """What is done to one resource, and why: the properties that changed."""
 
     action: Action
@@ -22,26 +22,26 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ProgressEvent:
     """Progress: a step began, was done, or failed; seconds since the start of the run."""
 
     elapsed_s: float
-    step: Step
+    step: ResourceStep
     phase: Literal["begin", "done", "failed"]
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class EngineOutcome:
     """What a run did: steps that changed something, and the outputs of the stack."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ResourceStep, ...]
     outputs: dict[str, Any] = field(default_factory=dict)
     elapsed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StackStatus:
     """A stack as it stands: resources as (type, name), outputs, and what it was made by."""
 
     name: str
@@ -53,10 +53,10 @@ class Standing:
     plan_facts: dict[str, Any]
 
 
-Listener: TypeAlias = "Callable[[Event], None]"
+Listener: TypeAlias = "Callable[[ProgressEvent], None]"
 
 
-class Engine(Protocol):
+class StackEngine(Protocol):
     """Creates, changes, replaces and destroys what a graph says.
 
     Every method may raise LockedError while another process works on the stack.
@@ -65,18 +65,18 @@ class Engine(Protocol):
     def stack_names(self) -> list[str]:
         """Return the names of all stacks, sorted."""
 
-    def stack_status(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the state has it; nothing when it does not exist."""
 
-    def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
         """Return what apply would do, in the order of names, without doing it."""
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says.
 
         A second call changes nothing. What was done is saved step by step, so that a failure
         (ResourceError, CapacityError) loses nothing and the next call goes on from there.
         """
 
-    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Delete everything of the stack, dependents first. Raises MissingError without one."""

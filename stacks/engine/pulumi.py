@@ -21,12 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import LockedError, MissingError, Problem, UsageError
 from stacks.engine import state as states
-from stacks.engine.failure import error
-from stacks.engine.fill import words, written
-from stacks.engine.protocol import Event, Outcome, Standing, Step
-from stacks.engine.simulated import facts
-from stacks.graph import Graph, restore
-from stacks.site import table
+from stacks.engine.failure import combined_error
+from stacks.engine.fill import fill_text, placeholder_values
+from stacks.engine.protocol import (
+    EngineOutcome,
+    ProgressEvent,
+    ResourceStep,
+    StackStatus,
+)
+from stacks.engine.simulated import plan_facts
+from stacks.graph import Graph, parse_graph
+from stacks.site import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,10 +39,12 @@ if TYPE_CHECKING:
     from providers.simulated.world import World
     from stacks.engine.protocol import Action, Listener
 
-PROJECT: Final = "tonnage"
-PLAN, STARTED, FACTS = "tonnage:plan", "tonnage:started", "tonnage:facts"
-OURS: Final = (PLAN, STARTED, FACTS)
-ACTIONS: Final[dict[str, Action]] = {
+PROJECT_NAME: Final = "tonnage"
+PLAN_OUTPUT = "tonnage:plan"
+STARTED_OUTPUT = "tonnage:started"
+FACTS_OUTPUT = "tonnage:facts"
+RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
+ACTION_BY_OP: Final[dict[str, Action]] = {
     "create": "create",
     "update": "update",
     "delete": "delete",
@@ -46,7 +53,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "delete-replaced": "replace",
     "same": "same",
 }
-NOTHING: Final = Graph(provider="aws", region="", resources=())
+EMPTY_GRAPH: Final = Graph(provider="aws", region="", resources=())
 
 
 class PulumiEngine:
@@ -60,18 +67,16 @@ class PulumiEngine:
         world_source: str | None,
         environment: dict[str, str],
     ) -> None:
-        self.folder, self.backend, self.world_source = (
-            folder.resolve(),
-            backend,
-            world_source,
-        )
+        self.folder = folder.resolve()
+        self.backend = backend
+        self.world_source = world_source
         self.environment = environment
         self._started_at = ""
 
-    def stack_status(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the backend has it."""
         with self._open_stack(
-            stack_name, NOTHING, {}, create=False
+            stack_name, EMPTY_GRAPH, {}, create=False
         ) as pulumi_stack:
             if pulumi_stack is None:
                 return None
@@ -90,7 +95,7 @@ class PulumiEngine:
             for state_record in state_records
             if not state_record["type"].startswith("pulumi:")
         ]
-        stack_outputs = _outputs(deployment)
+        stack_outputs = _stack_outputs(deployment)
         state_json = json.dumps(
             [
                 [
@@ -102,11 +107,14 @@ class PulumiEngine:
             ],
             sort_keys=True,
         )
-        return Standing(
+        return StackStatus(
             name=stack_name,
-            plan_digest=str(start_config.get(PLAN) or stack_outputs.get(PLAN, "")),
+            plan_digest=str(
+                start_config.get(PLAN_OUTPUT)
+                or stack_outputs.get(PLAN_OUTPUT, "")
+            ),
             state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
-            complete=_complete(stack_outputs, start_config, deployment),
+            complete=_is_complete(stack_outputs, start_config, deployment),
             resources=tuple(
                 sorted(
                     (
@@ -119,27 +127,27 @@ class PulumiEngine:
             outputs={
                 entry_name: entry_value
                 for entry_name, entry_value in stack_outputs.items()
-                if entry_name not in OURS
+                if entry_name not in RESERVED_OUTPUTS
             },
-            plan_facts=json.loads(stack_outputs.get(FACTS, "{}")),
+            plan_facts=json.loads(stack_outputs.get(FACTS_OUTPUT, "{}")),
         )
 
-    def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
-        steps_by_name: dict[str, Step] = {}
+        steps_by_name: dict[str, ResourceStep] = {}
 
-        def record_step(resource_step: Step) -> None:
+        def record_step(resource_step: ResourceStep) -> None:
             if (
                 resource_step.name not in steps_by_name
                 or resource_step.action != "same"
             ):
                 steps_by_name[resource_step.name] = resource_step
 
-        resource_graph = restore(plan["graph"])
+        resource_graph = parse_graph(plan["graph"])
         with self._open_stack(
             plan["stack"]["name"], resource_graph, plan
         ) as pulumi_stack:
-            event_recorder = _Watch(
+            event_recorder = _EventRecorder(
                 lambda progress_event: record_step(progress_event.step)
             )
             self._call_cli(
@@ -153,18 +161,18 @@ class PulumiEngine:
             for resource_name in sorted(steps_by_name)
         )
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says."""
         stack_name = plan["stack"]["name"]
-        resource_graph = restore(plan["graph"])
-        stack_lock = states.locked(
+        resource_graph = parse_graph(plan["graph"])
+        stack_lock = states.exclusive_lock(
             self.folder / f"{stack_name}.json", stack_name
         )
         with (
             stack_lock,
             self._open_stack(stack_name, resource_graph, plan) as pulumi_stack,
         ):
-            event_recorder = _Watch(listener)
+            event_recorder = _EventRecorder(listener)
             self._record_start(pulumi_stack, plan)
             self._call_cli(
                 lambda: pulumi_stack.up(on_event=event_recorder, color="never"),
@@ -173,9 +181,9 @@ class PulumiEngine:
             stack_outputs = {
                 entry_name: entry_value.value
                 for entry_name, entry_value in pulumi_stack.outputs().items()
-                if entry_name not in OURS
+                if entry_name not in RESERVED_OUTPUTS
             }
-        return Outcome(
+        return EngineOutcome(
             steps=event_recorder.changed_steps(),
             outputs=stack_outputs,
             elapsed_s=event_recorder.elapsed_s(),
@@ -187,7 +195,10 @@ class PulumiEngine:
         A run that fails exports nothing, and the same plan must be able to go on.
         """
         automation = self._import_automation()
-        config_values = {PLAN: plan["digest"], STARTED: self._started_at}
+        config_values = {
+            PLAN_OUTPUT: plan["digest"],
+            STARTED_OUTPUT: self._started_at,
+        }
         pulumi_stack.set_all_config(
             {
                 config_key: automation.ConfigValue(config_value)
@@ -195,14 +206,16 @@ class PulumiEngine:
             }
         )
 
-    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Delete everything of the stack, and the stack itself."""
-        stack_lock = states.locked(
+        stack_lock = states.exclusive_lock(
             self.folder / f"{stack_name}.json", stack_name
         )
         with (
             stack_lock,
-            self._open_stack(stack_name, NOTHING, {}, create=False) as pulumi_stack,
+            self._open_stack(
+                stack_name, EMPTY_GRAPH, {}, create=False
+            ) as pulumi_stack,
         ):
             if pulumi_stack is None:
                 next_step = "run: tonnage status"
@@ -210,7 +223,7 @@ class PulumiEngine:
                 raise MissingError(
                     Problem(code="stack", message=message, next_step=next_step)
                 )
-            event_recorder = _Watch(listener)
+            event_recorder = _EventRecorder(listener)
             self._call_cli(
                 lambda: pulumi_stack.destroy(
                     on_event=event_recorder, color="never"
@@ -218,14 +231,17 @@ class PulumiEngine:
                 event_recorder,
             )
             pulumi_stack.workspace.remove_stack(stack_name)
-        return Outcome(
-            steps=event_recorder.changed_steps(), elapsed_s=event_recorder.elapsed_s()
+        return EngineOutcome(
+            steps=event_recorder.changed_steps(),
+            elapsed_s=event_recorder.elapsed_s(),
         )
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
         automation = self._import_automation()
-        workspace = automation.LocalWorkspace(**self._workspace_options(automation))
+        workspace = automation.LocalWorkspace(
+            **self._workspace_options(automation)
+        )
         return sorted(
             stack_summary.name.split("/")[-1]
             for stack_summary in workspace.list_stacks()
@@ -249,7 +265,10 @@ class PulumiEngine:
 
         started_at = datetime.now(UTC).isoformat()
         program = Program(
-            resource_graph, str, self._plugin_version(resource_graph.provider), {}
+            resource_graph,
+            str,
+            self._plugin_version(resource_graph.provider),
+            {},
         )
         open_function = (
             automation.create_or_select_stack
@@ -259,7 +278,7 @@ class PulumiEngine:
         try:
             pulumi_stack = open_function(
                 stack_name,
-                project_name=PROJECT,
+                project_name=PROJECT_NAME,
                 program=program,
                 opts=automation.LocalWorkspaceOptions(
                     **self._workspace_options(automation)
@@ -278,16 +297,18 @@ class PulumiEngine:
                 for entry_name, entry_value in pulumi_stack.get_all_config().items()
             }
             started_at = str(
-                prior_outputs.get(STARTED)
-                or start_config.get(STARTED)
+                prior_outputs.get(STARTED_OUTPUT)
+                or start_config.get(STARTED_OUTPUT)
                 or started_at
             )
             self._started_at = started_at
-            program.fill_text = self._text_filler(plan, resource_graph, started_at)
+            program.fill_text = self._text_filler(
+                plan, resource_graph, started_at
+            )
             program.exports = {
-                PLAN: plan["digest"],
-                STARTED: started_at,
-                FACTS: json.dumps(facts(plan), sort_keys=True),
+                PLAN_OUTPUT: plan["digest"],
+                STARTED_OUTPUT: started_at,
+                FACTS_OUTPUT: json.dumps(plan_facts(plan), sort_keys=True),
             }
         try:
             yield pulumi_stack
@@ -308,22 +329,22 @@ class PulumiEngine:
                 next_step="set GOOGLE_CLOUD_PROJECT",
             )
             raise UsageError(problem)
-        placeholders = words(
+        placeholders = placeholder_values(
             project_id,
             datetime.fromisoformat(started_at),
             plan["shutdown"]["ttl"],
         )
-        return lambda template_text: written(template_text, placeholders)
+        return lambda template_text: fill_text(template_text, placeholders)
 
     def _import_automation(self) -> Any:
         """Import the Automation API, or say what is missing and how to get it."""
         if find_spec("pulumi") is None:
-            raise _absent(
+            raise _missing_tool(
                 "the Python package pulumi", "pip install 'tonnage[pulumi]'"
             )
         if shutil.which("pulumi", path=self.environment.get("PATH")) is None:
             command = "curl -fsSL https://get.pulumi.com | sh"
-            raise _absent("the pulumi program", command)
+            raise _missing_tool("the pulumi program", command)
         from pulumi import automation
 
         return automation
@@ -337,7 +358,7 @@ class PulumiEngine:
         for folder_path in (work_folder, home_folder, state_folder):
             folder_path.mkdir(parents=True, exist_ok=True)
         project_settings = automation.ProjectSettings(
-            name=PROJECT,
+            name=PROJECT_NAME,
             runtime="python",
             backend=automation.ProjectBackend(
                 url=self.backend or state_folder.as_uri()
@@ -372,22 +393,26 @@ class PulumiEngine:
         from providers.simulated import world
 
         if self.world_source == "default":
-            return world.default()
-        return world.read(Path(self.world_source).read_bytes(), self.world_source)
+            return world.default_world()
+        return world.read_world(
+            Path(self.world_source).read_bytes(), self.world_source
+        )
 
     def _plugin_version(self, provider: str) -> str:
-        from stacks.engine.program import PACKAGES
+        from stacks.engine.program import PULUMI_PACKAGES
 
-        return table("plugins.csv", "package", "version")[PACKAGES[provider]]
+        return lookup_table("plugins.csv", "package", "version")[
+            PULUMI_PACKAGES[provider]
+        ]
 
     def _call_cli(
-        self, cli_call: Callable[[], Any], event_recorder: _Watch
+        self, cli_call: Callable[[], Any], event_recorder: _EventRecorder
     ) -> None:
         """Run a call of the CLI; its failures become typed errors from its structured events."""
         from pulumi.automation import errors
 
         try:
-            _patiently(cli_call)
+            _run_to_end(cli_call)
         except errors.ConcurrentUpdateError as cli_error:
             next_step = (
                 "wait for the other run, or run pulumi cancel when it is dead"
@@ -399,18 +424,19 @@ class PulumiEngine:
             )
             raise LockedError(problem) from cli_error
         except errors.CommandError as cli_error:
-            raise error(
+            raise combined_error(
                 event_recorder.failures()
                 or [("pulumi", str(cli_error).splitlines()[0])]
             ) from cli_error
 
 
-def _patiently(cli_call: Callable[[], Any]) -> None:
+def _run_to_end(cli_call: Callable[[], Any]) -> None:
     """Run work in a thread, so that Ctrl-C lets the CLI finish what is in flight and save.
 
     The terminal sends the interrupt to the CLI as well; it stops by itself.
     """
-    call_finished, call_errors = threading.Event(), []
+    call_finished = threading.Event()
+    call_errors = []
 
     def run_call() -> None:
         try:
@@ -437,12 +463,13 @@ def _patiently(cli_call: Callable[[], Any]) -> None:
         raise call_errors[0]
 
 
-class _Watch:
+class _EventRecorder:
     """Turns the engine's structured events into ours, and keeps its errors by resource."""
 
     def __init__(self, listener: Listener) -> None:
-        self.listener, self.start_s = listener, time.monotonic()
-        self.steps_by_name: dict[str, Step] = {}
+        self.listener = listener
+        self.start_s = time.monotonic()
+        self.steps_by_name: dict[str, ResourceStep] = {}
         self.errors_by_urn: dict[str, list[str]] = {}
 
     def __call__(self, engine_event: Any) -> None:
@@ -461,11 +488,11 @@ class _Watch:
             )
 
     def _record_step(self, event_phase: Any, step_metadata: Any) -> None:
-        step_action = ACTIONS.get(step_metadata.op.value)
+        step_action = ACTION_BY_OP.get(step_metadata.op.value)
         if step_action is None or step_metadata.type.startswith("pulumi:"):
             return
         resource_name = step_metadata.urn.rsplit("::", 1)[-1]
-        resource_step = Step(
+        resource_step = ResourceStep(
             step_action,
             step_metadata.type,
             resource_name,
@@ -479,24 +506,29 @@ class _Watch:
                 else ""
             )
             self.listener(
-                Event(self.elapsed_s(), resource_step, event_phase, error_detail)
+                ProgressEvent(
+                    self.elapsed_s(), resource_step, event_phase, error_detail
+                )
             )
 
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.start_s
 
-    def changed_steps(self) -> tuple[Step, ...]:
+    def changed_steps(self) -> tuple[ResourceStep, ...]:
         """Return the steps that changed something."""
         return tuple(
-            self.steps_by_name[resource_name] for resource_name in sorted(self.steps_by_name)
+            self.steps_by_name[resource_name]
+            for resource_name in sorted(self.steps_by_name)
         )
 
     def failures(self) -> list[tuple[str, str]]:
         """Return what failed, by resource; the run's own summary only when nothing else did."""
         resource_failures = [
             (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
-            for resource_urn, error_messages in sorted(self.errors_by_urn.items())
+            for resource_urn, error_messages in sorted(
+                self.errors_by_urn.items()
+            )
             if resource_urn
         ]
         return resource_failures or [
@@ -505,23 +537,23 @@ class _Watch:
         ]
 
 
-def _complete(
+def _is_complete(
     stack_outputs: dict[str, Any],
     start_config: dict[str, str],
     deployment: dict[str, Any],
 ) -> bool:
     """Whether the last run ended well: what it began with is what it exported."""
-    same_plan = stack_outputs.get(PLAN) == start_config.get(
-        PLAN, stack_outputs.get(PLAN)
+    same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
+        PLAN_OUTPUT, stack_outputs.get(PLAN_OUTPUT)
     )
     return (
-        PLAN in stack_outputs
+        PLAN_OUTPUT in stack_outputs
         and same_plan
         and not deployment.get("pending_operations")
     )
 
 
-def _outputs(deployment: dict[str, Any]) -> dict[str, Any]:
+def _stack_outputs(deployment: dict[str, Any]) -> dict[str, Any]:
     for state_record in deployment.get("resources", []):
         if state_record["type"] == "pulumi:pulumi:Stack":
             stack_outputs: dict[str, Any] = state_record.get("outputs", {})
@@ -532,7 +564,7 @@ def _outputs(deployment: dict[str, Any]) -> dict[str, Any]:
 def _install_plugins(home_folder: Path) -> None:
     """Put our provider plugins where the engine looks first, without touching PATH."""
     source_root = Path(__file__).resolve().parents[2]
-    for package_name, plugin_version in table(
+    for package_name, plugin_version in lookup_table(
         "plugins.csv", "package", "version"
     ).items():
         plugin_path = (
@@ -554,7 +586,7 @@ def _install_plugins(home_folder: Path) -> None:
         plugin_path.chmod(0o755)
 
 
-def _absent(tool_name: str, install_command: str) -> UsageError:
+def _missing_tool(tool_name: str, install_command: str) -> UsageError:
     message = f"{tool_name} is needed to apply and was not found"
     next_step = f"install it with: {install_command}   or try the simulated clouds: --simulate"
     return UsageError(

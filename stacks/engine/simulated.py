@@ -12,40 +12,46 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import MissingError, Problem
-from providers.simulated.cloud import Cloud, CloudError, durations
-from providers.simulated.world import recall, remember
+from providers.simulated.cloud import Cloud, CloudError, durations_s
+from providers.simulated.world import load_memory, save_memory
 from stacks.engine import state as states
-from stacks.engine.change import FIRST, elsewhere, steps
-from stacks.engine.failure import error
-from stacks.engine.fill import at, fill, words
-from stacks.engine.protocol import Event, Outcome, Standing, Step
-from stacks.graph import Graph, restore
+from stacks.engine.change import DELETE_FIRST, diff_steps, is_relocated
+from stacks.engine.failure import combined_error
+from stacks.engine.fill import fill_references, output_at, placeholder_values
+from stacks.engine.protocol import (
+    EngineOutcome,
+    ProgressEvent,
+    ResourceStep,
+    StackStatus,
+)
+from stacks.graph import Graph, parse_graph
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from providers.simulated.world import Memory, World
+    from providers.simulated.world import World, WorldMemory
     from stacks.engine.protocol import Action, Listener
 
-PARALLEL: Final = 10
-CHANGING: Final = ("create", "update", "replace")
-OLD: Final = "old:"
+MAX_PARALLEL: Final = 10
+CHANGE_ACTIONS: Final = ("create", "update", "replace")
+REPLACED_PREFIX: Final = "old:"
 
 
 class SimulatedEngine:
     """Applies plans to the clouds of a world; everything it knows lies in one folder."""
 
     def __init__(self, world: World, folder: Path) -> None:
-        self.world, self.folder = world, folder
+        self.world = world
+        self.folder = folder
         self.memory_path = folder / "world.json"
 
     def state_path(self, stack_name: str) -> Path:
         """Where the state of a stack lies."""
         return self.folder / "stacks" / f"{stack_name}.json"
 
-    def stack_status(self, stack_name: str) -> Standing | None:
+    def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the state has it."""
-        stack_state = states.load(self.state_path(stack_name))
+        stack_state = states.load_state(self.state_path(stack_name))
         if stack_state is None:
             return None
         resource_rows = sorted(
@@ -54,47 +60,51 @@ class SimulatedEngine:
                 "resources"
             ].items()
         )
-        return Standing(
+        return StackStatus(
             name=stack_name,
             plan_digest=stack_state["plan"],
-            state_sha256=states.digest(stack_state),
+            state_sha256=states.state_digest(stack_state),
             complete=stack_state["complete"],
             resources=tuple(resource_rows),
             outputs=stack_state["outputs"],
             plan_facts=stack_state["facts"],
         )
 
-    def preview(self, plan: dict[str, Any]) -> tuple[Step, ...]:
+    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
         """Return what apply would do."""
         stack_name = plan["stack"]["name"]
-        stack_state = states.load(self.state_path(stack_name)) or states.fresh(
-            stack_name
-        )
-        resource_graph = restore(plan["graph"])
-        return steps(
+        stack_state = states.load_state(
+            self.state_path(stack_name)
+        ) or states.empty_state(stack_name)
+        resource_graph = parse_graph(plan["graph"])
+        return diff_steps(
             resource_graph,
             stack_state,
             self._open_cloud(
-                resource_graph.region, recall(self.memory_path)
+                resource_graph.region, load_memory(self.memory_path)
             ).immutable_changes,
         )
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> Outcome:
+    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says."""
         stack_name = plan["stack"]["name"]
         state_path = self.state_path(stack_name)
         with (
-            states.locked(self.memory_path, "the simulated clouds"),
-            states.locked(state_path, stack_name),
+            states.exclusive_lock(self.memory_path, "the simulated clouds"),
+            states.exclusive_lock(state_path, stack_name),
         ):
-            stack_state = states.load(state_path) or states.fresh(stack_name)
-            world_memory = recall(self.memory_path)
-            resource_graph = restore(plan["graph"])
+            stack_state = states.load_state(state_path) or states.empty_state(
+                stack_name
+            )
+            world_memory = load_memory(self.memory_path)
+            resource_graph = parse_graph(plan["graph"])
             simulated_run = self._start_run(
                 resource_graph, stack_state, world_memory, state_path, listener
             )
-            planned_steps = steps(
-                resource_graph, stack_state, simulated_run.cloud.immutable_changes
+            planned_steps = diff_steps(
+                resource_graph,
+                stack_state,
+                simulated_run.cloud.immutable_changes,
             )
             if (
                 all(
@@ -103,15 +113,17 @@ class SimulatedEngine:
                 )
                 and stack_state["complete"]
             ):
-                return Outcome(steps=(), outputs=stack_state["outputs"])
+                return EngineOutcome(steps=(), outputs=stack_state["outputs"])
             if not stack_state["started"]:
-                stack_state["started"] = simulated_run.simulated_now().isoformat()
+                stack_state["started"] = (
+                    simulated_run.simulated_now().isoformat()
+                )
             stack_state |= {
                 "complete": False,
                 "plan": plan["digest"],
-                "facts": facts(plan),
+                "facts": plan_facts(plan),
             }
-            simulated_run.placeholders = words(
+            simulated_run.placeholders = placeholder_values(
                 self.world.project,
                 datetime.fromisoformat(stack_state["started"]),
                 plan["shutdown"]["ttl"],
@@ -123,20 +135,20 @@ class SimulatedEngine:
             for planned_step in planned_steps
             if planned_step.action != "same"
         )
-        return Outcome(
+        return EngineOutcome(
             steps=changed_steps,
             outputs=stack_state["outputs"],
             elapsed_s=simulated_run.elapsed_s,
         )
 
-    def destroy(self, stack_name: str, listener: Listener) -> Outcome:
+    def destroy(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Delete everything of the stack, dependents first."""
         state_path = self.state_path(stack_name)
         with (
-            states.locked(self.memory_path, "the simulated clouds"),
-            states.locked(state_path, stack_name),
+            states.exclusive_lock(self.memory_path, "the simulated clouds"),
+            states.exclusive_lock(state_path, stack_name),
         ):
-            stack_state = states.load(state_path)
+            stack_state = states.load_state(state_path)
             if stack_state is None:
                 raise MissingError(
                     Problem(
@@ -145,7 +157,7 @@ class SimulatedEngine:
                         next_step="run: tonnage status --simulate",
                     )
                 )
-            world_memory = recall(self.memory_path)
+            world_memory = load_memory(self.memory_path)
             region = stack_state["facts"].get("region", "")
             simulated_run = self._start_run(
                 Graph(provider="", region=region, resources=()),
@@ -155,15 +167,17 @@ class SimulatedEngine:
                 listener,
             )
             planned_steps = tuple(
-                Step("delete", resource_record["type"], resource_name)
+                ResourceStep("delete", resource_record["type"], resource_name)
                 for resource_name, resource_record in sorted(
                     stack_state["resources"].items()
                 )
             )
             simulated_run.run_steps(planned_steps)
-            remember(self.memory_path, world_memory)
+            save_memory(self.memory_path, world_memory)
             state_path.unlink()
-        return Outcome(steps=planned_steps, elapsed_s=simulated_run.elapsed_s)
+        return EngineOutcome(
+            steps=planned_steps, elapsed_s=simulated_run.elapsed_s
+        )
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks."""
@@ -172,23 +186,23 @@ class SimulatedEngine:
             for state_path in (self.folder / "stacks").glob("*.json")
         )
 
-    def _open_cloud(self, region: str, world_memory: Memory) -> Cloud:
+    def _open_cloud(self, region: str, world_memory: WorldMemory) -> Cloud:
         return Cloud(self.world, world_memory, region)
 
     def _start_run(
         self,
         resource_graph: Graph,
         stack_state: dict[str, Any],
-        world_memory: Memory,
+        world_memory: WorldMemory,
         state_path: Path,
         listener: Listener,
-    ) -> _Run:
+    ) -> _SimulatedRun:
         def save_progress() -> None:
             stack_state["serial"] += 1
-            remember(self.memory_path, world_memory)
-            states.save(state_path, stack_state)
+            save_memory(self.memory_path, world_memory)
+            states.save_state(state_path, stack_state)
 
-        return _Run(
+        return _SimulatedRun(
             resource_graph,
             stack_state,
             self._open_cloud(resource_graph.region, world_memory),
@@ -198,7 +212,7 @@ class SimulatedEngine:
 
 
 @dataclass
-class _Run:
+class _SimulatedRun:
     """One run over a list of steps."""
 
     resource_graph: Graph
@@ -208,19 +222,22 @@ class _Run:
     save_progress: Any
     placeholders: dict[str, str] = field(default_factory=dict)
     elapsed_s: float = 0.0
-    failures: list[tuple[Step, CloudError]] = field(default_factory=list)
+    failures: list[tuple[ResourceStep, CloudError]] = field(
+        default_factory=list
+    )
 
     def simulated_now(self) -> datetime:
         return self.cloud.world.clock + timedelta(
             seconds=self.cloud.memory.seconds
         )
 
-    def run_steps(self, planned_steps: tuple[Step, ...]) -> None:
+    def run_steps(self, planned_steps: tuple[ResourceStep, ...]) -> None:
         """First what must go before its replacement comes, then the new, then the old."""
         delete_first_steps = [
             planned_step
             for planned_step in planned_steps
-            if planned_step.action == "replace" and planned_step.reasons == FIRST
+            if planned_step.action == "replace"
+            and planned_step.reasons == DELETE_FIRST
         ]
         deleted_names = {
             planned_step.name for planned_step in delete_first_steps
@@ -234,15 +251,20 @@ class _Run:
         relocated_steps = [
             planned_step
             for planned_step in delete_steps
-            if elsewhere(resource_records[planned_step.name], self.resource_graph)
+            if is_relocated(
+                resource_records[planned_step.name], self.resource_graph
+            )
         ]
         self._run_phase(
-            [_as("delete", planned_step) for planned_step in delete_first_steps]
+            [
+                _with_action("delete", planned_step)
+                for planned_step in delete_first_steps
+            ]
             + relocated_steps,
             is_backwards=True,
         )
         change_steps = [
-            _as("create", planned_step)
+            _with_action("create", planned_step)
             if planned_step.name in deleted_names
             else planned_step
             for planned_step in planned_steps
@@ -251,7 +273,7 @@ class _Run:
             [
                 planned_step
                 for planned_step in change_steps
-                if planned_step.action in CHANGING
+                if planned_step.action in CHANGE_ACTIONS
             ],
             is_backwards=False,
         )
@@ -260,7 +282,9 @@ class _Run:
             for planned_step in delete_steps
             if planned_step not in relocated_steps
         ]
-        self._run_phase(remaining_steps + self._replaced_steps(), is_backwards=True)
+        self._run_phase(
+            remaining_steps + self._replaced_steps(), is_backwards=True
+        )
 
     def record_outputs(self, plan: dict[str, Any]) -> None:
         resource_outputs = {
@@ -270,7 +294,7 @@ class _Run:
             ].items()
         }
         self.stack_state["outputs"] = {
-            output_name: at(
+            output_name: output_at(
                 resource_outputs[output_reference["$ref"]],
                 output_reference["output"],
             )
@@ -281,16 +305,18 @@ class _Run:
         self.stack_state["complete"] = True
         self.save_progress()
 
-    def _replaced_steps(self) -> list[Step]:
+    def _replaced_steps(self) -> list[ResourceStep]:
         """Old objects that a replacement left behind: they go when nothing needs them."""
         resource_records = sorted(self.stack_state["resources"].items())
         return [
-            Step("delete", resource_record["type"], record_name)
+            ResourceStep("delete", resource_record["type"], record_name)
             for record_name, resource_record in resource_records
-            if record_name.startswith(OLD)
+            if record_name.startswith(REPLACED_PREFIX)
         ]
 
-    def _run_phase(self, phase_steps: list[Step], *, is_backwards: bool) -> None:
+    def _run_phase(
+        self, phase_steps: list[ResourceStep], *, is_backwards: bool
+    ) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
         waiting_steps = {
             phase_step.name: (
@@ -301,7 +327,7 @@ class _Run:
             )
             for phase_step in phase_steps
         }
-        running_steps: list[tuple[float, str, Step]] = []
+        running_steps: list[tuple[float, str, ResourceStep]] = []
         finished_names: set[str] = set()
         while (waiting_steps and not self.failures) or running_steps:
             ready_names = sorted(
@@ -311,17 +337,23 @@ class _Run:
             )
             while (
                 ready_names
-                and len(running_steps) < PARALLEL
+                and len(running_steps) < MAX_PARALLEL
                 and not self.failures
             ):
                 current_step = waiting_steps.pop(ready_names.pop(0))[0]
-                self.listener(Event(self.elapsed_s, current_step, "begin"))
-                duration_s = durations().get(
-                    current_step.type, durations()["*"]
+                self.listener(
+                    ProgressEvent(self.elapsed_s, current_step, "begin")
+                )
+                duration_s = durations_s().get(
+                    current_step.type, durations_s()["*"]
                 )
                 heapq.heappush(
                     running_steps,
-                    (self.elapsed_s + duration_s, current_step.name, current_step),
+                    (
+                        self.elapsed_s + duration_s,
+                        current_step.name,
+                        current_step,
+                    ),
                 )
             if not running_steps:
                 break
@@ -331,7 +363,7 @@ class _Run:
             self._try_step(current_step)
             finished_names.add(finished_name)
         if self.failures:
-            raise error(
+            raise combined_error(
                 [
                     (
                         f"{phase_step.action} of {phase_step.name}",
@@ -342,7 +374,11 @@ class _Run:
             )
 
     def _prerequisites(
-        self, step_name: str, phase_steps: list[Step], *, is_backwards: bool
+        self,
+        step_name: str,
+        phase_steps: list[ResourceStep],
+        *,
+        is_backwards: bool,
     ) -> set[str]:
         """Names in the same phase that must be done first."""
         phase_names = {phase_step.name for phase_step in phase_steps}
@@ -364,19 +400,21 @@ class _Run:
             in resource_records.get(phase_name, {}).get("needs", ())
         }
 
-    def _try_step(self, current_step: Step) -> None:
+    def _try_step(self, current_step: ResourceStep) -> None:
         try:
             self._execute_step(current_step)
         except CloudError as cloud_error:
             self.failures.append((current_step, cloud_error))
             self.listener(
-                Event(self.elapsed_s, current_step, "failed", str(cloud_error))
+                ProgressEvent(
+                    self.elapsed_s, current_step, "failed", str(cloud_error)
+                )
             )
         else:
-            self.listener(Event(self.elapsed_s, current_step, "done"))
+            self.listener(ProgressEvent(self.elapsed_s, current_step, "done"))
         self.save_progress()
 
-    def _execute_step(self, current_step: Step) -> None:
+    def _execute_step(self, current_step: ResourceStep) -> None:
         resource_records = self.stack_state["resources"]
         if current_step.action == "delete":
             self.cloud.delete(resource_records[current_step.name]["id"])
@@ -391,7 +429,9 @@ class _Run:
             record_name: resource_record["outputs"]
             for record_name, resource_record in resource_records.items()
         }
-        filled_inputs = fill(resource.inputs, self.placeholders, resource_outputs)
+        filled_inputs = fill_references(
+            resource.inputs, self.placeholders, resource_outputs
+        )
         if current_step.action == "update":
             resource_id = resource_records[current_step.name]["id"]
             created_outputs = self.cloud.update(resource_id, filled_inputs)
@@ -401,7 +441,7 @@ class _Run:
             )
             if current_step.action == "replace":
                 resource_records[
-                    f"{OLD}{self.stack_state['serial']}:{current_step.name}"
+                    f"{REPLACED_PREFIX}{self.stack_state['serial']}:{current_step.name}"
                 ] = resource_records[current_step.name]
         resource_records[current_step.name] = {
             "type": current_step.type,
@@ -413,13 +453,15 @@ class _Run:
         }
 
 
-def _as(new_action: Action, planned_step: Step) -> Step:
-    return Step(
+def _with_action(
+    new_action: Action, planned_step: ResourceStep
+) -> ResourceStep:
+    return ResourceStep(
         new_action, planned_step.type, planned_step.name, planned_step.reasons
     )
 
 
-def facts(plan: dict[str, Any]) -> dict[str, Any]:
+def plan_facts(plan: dict[str, Any]) -> dict[str, Any]:
     """What `status` shows of a plan."""
     return {
         "region": plan["graph"]["region"],

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SCHEMA: Final = "tonnage.state/1"
+STATE_SCHEMA: Final = "tonnage.state/1"
 
 
-def fresh(stack_name: str) -> dict[str, Any]:
+def empty_state(stack_name: str) -> dict[str, Any]:
     """Return the state of a stack that does not exist yet."""
     return {
-        "schema": SCHEMA,
+        "schema": STATE_SCHEMA,
         "stack": stack_name,
         "serial": 0,
         "plan": "",
@@ -34,7 +34,7 @@ def fresh(stack_name: str) -> dict[str, Any]:
     }
 
 
-def digest(stack_state: dict[str, Any]) -> str:
+def state_digest(stack_state: dict[str, Any]) -> str:
     """SHA-256 of a state."""
     state_json = json.dumps(
         stack_state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
@@ -42,7 +42,7 @@ def digest(stack_state: dict[str, Any]) -> str:
     return hashlib.sha256(state_json.encode()).hexdigest()
 
 
-def load(state_path: Path) -> dict[str, Any] | None:
+def load_state(state_path: Path) -> dict[str, Any] | None:
     """Read a state; nothing when there is none. Raises UsageError when it is damaged."""
     if not state_path.exists():
         return None
@@ -50,22 +50,22 @@ def load(state_path: Path) -> dict[str, Any] | None:
         envelope = json.loads(state_path.read_text(encoding="utf-8"))
         stack_state: dict[str, Any] = envelope["state"]
         is_intact = (
-            envelope["sha256"] == digest(stack_state)
-            and stack_state["schema"] == SCHEMA
+            envelope["sha256"] == state_digest(stack_state)
+            and stack_state["schema"] == STATE_SCHEMA
         )
     except (ValueError, KeyError, TypeError) as read_error:
-        raise _damaged(state_path) from read_error
+        raise _damaged_error(state_path) from read_error
     if not is_intact:
-        raise _damaged(state_path)
+        raise _damaged_error(state_path)
     return stack_state
 
 
-def save(state_path: Path, stack_state: dict[str, Any]) -> None:
+def save_state(state_path: Path, stack_state: dict[str, Any]) -> None:
     """Write a state: to a file beside, flushed to the disk, then renamed over the old one."""
     state_path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = state_path.with_suffix(".tmp")
     with temporary_path.open("w", encoding="utf-8") as state_file:
-        envelope = {"sha256": digest(stack_state), "state": stack_state}
+        envelope = {"sha256": state_digest(stack_state), "state": stack_state}
         json.dump(envelope, state_file, sort_keys=True, ensure_ascii=False)
         state_file.flush()
         os.fsync(state_file.fileno())
@@ -73,7 +73,7 @@ def save(state_path: Path, stack_state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def locked(locked_path: Path, lock_subject: str) -> Iterator[None]:
+def exclusive_lock(locked_path: Path, lock_subject: str) -> Iterator[None]:
     """Hold the lock of a file; the system frees it when the process ends, however it ends."""
     locked_path.parent.mkdir(parents=True, exist_ok=True)
     file_lock = FileLock(locked_path.with_suffix(".lock"), timeout=0)
@@ -92,7 +92,7 @@ def locked(locked_path: Path, lock_subject: str) -> Iterator[None]:
         file_lock.release()
 
 
-def _damaged(state_path: Path) -> UsageError:
+def _damaged_error(state_path: Path) -> UsageError:
     next_step = "restore the file from a copy; nothing was changed"
     message = f"the state {state_path} is damaged: its checksum differs"
     return UsageError(

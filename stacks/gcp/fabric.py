@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.gcp.network import inside, pair, subnet, zone
+from stacks.gcp.network import (
+    fleet_zone,
+    internal_rule,
+    subnet_resource,
+    subnetted_network,
+)
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """Networks beside the host network."""
     if not stack.fabric_attached:
         return []
@@ -25,25 +30,25 @@ def resources(stack: Site) -> list[Resource]:
         fabric_networks: list[Resource] = []
         for network_index in range(interface_count):
             cidr_block = f"10.{64 + network_index}.0.0/20"
-            fabric_networks += pair(stack, f"gpu-{network_index}", cidr_block)
+            fabric_networks += subnetted_network(
+                stack, f"gpu-{network_index}", cidr_block
+            )
             fabric_networks.append(
-                inside(stack, f"gpu-{network_index}", cidr_block)
+                internal_rule(stack, f"gpu-{network_index}", cidr_block)
             )
         return fabric_networks
     if fabric_kind == "roce":
         return [
-            *pair(stack, "net-1", "10.43.0.0/20"),
-            inside(stack, "net-1", "10.43.0.0/20"),
-            *_roce(stack, interface_count),
+            *subnetted_network(stack, "net-1", "10.43.0.0/20"),
+            internal_rule(stack, "net-1", "10.43.0.0/20"),
+            *_rdma_network(stack, interface_count),
         ]
     return []
 
 
-def _roce(stack: Site, interface_count: int) -> list[Resource]:
+def _rdma_network(stack: StackSpec, interface_count: int) -> list[Resource]:
     """The RDMA network. Its profile binds it to the zone, so another zone is another network."""
-    network_profile = (
-        f"projects/${{project}}/global/networkProfiles/{zone(stack)}-vpc-roce"
-    )
+    network_profile = f"projects/${{project}}/global/networkProfiles/{fleet_zone(stack)}-vpc-roce"
     rdma_network = Resource(
         type="gcp:compute/network:Network",
         name="rdma",
@@ -56,7 +61,7 @@ def _roce(stack: Site, interface_count: int) -> list[Resource]:
         },
     )
     rail_subnets = [
-        subnet(
+        subnet_resource(
             stack, "rdma", f"rdma-{rail_index}", f"10.44.{16 * rail_index}.0/20"
         )
         for rail_index in range(interface_count)
@@ -64,7 +69,7 @@ def _roce(stack: Site, interface_count: int) -> list[Resource]:
     return [rdma_network, *rail_subnets]
 
 
-def interfaces(stack: Site) -> list[dict[str, Any]]:
+def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
     node_interfaces = [_interface("net", "net", "GVNIC")]
     if not stack.fabric_attached:

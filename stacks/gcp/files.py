@@ -8,10 +8,12 @@ from stacks.gcp import network, storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-PEERED: Final = 20  # bits of the range that Google Cloud takes addresses of
-MOUNT: Final = """
+PEERED_PREFIX_BITS: Final = (
+    20  # bits of the range that Google Cloud takes addresses of
+)
+MOUNT_SCRIPT: Final = """
 command -v mount.lustre || {{
   curl -fsSL https://us-apt.pkg.dev/doc/repo-signing-key.gpg \\
     | gpg --dearmor > /usr/share/keyrings/lustre.gpg
@@ -24,13 +26,13 @@ lustre-client-ubuntu-$(lsb_release -cs) main" \\
 }}
 mount -t lustre "$(gcloud lustre instances describe {name} --location {zone} \\
   --format='value(mountPoint)')" /data"""
-FILL: Final = (
+FILL_COMMAND: Final = (
     "gcloud --quiet lustre instances import-data {name} --location {zone}"
     " --gcs-path-uri {location} --lustre-path /dataset"
 )
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """A range of addresses, the peering that uses it, and the file system."""
     if stack.file_system is None:
         return []
@@ -42,7 +44,7 @@ def resources(stack: Site) -> list[Resource]:
                 "name": f"{stack.name}-peered",
                 "purpose": "VPC_PEERING",
                 "addressType": "INTERNAL",
-                "prefixLength": PEERED,
+                "prefixLength": PEERED_PREFIX_BITS,
                 "network": ref("net"),
             },
         ),
@@ -59,36 +61,36 @@ def resources(stack: Site) -> list[Resource]:
             type="gcp:lustre/instance:Instance",
             name="data-files",
             inputs={
-                "instanceId": _name(stack),
+                "instanceId": _file_system_name(stack),
                 "filesystem": "data",
                 "network": ref("net"),
-                "location": network.zone(stack),
+                "location": network.fleet_zone(stack),
                 "capacityGib": str(stack.file_system.capacity_gib),
                 "perUnitStorageThroughput": str(stack.file_system.mb_s_per_tib),
-                "labels": storage.labels(stack),
+                "labels": storage.resource_labels(stack),
             },
             depends_on=("peering",),
         ),
     ]
 
 
-def ready(stack: Site) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before nodes are paid for."""
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def commands(stack: Site) -> dict[str, str]:
+def mount_commands(stack: StackSpec) -> dict[str, str]:
     """How a node mounts it, and how the dataset comes into it."""
     template_fields = {
-        "name": _name(stack),
-        "zone": network.zone(stack),
+        "name": _file_system_name(stack),
+        "zone": network.fleet_zone(stack),
         "location": stack.dataset_uri,
     }
     return {
-        "mount": MOUNT.format(**template_fields),
-        "fill": FILL.format(**template_fields),
+        "mount": MOUNT_SCRIPT.format(**template_fields),
+        "fill": FILL_COMMAND.format(**template_fields),
     }
 
 
-def _name(stack: Site) -> str:
+def _file_system_name(stack: StackSpec) -> str:
     return f"{stack.name}-data"

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.line import usage
+from planner.cost.line import usage_value
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.node.bootstrap import script
-from stacks.site import PORT, table
+from stacks.node.bootstrap import boot_script
+from stacks.site import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-DISK: Final = "pd-balanced"  # of every family that asks for no other
+DEFAULT_DISK_TYPE: Final = (
+    "pd-balanced"  # of every family that asks for no other
+)
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """Template, group and, for a service, its internal load balancer."""
     return [
-        _template(stack),
-        _group(stack),
-        *(_balancer(stack) if stack.is_serving else []),
+        _node_template(stack),
+        _node_group(stack),
+        *(_load_balancer(stack) if stack.is_serving else []),
     ]
 
 
-def outputs(stack: Site) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
     if stack.is_serving:
@@ -36,17 +38,17 @@ def outputs(stack: Site) -> dict[str, dict[str, str]]:
     return output_refs
 
 
-def group(stack: Site) -> str:
+def group_name(stack: StackSpec) -> str:
     """The name of the managed group."""
     return f"{stack.name}-nodes"
 
 
-def _template(stack: Site) -> Resource:
+def _node_template(stack: StackSpec) -> Resource:
     """Templates cannot change, so this one has no fixed name and is replaced by another."""
     template_inputs = {
         "machineType": stack.instance.instance_type,
         "region": stack.region,
-        "disks": _disks(stack),
+        "disks": _node_disks(stack),
         "networkInterfaces": fabric.interfaces(stack),
         "scheduling": _scheduling(stack),
         "serviceAccount": {
@@ -58,9 +60,11 @@ def _template(stack: Site) -> Resource:
             "enableIntegrityMonitoring": True,
         },
         "tags": [f"{stack.name}-node"],
-        "labels": storage.labels(stack),
-        "metadata": {"startup-script": script(stack, _commands(stack))},
-        **placement.of_template(stack),
+        "labels": storage.resource_labels(stack),
+        "metadata": {
+            "startup-script": boot_script(stack, _node_commands(stack))
+        },
+        **placement.template_policies(stack),
     }
     return Resource(
         type="gcp:compute/instanceTemplate:InstanceTemplate",
@@ -69,8 +73,8 @@ def _template(stack: Site) -> Resource:
     )
 
 
-def _disks(stack: Site) -> list[dict[str, Any]]:
-    family_disks = table("boot_disks.csv", "family", "disk")
+def _node_disks(stack: StackSpec) -> list[dict[str, Any]]:
+    family_disks = lookup_table("boot_disks.csv", "family", "disk")
     machine_type = stack.instance.instance_type
     disk_type = next(
         (
@@ -78,14 +82,14 @@ def _disks(stack: Site) -> list[dict[str, Any]]:
             for machine_family, family_disk in family_disks.items()
             if machine_type.startswith(machine_family)
         ),
-        DISK,
+        DEFAULT_DISK_TYPE,
     )
     boot_disk = {
         "boot": True,
         "autoDelete": True,
         "diskType": disk_type,
-        "diskSizeGb": int(usage("boot_disk_gb")),
-        "sourceImage": table("images.csv", "image", "reference")["gcp"],
+        "diskSizeGb": int(usage_value("boot_disk_gb")),
+        "sourceImage": lookup_table("images.csv", "image", "reference")["gcp"],
     }
     if not stack.data_disk_gb:
         return [boot_disk]
@@ -98,7 +102,7 @@ def _disks(stack: Site) -> list[dict[str, Any]]:
     return [boot_disk, data_disk]
 
 
-def _scheduling(stack: Site) -> dict[str, Any]:
+def _scheduling(stack: StackSpec) -> dict[str, Any]:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
     if not stack.is_spot:
         return {
@@ -116,15 +120,15 @@ def _scheduling(stack: Site) -> dict[str, Any]:
     }
 
 
-def _group(stack: Site) -> Resource:
+def _node_group(stack: StackSpec) -> Resource:
     """The group. It refers to the template by its unique link, so that a new one rolls out.
 
     The schedule and the agents change its size too; an apply sets it only when the plan asks for
     another one, because inputs are compared with inputs.
     """
     group_inputs = {
-        "name": group(stack),
-        "zone": network.zone(stack),
+        "name": group_name(stack),
+        "zone": network.fleet_zone(stack),
         "baseInstanceName": f"{stack.short_name}-n",
         "versions": [
             {
@@ -145,7 +149,7 @@ def _group(stack: Site) -> Resource:
             "defaultActionOnFailure": "REPAIR",
             "forceUpdateOnRepair": "YES",
         },
-        **placement.of_group(stack),
+        **placement.group_policies(stack),
     }
     firewall_rules = [
         "net-inside",
@@ -161,8 +165,8 @@ def _group(stack: Site) -> Resource:
                 [
                     *firewall_rules,
                     "nat",
-                    *identity.ready(stack),
-                    *files.ready(stack),
+                    *identity.prerequisites(stack),
+                    *files.prerequisites(stack),
                 ]
             )
         ),
@@ -170,7 +174,7 @@ def _group(stack: Site) -> Resource:
     )
 
 
-def _balancer(stack: Site) -> list[Resource]:
+def _load_balancer(stack: StackSpec) -> list[Resource]:
     return [
         Resource(
             type="gcp:compute/regionHealthCheck:RegionHealthCheck",
@@ -182,7 +186,10 @@ def _balancer(stack: Site) -> list[Resource]:
                 "timeoutSec": 5,
                 "healthyThreshold": 2,
                 "unhealthyThreshold": 3,
-                "httpHealthCheck": {"port": PORT, "requestPath": "/health"},
+                "httpHealthCheck": {
+                    "port": SERVING_PORT,
+                    "requestPath": "/health",
+                },
             },
         ),
         Resource(
@@ -211,21 +218,21 @@ def _balancer(stack: Site) -> list[Resource]:
                 "region": stack.region,
                 "loadBalancingScheme": "INTERNAL",
                 "ipProtocol": "TCP",
-                "ports": [str(PORT)],
+                "ports": [str(SERVING_PORT)],
                 "network": ref("net"),
                 "subnetwork": ref("net-subnet"),
                 "backendService": ref("backend"),
-                "labels": storage.labels(stack),
+                "labels": storage.resource_labels(stack),
             },
         ),
     ]
 
 
-def _commands(stack: Site) -> dict[str, str]:
+def _node_commands(stack: StackSpec) -> dict[str, str]:
     """The commands of a node that are Google Cloud's own."""
-    zone_option = f"--zone {network.zone(stack)}"
+    zone_option = f"--zone {network.fleet_zone(stack)}"
     leave_command = (
-        f"gcloud --quiet compute instance-groups managed delete-instances {group(stack)} {zone_option}"
+        f"gcloud --quiet compute instance-groups managed delete-instances {group_name(stack)} {zone_option}"
         ' --instances "$(hostname -s)"'
     )
     peers_command = (
@@ -233,9 +240,12 @@ def _commands(stack: Site) -> dict[str, str]:
         " --format='value(networkInterfaces[0].networkIP)' | sort"
     )
     fetch_command = (
-        f"gcloud storage rsync -r gs://{storage.bucket(stack)}/ /models/"
+        f"gcloud storage rsync -r gs://{storage.bucket_name(stack)}/ /models/"
     )
-    save_command = f"gcloud storage rsync -r {stack.checkpoint_dir} gs://{storage.bucket(stack)}/checkpoints"
+    save_command = (
+        f"gcloud storage rsync -r {stack.checkpoint_dir} "
+        f"gs://{storage.bucket_name(stack)}/checkpoints"
+    )
     notice_command = (
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
@@ -246,5 +256,5 @@ def _commands(stack: Site) -> dict[str, str]:
         "fetch": fetch_command,
         "keep": save_command,
         "notice": notice_command,
-        **files.commands(stack),
+        **files.mount_commands(stack),
     }

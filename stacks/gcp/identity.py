@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-ACCOUNT: Final = "gcp:serviceaccount/account:Account"
-MEMBER: Final = "gcp:projects/iAMMember:IAMMember"
+ACCOUNT_TYPE: Final = "gcp:serviceaccount/account:Account"
+MEMBER_TYPE: Final = "gcp:projects/iAMMember:IAMMember"
 LOG_WRITER: Final = "roles/logging.logWriter"
-FILES: Final = (  # to find the file system of the data, and to fill it
+FILES_PERMISSIONS: Final = (  # to find the file system of the data, and to fill it
     "lustre.instances.get",
     "lustre.instances.importData",
     "lustre.operations.get",
@@ -24,37 +24,39 @@ FILES: Final = (  # to find the file system of the data, and to fill it
 METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The accounts of nodes and of the scheduler, with their roles."""
     identity_resources = [
-        _account(stack, "node", "nodes"),
+        _service_account(stack, "node", "nodes"),
         _resize_role(stack),
-        _grant("node-resize", "node-account", ref("resize-role", "name")),
-        _grant("node-logs", "node-account", LOG_WRITER),
-        _grant("node-metrics", "node-account", METRIC_WRITER),
+        _role_grant("node-resize", "node-account", ref("resize-role", "name")),
+        _role_grant("node-logs", "node-account", LOG_WRITER),
+        _role_grant("node-metrics", "node-account", METRIC_WRITER),
     ]
     if stack.ttl_s or stack.capacity_changes:
         identity_resources.append(
-            _account(stack, "clock", "schedule and deadline")
+            _service_account(stack, "clock", "schedule and deadline")
         )
         identity_resources.append(
-            _grant("clock-resize", "clock-account", ref("resize-role", "name"))
+            _role_grant(
+                "clock-resize", "clock-account", ref("resize-role", "name")
+            )
         )
     return identity_resources
 
 
-def ready(stack: Site) -> tuple[str, ...]:
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before a node can boot and do its duty."""
     bucket_grants = ["models-read"] if stack.layout is not None else []
     return ("node-logs", "node-metrics", "node-resize", *bucket_grants)
 
 
-def _account(
-    stack: Site, principal_name: str, account_purpose: str
+def _service_account(
+    stack: StackSpec, principal_name: str, account_purpose: str
 ) -> Resource:
     """A service account; its id has 6 to 30 characters."""
     return Resource(
-        type=ACCOUNT,
+        type=ACCOUNT_TYPE,
         name=f"{principal_name}-account",
         inputs={
             "accountId": f"{stack.short_name}-{principal_name}",
@@ -63,7 +65,7 @@ def _account(
     )
 
 
-def _resize_role(stack: Site) -> Resource:
+def _resize_role(stack: StackSpec) -> Resource:
     return Resource(
         type="gcp:projects/iAMCustomRole:IAMCustomRole",
         name="resize-role",
@@ -77,15 +79,17 @@ def _resize_role(stack: Site) -> Resource:
                 "compute.instanceGroupManagers.update",
                 "compute.instances.delete",
                 "compute.instances.list",
-                *(FILES if stack.file_system is not None else ()),
+                *(FILES_PERMISSIONS if stack.file_system is not None else ()),
             ],
         },
     )
 
 
-def _grant(resource_name: str, account_name: str, role_name: Any) -> Resource:
+def _role_grant(
+    resource_name: str, account_name: str, role_name: Any
+) -> Resource:
     return Resource(
-        type=MEMBER,
+        type=MEMBER_TYPE,
         name=resource_name,
         inputs={
             "project": "${project}",

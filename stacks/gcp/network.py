@@ -5,28 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import Resource, ref
-from stacks.site import PORT, table
+from stacks.site import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-RANGE: Final = "10.42.0.0/20"
+NODE_CIDR: Final = "10.42.0.0/20"
 
 
-def mtu(stack: Site) -> int:
+def mtu_bytes(stack: StackSpec) -> int:
     """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
-    mtu_by_fabric = table("fabrics.csv", "fabric", "mtu")
-    return int(mtu_by_fabric[stack.instance.fabric if stack.fabric_attached else "none"])
+    mtu_by_fabric = lookup_table("fabrics.csv", "fabric", "mtu")
+    return int(
+        mtu_by_fabric[
+            stack.instance.fabric if stack.fabric_attached else "none"
+        ]
+    )
 
 
-def zone(stack: Site) -> str:
+def fleet_zone(stack: StackSpec) -> str:
     """The one zone of the fleet: group, fabric network and scheduler address it by name."""
     return stack.zones[0]
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The host network, from the network to the NAT."""
-    network_resources = [*pair(stack, "net", RANGE), *_firewall(stack)]
+    network_resources = [
+        *subnetted_network(stack, "net", NODE_CIDR),
+        *_security_rules(stack),
+    ]
     router_name = f"{stack.name}-router"
     network_resources.append(
         Resource(
@@ -55,8 +62,8 @@ def resources(stack: Site) -> list[Resource]:
     return network_resources
 
 
-def pair(
-    stack: Site, network_name: str, cidr_block: str, **extra_inputs: Any
+def subnetted_network(
+    stack: StackSpec, network_name: str, cidr_block: str, **extra_inputs: Any
 ) -> list[Resource]:
     """A network with one subnet."""
     cloud_name = f"{stack.name}-{network_name}"
@@ -67,17 +74,17 @@ def pair(
             inputs={
                 "name": cloud_name,
                 "autoCreateSubnetworks": False,
-                "mtu": mtu(stack),
+                "mtu": mtu_bytes(stack),
                 "routingMode": "REGIONAL",
                 **extra_inputs,
             },
         ),
-        subnet(stack, network_name, network_name, cidr_block),
+        subnet_resource(stack, network_name, network_name, cidr_block),
     ]
 
 
-def subnet(
-    stack: Site, network_name: str, name_stem: str, cidr_block: str
+def subnet_resource(
+    stack: StackSpec, network_name: str, name_stem: str, cidr_block: str
 ) -> Resource:
     """A subnet of a network in the fleet's region."""
     subnet_inputs: dict[str, Any] = {
@@ -95,9 +102,11 @@ def subnet(
     )
 
 
-def inside(stack: Site, network_name: str, cidr_block: str) -> Resource:
+def internal_rule(
+    stack: StackSpec, network_name: str, cidr_block: str
+) -> Resource:
     """Lets the nodes of a network talk to each other."""
-    return _rule(
+    return _security_rule(
         stack,
         f"{network_name}-inside",
         network_name,
@@ -110,34 +119,34 @@ def inside(stack: Site, network_name: str, cidr_block: str) -> Resource:
     )
 
 
-def _firewall(stack: Site) -> list[Resource]:
+def _security_rules(stack: StackSpec) -> list[Resource]:
     shell_protocols = [{"protocol": "tcp", "ports": ["22"]}]
     firewall_rules = [
-        inside(stack, "net", RANGE),
-        _rule(
+        internal_rule(stack, "net", NODE_CIDR),
+        _security_rule(
             stack,
             "net-proxy",
             "net",
-            _ranges("gcp_proxy_ranges"),
+            _limit_ranges("gcp_proxy_ranges"),
             shell_protocols,
         ),
     ]
     if stack.is_serving:
-        probe_protocols = [{"protocol": "tcp", "ports": [str(PORT)]}]
+        probe_protocols = [{"protocol": "tcp", "ports": [str(SERVING_PORT)]}]
         firewall_rules.append(
-            _rule(
+            _security_rule(
                 stack,
                 "net-probes",
                 "net",
-                _ranges("gcp_probe_ranges"),
+                _limit_ranges("gcp_probe_ranges"),
                 probe_protocols,
             )
         )
     return firewall_rules
 
 
-def _rule(
-    stack: Site,
+def _security_rule(
+    stack: StackSpec,
     rule_name: str,
     network_name: str,
     source_ranges: tuple[str, ...],
@@ -157,5 +166,7 @@ def _rule(
     )
 
 
-def _ranges(limit_name: str) -> tuple[str, ...]:
-    return tuple(table("limits.csv", "limit", "value")[limit_name].split(";"))
+def _limit_ranges(limit_name: str) -> tuple[str, ...]:
+    return tuple(
+        lookup_table("limits.csv", "limit", "value")[limit_name].split(";")
+    )

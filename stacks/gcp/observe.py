@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.gcp.storage import labels
+from stacks.gcp.storage import resource_labels
 from stacks.graph import Resource
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The idle alert, when the spec asks for idle shutdown."""
     if not stack.idle_s:
         return []
@@ -42,7 +42,7 @@ def resources(stack: Site) -> list[Resource]:
             inputs={
                 "displayName": f"{stack.name}: all GPUs idle",
                 "combiner": "OR",
-                "userLabels": labels(stack),
+                "userLabels": resource_labels(stack),
                 "conditions": [
                     {
                         "displayName": "GPU use below 5 %",

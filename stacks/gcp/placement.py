@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-POLICY: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
+POLICY_TYPE: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The policy, when a replica spans nodes."""
     if not stack.spans_nodes:
         return []
@@ -24,28 +24,30 @@ def resources(stack: Site) -> list[Resource]:
         "name": f"{stack.name}-together",
         "region": stack.region,
     }
-    if _by_workload(stack):
+    if _has_workload_policy(stack):
         placement_inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
     else:
         placement_inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
-    return [Resource(type=POLICY, name="together", inputs=placement_inputs)]
+    return [
+        Resource(type=POLICY_TYPE, name="together", inputs=placement_inputs)
+    ]
 
 
-def of_group(stack: Site) -> dict[str, Any]:
+def group_policies(stack: StackSpec) -> dict[str, Any]:
     """What the instance group carries."""
-    if stack.spans_nodes and _by_workload(stack):
+    if stack.spans_nodes and _has_workload_policy(stack):
         return {
             "resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}
         }
     return {}
 
 
-def of_template(stack: Site) -> dict[str, Any]:
+def template_policies(stack: StackSpec) -> dict[str, Any]:
     """What the instance template carries: the schema takes one text, not a list."""
-    if stack.spans_nodes and not _by_workload(stack):
+    if stack.spans_nodes and not _has_workload_policy(stack):
         return {"resourcePolicies": ref("together")}
     return {}
 
 
-def _by_workload(stack: Site) -> bool:
+def _has_workload_policy(stack: StackSpec) -> bool:
     return stack.instance.fabric in ("tcpx", "tcpxo", "roce")

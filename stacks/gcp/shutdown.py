@@ -12,48 +12,55 @@ from stacks.gcp import fleet, network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
-DEADLINE: Final = ("${deadline.cron}", "Etc/UTC")
+DEADLINE_SCHEDULE: Final = ("${deadline.cron}", "Etc/UTC")
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """A job for each change of the week, and one for the deadline."""
     scheduler_jobs = []
     for change_index, capacity_change in enumerate(stack.capacity_changes):
         cron_days = ",".join(
             str(CRON_DAYS[weekday]) for weekday in capacity_change.weekdays
         )
-        cron_line = f"{capacity_change.minute_of_day % 60} {capacity_change.minute_of_day // 60} * * {cron_days}"
+        cron_line = (
+            f"{capacity_change.minute_of_day % 60} "
+            f"{capacity_change.minute_of_day // 60} * * {cron_days}"
+        )
         scheduler_jobs.append(
-            _job(
+            _scheduler_job(
                 stack,
                 f"week-{change_index}",
                 (cron_line, stack.timezone),
-                _resize(stack, capacity_change.nodes),
+                _resize_uri(stack, capacity_change.nodes),
             )
         )
     if stack.ttl_s:
         scheduler_jobs.append(
-            _job(stack, "deadline", DEADLINE, _resize(stack, 0))
+            _scheduler_job(
+                stack, "deadline", DEADLINE_SCHEDULE, _resize_uri(stack, 0)
+            )
         )
         scheduler_jobs += [
-            _job(
+            _scheduler_job(
                 stack,
                 f"deadline-week-{change_index}",
-                DEADLINE,
-                _pause(stack, f"week-{change_index}"),
+                DEADLINE_SCHEDULE,
+                _pause_uri(stack, f"week-{change_index}"),
             )
             for change_index in range(len(stack.capacity_changes))
         ]
     return scheduler_jobs
 
 
-def backstop(stack: Site) -> str:
+def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
     mechanisms = (
-        ["Cloud Scheduler sets the size by the week"] if stack.capacity_changes else []
+        ["Cloud Scheduler sets the size by the week"]
+        if stack.capacity_changes
+        else []
     )
     mechanisms += (
         ["Cloud Scheduler sets the group to 0 at the deadline"]
@@ -63,14 +70,14 @@ def backstop(stack: Site) -> str:
     return "; ".join(mechanisms)
 
 
-def _resize(stack: Site, node_count: int) -> str:
+def _resize_uri(stack: StackSpec, node_count: int) -> str:
     return (
         f"https://compute.googleapis.com/compute/v1/projects/${{project}}/zones/"
-        f"{network.zone(stack)}/instanceGroupManagers/{fleet.group(stack)}/resize?size={node_count}"
+        f"{network.fleet_zone(stack)}/instanceGroupManagers/{fleet.group_name(stack)}/resize?size={node_count}"
     )
 
 
-def _pause(stack: Site, job_name: str) -> str:
+def _pause_uri(stack: StackSpec, job_name: str) -> str:
     """Pausing a weekly job keeps it from starting the fleet again after the deadline."""
     return (
         f"https://cloudscheduler.googleapis.com/v1/projects/${{project}}/locations/"
@@ -78,8 +85,11 @@ def _pause(stack: Site, job_name: str) -> str:
     )
 
 
-def _job(
-    stack: Site, job_name: str, cron_schedule: tuple[str, str], target_uri: str
+def _scheduler_job(
+    stack: StackSpec,
+    job_name: str,
+    cron_schedule: tuple[str, str],
+    target_uri: str,
 ) -> Resource:
     oauth_token = {
         "serviceAccountEmail": ref("clock-account", "email"),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 
 # Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.
-LIFECYCLE: Final = [
+CHECKPOINT_EXPIRY: Final = [
     {
         "action": {"type": "Delete"},
         "condition": {"age": 30, "matchesPrefixes": ["checkpoints/"]},
@@ -19,12 +19,12 @@ LIFECYCLE: Final = [
 ]
 
 
-def bucket(stack: Site) -> str:
+def bucket_name(stack: StackSpec) -> str:
     """Its name, which must be unique in the world."""
     return f"{stack.name}-models-{stack.digest}"
 
 
-def labels(stack: Site) -> dict[str, str]:
+def resource_labels(stack: StackSpec) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
 
     def clean_label(tag_text: str) -> str:
@@ -42,7 +42,7 @@ def labels(stack: Site) -> dict[str, str]:
     }
 
 
-def resources(stack: Site) -> list[Resource]:
+def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
     if stack.layout is None:
         return []
@@ -51,14 +51,18 @@ def resources(stack: Site) -> list[Resource]:
             type="gcp:storage/bucket:Bucket",
             name="models",
             inputs={
-                "name": bucket(stack),
+                "name": bucket_name(stack),
                 "location": stack.region.upper(),
                 "storageClass": "STANDARD",
                 "uniformBucketLevelAccess": True,
                 "publicAccessPrevention": "enforced",
                 "forceDestroy": True,
-                "labels": labels(stack),
-                **({"lifecycleRules": LIFECYCLE} if stack.is_training else {}),
+                "labels": resource_labels(stack),
+                **(
+                    {"lifecycleRules": CHECKPOINT_EXPIRY}
+                    if stack.is_training
+                    else {}
+                ),
             },
         ),
         Resource(

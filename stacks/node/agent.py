@@ -15,11 +15,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-TICK = 60.0
-GRACE = 1800.0
+POLL_INTERVAL_S = 60.0
+BOOT_GRACE_S = 1800.0
 
 
-def decide(
+def release_reason(
     now_s: float, node_state: dict[str, float], settings: dict[str, Any]
 ) -> str:
     """Return "ttl", "idle" or "": the reason to give the node back, if any.
@@ -31,7 +31,8 @@ def decide(
     idle_limit_s = settings.get("idle", 0)
     if (
         idle_limit_s
-        and now_s - max(node_state["last_busy"], node_state["booted"] + GRACE)
+        and now_s
+        - max(node_state["last_busy"], node_state["booted"] + BOOT_GRACE_S)
         >= idle_limit_s
     ):
         return "idle"
@@ -67,7 +68,7 @@ def requests_waiting(port: int) -> bool:
     )
 
 
-def busy(settings: dict[str, Any]) -> bool:
+def node_busy(settings: dict[str, Any]) -> bool:
     """Whether the node works; a failed probe counts as busy and is told."""
     try:
         if gpu_busy():
@@ -90,9 +91,9 @@ def main(settings_path: str) -> None:
     node_state = {"booted": booted_at_s, "last_busy": time.time()}
     while True:
         now_s = time.time()
-        if busy(settings):
+        if node_busy(settings):
             node_state["last_busy"] = now_s
-        release_cause = decide(now_s, node_state, settings)
+        release_cause = release_reason(now_s, node_state, settings)
         if release_cause:
             sys.stderr.write(f"giving the node back: {release_cause}\n")
             command = ["/bin/sh", "-c", settings["give_back"]]
@@ -105,7 +106,7 @@ def main(settings_path: str) -> None:
             time.sleep(
                 300
             )  # the cloud stops the machine meanwhile; else it is tried again
-        time.sleep(TICK)
+        time.sleep(POLL_INTERVAL_S)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.serve import SERVED
-from planner.perf.startup import era
-from stacks.node.training import train
-from stacks.site import PORT, table
+from planner.perf.serve import SERVING_ENGINE
+from planner.perf.startup import vllm_constants
+from stacks.node.training import train_script
+from stacks.site import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-HEAD: Final = """#!/bin/bash
+SETUP_SCRIPT: Final = """#!/bin/bash
 set -euo pipefail
 exec > >(tee -a /var/log/tonnage.log) 2>&1
 mkdir -p /etc/tonnage /opt/tonnage /models
@@ -56,7 +56,7 @@ elif ! mountpoint -q /models; then
   fi
 fi
 """
-AGENT: Final = """cat > /opt/tonnage/agent.py <<'TONNAGE_AGENT'
+AGENT_SCRIPT: Final = """cat > /opt/tonnage/agent.py <<'TONNAGE_AGENT'
 {agent}TONNAGE_AGENT
 cat > /etc/tonnage/agent.json <<'TONNAGE_SETTINGS'
 {settings}
@@ -73,7 +73,7 @@ TONNAGE_UNIT
 systemctl daemon-reload && systemctl enable --now tonnage-agent
 """
 # Weights come when somebody has uploaded them, so fetching is tried until they are there.
-SERVE: Final = """cat > /opt/tonnage/serve.sh <<'TONNAGE_SERVE'
+SERVE_SCRIPT: Final = """cat > /opt/tonnage/serve.sh <<'TONNAGE_SERVE'
 #!/bin/bash
 until [ -f /models/{model}/config.json ]; do
   {fetch} || true
@@ -96,9 +96,9 @@ WantedBy=multi-user.target
 TONNAGE_UNIT
 systemctl daemon-reload && systemctl enable --now tonnage-serve
 """
-ALONE: Final = """exec $run "vllm serve {arguments}\""""
+SINGLE_NODE: Final = """exec $run "vllm serve {arguments}\""""
 # Nodes are cut into groups of the span in the order of their addresses; the first leads.
-TOGETHER: Final = """while :; do
+MULTI_NODE: Final = """while :; do
   peers=$({peers}) && [ "$(echo "$peers" | wc -w)" -ge {span} ] && break
   sleep 15
 done
@@ -117,7 +117,7 @@ exec $run "ray start --block --address=$leader:6379"
 """
 
 
-def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
+def boot_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
     """Return the first-boot script, with the service or the training job when there is one.
 
     `cloud_commands` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
@@ -128,10 +128,12 @@ def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
         "idle": stack_spec.idle_s or 0,
         "ttl": stack_spec.ttl_s or 0,
         # Only one node of a group listens, so the others would look idle or broken by its port.
-        "port": PORT if stack_spec.is_serving and not stack_spec.spans_nodes else 0,
+        "port": SERVING_PORT
+        if stack_spec.is_serving and not stack_spec.spans_nodes
+        else 0,
         "give_back": cloud_commands["give_back"],
     }
-    script_parts = [HEAD]
+    script_parts = [SETUP_SCRIPT]
     if stack_spec.idle_s or stack_spec.ttl_s:
         agent_source = (
             files("stacks.node")
@@ -140,41 +142,43 @@ def script(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
         )
         settings_json = json.dumps(agent_settings, indent=1, sort_keys=True)
         script_parts.append(
-            AGENT.format(agent=agent_source, settings=settings_json)
+            AGENT_SCRIPT.format(agent=agent_source, settings=settings_json)
         )
     if stack_spec.is_training:
-        script_parts.append(train(stack_spec, cloud_commands))
+        script_parts.append(train_script(stack_spec, cloud_commands))
     elif stack_spec.layout is not None:
-        script_parts.append(_serve(stack_spec, cloud_commands))
+        script_parts.append(_serve_script(stack_spec, cloud_commands))
     return "".join(script_parts)
 
 
-def encoded(script_text: str) -> str:
+def base64_text(script_text: str) -> str:
     """Encode a script as AWS and Azure want it."""
     return base64.b64encode(script_text.encode()).decode()
 
 
-def _serve(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
+def _serve_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
     uses_rdma = stack_spec.fabric_attached and stack_spec.instance.fabric in (
         "efa",
         "infiniband",
         "roce",
     )
-    launch_command = (TOGETHER if stack_spec.spans_nodes else ALONE).format(
+    launch_command = (
+        MULTI_NODE if stack_spec.spans_nodes else SINGLE_NODE
+    ).format(
         peers=cloud_commands["peers"],
         span=stack_spec.nodes_per_replica,
-        arguments=" ".join(_arguments(stack_spec)),
+        arguments=" ".join(_server_arguments(stack_spec)),
     )
-    return SERVE.format(
+    return SERVE_SCRIPT.format(
         model=stack_spec.model_name,
         fetch=cloud_commands["fetch"],
         launch=launch_command,
         devices="--device=/dev/infiniband " if uses_rdma else "",
-        image=table("images.csv", "image", "reference")["vllm"],
+        image=lookup_table("images.csv", "image", "reference")["vllm"],
     )
 
 
-def _arguments(stack_spec: Site) -> list[str]:
+def _server_arguments(stack_spec: StackSpec) -> list[str]:
     """The arguments of the server: the layout and the memory that were planned."""
     serving_layout = stack_spec.layout
     if serving_layout is None:
@@ -182,12 +186,12 @@ def _arguments(stack_spec: Site) -> list[str]:
     server_arguments = [
         f"/models/{stack_spec.model_name}",
         f"--served-model-name {stack_spec.model_name}",
-        f"--port {PORT}",
+        f"--port {SERVING_PORT}",
         f"--tensor-parallel-size {serving_layout.tp}",
         f"--pipeline-parallel-size {serving_layout.pp}",
         f"--max-num-seqs {stack_spec.max_batch}",
         f"--max-model-len {stack_spec.context_tokens}",
-        f"--gpu-memory-utilization {era(SERVED.software_year)['share']:g}",
+        f"--gpu-memory-utilization {vllm_constants(SERVING_ENGINE.software_year)['share']:g}",
     ]
     if stack_spec.quantize_on_load:
         server_arguments.append(f"--quantization {serving_layout.precision}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.node.training import PORT, environment
-from stacks.site import table
+from stacks.node.training import MASTER_PORT, nccl_environment
+from stacks.site import lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
 # Slurm tells only the batch shell of the coming end, so that shell passes it on to all ranks.
-SLURM: Final = """#!/bin/bash
+SLURM_SCRIPT: Final = """#!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node=1
@@ -33,26 +33,24 @@ wait %1
 """
 
 
-def launch(stack_spec: Site) -> dict[str, Any] | None:
+def training_launch(stack_spec: StackSpec) -> dict[str, Any] | None:
     """The launch of a training job; nothing for everything else."""
     if not stack_spec.is_training:
         return None
-    ranks_per_node, nccl_variables = (
-        stack_spec.instance.accelerators,
-        environment(stack_spec),
-    )
+    ranks_per_node = stack_spec.instance.accelerators
+    nccl_variables = nccl_environment(stack_spec)
     return {
         "world_size": stack_spec.working_nodes * ranks_per_node,
         "nodes": stack_spec.working_nodes,
         "ranks_per_node": ranks_per_node,
         "environment": nccl_variables,
         "arguments": list(stack_spec.job_arguments),
-        "slurm": SLURM.format(
+        "slurm": SLURM_SCRIPT.format(
             name=stack_spec.name,
             nodes=stack_spec.working_nodes,
             each=ranks_per_node,
-            port=PORT,
-            grace=table("notices.csv", "provider", "seconds")[
+            port=MASTER_PORT,
+            grace=lookup_table("notices.csv", "provider", "seconds")[
                 stack_spec.provider
             ],
             exports="\n".join(

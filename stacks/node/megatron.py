@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.train.job import SIXTEEN
+from planner.perf.train.job import SIXTEEN_BIT
 
 if TYPE_CHECKING:
-    from planner.perf.train.job import Spread
-    from planner.solve.solution import Run
+    from planner.perf.train.job import ParallelLayout
+    from planner.solve.solution import TrainingRun
 
-SHARDING: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
+FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
-def arguments(
-    training_run: Run, data_path: str, checkpoint_path: str
+def megatron_options(
+    training_run: TrainingRun, data_path: str, checkpoint_path: str
 ) -> tuple[str, ...]:
     """The arguments of a job whose data and checkpoints lie there."""
     training_job = training_run.layouts[0].job
-    layout, step_s = training_job.layout, training_run.layouts[0].step_time.total
+    layout = training_job.layout
+    step_s = training_run.layouts[0].step_time.total
     options = {
         "tensor-model-parallel-size": layout.tp,
         "pipeline-model-parallel-size": layout.pp,
@@ -27,7 +28,9 @@ def arguments(
         "global-batch-size": training_run.global_batch,
         "seq-length": training_run.sequence_tokens,
         "train-iters": training_run.optimizer_steps,
-        "save-interval": max(1, round(training_run.checkpoint_interval_s / step_s)),
+        "save-interval": max(
+            1, round(training_run.checkpoint_interval_s / step_s)
+        ),
         "save": checkpoint_path,
         "load": checkpoint_path,
         "data-path": data_path,
@@ -39,8 +42,8 @@ def arguments(
     if layout.ep > 1:
         options["expert-model-parallel-size"] = layout.ep
     precision = training_job.software.precision
-    flags = [precision] if precision in SIXTEEN else [f"{precision}-format"]
-    flags += _sharding(layout)
+    flags = [precision] if precision in SIXTEEN_BIT else [f"{precision}-format"]
+    flags += _sharding_flags(layout)
     flags += ["sequence-parallel"] if layout.tp > 1 else []
     recompute_every = {"full": 1, "layer": 2}.get(
         layout.recompute
@@ -59,12 +62,10 @@ def arguments(
     )
 
 
-def _sharding(layout: Spread) -> list[str]:
+def _sharding_flags(layout: ParallelLayout) -> list[str]:
     """How states are sharded: Megatron's FSDP in the stages beyond the first."""
-    flags, strategy = (
-        ["use-distributed-optimizer"],
-        SHARDING.get(layout.sharding),
-    )
+    flags = ["use-distributed-optimizer"]
+    strategy = FSDP_STRATEGIES.get(layout.sharding)
     if strategy:
         flags += [
             "use-megatron-fsdp",
@@ -74,6 +75,9 @@ def _sharding(layout: Spread) -> list[str]:
         ]
     if layout.shard_size:
         flags.append(
-            f"num-distributed-optimizer-instances {layout.data_parallel_ranks // layout.shard_size}"
+
+                "num-distributed-optimizer-instances "
+                f"{layout.data_parallel_ranks // layout.shard_size}"
+
         )
     return flags

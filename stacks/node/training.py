@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stacks.site import table
+from stacks.site import lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import Site
+    from stacks.site import StackSpec
 
-PORT: Final = 29500
-DIRECT: Final = ("efa", "infiniband", "roce")
-TRAIN: Final = """cat > /opt/tonnage/train.sh <<'TONNAGE_TRAIN'
+MASTER_PORT: Final = 29500
+RDMA_FABRICS: Final = ("efa", "infiniband", "roce")
+TRAIN_SCRIPT: Final = """cat > /opt/tonnage/train.sh <<'TONNAGE_TRAIN'
 #!/bin/bash
 until [ -f /models/train.py ]; do
   {fetch} || true
@@ -52,7 +52,7 @@ systemctl daemon-reload && systemctl enable --now tonnage-train
 """
 # Every node waits for all, and takes its place in the order of their addresses; the first leads,
 # and those beyond the number that trains stand by until one of the others is gone.
-MEET: Final = """while :; do
+RENDEZVOUS_SCRIPT: Final = """while :; do
   peers=$({peers}) || peers=
   rank=0 leader=$(echo "$peers" | head -n 1)
   for peer in $peers; do
@@ -64,7 +64,7 @@ MEET: Final = """while :; do
 done
 """
 # The first node brings data and older checkpoints into the file system; the others wait for it.
-SHARED: Final = """mkdir -p /data
+SHARED_FILES_SCRIPT: Final = """mkdir -p /data
 until mountpoint -q /data; do
   {mount} || true
   mountpoint -q /data || sleep 30
@@ -77,12 +77,12 @@ fi
 until [ -f /data/.filled ]; do sleep 15; done
 """
 # The machine is taken back soon: the job saves, its checkpoint is kept, and others start again.
-WATCH: Final = (
+NOTICE_SCRIPT: Final = (
     "(until {notice}; do sleep 5; done; docker stop train; {keep}) &\n"
 )
 
 
-def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
+def train_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
     """Return the part of the first-boot script that trains.
 
     `cloud_commands` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
@@ -96,46 +96,59 @@ def train(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
         else cloud_commands["keep"]
     )
     notice_script = (
-        WATCH.format(notice=cloud_commands["notice"], keep=keep_command)
+        NOTICE_SCRIPT.format(notice=cloud_commands["notice"], keep=keep_command)
         if stack_spec.is_spot
         else ""
     )
     rendezvous_script = (
-        MEET.format(peers=cloud_commands["peers"], nodes=stack_spec.working_nodes)
+        RENDEZVOUS_SCRIPT.format(
+            peers=cloud_commands["peers"], nodes=stack_spec.working_nodes
+        )
         if stack_spec.working_nodes > 1
         else ""
     )
-    uses_rdma = stack_spec.fabric_attached and stack_spec.instance.fabric in DIRECT
-    return TRAIN.format(
+    uses_rdma = (
+        stack_spec.fabric_attached
+        and stack_spec.instance.fabric in RDMA_FABRICS
+    )
+    return TRAIN_SCRIPT.format(
         fetch=cloud_commands["fetch"],
         meet=rendezvous_script,
         keep=keep_command,
         watch=notice_script,
         checkpoints=stack_spec.checkpoint_dir,
-        shared=_shared(stack_spec, cloud_commands) if shares_files else "",
+        shared=_shared_files(stack_spec, cloud_commands)
+        if shares_files
+        else "",
         volume="-v /data:/data " if shares_files else "",
         nodes=stack_spec.working_nodes,
         each=stack_spec.instance.accelerators,
-        port=PORT,
-        grace=table("notices.csv", "provider", "seconds")[stack_spec.provider],
+        port=MASTER_PORT,
+        grace=lookup_table("notices.csv", "provider", "seconds")[
+            stack_spec.provider
+        ],
         devices="--device=/dev/infiniband " if uses_rdma else "",
         environment=" ".join(
             f"-e {variable_name}={variable_value}"
-            for variable_name, variable_value in environment(stack_spec).items()
+            for variable_name, variable_value in nccl_environment(
+                stack_spec
+            ).items()
         ),
-        image=table("images.csv", "image", "reference")["train"],
+        image=lookup_table("images.csv", "image", "reference")["train"],
         arguments=" ".join(stack_spec.job_arguments),
     )
 
 
-def _shared(stack_spec: Site, cloud_commands: dict[str, str]) -> str:
-    fill_command = cloud_commands["fill"] if stack_spec.dataset_linked else "true"
-    return SHARED.format(
+def _shared_files(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
+    fill_command = (
+        cloud_commands["fill"] if stack_spec.dataset_linked else "true"
+    )
+    return SHARED_FILES_SCRIPT.format(
         mount=cloud_commands["mount"].strip(), fill=fill_command
     )
 
 
-def environment(stack_spec: Site) -> dict[str, str]:
+def nccl_environment(stack_spec: StackSpec) -> dict[str, str]:
     """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
     column_names = ["any"] + (
         [stack_spec.instance.fabric]
@@ -145,7 +158,9 @@ def environment(stack_spec: Site) -> dict[str, str]:
     variable_pairs = [
         variable_pair
         for column_name in column_names
-        for variable_pair in table("nccl.csv", "variable", column_name).items()
+        for variable_pair in lookup_table(
+            "nccl.csv", "variable", column_name
+        ).items()
     ]
     return {
         column_name: variable_value

@@ -112,7 +112,9 @@ def ranges(batch: Batch) -> Iterator[dict[str, Any]]:
         "answer": [x.demand.answer_tokens for x in setups],
         "active": [x.llm.active_params for x in setups],
         "accelerators": [x.layout.accelerators for x in setups],
-        "batch": [max(1.0, x.demand.user_count / x.replica_count) for x in setups],
+        "batch": [
+            max(1.0, x.demand.user_count / x.replica_count) for x in setups
+        ],
     }
     for name, found in features.items():
         low, high = (f"{x:.5g}" for x in (min(found), max(found)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.errors import TonnageError
-from planner.estimate.memory import answer as memory_answer
+from planner.estimate.memory import predict_memory as memory_answer
 from planner.estimate.names import RefusedError
 from tests.accuracy import own, server
 from tests.accuracy.cross import Scheme

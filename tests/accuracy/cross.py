@@ -49,15 +49,14 @@ def served(batch: Batch, parameters: Array) -> Array:
     """
     c = batch.coefficients(parameters)
     s = server(batch, c)
-    low, high = (
-        np.full(len(batch.samples), 1e-3),
-        np.full(len(batch.samples), 8192.0),
-    )
+    low = np.full(len(batch.samples), 1e-3)
+    high = np.full(len(batch.samples), 8192.0)
     wanted = np.where(batch.tpot > 0, batch.tpot, np.nan)
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
-        below = c.server_time * shape.pace(s, middle) < wanted
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        below = c.server_time * shape.tpot_at_batch(s, middle) < wanted
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
     rate = low / (batch.answer * wanted)
     return np.where(batch.group == "server", np.log(rate / batch.rate), np.nan)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.perf import shape
 from planner.perf.coefficient import SERVING
-from planner.perf.physics import first, prompt, rates
+from planner.perf.physics import prompt_busy_time, prompt_latency, step_times
 from tests.accuracy.least import Problem, save, solve
 from tests.accuracy.sample import Array, Batch
 
@@ -46,23 +46,32 @@ class Predicted:
     ttft: Array
 
 
-def server(batch: Batch, c: Coefficients) -> shape.Server:
+def server(batch: Batch, c: Coefficients) -> shape.ReplicaRates:
     """The replica of each row; prefill workers of their own serve all replicas."""
-    own, ahead = rates(batch.terms, c, batch.draft), rates(batch.ahead, c)
-    shared = prompt(ahead, batch.prompt) * batch.replicas / batch.workers
+    own = step_times(batch.terms, c, batch.draft)
+    ahead = step_times(batch.ahead, c)
+    shared = (
+        prompt_busy_time(ahead, batch.prompt) * batch.replicas / batch.workers
+    )
     split = batch.split > 0
-    sent = shape.handover(batch.terms, c, batch.prompt)
+    sent = shape.kv_transfer_time(batch.terms, c, batch.prompt)
     kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
-    room = shape.fitting(batch.terms, c, kept, batch.prompt, batch.answer)
-    return shape.Server(
+    room = shape.memory_capacity(
+        batch.terms, c, kept, batch.prompt, batch.answer
+    )
+    return shape.ReplicaRates(
         step_times=own,
         coefficients=c,
         prompt_tokens=batch.prompt,
         answer_tokens=batch.answer,
         max_batch=np.maximum(np.minimum(room, batch.limit), 1.0),
-        prompt_busy_s=np.where(split, shared, prompt(own, batch.prompt)),
+        prompt_busy_s=np.where(
+            split, shared, prompt_busy_time(own, batch.prompt)
+        ),
         idle_prompt_s=np.where(
-            split, first(ahead, batch.prompt) + sent, first(own, batch.prompt)
+            split,
+            prompt_latency(ahead, batch.prompt) + sent,
+            prompt_latency(own, batch.prompt),
         ),
         interference_share=np.where(split, 0.0, c.interference),
         serial_share=1.0 - batch.split,
@@ -77,26 +86,28 @@ def predict(batch: Batch, parameters: Array) -> Predicted:
     """
     c = batch.coefficients(parameters)
     s = server(batch, c)
-    loop = shape.closed(s, batch.users)
+    loop = shape.closed_latency(s, batch.users)
     seen = (
         batch.rate * batch.answer * np.where(batch.tpot > 0, batch.tpot, 1e-3)
     )
-    step = c.server_time * shape.pace(s, np.maximum(seen, 1e-3))
-    came = shape.arriving(s, batch.rate, step)
+    step = c.server_time * shape.tpot_at_batch(s, np.maximum(seen, 1e-3))
+    came = shape.open_latency(s, batch.rate, step)
     of = {
         name: batch.group == name
         for name in ("offline", "static", "closed", "open", "server")
     }
     opened = of["open"] | of["server"]
-    full = np.where(of["offline"], shape.offline(s), np.nan)
+    full = np.where(of["offline"], shape.offline_throughput(s), np.nan)
     full = np.where(
-        of["static"], shape.static(s, np.minimum(batch.users, s.max_batch)), full
+        of["static"],
+        shape.static_throughput(s, np.minimum(batch.users, s.max_batch)),
+        full,
     )
     tpot = np.where(of["closed"], loop.tpot_s, np.where(opened, step, np.nan))
     ttft = np.where(
         of["closed"], loop.ttft_s, np.where(opened, came.ttft_s, np.nan)
     )
-    ttft = np.where(of["static"], shape.together(s, batch.users), ttft)
+    ttft = np.where(of["static"], shape.static_ttft(s, batch.users), ttft)
     return Predicted(full * batch.replicas, tpot, ttft)
 
 

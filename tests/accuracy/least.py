@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.perf.book import YEARLY, Book, years
+from planner.perf.book import YEARLY_KEY, CoefficientTable, years_since
 
 Array = Any  # a numpy array; the physics takes it for a number
 DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"
@@ -27,7 +27,7 @@ class Problem:
     nothing was measured; `soft` is the ratio beyond which an error counts linearly.
     """
 
-    book: Book[Any]
+    book: CoefficientTable[Any]
     weight: Array
     residuals: Callable[[Array], Array]
     soft: float
@@ -70,7 +70,8 @@ def solve(problem: Problem, start: Array | None = None) -> Array:
     at = (problem.prior if start is None else start).copy()
     with np.errstate(all="ignore"):
         left = problem.residuals(at)
-        cost, damping = problem.cost(at, left), 1e-3
+        cost = problem.cost(at, left)
+        damping = 1e-3
         for _ in range(TURNS):
             slope = problem.jacobian(at, left)
             weight = (
@@ -104,27 +105,29 @@ def solve(problem: Problem, start: Array | None = None) -> Array:
     return at
 
 
-def current(book: Book[Any]) -> Array:
+def current(book: CoefficientTable[Any]) -> Array:
     """The parameters of the table as it stands."""
     return np.log([row.fitted_factor for row in book.rows])
 
 
 def design(
-    book: Book[Any], keys: list[frozenset[str]], when: list[float]
+    book: CoefficientTable[Any], keys: list[frozenset[str]], when: list[float]
 ) -> dict[str, tuple[Array, Array]]:
     """For each coefficient: the parameters that act on it, and on which rows."""
     found: dict[str, tuple[list[int], list[Array]]] = {}
-    age = np.array([years(year) for year in when])
+    age = np.array([years_since(year) for year in when])
     for place, row in enumerate(book.rows):
         applies = np.array([float(not row.key or row.key in k) for k in keys])
         index, weight = found.setdefault(row.coefficient, ([], []))
         index.append(place)
-        weight.append(age if row.key == YEARLY else applies)
+        weight.append(age if row.key == YEARLY_KEY else applies)
     return {name: (np.array(i), np.array(w)) for name, (i, w) in found.items()}
 
 
 def coefficients(
-    book: Book[Any], made: dict[str, tuple[Array, Array]], parameters: Array
+    book: CoefficientTable[Any],
+    made: dict[str, tuple[Array, Array]],
+    parameters: Array,
 ) -> Any:
     """The coefficients of every row, for one vector of parameters or a stack."""
     values = {}
@@ -136,7 +139,7 @@ def coefficients(
     return book.coefficient_type(**values)
 
 
-def save(book: Book[Any], parameters: Array) -> None:
+def save(book: CoefficientTable[Any], parameters: Array) -> None:
     """Write the values into the table, all else unchanged."""
     lines = list(
         csv.DictReader(

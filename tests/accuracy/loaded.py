@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.estimate.answer import answer
+from planner.estimate.answer import predict_inference
 from tests.accuracy.sample import Batch
 
 NUMBERS: Final = (
@@ -27,7 +27,7 @@ def rows(batch: Batch) -> Iterator[tuple[str, float, float, float, int]]:
         for s in batch.samples
         if s.row["quality"] == "A" and s.setup.demand.load_kind == "open"
     ]
-    answered = [(s.row, answer(s.setup).columns) for s in given]
+    answered = [(s.row, predict_inference(s.setup).columns) for s in given]
     for name in NUMBERS:
         found = [
             (float(row[name]), numbers[name])

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.perf import shape
 from planner.perf.coefficient import SERVING
-from planner.perf.correction import Vector, features, learned
+from planner.perf.correction import FeatureVector, feature_vector, posterior
 from tests.accuracy.cross import Scheme
 from tests.accuracy.fit import server
 from tests.accuracy.least import current
@@ -46,10 +46,11 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
     ratio = -getattr(scheme.found, target)
     with np.errstate(all="ignore"):
-        flight = shape.closed(
+        flight = shape.closed_latency(
             server(batch, batch.coefficients(current(SERVING))), batch.users
         ).batch_size
-    before, after = [], []
+    before = []
+    after = []
     groups = list(_deployments(batch, ratio))
     for places in groups:
         for draw in range(DRAWS):
@@ -57,7 +58,7 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
             told = [
                 (_at(batch, flight, i), float(ratio[i])) for i in sorted(chosen)
             ]
-            belief = learned(target, told)
+            belief = posterior(target, told)
             for i in set(places) - chosen:
                 left = float(ratio[i]) - belief.mean(_at(batch, flight, i))
                 before.append(abs(float(np.expm1(-ratio[i]))))
@@ -65,9 +66,9 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     return Gain(float(np.mean(before)), float(np.mean(after)), len(groups))
 
 
-def _at(batch: Batch, flight: Array, place: int) -> Vector:
+def _at(batch: Batch, flight: Array, place: int) -> FeatureVector:
     context = batch.prompt[place] + batch.answer[place] / 2
-    return features(float(flight[place]), float(context))
+    return feature_vector(float(flight[place]), float(context))
 
 
 def _deployments(batch: Batch, ratio: np.ndarray) -> Iterator[list[int]]:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.estimate.answer import answer
+from planner.estimate.answer import predict_inference
 from planner.estimate.names import RefusedError
-from planner.estimate.row import setup
+from planner.estimate.row import row_deployment
 from planner.perf.coefficient import SERVING, Coefficients
 from planner.perf.physics import Draft
-from planner.perf.terms import Terms
+from planner.perf.terms import ReplicaProfile
 from tests.accuracy.least import Array, coefficients, design
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.perf.setup import Setup
+    from planner.perf.setup import Deployment
 
 CELL: Final = (
     "source_group",
@@ -43,7 +43,7 @@ class Sample:
     """One measured row with its configuration; measurements in tokens a second and seconds."""
 
     row: dict[str, str]
-    setup: Setup
+    setup: Deployment
     throughput: float
     ttft: float
     tpot: float
@@ -57,18 +57,23 @@ class Sample:
     def group(self) -> str:
         """What the row measures: its kind of load, and whether it was a tuned server."""
         kind = self.setup.demand.load_kind
-        return "server" if kind == "open" and self.setup.engine.latency_tuned else kind
+        return (
+            "server"
+            if kind == "open" and self.setup.engine.latency_tuned
+            else kind
+        )
 
 
 def read(text: str) -> tuple[list[Sample], list[tuple[dict[str, str], str]]]:
     """Return the samples of quality A and B of a table, and the refused rows with the reason."""
-    found, refused = [], []
+    found = []
+    refused = []
     for row in csv.DictReader(text.splitlines()):
         if row["quality"] not in SCORED:
             continue
         try:
-            made = setup(row)
-            answer(made)
+            made = row_deployment(row)
+            predict_inference(made)
         except RefusedError as error:
             refused.append((row, str(error)))
             continue
@@ -95,7 +100,9 @@ class Batch:
             lambda x: float(x.prefill_workers[0] if x.prefill_workers else 1)
         )
         self.limit = self._of(lambda x: x.max_sequences)
-        self.kept = self._of(lambda x: math.nan if x.overhead_gib is None else x.overhead_gib)
+        self.kept = self._of(
+            lambda x: math.nan if x.overhead_gib is None else x.overhead_gib
+        )
         self.replicas = self._of(lambda x: float(x.replica_count))
         self.prompt = self._of(lambda x: x.demand.prompt_tokens)
         self.answer = self._of(lambda x: x.demand.answer_tokens)
@@ -111,10 +118,12 @@ class Batch:
         self.ttft = np.array([sample.ttft for sample in samples])
         self.tpot = np.array([sample.tpot for sample in samples])
         self._design = design(
-            SERVING, [x.coefficient_keys for x in setups], [x.engine.software_year for x in setups]
+            SERVING,
+            [x.coefficient_keys for x in setups],
+            [x.engine.software_year for x in setups],
         )
 
-    def _of(self, value: Callable[[Setup], float]) -> Array:
+    def _of(self, value: Callable[[Deployment], float]) -> Array:
         return np.array([value(sample.setup) for sample in self.samples])
 
     def coefficients(self, parameters: Array) -> Coefficients:
@@ -123,9 +132,9 @@ class Batch:
         return found
 
 
-def _stack(found: Sequence[Terms]) -> Terms:
+def _stack(found: Sequence[ReplicaProfile]) -> ReplicaProfile:
     columns = {
         f.name: np.array([getattr(x, f.name) for x in found], float)
-        for f in fields(Terms)
+        for f in fields(ReplicaProfile)
     }
-    return Terms(**columns)
+    return ReplicaProfile(**columns)

@@ -112,10 +112,8 @@ def coverage(
             & np.isfinite(ratio)
         )
         for group in sorted(set(scheme.groups[here])):
-            own, others = (
-                here & (scheme.groups == group),
-                here & (scheme.groups != group),
-            )
+            own = here & (scheme.groups == group)
+            others = here & (scheme.groups != group)
             low, high, _ = spread(
                 batch, ratio, others if others.sum() >= FEWEST else here
             )
@@ -131,7 +129,8 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
 
     Only pairs that measured more than 15 % apart, each predicted without its own accelerator.
     """
-    right, count = 0, 0
+    right = 0
+    count = 0
     for target, measured in (
         ("throughput", batch.throughput),
         ("tpot", batch.tpot),

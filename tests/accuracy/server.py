@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from planner.perf import play, shape, simulate
-from planner.perf.load import Z95, Lengths, Load
-from planner.perf.setup import Setup
-from planner.perf.simulate import Machine
+from planner.perf.load import Z95, LengthDistribution, ServingLoad
+from planner.perf.setup import Deployment
+from planner.perf.simulate import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
 REQUESTS: Final = (1500, 8000)  # at least and at most
@@ -47,43 +47,54 @@ def ratios(batch: Batch) -> Iterator[tuple[Sample, float]]:
             limits = (
                 float(row[f"sla_{x}_p99_ms"]) / MS for x in ("ttft", "tpot")
             )
-            achieved = sample.setup.demand.rate_per_s / sample.setup.replica_count
+            achieved = (
+                sample.setup.demand.rate_per_s / sample.setup.replica_count
+            )
             yield sample, largest(_alike(sample.setup), *limits) / achieved
 
 
-def _alike(setup: Setup) -> Setup:
+def _alike(setup: Deployment) -> Deployment:
     """The setup without its own rate: submissions of one kind of machine share the answer."""
     answer = float(f"{setup.demand.answer_tokens:.2g}")
     return replace(
-        setup, replica_count=1, demand=replace(setup.demand, rate_per_s=1.0, answer_tokens=answer)
+        setup,
+        replica_count=1,
+        demand=replace(setup.demand, rate_per_s=1.0, answer_tokens=answer),
     )
 
 
 @cache
-def largest(setup: Setup, ttft: float, tpot: float) -> float:
+def largest(setup: Deployment, ttft: float, tpot: float) -> float:
     """Requests a second of one replica, by halving up to its offline maximum."""
-    server, load = setup.replica_rates(), _load(setup)
+    server = setup.replica_rates()
+    load = _load(setup)
     one = _machine(setup, server)
     count = max(REQUESTS[0], min(REQUESTS[1], TURNS * one.slot_count))
-    low, high = 0.0, 1.2 * shape.offline(server) / setup.demand.answer_tokens
+    low = 0.0
+    high = 1.2 * shape.offline_throughput(server) / setup.demand.answer_tokens
     for _ in range(HALVINGS):
         rate = (low + high) / 2
-        requests = play.arrivals(load, count, 1, 1.0, rate)
-        run = play.times(one, play.deliver(one, requests, 1, "random"))
-        found = play.summary([run], (("ttft", 99), ("tpot", 99))).percentiles
+        requests = play.draw_requests(load, count, 1, 1.0, rate)
+        run = play.request_times(
+            one, play.route_requests(one, requests, 1, "random")
+        )
+        found = play.summarize([run], (("ttft", 99), ("tpot", 99))).percentiles
         fast = (
-            found["ttft", 99].estimate_s <= ttft and found["tpot", 99].estimate_s <= tpot
+            found["ttft", 99].estimate_s <= ttft
+            and found["tpot", 99].estimate_s <= tpot
         )
         low, high = (rate, high) if fast else (low, rate)
     return low
 
 
-def _machine(setup: Setup, server: shape.Server) -> Machine:
+def _machine(setup: Deployment, server: shape.ReplicaRates) -> ReplicaTable:
     """The replica with the time that a tuned server takes."""
     held = setup.demand.prompt_tokens + setup.demand.answer_tokens
     slots = max(1, min(int(server.max_batch), SLOTS))
     c = server.coefficients
-    one = simulate.machine(server.step_times, c, slots, server.max_batch * held, held)
+    one = simulate.tabulate_times(
+        server.step_times, c, slots, server.max_batch * held, held
+    )
     return replace(
         one,
         base_steps_s=tuple(x * c.server_time for x in one.base_steps_s),
@@ -91,19 +102,21 @@ def _machine(setup: Setup, server: shape.Server) -> Machine:
     )
 
 
-def _load(setup: Setup) -> Load:
+def _load(setup: Deployment) -> ServingLoad:
     """Lognormal lengths whose upper end is the dataset's longest text."""
-    demand, most = setup.demand, _datasets()[setup.llm.model]
-    return Load(
+    demand = setup.demand
+    most = _datasets()[setup.llm.model]
+    return ServingLoad(
         prompt_lengths=_lengths(demand.prompt_tokens, most[0]),
         answer_lengths=_lengths(demand.answer_tokens, most[1]),
     )
 
 
-def _lengths(mean: float, most: float) -> Lengths:
+def _lengths(mean: float, most: float) -> LengthDistribution:
     sigma = max(0.0, math.log(most / mean)) / LONGEST
-    return Lengths(
-        mean_tokens=mean, p95_tokens=mean * math.exp(Z95 * sigma - sigma * sigma / 2)
+    return LengthDistribution(
+        mean_tokens=mean,
+        p95_tokens=mean * math.exp(Z95 * sigma - sigma * sigma / 2),
     )
 
 

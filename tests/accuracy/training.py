@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from planner.estimate.names import RefusedError
-from planner.estimate.training import Read, job
-from planner.perf.train.band import kinds
-from planner.perf.train.coefficient import TRAINING, keys
+from planner.estimate.training import ParsedJob, parse_job
+from planner.perf.train.band import error_kinds
+from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
 from planner.perf.train.step import tokens_per_s
-from planner.perf.train.work import Work, work
+from planner.perf.train.work import RankWork, rank_work
 from tests.accuracy.least import (
     Array,
     Problem,
@@ -72,7 +72,7 @@ class Run:
     """One measured run with its job; `speed` is tokens a second of one accelerator, or NaN."""
 
     row: dict[str, str]
-    read: Read
+    read: ParsedJob
     speed: float
 
     @property
@@ -93,10 +93,11 @@ LEAVES: Final[Mapping[str, Callable[[Run], str]]] = {
 
 def load() -> tuple[list[Run], list[str]]:
     """Read the runs, and the reasons of those that are refused."""
-    runs, refused = [], []
+    runs = []
+    refused = []
     for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
         try:
-            runs.append(Run(row, job(row), _measured(row)))
+            runs.append(Run(row, parse_job(row), _measured(row)))
         except RefusedError as error:
             refused.append(str(error))
     return runs, refused
@@ -122,25 +123,28 @@ class Batch:
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = list(runs)
         jobs = [run.read.job for run in runs]
-        counted = [work(made) for made in jobs]
-        self.work = Work(
+        counted = [rank_work(made) for made in jobs]
+        self.work = RankWork(
             **{
                 f.name: np.array([getattr(x, f.name) for x in counted], float)
-                for f in fields(Work)
+                for f in fields(RankWork)
             }
         )
         self.speed = np.array([run.speed for run in runs])
         self.quality = np.array([run.row["quality"] for run in runs])
         self.kinds = [
-            kinds(run.read.job, assumed=run.read.is_assumed) for run in runs
+            error_kinds(run.read.job, assumed=run.read.is_assumed)
+            for run in runs
         ]
         self._design = design(
-            TRAINING, [keys(made) for made in jobs], [2025.5] * len(jobs)
+            TRAINING_TABLE,
+            [coefficient_keys(made) for made in jobs],
+            [2025.5] * len(jobs),
         )
 
     def ratios(self, parameters: Array) -> Array:
         """Log of predicted over measured speed, NaN where none was measured."""
-        c = coefficients(TRAINING, self._design, parameters)
+        c = coefficients(TRAINING_TABLE, self._design, parameters)
         return np.log(tokens_per_s(self.work, c) / self.speed)
 
     def of(self, kind: str) -> Array:
@@ -163,7 +167,7 @@ def problem(batch: Batch, train: Array) -> Problem:
     each *= np.array([run.row["source_group"] != ODD for run in batch.runs])
     weight = np.where(train & np.isfinite(batch.speed), each, 0.0)
     return Problem(
-        TRAINING, weight, lambda p: np.nan_to_num(batch.ratios(p)), SOFT
+        TRAINING_TABLE, weight, lambda p: np.nan_to_num(batch.ratios(p)), SOFT
     )
 
 
@@ -240,13 +244,13 @@ def refit() -> None:
     runs, _ = load()
     batch = Batch(runs)
     fitted = solve(problem(batch, np.ones(len(runs), bool)))
-    save(TRAINING, fitted)
+    save(TRAINING_TABLE, fitted)
     found = schemes(batch, fitted)
     write("train_bands.csv", list(halves(batch, found)))
     write("train_covered.csv", list(covered(batch)))
     write("train_ranges.csv", list(ranges(batch)))
     sys.stderr.write(
-        f"fitted {len(TRAINING.rows)} rows to {len(runs)} training runs\n"
+        f"fitted {len(TRAINING_TABLE.rows)} rows to {len(runs)} training runs\n"
     )
 
 
@@ -254,4 +258,4 @@ def now() -> tuple[Batch, dict[str, tuple[Array, Array]], list[str]]:
     """The runs and all schemes with the table as it stands, and what is refused."""
     runs, refused = load()
     batch = Batch(runs)
-    return batch, schemes(batch, current(TRAINING)), refused
+    return batch, schemes(batch, current(TRAINING_TABLE)), refused

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from planner.estimate.names import RefusedError
-from planner.estimate.trained import held
+from planner.estimate.trained import training_memory
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.training import TRUTH, Batch
@@ -106,7 +106,8 @@ def coverage(batch: Batch, schemes: Schemes, kind: str) -> tuple[float, float]:
         if name == "all":
             continue
         for group in sorted(set(groups[here])):
-            own, others = here & (groups == group), here & (groups != group)
+            own = here & (groups == group)
+            others = here & (groups != group)
             half = float(
                 np.quantile(
                     np.abs(ratio[others if others.sum() > 8 else here]), 0.9
@@ -119,13 +120,15 @@ def coverage(batch: Batch, schemes: Schemes, kind: str) -> tuple[float, float]:
 
 def order(batch: Batch, ratio: Array) -> float:
     """Share of pairs of accelerators for the same work that are put in the measured order."""
-    right, count = 0, 0
+    right = 0
+    count = 0
     same = ("source_group", "model", "task", "seq_len")
     places = [
         i for i in np.flatnonzero(batch.quality == "A") if np.isfinite(ratio[i])
     ]
     for one, other in combinations(places, 2):
-        a, b = batch.runs[one].row, batch.runs[other].row
+        a = batch.runs[one].row
+        b = batch.runs[other].row
         if a["gpu"] == b["gpu"] or any(a[name] != b[name] for name in same):
             continue
         apart = float(np.log(batch.speed[one] / batch.speed[other]))
@@ -146,7 +149,7 @@ def memory() -> Iterator[Bar]:
         scored = row["quality"] == "A"
         asked += scored
         try:
-            found = held(row)
+            found = training_memory(row)
         except RefusedError:
             continue
         if row["peak_mem_gib"] and scored:
@@ -212,10 +215,8 @@ def page(batch: Batch, schemes: Schemes) -> str:
         own = ratio[
             (names == name) & (batch.quality == "A") & np.isfinite(ratio)
         ]
-        error, bias = (
-            100 * np.mean(np.abs(np.expm1(own))),
-            100 * np.expm1(np.mean(own)),
-        )
+        error = 100 * np.mean(np.abs(np.expm1(own)))
+        bias = 100 * np.expm1(np.mean(own))
         lines.append(f"| {name} | {error:.1f} % | {bias:+.1f} % | {len(own)} |")
     return "\n".join(lines) + "\n"
 

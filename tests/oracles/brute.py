@@ -10,19 +10,21 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.perf.layout import Layout, valid
+from planner.perf.layout import ReplicaLayout, can_shard
 from planner.perf.serve import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from planner.solve.need import Need
+    from planner.solve.need import ServingRequirement
     from planner.solve.offer import Offer
 
 MOST_NODES = 60
 
 
-def machines_cost(need: Need, offers: Iterable[Offer]) -> Decimal | None:
+def machines_cost(
+    need: ServingRequirement, offers: Iterable[Offer]
+) -> Decimal | None:
     """The least that the machines alone cost in a month, over single-machine replicas."""
     best: Decimal | None = None
     for offer in offers:
@@ -34,17 +36,19 @@ def machines_cost(need: Need, offers: Iterable[Offer]) -> Decimal | None:
     return best
 
 
-def _cost(need: Need, offer: Offer, nodes: int) -> Decimal:
+def _cost(need: ServingRequirement, offer: Offer, nodes: int) -> Decimal:
     if offer.purchase.startswith("reserved"):
         return offer.usd_hour * nodes * 730
     running = sum(
         (Decimal(max(1, math.ceil(nodes * w - 1e-9))) * r if r else Decimal(0))
-        for w, r in zip(need.week.relative_load, need.week.running_share, strict=True)
+        for w, r in zip(
+            need.week.relative_load, need.week.running_share, strict=True
+        )
     )
     return offer.usd_hour * running / 168 * 730
 
 
-def _fewest(need: Need, offer: Offer) -> int | None:
+def _fewest(need: ServingRequirement, offer: Offer) -> int | None:
     """The smallest number of machines with any layout."""
     node = offer.instance.node
     found = None
@@ -56,7 +60,7 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                 if (
                     node.accelerator_count % tp
                     or tp * pp > node.accelerator_count
-                    or not valid(need.llm, tp)
+                    or not can_shard(need.llm, tp)
                 ):
                     continue
                 for ep in (
@@ -64,7 +68,7 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                     if need.llm.experts and need.llm.experts % tp == 0
                     else {1}
                 ):
-                    layout = Layout(
+                    layout = ReplicaLayout(
                         precision=precision,
                         kv_precision=need.kv_precision,
                         tp=tp,
@@ -76,7 +80,11 @@ def _fewest(need: Need, offer: Offer) -> int | None:
                         _nodes(
                             need,
                             Replica(
-                                need.llm, layout, node, need.load, need.confidence
+                                need.llm,
+                                layout,
+                                node,
+                                need.load,
+                                need.confidence,
                             ),
                         ),
                     )
@@ -87,12 +95,14 @@ def _least(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-def _nodes(need: Need, replica: Replica) -> int | None:
+def _nodes(need: ServingRequirement, replica: Replica) -> int | None:
     if not replica.max_batch:
         return None
     copies = replica.node.accelerator_count // replica.layout.accelerators
     for nodes in range(1, MOST_NODES):
-        service = replica.open_service(need.load.rate_per_s / (nodes * copies), nodes * copies)
+        service = replica.open_service(
+            need.load.rate_per_s / (nodes * copies), nodes * copies
+        )
         if service is not None and all(
             service.assured_quantile(x.metric, x.percentile)
             <= float(x.seconds) * 1.000001

@@ -11,14 +11,19 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import calibrate as learn
-from planner.estimate.answer import answer
-from planner.estimate.benchmark import Point, read
-from planner.estimate.row import setup
-from planner.facts.llm import find
+from planner.estimate.answer import predict_inference
+from planner.estimate.benchmark import BenchmarkPoint, read_benchmark
+from planner.estimate.row import row_deployment
+from planner.facts.llm import find_model
 from planner.perf.constant import constant
-from planner.perf.correction import FEATURES, features, learned, prior
-from planner.perf.layout import Layout
-from planner.perf.serve import Replica, Trust
+from planner.perf.correction import (
+    FEATURE_NAMES,
+    feature_vector,
+    posterior,
+    prior,
+)
+from planner.perf.layout import ReplicaLayout
+from planner.perf.serve import Confidence, Replica
 from tests.planner.test_estimate import row
 from tests.planner.test_perf import load, node
 
@@ -30,7 +35,7 @@ FILES = sorted(
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_every_format_is_read_alike(path: Path) -> None:
     """The files hold the same two loads: 8 and 32 users of 1,024 and 256 tokens."""
-    points = read(path.read_text(), str(path))
+    points = read_benchmark(path.read_text(), str(path))
     assert points
     for point in points:
         assert 0.001 < point.tpot_s < 0.1
@@ -58,7 +63,7 @@ def test_another_format_names_what_was_tried(text: str) -> None:
     with pytest.raises(
         UsageError, match="no benchmark that can be read"
     ) as caught:
-        read(text, "bench.json")
+        read_benchmark(text, "bench.json")
     assert "vLLM" in caught.value.problems[0].next_step
 
 
@@ -66,7 +71,7 @@ def test_another_format_names_what_was_tried(text: str) -> None:
 def test_a_truncated_file_is_refused(path: Path) -> None:
     text = path.read_text().rstrip()
     with pytest.raises(UsageError):
-        read(text[: len(text) - len(text) // 3], str(path))
+        read_benchmark(text[: len(text) - len(text) // 3], str(path))
 
 
 @pytest.mark.parametrize(
@@ -82,21 +87,23 @@ def test_numbers_that_nothing_has_are_refused(key: str, value: float) -> None:
     path = next(p for p in FILES if p.stem == "vllm_bench_serve")
     document = json.loads(path.read_text()) | {key: value}
     with pytest.raises(UsageError):
-        read(json.dumps(document), "bench.json")
+        read_benchmark(json.dumps(document), "bench.json")
 
 
 def points(
     bias: float, slope: float = 0.0, users: tuple[int, ...] = (1, 4, 16, 64)
-) -> list[Point]:
+) -> list[BenchmarkPoint]:
     """Points that differ from the predictions by a factor and by a slope over the batch."""
     found = []
     for n in users:
-        numbers = answer(
-            setup(row(concurrency=str(n), len_kind="uniform in [0.8,1.0]"))
+        numbers = predict_inference(
+            row_deployment(
+                row(concurrency=str(n), len_kind="uniform in [0.8,1.0]")
+            )
         ).columns
         off = bias * (n / 16) ** slope
         found.append(
-            Point(
+            BenchmarkPoint(
                 place=f"bench.json:{n}",
                 model="llama-3.1-8b",
                 prompt_tokens=900,
@@ -121,7 +128,9 @@ def test_a_bias_is_learned(bias: float) -> None:
     )
     for compared in found.comparisons:
         after = abs(compared.after_s["tpot"] / compared.measured_s["tpot"] - 1)
-        before = abs(compared.before_s["tpot"] / compared.measured_s["tpot"] - 1)
+        before = abs(
+            compared.before_s["tpot"] / compared.measured_s["tpot"] - 1
+        )
         assert after <= before + 0.03
 
 
@@ -134,8 +143,10 @@ def test_a_slope_over_the_batch_is_learned_from_a_sweep() -> None:
 
 
 def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
-    at = features(16, 1000)
-    doubts = [learned("tpot", [(at, 0.1)] * n).deviation(at) for n in range(12)]
+    at = feature_vector(16, 1000)
+    doubts = [
+        posterior("tpot", [(at, 0.1)] * n).deviation(at) for n in range(12)
+    ]
     assert doubts == sorted(doubts, reverse=True)
     assert doubts[0] == pytest.approx(
         math.hypot(
@@ -144,7 +155,7 @@ def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
                 sum(
                     (s * x) ** 2
                     for s, x in zip(
-                        (constant(f"prior_{n}", "tpot") for n in FEATURES),
+                        (constant(f"prior_{n}", "tpot") for n in FEATURE_NAMES),
                         at,
                         strict=True,
                     )
@@ -157,8 +168,9 @@ def test_more_points_leave_less_doubt_and_never_less_than_the_noise() -> None:
 
 
 def test_the_order_of_points_does_not_matter() -> None:
-    told = [(features(n, 500 * n), 0.01 * n) for n in (1, 3, 9, 27)]
-    one, other = learned("ttft", told), learned("ttft", told[::-1])
+    told = [(feature_vector(n, 500 * n), 0.01 * n) for n in (1, 3, 9, 27)]
+    one = posterior("ttft", told)
+    other = posterior("ttft", told[::-1])
     assert one.weights == pytest.approx(other.weights)
 
 
@@ -189,24 +201,25 @@ def test_what_a_file_leaves_out_must_be_given() -> None:
 
 def test_a_calibration_survives_its_file() -> None:
     found = learn.calibrate(points(1.3), {}).correction
-    text = learn.dump(found, {"bench.json": "0" * 64})
-    again = learn.parse(text.encode(), "mine.json")
+    text = learn.dump_correction(found, {"bench.json": "0" * 64})
+    again = learn.parse_correction(text.encode(), "mine.json")
     assert again.factor("tpot", 7, 700) == pytest.approx(
         found.factor("tpot", 7, 700)
     )
     assert len(again.sha256) == 64
     with pytest.raises(UsageError, match="no calibration"):
-        learn.parse(b"{}", "mine.json")
+        learn.parse_correction(b"{}", "mine.json")
 
 
 def test_a_plan_s_replica_follows_its_calibration() -> None:
     taught = learn.calibrate(
         points(1.4, 0.0, (1, 4, 8, 16, 32, 64)), {}
     ).correction
-    layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
-    model, host = find("llama-3.1-8b"), node("h100-sxm")
+    layout = ReplicaLayout(precision="fp8", kv_precision="bf16", tp=1)
+    model = find_model("llama-3.1-8b")
+    host = node("h100-sxm")
     plain = Replica(model, layout, host, load())
-    own = Replica(model, layout, host, load(), Trust(0.5, taught))
+    own = Replica(model, layout, host, load(), Confidence(0.5, taught))
     assert own.tpot(16) / plain.tpot(16) == pytest.approx(1.4, rel=0.1)
     assert own.band("tpot").basis == "measured"
     assert (
@@ -214,7 +227,7 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
         < plain.band("tpot").high / plain.band("tpot").low
     )
     elsewhere = Replica(
-        model, layout, node("h200-sxm"), load(), Trust(0.5, taught)
+        model, layout, node("h200-sxm"), load(), Confidence(0.5, taught)
     )
     assert elsewhere.correction is None
 
@@ -231,7 +244,7 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
 )
 def test_an_odd_document_is_a_typed_error(text: str) -> None:
     with pytest.raises(UsageError):
-        read(text, "bench.json")
+        read_benchmark(text, "bench.json")
 
 
 @pytest.mark.parametrize(
@@ -247,11 +260,11 @@ def test_an_odd_document_is_a_typed_error(text: str) -> None:
 )
 def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
     told = json.loads(
-        learn.dump(learn.calibrate(points(1.2), {}).correction, {})
+        learn.dump_correction(learn.calibrate(points(1.2), {}).correction, {})
     )
     told["beliefs"]["tpot"] |= change
     with pytest.raises(UsageError, match="no calibration"):
-        learn.parse(json.dumps(told).encode(), "mine.json")
+        learn.parse_correction(json.dumps(told).encode(), "mine.json")
 
 
 def test_a_point_of_something_else_teaches_nothing() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.energy import Machine, energy
-from planner.cost.line import Usage, services, total
-from planner.cost.week import running, week
+from planner.cost.energy import PoweredMachine, machine_energy
+from planner.cost.line import Usage, service_lines, sum_lines
+from planner.cost.week import running_shares, weekly_load
 from planner.facts.accelerator import accelerators
-from planner.spec.schedule import window
+from planner.spec.schedule import parse_schedule
 from tests.conftest import chat, solve, spec_of
 
 
@@ -34,7 +34,7 @@ def use(provider: str, **more: object) -> Usage:
 
 
 def test_a_month_is_730_hours() -> None:
-    assert week("flat", None).node_hours(3, 1) == 3 * 730
+    assert weekly_load("flat", None).node_hours(3, 1) == 3 * 730
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def test_a_month_is_730_hours() -> None:
 def test_schedules_run_the_hours_that_they_say(
     schedule: str, hours: int
 ) -> None:
-    assert sum(running(schedule)) == hours
+    assert sum(running_shares(schedule)) == hours
 
 
 @pytest.mark.parametrize("bad", ["weekdays 25:00-26:00", "daily 09:75-10:00"])
 def test_times_that_do_not_exist_are_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
-        window(bad)
+        parse_schedule(bad)
 
 
 @given(st.integers(1, 50), st.sampled_from([1, 2, 4]))
 def test_nodes_follow_the_load_and_never_fall_below_one_unit(
     groups: int, unit: int
 ) -> None:
-    shape = week("diurnal", None)
+    shape = weekly_load("diurnal", None)
     nodes = shape.hourly_nodes(groups, unit)
     spared = shape.hourly_nodes(groups, unit, 2)
     assert [s - n for s, n in zip(spared, nodes, strict=True)] == [
@@ -76,7 +76,7 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
-    lines = services(use("aws", sent_gb=Decimal(20_000)), catalog.book)
+    lines = service_lines(use("aws", sent_gb=Decimal(20_000)), catalog.book)
     found = sum(x.usd_month for x in lines if x.kind == "egress")
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"
@@ -85,11 +85,11 @@ def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
 
 
 def test_a_missing_price_is_unknown_and_never_zero(catalog) -> None:
-    lines = services(use("gcp"), catalog.book)
+    lines = service_lines(use("gcp"), catalog.book)
     logs = next(x for x in lines if x.kind == "logs")
     assert logs.usd_month is None
     assert logs.unit_price is None
-    known, unknown = total(lines)
+    known, unknown = sum_lines(lines)
     assert unknown == ["logs"]
     assert known == sum(x.usd_month for x in lines if x.usd_month is not None)
 
@@ -115,28 +115,30 @@ def test_a_commitment_is_paid_whether_it_runs_or_not(catalog) -> None:
 
 def test_specs_without_a_schedule_run_all_week() -> None:
     assert spec_of(chat()).shutdown.schedule is None
-    assert week("flat", None).running_hours == 730
+    assert weekly_load("flat", None).running_hours == 730
 
 
 def test_the_energy_of_a_machine_is_that_of_its_data_sheet() -> None:
     """DGX H100: 10.2 kW at most for 8 boards of 700 W; here at 85 % of it, with the PUE of AWS."""
-    one = Machine(
+    one = PoweredMachine(
         provider="aws",
         region="us-east-1",
         chip=accelerators()["h100-sxm"],
         board_count=8.0,
         role="train",
     )
-    found = energy(one, 2, Decimal(200))
+    found = machine_energy(one, 2, Decimal(200))
     assert found is not None
     assert found.kw == pytest.approx(2 * 10.2 * 0.85 * 1.15, rel=0.01)
     assert found.kwh == pytest.approx(found.kw * 100)
     assert found.kg_co2e is not None
     assert 0.2 < found.kg_co2e / found.kwh < 0.6
-    idle = energy(replace(one, role="workspace"), 2, Decimal(200))
+    idle = machine_energy(replace(one, role="workspace"), 2, Decimal(200))
     assert idle is not None
     assert idle.kwh < found.kwh
     assert (
-        energy(replace(one, chip=accelerators()["tpu-v5e"]), 2, Decimal(200))
+        machine_energy(
+            replace(one, chip=accelerators()["tpu-v5e"]), 2, Decimal(200)
+        )
         is None
     )

@@ -11,16 +11,16 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import table
-from planner.estimate.answer import answer
-from planner.estimate.draft import drafted
-from planner.estimate.names import gpu, model
-from planner.estimate.row import setup
+from planner.estimate.answer import predict_inference
+from planner.estimate.draft import parse_draft
+from planner.estimate.names import resolve_gpu, resolve_model
+from planner.estimate.row import row_deployment
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find
+from planner.facts.llm import find_model
 from planner.perf import memory, startup, tail
-from planner.perf.layout import Layout
-from planner.perf.load import Lengths, Load
-from planner.perf.physics import decode
+from planner.perf.layout import ReplicaLayout
+from planner.perf.load import LengthDistribution, ServingLoad
+from planner.perf.physics import decode_time
 from planner.perf.serve import Replica
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
@@ -66,7 +66,9 @@ def written(found: list[dict[str, str]]) -> str:
 
 def predicted(found: list[dict[str, str]]) -> list[dict[str, str]]:
     return list(
-        csv.DictReader(table.predict(written(found), "rows.csv").splitlines())
+        csv.DictReader(
+            table.predict_table(written(found), "rows.csv").splitlines()
+        )
     )
 
 
@@ -107,9 +109,9 @@ def test_measured_columns_are_never_read(
         {key: cell for key, cell in r.items() if key not in blank}
         for r in found
     ]
-    expected = table.predict(written(found), "rows.csv")
-    assert table.predict(written(blanked), "rows.csv") == expected
-    assert table.predict(written(without), "rows.csv") == expected
+    expected = table.predict_table(written(found), "rows.csv")
+    assert table.predict_table(written(blanked), "rows.csv") == expected
+    assert table.predict_table(written(without), "rows.csv") == expected
 
 
 def test_every_row_of_full_quality_is_answered_in_order() -> None:
@@ -157,7 +159,7 @@ def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
         ("Intel Gaudi 3", "gaudi3"),
         ("Trn1", "trainium1"),
     ):
-        assert gpu(given).accelerator == name
+        assert resolve_gpu(given).accelerator == name
     for given, name in (
         ("Llama 3.1 405B", "llama-3.1-405b"),
         ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"),
@@ -167,7 +169,7 @@ def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
         ("GPT-3 175B", "gpt3-175b"),
         ("Llama3-8B", "llama-3-8b"),
     ):
-        assert model(given).model == name
+        assert resolve_model(given).model == name
 
 
 @pytest.mark.parametrize(
@@ -218,23 +220,29 @@ def test_a_wrong_cell_refuses_its_row_and_no_other(
 
 def test_a_table_of_something_else_is_named_with_what_it_lacks() -> None:
     with pytest.raises(UsageError, match="no column"):
-        table.predict("a,b\n1,2\n", "rows.csv")
+        table.predict_table("a,b\n1,2\n", "rows.csv")
 
 
 def test_more_users_never_raise_the_pace_and_never_lower_the_flow() -> None:
-    pace, flow = 0.0, 0.0
+    pace = 0.0
+    flow = 0.0
     for users in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-        found = answer(setup(row(concurrency=str(users)))).columns
+        found = predict_inference(
+            row_deployment(row(concurrency=str(users)))
+        ).columns
         assert found["tpot_ms_mean"].value >= pace
         assert found["output_tok_s"].value >= flow
-        pace, flow = found["tpot_ms_mean"].value, found["output_tok_s"].value
+        pace = found["tpot_ms_mean"].value
+        flow = found["output_tok_s"].value
 
 
 def test_a_loop_and_its_rate_agree() -> None:
     """Little's law: a closed loop's flow, offered as a rate, meets about the same batch."""
-    closed = answer(setup(row(concurrency="32"))).columns
+    closed = predict_inference(row_deployment(row(concurrency="32"))).columns
     rate = str(closed["req_throughput_rps"].value)
-    opened = answer(setup(row(load_kind="rate", request_rate_rps=rate))).columns
+    opened = predict_inference(
+        row_deployment(row(load_kind="rate", request_rate_rps=rate))
+    ).columns
     assert opened["tpot_ms_mean"].value == pytest.approx(
         closed["tpot_ms_mean"].value, rel=0.1
     )
@@ -242,7 +250,7 @@ def test_a_loop_and_its_rate_agree() -> None:
 
 def test_what_is_new_widens_the_band_and_weakens_the_basis() -> None:
     def width(**changes: str) -> tuple[float, str]:
-        found = answer(setup(row(**changes)))
+        found = predict_inference(row_deployment(row(**changes)))
         number = found.columns["tpot_ms_mean"]
         return number.high / number.low, found.basis
 
@@ -266,8 +274,17 @@ COMPLETE = [
 def test_every_accelerator_with_a_data_sheet_is_predicted(chip: str) -> None:
     sheet = accelerators()[chip]
     cells = {"gpu": chip, "model": "llama-3.2-1b", "weight_precision": "bf16"}
-    found = answer(setup(row(**cells))).columns["tpot_ms_mean"].value
-    read = 2 * find("llama-3.2-1b").params / (sheet.bandwidth_gb_s * 1e9) * 1000
+    found = (
+        predict_inference(row_deployment(row(**cells)))
+        .columns["tpot_ms_mean"]
+        .value
+    )
+    read = (
+        2
+        * find_model("llama-3.2-1b").params
+        / (sheet.bandwidth_gb_s * 1e9)
+        * 1000
+    )
     assert 0.9 * read < found < 25 * read + 10
 
 
@@ -276,7 +293,8 @@ def test_the_pool_matches_published_start_up_logs() -> None:
     errors = []
     for r in rows("startup.csv"):
         try:
-            model, wide = find(r["model"]), int(r["tp"])
+            model = find_model(r["model"])
+            wide = int(r["tp"])
         except Exception:  # noqa: BLE001 - a model that is not in our table
             continue
         if (
@@ -284,16 +302,16 @@ def test_the_pool_matches_published_start_up_logs() -> None:
             or "odd" in r["note"]
         ):
             continue
-        card = startup.Card(
+        card = startup.VllmAccelerator(
             total_gib=float(r["gpu_total_gib"]),
             software_year=when(r["date"]),
             memory_share=float(r["gpu_memory_utilization"] or 0.9),
         )
-        step = startup.Steps(
+        step = startup.StepLimits(
             max_tokens=int(r["max_num_batched_tokens"] or 8192),
             max_sequences=int(r["max_num_seqs"]),
         )
-        layout = Layout(
+        layout = ReplicaLayout(
             precision=r["precision"]
             if r["precision"] in ("bf16", "fp8", "mxfp4")
             else "bf16",
@@ -301,7 +319,7 @@ def test_the_pool_matches_published_start_up_logs() -> None:
             tp=wide,
             pp=int(r["pp"] or 1),
         )
-        found = startup.startup(model, layout, card, step)
+        found = startup.startup_memory(model, layout, card, step)
         if found.kv_gib > 10:
             errors.append(abs(found.kv_gib / float(r["kv_gib"]) - 1))
     assert len(errors) > 15
@@ -324,10 +342,12 @@ def when(date: str) -> float:
 def test_the_tokens_of_a_pool_are_those_that_vllm_prints(
     name: str, pool_gib: float, year: float, kv: str, printed: int
 ) -> None:
-    layout = Layout(
+    layout = ReplicaLayout(
         precision="bf16", kv_precision=kv, tp=8 if name == "deepseek-r1" else 1
     )
-    found = startup.tokens(find(name), layout, pool_gib * memory.GIB, year)
+    found = startup.pool_tokens(
+        find_model(name), layout, pool_gib * memory.GIB, year
+    )
     assert found == pytest.approx(printed, rel=0.001)
 
 
@@ -338,14 +358,16 @@ def test_a_rate_beyond_reach_is_refused_with_the_most_that_is() -> None:
 
 
 def test_accelerators_beyond_their_link_talk_over_the_network() -> None:
-    within = answer(
-        setup(row(tp="8", n_gpus="8", model="llama-3.1-70b"))
+    within = predict_inference(
+        row_deployment(row(tp="8", n_gpus="8", model="llama-3.1-70b"))
     ).columns
-    beyond = answer(
-        setup(row(tp="16", n_gpus="16", model="llama-3.1-70b"))
+    beyond = predict_inference(
+        row_deployment(row(tp="16", n_gpus="16", model="llama-3.1-70b"))
     ).columns
-    rack = answer(
-        setup(row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200"))
+    rack = predict_inference(
+        row_deployment(
+            row(tp="16", n_gpus="16", model="llama-3.1-70b", gpu="GB200")
+        )
     ).columns
     assert beyond["ttft_ms_mean"].value > within["ttft_ms_mean"].value
     assert rack["tpot_ms_mean"].value < beyond["tpot_ms_mean"].value
@@ -369,15 +391,20 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
     """Decoding no longer waits for prompts; the first token waits for the cache on the network."""
     layout = "prefill 4 workers x 1 GPU (tp1 adp1 ep1); decode 1 workers x 1 GPU (tp1 adp1 ep1)"
     cells = {"input_len": "8000", "concurrency": "8"}
-    together = answer(setup(row(**cells))).columns
-    apart = answer(setup(row(disagg_layout=layout, **cells))).columns
+    together = predict_inference(row_deployment(row(**cells))).columns
+    apart = predict_inference(
+        row_deployment(row(disagg_layout=layout, **cells))
+    ).columns
     assert apart["tpot_ms_mean"].value < together["tpot_ms_mean"].value
-    alone = setup(row(concurrency="1", input_len="8000"))
-    sent = setup(row(concurrency="1", input_len="8000", disagg_layout=layout))
+    alone = row_deployment(row(concurrency="1", input_len="8000"))
+    sent = row_deployment(
+        row(concurrency="1", input_len="8000", disagg_layout=layout)
+    )
     model = alone.llm
     cache = 2 * model.layers * model.kv_heads * model.head_dim * 2 * 8000
-    assert sent.replica_rates().idle_prompt_s - alone.replica_rates().idle_prompt_s == pytest.approx(
-        cache / (50e9 * 0.8), rel=0.01
+    assert (
+        sent.replica_rates().idle_prompt_s - alone.replica_rates().idle_prompt_s
+        == pytest.approx(cache / (50e9 * 0.8), rel=0.01)
     )
 
 
@@ -394,11 +421,11 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
 def test_the_gain_of_a_draft_is_the_sum_of_its_accepted_prefixes(
     told: str, gained: float, passes: int
 ) -> None:
-    found = drafted(told)
+    found = parse_draft(told)
     assert found is not None
     assert found.tokens_per_step == pytest.approx(gained)
     assert found.draft_passes == passes
-    assert drafted("none expected") is None
+    assert parse_draft("none expected") is None
 
 
 def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
@@ -410,9 +437,14 @@ def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
             "gpu": "H200-SXM-141GB",
             "spec_decode": draft,
         }
-        return answer(setup(row(**cells))).columns["tpot_ms_mean"].value
+        return (
+            predict_inference(row_deployment(row(**cells)))
+            .columns["tpot_ms_mean"]
+            .value
+        )
 
-    certain, hopeless = "mtp-3, acceptance 1", "mtp-3, acceptance 0"
+    certain = "mtp-3, acceptance 1"
+    hopeless = "mtp-3, acceptance 0"
     assert 1.7 < pace(1, "none") / pace(1, "mtp-3, acceptance 0.8") < 3
     assert pace(1, "none") / pace(1, certain) < 4
     assert pace(1, hopeless) > pace(1, "none")
@@ -434,7 +466,11 @@ def test_split_pools_at_saturation_are_as_fast_as_the_slower_one() -> None:
             "disagg_layout": layout,
             "output_len": answer_len,
         }
-        return answer(setup(row(**cells))).columns["output_tok_s"].value
+        return (
+            predict_inference(row_deployment(row(**cells)))
+            .columns["output_tok_s"]
+            .value
+        )
 
     assert flow(2, "10") == pytest.approx(
         2 * flow(1, "10"), rel=0.01
@@ -443,13 +479,16 @@ def test_split_pools_at_saturation_are_as_fast_as_the_slower_one() -> None:
 
 
 def test_a_slice_has_its_share_of_compute_memory_and_bandwidth() -> None:
-    whole, part = gpu("A100-80GB-SXM"), gpu("a100-80gb-sxm MIG 3g.40gb")
+    whole = resolve_gpu("A100-80GB-SXM")
+    part = resolve_gpu("a100-80gb-sxm MIG 3g.40gb")
     assert part.memory_gib == whole.memory_gib / 2
     assert part.bandwidth_gb_s == whole.bandwidth_gb_s / 2  # type: ignore[operator]
     assert part.bf16_tflops == pytest.approx(whole.bf16_tflops * 3 / 7)  # type: ignore[operator]
     cells = {"weight_precision": "bf16", "concurrency": "1"}
-    slow = answer(setup(row(gpu="a100-80gb-sxm 3g.40gb", **cells)))
-    fast = answer(setup(row(gpu="a100-80gb-sxm", **cells)))
+    slow = predict_inference(
+        row_deployment(row(gpu="a100-80gb-sxm 3g.40gb", **cells))
+    )
+    fast = predict_inference(row_deployment(row(gpu="a100-80gb-sxm", **cells)))
     ratio = (
         slow.columns["tpot_ms_mean"].value / fast.columns["tpot_ms_mean"].value
     )
@@ -475,24 +514,24 @@ def test_a_slice_has_its_share_of_compute_memory_and_bandwidth() -> None:
 def test_accelerators_are_understood_with_spaces(
     spelled: str, name: str
 ) -> None:
-    assert gpu(spelled).accelerator == name
+    assert resolve_gpu(spelled).accelerator == name
 
 
 def test_a_plan_and_a_table_find_the_same_room_and_pace() -> None:
     """One account of memory and one physics: Replica serves plans, Setup tables."""
-    made = setup(row(len_kind="dataset mean", concurrency="1"))
+    made = row_deployment(row(len_kind="dataset mean", concurrency="1"))
     server = made.replica_rates()
-    wanted = Load(
-        prompt_lengths=Lengths(mean_tokens=1000, p95_tokens=1000),
-        answer_lengths=Lengths(mean_tokens=200, p95_tokens=200),
+    wanted = ServingLoad(
+        prompt_lengths=LengthDistribution(mean_tokens=1000, p95_tokens=1000),
+        answer_lengths=LengthDistribution(mean_tokens=200, p95_tokens=200),
         concurrency=1,
     )
     one = Replica(made.llm, made.layout, made.node, wanted)
     assert one.max_batch == pytest.approx(
         server.max_batch, rel=0.02
     )  # plans count whole pages
-    assert decode(one.step_times, 8, 0.0) == pytest.approx(
-        decode(server.step_times, 8, 0.0)
+    assert decode_time(one.step_times, 8, 0.0) == pytest.approx(
+        decode_time(server.step_times, 8, 0.0)
     )
 
 
@@ -500,13 +539,13 @@ def test_late_first_tokens_grow_with_the_load() -> None:
     """The 99th percentile over the mean, at a tenth and at nine tenths of capacity."""
 
     def far(rate: float) -> float:
-        found = answer(
-            setup(row(load_kind="rate", request_rate_rps=str(rate)))
+        found = predict_inference(
+            row_deployment(row(load_kind="rate", request_rate_rps=str(rate)))
         ).columns
         return found["ttft_ms_p99"].value / found["ttft_ms_mean"].value
 
     most = (
-        answer(setup(row(load_kind="offline_max")))
+        predict_inference(row_deployment(row(load_kind="offline_max")))
         .columns["req_throughput_rps"]
         .value
     )
@@ -526,7 +565,7 @@ def test_late_first_tokens_grow_with_the_load() -> None:
 def test_gamma_quantiles_match_the_printed_table_of_chi_square(
     freedom: int, share: float, printed: float
 ) -> None:
-    assert tail.gamma(freedom, 2 * freedom, share) == pytest.approx(
+    assert tail.gamma_quantile(freedom, 2 * freedom, share) == pytest.approx(
         printed, rel=0.01
     )
 
@@ -546,7 +585,7 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
     ):
         inside = []
         for r in found:
-            number = answer(setup(r)).columns[column]
+            number = predict_inference(row_deployment(r)).columns[column]
             inside.append(number.low <= float(r[column]) <= number.high)
         assert sum(inside) >= 0.85 * len(inside)
 
@@ -563,7 +602,9 @@ def test_every_doubling_beyond_the_measurements_widens_the_band_and_too_many_ref
             "input_len": str(length),
             "concurrency": "1",
         }
-        found = answer(setup(row(**cells))).columns["tpot_ms_mean"]
+        found = predict_inference(row_deployment(row(**cells))).columns[
+            "tpot_ms_mean"
+        ]
         widths.append(found.high / found.low)
     assert widths[0] == widths[1] < widths[2] < widths[3]
     far = predicted([row(concurrency="9000000")])

@@ -9,13 +9,13 @@ import pytest
 from planner.errors import CatalogError, MissingError, SpecError
 from planner.facts import huggingface, table
 from planner.facts.accelerator import accelerators, mig_profiles
-from planner.facts.llm import dense_of, find, models, unmodelled
+from planner.facts.llm import dense_model, find_model, models, unsized_models
 
 
 def test_a_bad_cell_is_named_by_file_line_and_column() -> None:
-    columns = {"a": table.text, "b": table.whole(0, 9)}
+    columns = {"a": table.nonempty_text, "b": table.integer_between(0, 9)}
     with pytest.raises(CatalogError) as caught:
-        list(table.rows("a,b\nx,1\ny,12\n", "t.csv", columns))
+        list(table.read_rows("a,b\nx,1\ny,12\n", "t.csv", columns))
     problem = caught.value.problems[0]
     assert problem.place.line == 3
     assert "b: '12' is not between 0 and 9" in problem.message
@@ -25,8 +25,8 @@ def test_a_bad_cell_is_named_by_file_line_and_column() -> None:
 def test_prices_must_be_positive_and_finite(bad: str) -> None:
     with pytest.raises(CatalogError):
         list(
-            table.rows(
-                "p\n" + (bad or '""') + "\n", "t.csv", {"p": table.price}
+            table.read_rows(
+                "p\n" + (bad or '""') + "\n", "t.csv", {"p": table.usd_price}
             )
         )
 
@@ -35,8 +35,10 @@ def test_prices_must_be_positive_and_finite(bad: str) -> None:
 def test_unknown_or_missing_columns_are_refused(header: str) -> None:
     with pytest.raises(CatalogError, match="columns differ"):
         list(
-            table.rows(
-                header + "\n", "t.csv", {"a": table.text, "b": table.text}
+            table.read_rows(
+                header + "\n",
+                "t.csv",
+                {"a": table.nonempty_text, "b": table.nonempty_text},
             )
         )
 
@@ -72,35 +74,38 @@ def test_mig_slices_never_exceed_their_gpu() -> None:
 def test_parts_of_a_model_add_up_to_its_published_size(
     name: str, billions: float, active: float
 ) -> None:
-    model = find(name)
+    model = find_model(name)
     total = model.dense_params + model.expert_params + model.embedding_params
-    used = model.dense_params + model.active_expert_params + model.embedding_params
+    used = (
+        model.dense_params + model.active_expert_params + model.embedding_params
+    )
     assert total / 1e9 == pytest.approx(billions, rel=0.001)
     assert used / 1e9 == pytest.approx(active, rel=0.02)
 
 
 def test_models_are_found_by_hugging_face_name_and_offer_a_near_miss() -> None:
-    assert find("meta-llama/Meta-Llama-3.1-8B").model == "llama-3.1-8b"
-    assert find("DeepSeek-V3").model == "deepseek-r1"
+    assert find_model("meta-llama/Meta-Llama-3.1-8B").model == "llama-3.1-8b"
+    assert find_model("DeepSeek-V3").model == "deepseek-r1"
     with pytest.raises(MissingError) as caught:
-        find("llama-3.1-8")
+        find_model("llama-3.1-8")
     assert "llama-3.1" in caught.value.problems[0].next_step
 
 
 def test_known_models_that_cannot_be_sized_are_refused_with_the_reason() -> (
     None
 ):
-    assert unmodelled()
-    for name in unmodelled():
+    assert unsized_models()
+    for name in unsized_models():
         with pytest.raises(MissingError, match="cannot be sized yet"):
-            find(name)
+            find_model(name)
 
 
 def test_a_size_alone_gives_a_model_near_the_published_shape_of_that_size() -> (
     None
 ):
     for name in ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"):
-        real, guess = find(name), dense_of(int(find(name).params))
+        real = find_model(name)
+        guess = dense_model(int(find_model(name).params))
         assert guess.layers == pytest.approx(real.layers, rel=0.25)
         assert guess.hidden == pytest.approx(real.hidden, rel=0.25)
         assert guess.kv_heads == real.kv_heads
@@ -234,13 +239,19 @@ CONFIGS = {
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_config_json_gives_the_published_architecture(name: str) -> None:
-    found = huggingface.read(json.dumps(CONFIGS[name]).encode(), "config.json")
+    found = huggingface.parse_config(
+        json.dumps(CONFIGS[name]).encode(), "config.json"
+    )
     known = models()[name]
     assert found.params == pytest.approx(known.params, rel=0.03)
     # Some publishers leave the input embedding out of the active parameters.
-    counts = (found.active_params, found.active_params - found.vocab * found.hidden)
+    counts = (
+        found.active_params,
+        found.active_params - found.vocab * found.hidden,
+    )
     assert any(
-        count == pytest.approx(known.active_params, rel=0.06) for count in counts
+        count == pytest.approx(known.active_params, rel=0.06)
+        for count in counts
     )
     for key in (
         "layers",
@@ -273,7 +284,7 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
 )
 def test_a_broken_config_is_a_typed_error(raw: bytes) -> None:
     with pytest.raises(SpecError):
-        huggingface.read(raw, "config.json")
+        huggingface.parse_config(raw, "config.json")
 
 
 @pytest.mark.parametrize(
@@ -305,10 +316,12 @@ def test_a_config_of_a_shape_that_no_model_has_is_refused(
         "max_position_embeddings": 131_072,
     }
     assert (
-        huggingface.read(json.dumps(config).encode(), "config.json").params
+        huggingface.parse_config(
+            json.dumps(config).encode(), "config.json"
+        ).params
         > 8e9
     )
     with pytest.raises(SpecError):
-        huggingface.read(
+        huggingface.parse_config(
             json.dumps({**config, **wrong}).encode(), "config.json"
         )

@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find, models
+from planner.facts.llm import find_model, models
 from planner.perf import book, coefficient, memory
-from planner.perf.layout import Layout, Node, valid
-from planner.perf.load import SHARES, Lengths, Load, bin_of, mean
+from planner.perf.layout import Node, ReplicaLayout, can_shard
+from planner.perf.load import (
+    BIN_SHARES,
+    LengthDistribution,
+    ServingLoad,
+    bin_mean,
+    percentile_bin,
+)
 from planner.perf.serve import Replica
 
 DATA = Path(__file__).parents[1] / "data"
@@ -38,10 +44,16 @@ def node(name: str, count: int = 8) -> Node:
     )
 
 
-def load(prompt: float = 1000, answer: float = 200, rate: float = 1.0) -> Load:
-    return Load(
-        prompt_lengths=Lengths(mean_tokens=prompt, p95_tokens=prompt * 3),
-        answer_lengths=Lengths(mean_tokens=answer, p95_tokens=answer * 3),
+def load(
+    prompt: float = 1000, answer: float = 200, rate: float = 1.0
+) -> ServingLoad:
+    return ServingLoad(
+        prompt_lengths=LengthDistribution(
+            mean_tokens=prompt, p95_tokens=prompt * 3
+        ),
+        answer_lengths=LengthDistribution(
+            mean_tokens=answer, p95_tokens=answer * 3
+        ),
         rate_per_s=rate,
     )
 
@@ -50,19 +62,19 @@ def load(prompt: float = 1000, answer: float = 200, rate: float = 1.0) -> Load:
     "row", rows("vllm_startup.csv"), ids=lambda r: r["row_id"]
 )
 def test_weights_match_vllm_startup_logs(row: dict[str, str]) -> None:
-    layout = Layout(
+    layout = ReplicaLayout(
         precision=row["precision"], kv_precision="bf16", tp=int(row["tp"])
     )
-    found = memory.weights(find(row["model"]), layout) / memory.GIB
+    found = memory.weight_bytes(find_model(row["model"]), layout) / memory.GIB
     assert found == pytest.approx(float(row["weights_gib_per_gpu"]), rel=0.005)
 
 
 def test_kv_tokens_match_a_vllm_startup_log() -> None:
     row = next(r for r in rows("vllm_startup.csv") if r["kv_tokens"])
-    layout = Layout(precision="bf16", kv_precision="bf16", tp=1)
-    model = find(row["model"])
+    layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1)
+    model = find_model(row["model"])
     pool = float(row["kv_cache_gib_per_gpu"]) * memory.GIB
-    tokens = pool / (memory.kv_per_token(model, layout) * model.layers)
+    tokens = pool / (memory.kv_token_bytes(model, layout) * model.layers)
     assert tokens == pytest.approx(float(row["kv_tokens"]), rel=0.005)
 
 
@@ -79,26 +91,28 @@ def test_kv_tokens_match_a_vllm_startup_log() -> None:
 def test_kv_bytes_of_a_token_match_the_published_architecture(
     name: str, published: int
 ) -> None:
-    layout = Layout(precision="bf16", kv_precision="bf16", tp=1)
-    model = find(name)
-    assert memory.kv_per_token(model, layout) * model.layers == published
+    layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1)
+    model = find_model(name)
+    assert memory.kv_token_bytes(model, layout) * model.layers == published
 
 
 def test_sliding_layers_keep_no_more_than_their_window() -> None:
-    model = find("gemma-3-27b")
-    layout = Layout(precision="bf16", kv_precision="bf16", tp=1)
-    each = memory.kv_per_token(model, layout)
+    model = find_model("gemma-3-27b")
+    layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1)
+    each = memory.kv_token_bytes(model, layout)
     full = model.layers - model.window_layers
-    assert memory.kv(model, layout, 32_768) == each * (
+    assert memory.kv_bytes(model, layout, 32_768) == each * (
         full * 32_768 + model.window_layers * 1024
     )
 
 
 def test_latent_attention_is_not_divided_by_tensor_parallelism() -> None:
-    model = find("deepseek-r1")
+    model = find_model("deepseek-r1")
     one, eight = (
-        memory.kv(
-            model, Layout(precision="fp8", kv_precision="bf16", tp=t), 4096
+        memory.kv_bytes(
+            model,
+            ReplicaLayout(precision="fp8", kv_precision="bf16", tp=t),
+            4096,
         )
         for t in (1, 8)
     )
@@ -107,28 +121,28 @@ def test_latent_attention_is_not_divided_by_tensor_parallelism() -> None:
 
 @pytest.mark.parametrize("name", sorted(models()))
 def test_weights_of_all_accelerators_add_up_to_the_model(name: str) -> None:
-    model = find(name)
+    model = find_model(name)
     for tp in (1, 2, 4, 8):
-        layout = Layout(precision="bf16", kv_precision="bf16", tp=tp)
-        assert memory.weights(model, layout) * tp == pytest.approx(
+        layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=tp)
+        assert memory.weight_bytes(model, layout) * tp == pytest.approx(
             2 * model.params, rel=0.001
         )
 
 
 def test_quantization_scales_are_counted() -> None:
-    model = find("llama-3.1-70b")
+    model = find_model("llama-3.1-70b")
     plain = model.dense_params * 0.5 + model.embedding_params * 2
-    with_scales = memory.weights(
-        model, Layout(precision="int4", kv_precision="bf16", tp=1)
+    with_scales = memory.weight_bytes(
+        model, ReplicaLayout(precision="int4", kv_precision="bf16", tp=1)
     )
     assert 1.02 < with_scales / plain < 1.05
 
 
 def test_heads_decide_how_a_model_may_be_cut() -> None:
-    assert valid(find("llama-3.1-70b"), 8)
-    assert valid(find("qwen2.5-7b"), 4)
-    assert not valid(find("qwen2.5-7b"), 8)  # 28 heads
-    assert not valid(find("qwen2.5-14b"), 3)
+    assert can_shard(find_model("llama-3.1-70b"), 8)
+    assert can_shard(find_model("qwen2.5-7b"), 4)
+    assert not can_shard(find_model("qwen2.5-7b"), 8)  # 28 heads
+    assert not can_shard(find_model("qwen2.5-14b"), 3)
 
 
 def test_tpot_is_near_published_closed_loop_measurements() -> None:
@@ -139,16 +153,21 @@ def test_tpot_is_near_published_closed_loop_measurements() -> None:
         prompt, answer = (
             float(row[key]) * 0.9 for key in ("input_len", "output_len")
         )
-        lengths = (Lengths(mean_tokens=x, p95_tokens=x * 1.1) for x in (prompt, answer))
-        traffic = Load(prompt_lengths=next(lengths), answer_lengths=next(lengths))
+        lengths = (
+            LengthDistribution(mean_tokens=x, p95_tokens=x * 1.1)
+            for x in (prompt, answer)
+        )
+        traffic = ServingLoad(
+            prompt_lengths=next(lengths), answer_lengths=next(lengths)
+        )
         precision = (
             "mxfp4" if row["model"].startswith("gpt-oss") else row["precision"]
         )
-        layout = Layout(
+        layout = ReplicaLayout(
             precision=precision, kv_precision="bf16", tp=int(row["tp"])
         )
         replica = Replica(
-            find(row["model"]), layout, node(row["accelerator"]), traffic
+            find_model(row["model"]), layout, node(row["accelerator"]), traffic
         )
         in_flight = min(replica.max_batch, int(row["concurrency"]))
         errors.append(
@@ -160,9 +179,12 @@ def test_tpot_is_near_published_closed_loop_measurements() -> None:
 
 
 def replica(rate: float = 1.0, **words: float) -> Replica:
-    layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
+    layout = ReplicaLayout(precision="fp8", kv_precision="bf16", tp=1)
     return Replica(
-        find("llama-3.1-8b"), layout, node("h100-sxm"), load(rate=rate, **words)
+        find_model("llama-3.1-8b"),
+        layout,
+        node("h100-sxm"),
+        load(rate=rate, **words),
     )
 
 
@@ -192,17 +214,24 @@ def test_percentiles_are_ordered_and_checked_as_they_are_shown() -> None:
 
 def test_little_s_law_holds_in_the_birth_death_model() -> None:
     subject = replica()
-    service = subject.open_service(subject.completion_rate(subject.max_batch) * 0.5)
+    service = subject.open_service(
+        subject.completion_rate(subject.max_batch) * 0.5
+    )
     assert service is not None
     served = sum(
-        p * subject.completion_rate(n) for n, p in enumerate(service.probabilities) if n
+        p * subject.completion_rate(n)
+        for n, p in enumerate(service.probabilities)
+        if n
     )
     assert served == pytest.approx(service.rate_per_s, rel=0.01)
 
 
 def test_too_much_load_is_no_service() -> None:
     subject = replica()
-    assert subject.open_service(subject.completion_rate(subject.max_batch) * 1.01) is None
+    assert (
+        subject.open_service(subject.completion_rate(subject.max_batch) * 1.01)
+        is None
+    )
 
 
 def test_the_bound_is_above_every_rate_that_keeps_the_pace() -> None:
@@ -217,29 +246,29 @@ def test_the_bound_is_above_every_rate_that_keeps_the_pace() -> None:
 
 def test_bursts_and_long_tails_make_waits_longer() -> None:
     calm = replica(prompt=4000).open_service(4.0)
-    layout = Layout(precision="fp8", kv_precision="bf16", tp=1)
-    burst = Load(
-        prompt_lengths=Lengths(mean_tokens=4000, p95_tokens=12_000),
-        answer_lengths=Lengths(mean_tokens=200, p95_tokens=600),
+    layout = ReplicaLayout(precision="fp8", kv_precision="bf16", tp=1)
+    burst = ServingLoad(
+        prompt_lengths=LengthDistribution(mean_tokens=4000, p95_tokens=12_000),
+        answer_lengths=LengthDistribution(mean_tokens=200, p95_tokens=600),
         rate_per_s=4,
         arrival_variation=9.0,
     )
-    wild = Replica(find("llama-3.1-8b"), layout, node("h100-sxm"), burst).open_service(
-        4.0
-    )
+    wild = Replica(
+        find_model("llama-3.1-8b"), layout, node("h100-sxm"), burst
+    ).open_service(4.0)
     assert calm is not None
     assert wild is not None
     assert wild.ttft(95) > calm.ttft(95)
 
 
 def test_lengths_reproduce_their_mean_and_percentiles() -> None:
-    lengths = Lengths(mean_tokens=1200, p95_tokens=4000)
+    lengths = LengthDistribution(mean_tokens=1200, p95_tokens=4000)
     points = lengths.bin_lengths()
-    assert mean(points) == pytest.approx(1200)
-    assert sum(SHARES) == pytest.approx(1)
-    assert points[bin_of(95)] == pytest.approx(4000, rel=0.03)
+    assert bin_mean(points) == pytest.approx(1200)
+    assert sum(BIN_SHARES) == pytest.approx(1)
+    assert points[percentile_bin(95)] == pytest.approx(4000, rel=0.03)
     p99 = 4000 * math.exp(lengths.sigma * (2.3263 - 1.6449))
-    assert points[bin_of(99)] == pytest.approx(p99, rel=0.03)
+    assert points[percentile_bin(99)] == pytest.approx(p99, rel=0.03)
 
 
 def test_the_99th_percentile_sees_the_long_answers() -> None:
@@ -256,17 +285,17 @@ def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
             if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")
         ]
         found = coefficient.SERVING.select(
-            frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE
+            frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE_YEAR
         )
         assert getattr(found, name) == pytest.approx(math.prod(applied))
 
 
 def test_trends_are_not_carried_beyond_the_measurements() -> None:
-    first, last = book.YEARS
+    first, last = book.MEASURED_YEARS
     keys = frozenset({"vllm"})
     assert coefficient.SERVING.select(keys, last) == coefficient.SERVING.select(
         keys, last + 10
     )
-    assert coefficient.SERVING.select(keys, first) == coefficient.SERVING.select(
-        keys, 1990
-    )
+    assert coefficient.SERVING.select(
+        keys, first
+    ) == coefficient.SERVING.select(keys, 1990)

@@ -17,31 +17,31 @@ import pytest
 from planner.cost import block
 from planner.errors import InfeasibleError
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find, models
+from planner.facts.llm import find_model, models
 from planner.perf.constant import constant
 from planner.perf.train import run, trial
-from planner.perf.train.band import half
-from planner.perf.train.coefficient import TRAINING, keys
-from planner.perf.train.cut import spreads
-from planner.perf.train.fabric import reached
-from planner.perf.train.floor import floor
-from planner.perf.train.job import Job, Software, Spread
+from planner.perf.train.band import half_width_ln
+from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
+from planner.perf.train.cut import enumerate_layouts
+from planner.perf.train.fabric import reached_bytes_s
+from planner.perf.train.floor import step_lower_bound
+from planner.perf.train.job import Job, ParallelLayout, Software
 from planner.perf.train.memory import peak_gib
 from planner.perf.train.run import Hazard
-from planner.perf.train.search import Layouts
-from planner.perf.train.step import step
-from planner.perf.train.work import work
+from planner.perf.train.search import LayoutSearch
+from planner.perf.train.step import step_time
+from planner.perf.train.work import rank_work
 from planner.solve.answer import Solver
 from planner.solve.question import what_if
-from planner.solve.rule import Market, rules
+from planner.solve.rule import OfferFilter, spec_rules
 from planner.solve.train.cluster import Cluster
-from planner.solve.train.exact import exactly
-from planner.solve.train.need import train_need
-from planner.solve.train.search import SIZES, Found, TrainSearch
-from planner.spec.load import load
+from planner.solve.train.exact import estimate_training
+from planner.solve.train.need import training_requirement
+from planner.solve.train.search import NODE_COUNTS, FeasibleCluster, TrainSearch
+from planner.spec.load import load_spec
 from planner.spec.model import Training
-from providers.catalog.load import load as open_catalog
-from stacks.site import unsupported
+from providers.catalog.load import load_catalog as open_catalog
+from stacks.site import unsupported_reason
 from tests.conftest import BLUEPRINTS, only, solve
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def text(**words: str) -> str:
 
 
 def searched(made: str, catalog=CATALOG):
-    spec = load(made.encode(), "t.yaml")
+    spec = load_spec(made.encode(), "t.yaml")
     assert isinstance(spec, Training)
-    need = train_need(spec, lambda _: b"", 0.9)
-    market = Market(catalog.kinds, rules(spec, unsupported))
+    need = training_requirement(spec, lambda _: b"", 0.9)
+    market = OfferFilter(catalog.kinds, spec_rules(spec, unsupported_reason))
     return TrainSearch(need, catalog.book), market.cheapest()
 
 
@@ -90,7 +90,7 @@ def searched(made: str, catalog=CATALOG):
 def test_collectives_reach_what_nccl_tests_measured(
     row: dict[str, str],
 ) -> None:
-    found = reached(
+    found = reached_bytes_s(
         row["fabric"], float(row["nominal_gb_s"]), int(row["nodes"])
     )
     assert found == pytest.approx(float(row["bus_gb_s"]), rel=0.2)
@@ -98,17 +98,24 @@ def test_collectives_reach_what_nccl_tests_measured(
 
 def test_a_fabric_never_gets_better_with_machines() -> None:
     for fabric in ("efa", "infiniband", "roce", "tcpxo", "tcpx", "none"):
-        speeds = [reached(fabric, 400.0, n) for n in (2, 4, 16, 256, 4096)]
+        speeds = [
+            reached_bytes_s(fabric, 400.0, n) for n in (2, 4, 16, 256, 4096)
+        ]
         assert speeds == sorted(speeds, reverse=True)
         assert (
-            reached("none", 400.0, 4) < reached(fabric, 400.0, 4)
+            reached_bytes_s("none", 400.0, 4)
+            < reached_bytes_s(fabric, 400.0, 4)
             or fabric == "none"
         )
 
 
 def hazard(mtbf: float, restart: float = 600.0) -> Hazard:
     return Hazard(
-        failures_per_s=1 / mtbf, reclaims_per_s=0.0, restart_s=restart, wait_s=0.0, notice_s=0.0
+        failures_per_s=1 / mtbf,
+        reclaims_per_s=0.0,
+        restart_s=restart,
+        wait_s=0.0,
+        notice_s=0.0,
     )
 
 
@@ -120,11 +127,11 @@ def test_the_best_interval_is_that_of_young_and_daly(
 ) -> None:
     """Where saving is short against failures, the optimum is sqrt(2 * save * mtbf) - save."""
     risk = hazard(mtbf)
-    found = run.interval(save, risk)
-    assert found == pytest.approx(run.young(save, mtbf), rel=0.12)
-    assert found == pytest.approx(run.daly(save, mtbf, 0.0), rel=0.05)
+    found = run.best_interval(save, risk)
+    assert found == pytest.approx(run.young_interval(save, mtbf), rel=0.12)
+    assert found == pytest.approx(run.daly_interval(save, mtbf, 0.0), rel=0.05)
     for other in (found / 2, found * 2):
-        assert run.effective(other, save, risk) < run.effective(
+        assert run.progress_share(other, save, risk) < run.progress_share(
             found, save, risk
         )
 
@@ -132,15 +139,15 @@ def test_the_best_interval_is_that_of_young_and_daly(
 def test_the_effective_share_is_what_simulated_runs_reach() -> None:
     for mtbf, save in ((3 * 3600.0, 30.0), (DAY, 120.0)):
         risk = hazard(mtbf)
-        every = run.interval(save, risk)
+        every = run.best_interval(save, risk)
         draw = random.Random(7)
         needed = [
-            trial.play(40 * DAY, save, every, risk, draw).end_s
+            trial.simulate_run(40 * DAY, save, every, risk, draw).end_s
             for _ in range(60)
         ]
         mean = sum(needed) / len(needed)
         assert 40 * DAY / mean == pytest.approx(
-            run.effective(every, save, risk), rel=0.01
+            run.progress_share(every, save, risk), rel=0.01
         )
 
 
@@ -148,12 +155,18 @@ def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
     """419 unplanned stops in 54 days on 16,384 accelerators, and more than 90 % effective time."""
     rate = 419 / 54 / DAY
     risk = Hazard(
-        failures_per_s=rate, reclaims_per_s=0.0, restart_s=600.0, wait_s=0.0, notice_s=0.0
+        failures_per_s=rate,
+        reclaims_per_s=0.0,
+        restart_s=600.0,
+        wait_s=0.0,
+        notice_s=0.0,
     )
-    found = trial.trials(54 * DAY * 0.9, 30.0, run.interval(30.0, risk), risk)
+    found = trial.simulate_runs(
+        54 * DAY * 0.9, 30.0, run.best_interval(30.0, risk), risk
+    )
     assert found.mean_stops == pytest.approx(419, rel=0.1)
     assert 54 * DAY * 0.9 / found.end_quantile_s(0.5) > 0.88
-    ours = run.hazard(2048, "aws", "p5")
+    ours = run.run_hazard(2048, "aws", "p5")
     assert (
         1 < ours.failures_per_s / rate < 2.5
     )  # RSC-1's rate, which is the larger of those published
@@ -168,11 +181,12 @@ def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
         wait_s=9000.0,
         notice_s=120.0,
     )
-    work_, save = 6 * DAY, 20.0
-    every = run.interval(save, risk)
-    told = trial.trials(work_, save, every, risk)
+    work_ = 6 * DAY
+    save = 20.0
+    every = run.best_interval(save, risk)
+    told = trial.simulate_runs(work_, save, every, risk)
     runs = [
-        trial.play(work_, save, every, risk, random.Random(1000 + seed))
+        trial.simulate_run(work_, save, every, risk, random.Random(1000 + seed))
         for seed in range(400)
     ]
     assert statistics.mean(
@@ -182,12 +196,12 @@ def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
         x.paid_s <= told.paid_quantile_s(0.9) for x in runs
     ) == pytest.approx(0.9, abs=0.04)
     assert told.end_quantile_s(0.5) == pytest.approx(
-        run.late(work_, every, save, risk, 0.5), rel=0.06
+        run.finish_quantile(work_, every, save, risk, 0.5), rel=0.06
     )
     assert told.end_quantile_s(0.9) == pytest.approx(
-        run.late(work_, every, save, risk, 0.9), rel=0.06
+        run.finish_quantile(work_, every, save, risk, 0.9), rel=0.06
     )
-    assert trial.trials(work_, save, every, risk) == told
+    assert trial.simulate_runs(work_, save, every, risk) == told
 
 
 @pytest.mark.parametrize(
@@ -204,15 +218,17 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
     plain = search.cluster(solution.pools[0].offer, solution.pools[0].min_nodes)
     assert plain is not None
     cluster = replace(
-        plain, store=solution.training_run.storage.file_system, spares=solution.training_run.spare_nodes
+        plain,
+        store=solution.training_run.storage.file_system,
+        spares=solution.training_run.spare_nodes,
     )
-    wide = half(cluster.laid.job) / NormalDist().inv_cdf(0.95)
+    wide = half_width_ln(cluster.laid.job) / NormalDist().inv_cdf(0.95)
     ended = paid = 0
     for seed in range(100):
         draw = random.Random(5000 + seed)
         factor = math.exp(wide * draw.gauss()) / cluster.margin
         steps = max(cluster.read, cluster.steps * factor)
-        found = trial.play(
+        found = trial.simulate_run(
             steps, cluster.save, cluster.interval, cluster.risk, draw
         )
         hours = (cluster.start + found.end_s) / 3600
@@ -234,7 +250,8 @@ def test_a_notice_that_is_long_enough_loses_nothing() -> None:
     )
     sudden = replace(told, notice_s=0.0)
     with_, without = (
-        trial.trials(3 * DAY, 20.0, 1800.0, x).end_quantile_s(0.5) for x in (told, sudden)
+        trial.simulate_runs(3 * DAY, 20.0, 1800.0, x).end_quantile_s(0.5)
+        for x in (told, sudden)
     )
     assert with_ < without
 
@@ -244,7 +261,7 @@ def test_failures_without_a_spare_are_erlangs_loss(spares: int) -> None:
     """B = (a^s / s!) / sum of a^k / k! over k to s (Erlang, 1917)."""
     for offered in (0.01, 0.3, 2.0):
         terms = [offered**k / math.factorial(k) for k in range(spares + 1)]
-        assert run.unspared(spares, offered) == pytest.approx(
+        assert run.no_spare_share(spares, offered) == pytest.approx(
             terms[-1] / sum(terms)
         )
 
@@ -277,33 +294,38 @@ def test_a_part_that_goes_on_meanwhile_shortens_runs_as_the_formula_says() -> (
         wait_s=7200.0,
         notice_s=0.0,
     )
-    every = run.interval(20.0, alone)
+    every = run.best_interval(20.0, alone)
     means = {}
     for share in (0.0, 0.3, 0.6):
         risk = replace(alone, partial_speed=share)
         draw = random.Random(5)
         ends = [
-            trial.play(20 * DAY, 20.0, every, risk, draw).end_s
+            trial.simulate_run(20 * DAY, 20.0, every, risk, draw).end_s
             for _ in range(300)
         ]
         means[share] = sum(ends) / len(ends)
         assert 20 * DAY / means[share] == pytest.approx(
-            run.effective(every, 20.0, risk), rel=0.02
+            run.progress_share(every, 20.0, risk), rel=0.02
         )
     assert means[0.6] < means[0.3] < means[0.0]
 
 
 def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
     day = 86_400.0
-    assert block.days("capacity_block", "aws", 8, 3.2 * day) == 4
-    assert block.days("capacity_block", "aws", 8, 14 * day) == 14
-    assert block.days("capacity_block", "aws", 8, 14.1 * day) == 21
-    assert block.days("capacity_block", "aws", 8, 183 * day) is None
-    assert block.days("capacity_block", "aws", 257, day) is None
-    assert block.days("capacity_block", "azure", 1, day) is None
-    assert block.days("capacity_block", "aws", block.most("aws") or 0, day) == 1
-    assert block.most("azure") is None
-    assert block.days("dws_calendar", "gcp", 8, 89.5 * day) == 90
+    assert block.block_days("capacity_block", "aws", 8, 3.2 * day) == 4
+    assert block.block_days("capacity_block", "aws", 8, 14 * day) == 14
+    assert block.block_days("capacity_block", "aws", 8, 14.1 * day) == 21
+    assert block.block_days("capacity_block", "aws", 8, 183 * day) is None
+    assert block.block_days("capacity_block", "aws", 257, day) is None
+    assert block.block_days("capacity_block", "azure", 1, day) is None
+    assert (
+        block.block_days(
+            "capacity_block", "aws", block.max_nodes("aws") or 0, day
+        )
+        == 1
+    )
+    assert block.max_nodes("azure") is None
+    assert block.block_days("dws_calendar", "gcp", 8, 89.5 * day) == 90
 
 
 def test_ways_to_buy_are_compared_in_one_table() -> None:
@@ -312,7 +334,9 @@ def test_ways_to_buy_are_compared_in_one_table() -> None:
         catalog, text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
     )
     assert solution.training_run is not None
-    found = {w.name.split(" of ")[0]: w for w in solution.training_run.scenarios}
+    found = {
+        w.name.split(" of ")[0]: w for w in solution.training_run.scenarios
+    }
     wanted = (
         "on_demand",
         "spot",
@@ -339,9 +363,9 @@ def job(
     model: str, accelerators_: int, batch: int, chip: str = "h100-sxm"
 ) -> Job:
     return Job(
-        llm=find(model),
+        llm=find_model(model),
         chip=accelerators()[chip],
-        layout=Spread(),
+        layout=ParallelLayout(),
         software=Software(),
         sequence_tokens=4096,
         global_batch=float(batch),
@@ -366,23 +390,29 @@ def test_the_best_layout_is_that_of_brute_force(
     asked = job(model.removesuffix(" pairs"), count, batch)
     if model.endswith("pairs"):
         asked = replace(asked, reference="copy")
-    least = floor(asked)
+    least = step_lower_bound(asked)
     times = {}
     again: tuple[Recompute, ...] = ("none", "layer", "full")
-    for plain, recompute in itertools.product(spreads(asked, count, 8), again):
+    for plain, recompute in itertools.product(
+        enumerate_layouts(asked, count, 8), again
+    ):
         spread = replace(plain, recompute=recompute)
         one = replace(asked, layout=spread)
         assert spread.accelerators == count
         assert batch % (spread.dp * spread.micro) == 0
-        seconds = step(work(one), TRAINING.select(keys(one))).total
-        assert least.bound_layout(asked, spread, least.comm_bound(one)) <= seconds
+        seconds = step_time(
+            rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
+        ).total
+        assert (
+            least.bound_layout(asked, spread, least.comm_bound(one)) <= seconds
+        )
         assert least.bound_cut(asked, plain, least.comm_bound(one)) <= seconds
         if (
             peak_gib(one)
             <= constant("train_memory_share") * asked.chip.memory_gib
         ):
             times[spread] = seconds
-    found = Layouts(asked, count, 8).fastest()
+    found = LayoutSearch(asked, count, 8).fastest()
     assert bool(found) == bool(times)
     if times:
         assert found[0].step_time.total == pytest.approx(min(times.values()))
@@ -395,12 +425,13 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
         c for c in accelerators().values() if c.bandwidth_gb_s and c.bf16_tflops
     ]
     for _ in range(30):
-        chip, frozen = draw.choice(chips), draw.choice((0.0, 0.0, 2.0))
+        chip = draw.choice(chips)
+        frozen = draw.choice((0.0, 0.0, 2.0))
         alone = replace(chip, link="none", link_domain=1)
         asked = Job(
-            llm=find(draw.choice(sorted(models()))),
+            llm=find_model(draw.choice(sorted(models()))),
             chip=draw.choice((chip, alone)),
-            layout=Spread(),
+            layout=ParallelLayout(),
             software=Software(precision=draw.choice(("bf16", "fp8", "nvfp4"))),
             sequence_tokens=draw.choice((2048, 65_536)),
             global_batch=draw.choice((48.0, 256.0)),
@@ -409,20 +440,25 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
             lora_rank=16 if frozen else 0,
             reference=draw.choice(("none", "copy", "base")),
         )
-        every = list(spreads(asked, draw.choice((8, 64, 256)), 8))
-        blind = floor(replace(asked, network_bytes_s=1.0))
+        every = list(enumerate_layouts(asked, draw.choice((8, 64, 256)), 8))
+        blind = step_lower_bound(replace(asked, network_bytes_s=1.0))
         least = blind.with_network(asked.network_bytes_s)
         for plain in draw.sample(every, min(20, len(every))):
             one = asked.with_layout(
                 replace(plain, recompute=draw.choice(("none", "layer", "full")))
             )
-            seconds = step(work(one), TRAINING.select(keys(one))).total * (1 + 1e-9)
+            seconds = step_time(
+                rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
+            ).total * (1 + 1e-9)
             assert (
                 blind.bound_cut(asked, plain)
                 <= least.bound_cut(asked, plain, least.comm_bound(one))
                 <= seconds
             )
-            assert least.bound_layout(asked, one.layout, least.comm_bound(one)) <= seconds
+            assert (
+                least.bound_layout(asked, one.layout, least.comm_bound(one))
+                <= seconds
+            )
 
 
 def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slower() -> (
@@ -433,8 +469,8 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
     Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
     """
     asked = replace(job("llama-3.1-405b", 16_384, 2048), sequence_tokens=8192)
-    found = Layouts(asked, 16_384, 8).fastest()[0]
-    each = work(found.job).tokens / found.step_time.total
+    found = LayoutSearch(asked, 16_384, 8).fastest()[0]
+    each = rank_work(found.job).tokens / found.step_time.total
     assert 300 < each * 6 * 405e9 / 1e12 < 410
     assert found.job.layout.tp == 8
     assert found.job.layout.pp in (8, 16)
@@ -452,10 +488,12 @@ def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
         found = search.solve(offers, 1).found[0]
         every = []
         for offer in offers:
-            for nodes in SIZES[:12]:
+            for nodes in NODE_COUNTS[:12]:
                 cluster = search.cluster(offer, nodes)
                 if cluster is not None and cluster.ends <= search.need.limit:
-                    every.append(Found(cluster, cluster.bill(search.book)))
+                    every.append(
+                        FeasibleCluster(cluster, cluster.bill(search.book))
+                    )
         assert found.rank == min(x.rank for x in every)
 
 
@@ -585,11 +623,11 @@ def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
         made = text(TOKENS="2B").replace("deadline: 7d", f"budget: {budget}")
         search, offers = searched(made, catalog)
         search.fast = True
-        clusters = (search.cluster(o, n) for o in offers for n in SIZES)
+        clusters = (search.cluster(o, n) for o in offers for n in NODE_COUNTS)
         kept = (
             x.spared() for c in clusters if c is not None for x in c.stored()
         )
-        every = [Found(c, c.bill(search.book)) for c in kept]
+        every = [FeasibleCluster(c, c.bill(search.book)) for c in kept]
         fit = [f for f in every if f.bill.usd_month <= int(budget)]
         solution = solve(catalog, made)
         if not fit:
@@ -612,7 +650,7 @@ def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
             CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d")
         )
         pool = solution.pools[0]
-        most = block.most(pool.offer.provider)
+        most = block.max_nodes(pool.offer.provider)
         told[tokens] = "size" in {w.code for w in solution.warnings}
         assert told[tokens] == (most is not None and pool.nodes > most)
     assert told == {"20B": False, "2T": True}
@@ -629,7 +667,8 @@ def test_a_run_costs_more_without_its_fabric() -> None:
     assert plain is not None
     assert plain.expected_s > 1.02 * cluster.expected_s
     assert (
-        plain.expected_bill(search.book).usd_month > cluster.expected_bill(search.book).usd_month
+        plain.expected_bill(search.book).usd_month
+        > cluster.expected_bill(search.book).usd_month
     )
 
 
@@ -640,7 +679,8 @@ def test_machines_that_are_not_placed_together_come_between() -> None:
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
     cluster = search.cluster(offer, 32)
     assert cluster is not None
-    apart, plain = cluster.apart(), cluster.without()
+    apart = cluster.apart()
+    plain = cluster.without()
     assert apart is not None
     assert plain is not None
     assert cluster.expected < apart.expected < plain.expected
@@ -698,7 +738,8 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
     solution = solve(CATALOG, made)
     assert solution.training_run is not None
     assert solution.bill is not None
-    pool, best = solution.pools[0], solution.training_run.layouts[0]
+    pool = solution.pools[0]
+    best = solution.training_run.layouts[0]
     s = best.job.layout
     named = {
         "tp": s.tp,
@@ -708,13 +749,15 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
         "recompute": s.recompute,
     }
     for given in ({}, {k: str(v) for k, v in named.items()}):
-        found = exactly(
+        found = estimate_training(
             search.need, pool.offer, pool.min_nodes, given, CATALOG.price_book
         )
         assert found.layouts[0].job.layout == s
-        assert found.layouts[0].step_time.total == pytest.approx(best.step_time.total)
+        assert found.layouts[0].step_time.total == pytest.approx(
+            best.step_time.total
+        )
         assert found.expected_usd == solution.bill.usd_month
-    wider = exactly(
+    wider = estimate_training(
         search.need, pool.offer, pool.min_nodes, {"tp": "8"}, CATALOG.price_book
     )
     assert {x.job.layout.tp for x in wider.layouts} == {8}
@@ -729,16 +772,21 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
     ]
     for given, says in refused:
         with pytest.raises(InfeasibleError, match=says):
-            exactly(search.need, old, 4, given, CATALOG.price_book)
+            estimate_training(search.need, old, 4, given, CATALOG.price_book)
 
 
 def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
-    solver = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=lambda _: b"")
+    solver = Solver(
+        catalog=CATALOG,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
     pairs = text(METHOD="dpo").replace("tokens: 2B", "samples: 20k")
     twice = pairs.replace("samples: 20k", "samples: 40k")
     for made, more in ((text(), text(TOKENS="4B")), (pairs, twice)):
-        spec = load(made.encode(), "t.yaml")
-        told, alone = what_if(spec, solver, 2.0), solve(CATALOG, more)
+        spec = load_spec(made.encode(), "t.yaml")
+        told = what_if(spec, solver, 2.0)
+        alone = solve(CATALOG, more)
         assert alone.bill is not None
         assert told.usd_month == alone.bill.usd_month
         assert told.fleet.endswith(f"{alone.pools[0].nodes}")
@@ -760,10 +808,12 @@ def test_spot_costs_lost_work_and_waiting() -> None:
 
 def test_tokens_that_are_not_stated_are_compute_optimal_and_said() -> None:
     made = text().replace("tokens: 2B, ", "")
-    spec = load(made.encode(), "t.yaml")
+    spec = load_spec(made.encode(), "t.yaml")
     assert isinstance(spec, Training)
-    need = train_need(spec, lambda _: b"", 0.9)
-    assert need.tokens == pytest.approx(20 * find("llama-3.1-8b").active_params)
+    need = training_requirement(spec, lambda _: b"", 0.9)
+    assert need.tokens == pytest.approx(
+        20 * find_model("llama-3.1-8b").active_params
+    )
     assert any("not stated" in note for note in need.assumptions)
 
 
@@ -778,14 +828,16 @@ def test_every_training_blueprint_has_a_cluster_in_time(path: Path) -> None:
     assert solution.status == "optimal"
     found = solution.training_run
     assert found is not None
-    spec = load(path.read_bytes(), str(path))
+    spec = load_spec(path.read_bytes(), str(path))
     assert isinstance(spec, Training)
     assert spec.train.deadline is not None
     assert found.hours_p50_p90[1] * 3600 <= float(spec.train.deadline)
     assert 0 < solution.predictions["mfu"].value < 0.8
     assert 0 < solution.predictions["goodput"].value <= 1
     assert math.isclose(
-        found.total_tokens / found.global_batch / found.sequence_tokens, found.optimizer_steps, rel_tol=0.01
+        found.total_tokens / found.global_batch / found.sequence_tokens,
+        found.optimizer_steps,
+        rel_tol=0.01,
     )
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from planner.errors import MissingError, SpecError
 from planner.solve.answer import Solver
-from planner.solve.need import need
+from planner.solve.need import serving_requirement
 from planner.solve.question import what_if, why_not
-from planner.solve.rule import Market, rules
-from planner.solve.search import Search
-from planner.solve.size import spared
-from stacks.site import unsupported
+from planner.solve.rule import OfferFilter, spec_rules
+from planner.solve.search import ServingSearch
+from planner.solve.size import groups_with_spares
+from stacks.site import unsupported_reason
 from tests.conftest import chat, only, solve, spec_of
 from tests.oracles import brute
 
@@ -35,7 +35,7 @@ def random_case(catalog, seed: int):
         o
         for kind in catalog.kinds
         for o in kind
-        if unsupported(o.instance) is None
+        if unsupported_reason(o.instance) is None
         and o.instance.chip.bandwidth_gb_s
         and o.instance.accelerators <= 4
     ]
@@ -59,14 +59,18 @@ def random_case(catalog, seed: int):
 def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     small, text = random_case(catalog, seed)
     spec = spec_of(text)
-    wanted = need(spec, lambda _: b"")
-    offers = Market(small.kinds, rules(spec, unsupported)).cheapest()
+    wanted = serving_requirement(spec, lambda _: b"")
+    offers = OfferFilter(
+        small.kinds, spec_rules(spec, unsupported_reason)
+    ).cheapest()
     truth = brute.machines_cost(wanted, offers)
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
     empty = dataclasses.replace(small.book, prices={})
     found = [
         f
-        for f in Search(empty).solve(wanted, offers, result_count=1).candidates
+        for f in ServingSearch(empty)
+        .solve(wanted, offers, result_count=1)
+        .candidates
         if f.fit.span == 1
     ]
     cost = found[0].bill.lines[0].usd_month if found else None
@@ -120,7 +124,8 @@ def test_permuting_the_catalog_changes_nothing(catalog) -> None:
 
 def test_duplicated_offers_change_nothing(catalog) -> None:
     double = dataclasses.replace(catalog, offers=catalog.offers * 2)
-    found, again = solve(catalog, chat()), solve(double, chat())
+    found = solve(catalog, chat())
+    again = solve(double, chat())
     assert (found.pools, found.bill) == (again.pools, again.bill)
 
 
@@ -227,9 +232,11 @@ def test_availability_adds_machines_and_survives_the_loss_of_one(
 
 
 def test_spares_reach_the_availability_by_the_binomial_law() -> None:
-    assert spared(3, 1, None) == 3
-    assert spared(3, 1, Decimal("0.999")) >= 4
-    many = [spared(10, span, Decimal("0.9999")) for span in (1, 2, 8)]
+    assert groups_with_spares(3, 1, None) == 3
+    assert groups_with_spares(3, 1, Decimal("0.999")) >= 4
+    many = [
+        groups_with_spares(10, span, Decimal("0.9999")) for span in (1, 2, 8)
+    ]
     assert many == sorted(many)
 
 
@@ -258,7 +265,11 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
 
 def test_unsupported_families_are_refused_by_name(catalog) -> None:
     spec = spec_of(chat())
-    solver = Solver(catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"")
+    solver = Solver(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
     found = {a.fleet: a.reason for a in why_not(spec, solver, "ct5*")}
     assert found
     assert all("TPU" in why for why in found.values())
@@ -269,7 +280,11 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
 def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
     catalog,
 ) -> None:
-    solver = Solver(catalog=catalog, unbuilt_reason=unsupported, read_file=lambda _: b"")
+    solver = Solver(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
     asked = what_if(spec_of(chat(traffic="peak_rps: 4")), solver, 2.0)
     assert asked.usd_month == cost_of(catalog, chat(traffic="peak_rps: 8"))
 
@@ -331,7 +346,8 @@ def test_a_workspace_sleeps_unless_it_is_told_not_to() -> None:
 
 def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     draw = random.Random(3)
-    at, lines = 0.0, ["timestamp,input_tokens,output_tokens"]
+    at = 0.0
+    lines = ["timestamp,input_tokens,output_tokens"]
     for _ in range(2000):
         at += draw.expovariate(5.0)
         lines.append(f"{at},{draw.randint(100, 900)},{draw.randint(10, 300)}")
@@ -339,22 +355,24 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
         "  input_tokens: {mean: 900, p95: 3000}\n", ""
     )
     spec = spec_of(text.replace("  output_tokens: {mean: 200, p95: 600}\n", ""))
-    wanted = need(spec, lambda _: "\n".join(lines).encode())
+    wanted = serving_requirement(spec, lambda _: "\n".join(lines).encode())
     assert wanted.load.rate_per_s == pytest.approx(5.6, rel=0.15)
-    assert wanted.load.prompt_lengths.mean_tokens == pytest.approx(500, rel=0.05)
+    assert wanted.load.prompt_lengths.mean_tokens == pytest.approx(
+        500, rel=0.05
+    )
     assert wanted.load.arrival_variation == pytest.approx(1.0, rel=0.2)
     marked = ("\ufeff" + "\n".join(lines)).encode()
-    assert need(spec, lambda _: marked).load == wanted.load
+    assert serving_requirement(spec, lambda _: marked).load == wanted.load
     for row in (b"x,1,2", b"nan,1,2", b"1,inf,2", b"1,2,-3", b"1,2"):
         with pytest.raises(SpecError, match="numbers"):
-            need(
+            serving_requirement(
                 spec,
                 lambda _, row=row: (
                     b"timestamp,input_tokens,output_tokens\n" + row
                 ),
             )
     with pytest.raises(SpecError, match="0 requests"):
-        need(spec, lambda _: b"")
+        serving_requirement(spec, lambda _: b"")
 
 
 def test_a_closed_loop_holds_all_of_its_requests_at_once(catalog) -> None:
@@ -380,22 +398,24 @@ def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
 def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
     import shutil
 
-    from providers.catalog.load import load
-    from providers.catalog.manifest import FOLDER, write
+    from providers.catalog.load import load_catalog
+    from providers.catalog.manifest import CATALOG_FOLDER, write_manifest
 
     copy = tmp_path / "catalog"
-    shutil.copytree(FOLDER, copy)
+    shutil.copytree(CATALOG_FOLDER, copy)
     head, *rest = (copy / "prices.csv").read_text().splitlines()
     (copy / "prices.csv").write_text("\n".join([head, *reversed(rest)]) + "\n")
-    write(copy)
-    turned = load(copy / "manifest.json")
-    assert {o.key for o in turned.offers} == {o.key for o in load().offers}
+    write_manifest(copy)
+    turned = load_catalog(copy / "manifest.json")
+    assert {o.key for o in turned.offers} == {
+        o.key for o in load_catalog().offers
+    }
 
 
 def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(
     catalog,
 ) -> None:
-    from stacks.site import site
+    from stacks.site import derive_stack
 
     text = """
 apiVersion: tonnage/v1
@@ -405,12 +425,13 @@ model: {name: llama-3.1-8b}
 traffic: {requests_per_day: 100k, input_tokens: 1000, output_tokens: 200}
 deadline: 6h
 """
-    spec, solution = spec_of(text), solve(catalog, text)
-    found = site(spec, solution, "batch").capacity_changes
+    spec = spec_of(text)
+    solution = solve(catalog, text)
+    found = derive_stack(spec, solution, "batch").capacity_changes
     assert [(c.weekdays, c.minute_of_day, c.nodes) for c in found] == [
         (tuple(range(7)), 0, solution.pools[0].nodes),
         (tuple(range(7)), 360, 0),
     ]
     assert spec.shutdown.idle == 3600
     once = solve(catalog, text.replace("requests_per_day", "total_requests"))
-    assert site(spec, once, "batch").capacity_changes == ()
+    assert derive_stack(spec, once, "batch").capacity_changes == ()

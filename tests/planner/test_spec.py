@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from planner.errors import SpecError, TonnageError
 from planner.spec import unit
-from planner.spec.load import load
+from planner.spec.load import load_spec
 from planner.spec.model import Training
-from planner.spec.schema import schema
-from planner.spec.source import parse
+from planner.spec.schema import spec_schema
+from planner.spec.source import parse_yaml
 from tests.conftest import BLUEPRINTS, ROOT, chat, spec_of
 
 ALIAS_BOMB = "a0: &a0 [x]\n" + "".join(
@@ -53,7 +53,7 @@ def test_every_hazard_is_refused_by_its_code(name: str) -> None:
     text, code = HAZARDS[name]
     raw = text if isinstance(text, bytes) else text.encode()
     with pytest.raises(SpecError) as caught:
-        parse(raw, "bad.yaml")
+        parse_yaml(raw, "bad.yaml")
     assert caught.value.problems[0].code == code
 
 
@@ -63,7 +63,7 @@ def test_hazards_cost_less_than_fifty_milliseconds() -> None:
         raw = text if isinstance(text, bytes) else text.encode()
         start = time.process_time()
         with pytest.raises(SpecError):
-            parse(raw, "bad.yaml")
+            parse_yaml(raw, "bad.yaml")
         slowest = max(slowest, time.process_time() - start)
     assert slowest < 0.5, (
         "ten times the promise, so that a busy machine does not fail the test"
@@ -147,7 +147,7 @@ def training(
 def test_a_batch_of_tokens_is_the_even_number_of_sequences_that_is_meant(
     batch: str, sequences: int
 ) -> None:
-    spec = load(training(batch=batch), "t.yaml")
+    spec = load_spec(training(batch=batch), "t.yaml")
     assert isinstance(spec, Training)
     assert spec.train.global_batch == sequences
 
@@ -165,7 +165,7 @@ def test_a_training_spec_that_contradicts_itself_is_refused(
     data: str, method: str, says: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        load(training(data, method), "t.yaml")
+        load_spec(training(data, method), "t.yaml")
     told = " ".join(f"{p.message} {p.next_step}" for p in caught.value.problems)
     assert re.search(says, told)
     assert all(p.place and p.place.line for p in caught.value.problems)
@@ -174,7 +174,7 @@ def test_a_training_spec_that_contradicts_itself_is_refused(
 def test_a_dataset_without_a_location_is_one_error_with_the_next_step() -> None:
     raw = training().replace(b', location: "s3://bucket/tokens"', b"")
     with pytest.raises(SpecError) as caught:
-        load(raw, "t.yaml")
+        load_spec(raw, "t.yaml")
     assert [p.code for p in caught.value.problems] == ["missing-key"]
     assert "location" in caught.value.problems[0].message
 
@@ -190,18 +190,18 @@ def test_a_dataset_without_a_location_is_one_error_with_the_next_step() -> None:
     ],
 )
 def test_time_spans_are_read_as_written(text: str, seconds: str) -> None:
-    assert unit.seconds(text) == unit.number(seconds)
+    assert unit.parse_seconds(text) == unit.parse_number(seconds)
 
 
 def test_units_are_those_that_people_mean() -> None:
-    assert unit.count("70B") == 70 * 10**9
-    assert unit.count("4M tokens") == 4_000_000
-    assert unit.context("8k") == 8192
-    assert unit.size("4TiB") == 4 * 2**40
-    assert unit.size("4TB") == 4 * 10**12
-    assert unit.percent("99.9%") == unit.number("0.999")
-    assert unit.spending("60000/month") == 60_000
-    assert unit.spending("1/hour") == 730
+    assert unit.parse_count("70B") == 70 * 10**9
+    assert unit.parse_count("4M tokens") == 4_000_000
+    assert unit.parse_context("8k") == 8192
+    assert unit.parse_bytes("4TiB") == 4 * 2**40
+    assert unit.parse_bytes("4TB") == 4 * 10**12
+    assert unit.parse_percent("99.9%") == unit.parse_number("0.999")
+    assert unit.parse_spending("60000/month") == 60_000
+    assert unit.parse_spending("1/hour") == 730
 
 
 @given(st.text(max_size=40))
@@ -209,13 +209,13 @@ def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
     text: str,
 ) -> None:
     for read in (
-        unit.number,
-        unit.count,
-        unit.context,
-        unit.seconds,
-        unit.size,
-        unit.percent,
-        unit.spending,
+        unit.parse_number,
+        unit.parse_count,
+        unit.parse_context,
+        unit.parse_seconds,
+        unit.parse_bytes,
+        unit.parse_percent,
+        unit.parse_spending,
     ):
         try:
             assert read(text) >= 0
@@ -226,7 +226,7 @@ def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_spec_or_a_typed_error(raw: bytes) -> None:
     try:
-        load(raw, "fuzz.yaml")
+        load_spec(raw, "fuzz.yaml")
     except TonnageError as error:
         assert all(p.next_step for p in error.problems)
 
@@ -238,8 +238,8 @@ def plain(text: str) -> object:
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 def test_blueprints_are_valid_under_the_published_schema(path) -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    jsonschema.validate(plain(path.read_text()), schema())
+    jsonschema.Draft202012Validator.check_schema(spec_schema())
+    jsonschema.validate(plain(path.read_text()), spec_schema())
 
 
 @pytest.mark.parametrize(
@@ -255,12 +255,12 @@ def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
     with pytest.raises(SpecError):
         spec_of(text)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(plain(text), schema())
+        jsonschema.validate(plain(text), spec_schema())
 
 
 def test_the_schema_beside_the_blueprints_is_the_one_that_is_printed() -> None:
     stored = json.loads((ROOT / "blueprints" / "spec.schema.json").read_text())
-    assert stored == json.loads(json.dumps(schema()))
+    assert stored == json.loads(json.dumps(spec_schema()))
 
 
 @pytest.mark.parametrize(

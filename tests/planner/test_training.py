@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from planner.estimate import table, training
-from planner.estimate.software import kernels
-from planner.estimate.trained import held
+from planner.estimate.software import kernel_class
+from planner.estimate.trained import training_memory
 from planner.facts.accelerator import accelerators
-from planner.facts.llm import find, models
-from planner.perf.train.band import half, rests
-from planner.perf.train.coefficient import TRAINING, keys
-from planner.perf.train.job import Job, Software, Spread
-from planner.perf.train.memory import in_flight, kept, peak_gib
-from planner.perf.train.shard import sharded
-from planner.perf.train.states import optimizers, states
-from planner.perf.train.step import step, tokens_per_s
-from planner.perf.train.work import work
+from planner.facts.llm import find_model, models
+from planner.perf.train.band import half_width_ln, prediction_basis
+from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
+from planner.perf.train.job import Job, ParallelLayout, Software
+from planner.perf.train.memory import in_flight, layer_token_bytes, peak_gib
+from planner.perf.train.shard import sharding_traffic
+from planner.perf.train.states import model_states, optimizers
+from planner.perf.train.step import step_time, tokens_per_s
+from planner.perf.train.work import rank_work
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
@@ -43,9 +43,9 @@ def made(
     batch: float = 512,
     **layout: object,
 ) -> Job:
-    spread = Spread(**({"dp": 8} | layout))  # type: ignore[arg-type]
+    spread = ParallelLayout(**({"dp": 8} | layout))  # type: ignore[arg-type]
     return Job(
-        llm=find(model),
+        llm=find_model(model),
         chip=accelerators()[chip],
         layout=spread,
         software=Software(),
@@ -56,7 +56,9 @@ def made(
 
 
 def seconds(job: Job) -> float:
-    return step(work(job), TRAINING.select(keys(job))).total
+    return step_time(
+        rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
+    ).total
 
 
 def rows() -> list[dict[str, str]]:
@@ -70,7 +72,7 @@ def predicted(found: list[dict[str, str]]) -> str:
     writer = csv.DictWriter(out, list(found[0]))
     writer.writeheader()
     writer.writerows(found)
-    return table.predict(out.getvalue(), "rows.csv")
+    return table.predict_table(out.getvalue(), "rows.csv")
 
 
 def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() -> (
@@ -79,13 +81,13 @@ def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() 
     """DPO (arXiv:2305.18290): the policy's three passes, and one of the frozen reference."""
     alone = made(batch=512, dp=8)
     rated, base = (replace(alone, reference=x) for x in ("copy", "base"))
-    copy = states(rated).total - states(alone).total
+    copy = model_states(rated).total - model_states(alone).total
     assert copy == pytest.approx(2.0 * alone.llm.params, rel=0.01)
-    assert states(base).total == states(alone).total
+    assert model_states(base).total == model_states(alone).total
     assert seconds(rated) / seconds(alone) == pytest.approx(4 / 3, rel=0.05)
     cut = replace(rated, layout=replace(rated.layout, sharding="zero3"))
     whole = replace(cut, reference="none")
-    shared = states(cut).total - states(whole).total
+    shared = model_states(cut).total - model_states(whole).total
     assert shared == pytest.approx(copy / 8, rel=0.01)
 
 
@@ -154,7 +156,7 @@ def test_llama_3_405b_trains_as_published(
     """
     blank = dict.fromkeys(rows()[0], "")
     dp = accelerators // 128
-    read = training.job(
+    read = training.parse_job(
         blank
         | {
             "model": "llama-3.1-405b",
@@ -175,7 +177,12 @@ def test_llama_3_405b_trains_as_published(
     llm = read.job.llm
     flop = 6 * llm.params + 6 * llm.layers * llm.hidden * 8192
     reached = (
-        tokens_per_s(work(read.job), TRAINING.select(keys(read.job))) * flop / 1e12
+        tokens_per_s(
+            rank_work(read.job),
+            TRAINING_TABLE.select(coefficient_keys(read.job)),
+        )
+        * flop
+        / 1e12
     )
     assert reached == pytest.approx(tflops, rel=0.05)
 
@@ -201,13 +208,13 @@ def test_frameworks_run_the_kernels_that_they_bring(
         "source_date": date,
         "notes": "",
     }
-    assert kernels(told) == used
+    assert kernel_class(told) == used
 
 
 def test_states_are_those_of_zero() -> None:
     """Rajbhandari et al., table 1: 7.5B on 64 accelerators, 120 / 31.4 / 16.6 / 1.88 GB."""
     model = replace(
-        find("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True
+        find_model("llama-3-8b"), params=7.5e9, vocab=1, hidden=1, tied=True
     )
     for sharding, gigabytes in (
         ("none", 120.0),
@@ -218,13 +225,15 @@ def test_states_are_those_of_zero() -> None:
         job = replace(
             made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit"
         )
-        assert states(job).total / 1e9 == pytest.approx(gigabytes, rel=0.005)
+        assert model_states(job).total / 1e9 == pytest.approx(
+            gigabytes, rel=0.005
+        )
 
 
 def test_the_distributed_optimizer_holds_6_and_12_over_dp() -> None:
     for dp in (1, 8, 512):
         job = made(dp=dp)
-        each = states(job).total / job.llm.params
+        each = model_states(job).total / job.llm.params
         assert each == pytest.approx(6 + 12 / dp, rel=0.01)
 
 
@@ -235,19 +244,26 @@ def test_activations_of_a_gpt_are_34_and_5as_over_h(name: str) -> None:
     job = replace(made(name), software=old, sequence_tokens=2048)
     llm = job.llm
     scores = 5 * llm.heads * 2048 / llm.hidden
-    assert kept(job, "none") / llm.hidden == pytest.approx(34 + scores)
+    assert layer_token_bytes(job, "none") / llm.hidden == pytest.approx(
+        34 + scores
+    )
     cut = replace(job, layout=replace(job.layout, tp=8))
-    assert kept(cut, "none") / llm.hidden == pytest.approx(
+    assert layer_token_bytes(cut, "none") / llm.hidden == pytest.approx(
         10 + 24 / 8 + scores / 8
     )
     both = replace(cut, software=replace(old, sequence_parallel=True))
-    assert kept(both, "none") / llm.hidden == pytest.approx((34 + scores) / 8)
-    assert kept(both, "attention") / llm.hidden == pytest.approx(34 / 8)
+    assert layer_token_bytes(both, "none") / llm.hidden == pytest.approx(
+        (34 + scores) / 8
+    )
+    assert layer_token_bytes(both, "attention") / llm.hidden == pytest.approx(
+        34 / 8
+    )
 
 
 def test_interleaving_holds_more_micro_batches() -> None:
     """1 + (p - 1) / (p v) times p on the first stage (Narayanan et al., arXiv:2104.04473)."""
-    plain, chunked = made(pp=8, batch=4096), made(pp=8, vpp=4, batch=4096)
+    plain = made(pp=8, batch=4096)
+    chunked = made(pp=8, vpp=4, batch=4096)
     assert in_flight(plain, 0) == 8
     assert in_flight(chunked, 0) == pytest.approx(8 * (1 + 7 / 32))
     assert in_flight(plain, 7) == 1
@@ -257,9 +273,11 @@ def test_interleaving_holds_more_micro_batches() -> None:
 def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
     """(p - 1) / (v m) of the time of all micro-batches."""
     job = made("llama-3-70b", pp=8, vpp=vpp, dp=1, micro=1, batch=64)
-    found = step(work(job), TRAINING.select(keys(job)))
+    found = step_time(
+        rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
+    )
     busy = (
-        found.total / (1 + 0.006 * work(job).rank_doublings)
+        found.total / (1 + 0.006 * rank_work(job).rank_doublings)
         - found.bubble
         - found.once_a_step
     )
@@ -268,9 +286,15 @@ def test_the_bubble_is_the_textbook_one(vpp: int) -> None:
 
 def test_zero_1_exposes_its_share_of_two_bytes_each_way() -> None:
     """4 bytes a parameter, of which what leaves the machine passes the network once a step."""
-    job, c = made(dp=64, micro=1, batch=64), TRAINING.select(keys(made()))
+    job = made(dp=64, micro=1, batch=64)
+    c = TRAINING_TABLE.select(coefficient_keys(made()))
     alone = replace(job, network_bytes_s=1e15)
-    moved = 4 * sum((job.llm.dense_params, job.llm.embedding_params)) / 8 * (1 - 8 / 64)
+    moved = (
+        4
+        * sum((job.llm.dense_params, job.llm.embedding_params))
+        / 8
+        * (1 - 8 / 64)
+    )
     slower = seconds(job) - seconds(alone)
     expected = c.zero * moved / (50e9 * c.network) * (1 + 0.006 * 3)
     assert slower == pytest.approx(expected, rel=0.02)
@@ -285,7 +309,7 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
     own = sum((made().llm.dense_params, made().llm.embedding_params))
     told = {}
     for sharding in ("zero1", "zero2", "zero3"):
-        found = sharded(made(dp=64, sharding=sharding))
+        found = sharding_traffic(made(dp=64, sharding=sharding))
         told[sharding] = (
             found.shard_link_bytes + found.reduce_link_bytes,
             found.shard_network_bytes,
@@ -294,9 +318,11 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
             (6 if sharding == "zero3" else 4) * own
         )
     assert told["zero2"][1] == pytest.approx(2 * own * (1 - 8 / 64) / 8)
-    grouped = sharded(made(dp=64, sharding="zero3", shard=8))
+    grouped = sharding_traffic(made(dp=64, sharding="zero3", shard=8))
     assert grouped.shard_network_bytes == 0
-    assert grouped.reduce_network_bytes == pytest.approx(4 * own / 8 * (1 - 8 / 64))
+    assert grouped.reduce_network_bytes == pytest.approx(
+        4 * own / 8 * (1 - 8 / 64)
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,29 +339,40 @@ def test_accelerators_without_a_link_share_the_bus_of_their_machine(
     """GB/s of large collectives; what stays in one machine does not pass its network."""
     found = made(chip=chip, tp=2, pp=2, dp=2, batch=64)
     found = replace(found, chip=replace(found.chip, link_domain=8))
-    reached = work(found).link_bytes_s * TRAINING.select(keys(found)).link / 1e9
+    reached = (
+        rank_work(found).link_bytes_s
+        * TRAINING_TABLE.select(coefficient_keys(found)).link
+        / 1e9
+    )
     assert reached == pytest.approx(measured, rel=0.3)
     assert seconds(found) == seconds(replace(found, network_bytes_s=1e8))
-    apart = replace(found, chip=replace(found.chip, link_domain=1), network_bytes_s=1e8)
+    apart = replace(
+        found, chip=replace(found.chip, link_domain=1), network_bytes_s=1e8
+    )
     assert seconds(apart) > 3 * seconds(found)
 
 
 def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
     cut = made("llama-3-70b", dp=64, sharding="zero3", batch=64)
-    fast, slow = seconds(cut), seconds(replace(cut, network_bytes_s=1e9))
+    fast = seconds(cut)
+    slow = seconds(replace(cut, network_bytes_s=1e9))
     assert slow > 3 * fast
     assert seconds(replace(cut, network_bytes_s=25e9)) >= fast
 
 
 def test_more_of_anything_is_never_faster_for_each() -> None:
     speed = [
-        tokens_per_s(work(made(dp=dp, batch=2 * dp)), TRAINING.select(keys(made())))
+        tokens_per_s(
+            rank_work(made(dp=dp, batch=2 * dp)),
+            TRAINING_TABLE.select(coefficient_keys(made())),
+        )
         for dp in (8, 64, 1024, 8192)
     ]
     assert speed == sorted(speed, reverse=True)
     longer = [
         tokens_per_s(
-            work(replace(made(), sequence_tokens=n)), TRAINING.select(keys(made()))
+            rank_work(replace(made(), sequence_tokens=n)),
+            TRAINING_TABLE.select(coefficient_keys(made())),
         )
         for n in (2048, 8192, 65_536)
     ]
@@ -346,24 +383,34 @@ def test_speed_never_exceeds_what_the_chip_can() -> None:
     for chip in ("a100-80gb-sxm", "h100-sxm", "b200-sxm", "mi300x"):
         job = made(chip=chip, micro=2)
         found = (
-            tokens_per_s(work(job), TRAINING.select(keys(job))) * 6 * job.llm.active_params
+            tokens_per_s(
+                rank_work(job), TRAINING_TABLE.select(coefficient_keys(job))
+            )
+            * 6
+            * job.llm.active_params
         )
         assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator]
 
 
 def test_recomputing_trades_time_for_memory() -> None:
-    full, none = made(recompute="full"), made(recompute="none")
+    full = made(recompute="full")
+    none = made(recompute="none")
     assert peak_gib(full) < peak_gib(none)
     assert seconds(full) > seconds(none)
 
 
 def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
     job = replace(
-        made("llama-3.1-8b", dp=1, micro=1), frozen_bytes=2.0, lora_rank=8, sequence_tokens=2048
+        made("llama-3.1-8b", dp=1, micro=1),
+        frozen_bytes=2.0,
+        lora_rank=8,
+        sequence_tokens=2048,
     )
-    assert states(job).total / job.llm.params == pytest.approx(2.0, rel=0.05)
+    assert model_states(job).total / job.llm.params == pytest.approx(
+        2.0, rel=0.05
+    )
     quarter = replace(job, frozen_bytes=0.5)
-    assert states(quarter).total < 0.5 * states(job).total
+    assert model_states(quarter).total < 0.5 * model_states(job).total
     assert seconds(job) < seconds(replace(job, frozen_bytes=0.0))
 
 
@@ -382,32 +429,35 @@ def test_optimizers_are_ordered_by_what_they_keep() -> None:
 
 def test_whatever_was_not_measured_is_flagged_and_its_band_is_wide() -> None:
     """Every accelerator of an architecture, and every kind of model, without a published run."""
-    runs = [training.job(row).job for row in rows() if row["quality"] != "C"]
+    runs = [
+        training.parse_job(row).job for row in rows() if row["quality"] != "C"
+    ]
     seen = {job.chip.architecture for job in runs}
-    usual = half(made())
+    usual = half_width_ln(made())
     for chip in accelerators().values():
         job = replace(made(), chip=chip)
         if chip.architecture not in seen:
-            assert rests(job) == "spec"
-            assert half(job) > 1.4 * usual
+            assert prediction_basis(job) == "spec"
+            assert half_width_ln(job) > 1.4 * usual
     families = {job.llm.family for job in runs}
     for name in models():
         job = made(name)
         odd = job.llm.kv_lora_rank or job.llm.state_layers or job.llm.sparse
         if odd or job.llm.family not in families:
-            assert rests(job) == "physics"
-            assert half(job) > 1.4 * usual
+            assert prediction_basis(job) == "physics"
+            assert half_width_ln(job) > 1.4 * usual
 
 
 def test_what_has_no_measurements_has_a_wide_band() -> None:
-    known, hybrid = made(), made("nvidia-nemotron-3-nano-30b-a3b")
-    assert half(known) < 0.2
-    assert half(hybrid) >= 0.8
-    assert half(made("deepseek-v3")) >= 0.6
-    assert half(made(dp=65_536, batch=65_536)) > half(known)
-    assert half(made(chip="mi300x")) > half(known)
+    known = made()
+    hybrid = made("nvidia-nemotron-3-nano-30b-a3b")
+    assert half_width_ln(known) < 0.2
+    assert half_width_ln(hybrid) >= 0.8
+    assert half_width_ln(made("deepseek-v3")) >= 0.6
+    assert half_width_ln(made(dp=65_536, batch=65_536)) > half_width_ln(known)
+    assert half_width_ln(made(chip="mi300x")) > half_width_ln(known)
 
 
 def test_a_share_of_nothing_is_refused() -> None:
     with pytest.raises(Exception, match="baseline"):
-        held({"kind": "training_activation_percent_of_tp_baseline"})
+        training_memory({"kind": "training_activation_percent_of_tp_baseline"})

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.compose import beside
+from planner.cli.compose import spec_folder_reader
 from planner.solve.answer import Solver
-from planner.solve.need import need
-from planner.solve.rule import Market, rules
-from planner.solve.search import Search
-from planner.solve.verify import passes, play, verified
-from planner.spec.load import load
-from planner.spec.model import Inference, Limit
-from providers.catalog.load import load as open_catalog
-from stacks.site import unsupported
+from planner.solve.need import serving_requirement
+from planner.solve.rule import OfferFilter, spec_rules
+from planner.solve.search import ServingSearch
+from planner.solve.verify import meets_limits, simulate_fleet, verify_finalists
+from planner.spec.load import load_spec
+from planner.spec.model import Inference, LatencyLimit
+from providers.catalog.load import load_catalog as open_catalog
+from stacks.site import unsupported_reason
 
 BLUEPRINTS = sorted((Path(__file__).parents[2] / "blueprints").glob("*.yaml"))
 CATALOG = open_catalog(None)
 
 
 def specs() -> list[tuple[str, Inference]]:
-    found = ((p, load(p.read_bytes(), str(p))) for p in BLUEPRINTS)
+    found = ((p, load_spec(p.read_bytes(), str(p))) for p in BLUEPRINTS)
     return [
         (str(p), s)
         for p, s in found
@@ -39,12 +39,18 @@ def specs() -> list[tuple[str, Inference]]:
 def test_every_blueprint_passes_its_percentiles(
     path: str, spec: Inference
 ) -> None:
-    solver = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path))
+    solver = Solver(
+        catalog=CATALOG,
+        unbuilt_reason=unsupported_reason,
+        read_file=spec_folder_reader(path),
+    )
     checked = solver.solve(spec).simulation_check
     assert checked is not None
     assert spec.sla is not None
     for limit in spec.sla.limits:
-        value, low, _ = checked.percentile_bands[f"{limit.metric}_p{limit.percentile}_ms"]
+        value, low, _ = checked.percentile_bands[
+            f"{limit.metric}_p{limit.percentile}_ms"
+        ]
         assert low <= value <= float(limit.seconds) * 1000
 
 
@@ -55,7 +61,11 @@ def test_every_blueprint_keeps_its_predicted_99th_percentiles(
     path: str, spec: Inference
 ) -> None:
     """Of what its SLA limits: simulated requests are not later than the band of the prediction."""
-    solver = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path))
+    solver = Solver(
+        catalog=CATALOG,
+        unbuilt_reason=unsupported_reason,
+        read_file=spec_folder_reader(path),
+    )
     found = solver.solve(spec)
     assert found.simulation_check is not None
     assert spec.sla is not None
@@ -74,9 +84,11 @@ def test_every_blueprint_can_promise_its_99th_percentile(
     assert spec.sla is not None
     limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
     asked = replace(spec, sla=replace(spec.sla, limits=limits))
-    found = Solver(catalog=CATALOG, unbuilt_reason=unsupported, read_file=beside(path)).solve(
-        asked
-    )
+    found = Solver(
+        catalog=CATALOG,
+        unbuilt_reason=unsupported_reason,
+        read_file=spec_folder_reader(path),
+    ).solve(asked)
     if found.status == "infeasible":
         return
     assert found.simulation_check is not None
@@ -90,7 +102,8 @@ def test_every_blueprint_can_promise_its_99th_percentile(
 
 def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
     draw = random.Random(4)
-    lines, at = ["timestamp,input_tokens,output_tokens"], 0.0
+    lines = ["timestamp,input_tokens,output_tokens"]
+    at = 0.0
     for _ in range(3000):
         at += draw.expovariate(4.0)
         lines.append(
@@ -102,15 +115,18 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
     kept = rest[rest.index("\nshutdown") :] if "\nshutdown" in rest else ""
     for routing in ("random", "round-robin", "least-loaded"):
         text = head + f"traffic:\n  trace: t.csv\n  routing: {routing}\n" + kept
-        spec = load(text.encode(), "spec.yaml")
+        spec = load_spec(text.encode(), "spec.yaml")
         assert isinstance(spec, Inference)
         found = Solver(
             catalog=CATALOG,
-            unbuilt_reason=unsupported,
-            read_file=beside(str(tmp_path / "spec.yaml")),
+            unbuilt_reason=unsupported_reason,
+            read_file=spec_folder_reader(str(tmp_path / "spec.yaml")),
         ).solve(spec)
         assert found.simulation_check is not None
-        assert (found.simulation_check.request_source, found.simulation_check.routing) == (
+        assert (
+            found.simulation_check.request_source,
+            found.simulation_check.routing,
+        ) == (
             "trace",
             routing,
         )
@@ -120,20 +136,24 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
 def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     """Bursts that the formulas take too lightly: the simulation asks for more."""
     path = next(p for p in BLUEPRINTS if p.stem == "chat-8b")
-    spec = load(path.read_bytes(), str(path))
+    spec = load_spec(path.read_bytes(), str(path))
     assert isinstance(spec, Inference)
-    wanted = need(spec, beside(str(path)))
+    wanted = serving_requirement(spec, spec_folder_reader(str(path)))
     bursty = replace(wanted.load, arrival_variation=36.0, rate_per_s=3.0)
     wanted = replace(
         wanted,
         load=bursty,
-        limits=(Limit(metric="tpot", percentile=99, seconds=Decimal("0.06")),),
+        limits=(
+            LatencyLimit(metric="tpot", percentile=99, seconds=Decimal("0.06")),
+        ),
     )
-    search = Search(CATALOG.price_book)
-    offers = Market(CATALOG.offer_groups, rules(spec, unsupported)).cheapest()
+    search = ServingSearch(CATALOG.price_book)
+    offers = OfferFilter(
+        CATALOG.offer_groups, spec_rules(spec, unsupported_reason)
+    ).cheapest()
     found = search.solve(wanted, offers, result_count=3).candidates
-    chosen, checked = verified(wanted, found, search.bill)
+    chosen, checked = verify_finalists(wanted, found, search.bill)
     assert checked is not None
-    assert not passes(wanted, play(wanted, found[0].fit))
-    assert passes(wanted, play(wanted, chosen.sizing))
+    assert not meets_limits(wanted, simulate_fleet(wanted, found[0].fit))
+    assert meets_limits(wanted, simulate_fleet(wanted, chosen.sizing))
     assert chosen.bill.usd_month > found[0].bill.usd_month

@@ -11,13 +11,13 @@ from functools import cache
 
 import pytest
 
-from providers.catalog.load import load
-from stacks.build import build
-from stacks.graph import Graph, Resource, order, ref, refs
+from providers.catalog.load import load_catalog
+from stacks.build import build_stack
+from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
 from stacks.node import agent
-from stacks.node.megatron import arguments
-from stacks.node.training import MEET
-from stacks.site import site, unsupported
+from stacks.node.megatron import megatron_options
+from stacks.node.training import RENDEZVOUS_SCRIPT
+from stacks.site import derive_stack, unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 from tests.oracles import schema
 
@@ -60,10 +60,12 @@ MANY_NODES = (
 @cache
 def built(text: str, machine: str) -> Graph:
     """The graph of a spec when only one machine type is for sale."""
-    catalog = only(load(), lambda o: o.instance.instance_type == machine)
+    catalog = only(
+        load_catalog(), lambda o: o.instance.instance_type == machine
+    )
     solution = solve(catalog, text, keep=0)
     assert solution.pools, solution.bindings
-    return build(spec_of(text), solution, "chat")[0]
+    return build_stack(spec_of(text), solution, "chat")[0]
 
 
 def small(machine: str, spot: str = "never") -> Graph:
@@ -87,7 +89,7 @@ def check(graph: Graph) -> None:
         for name, output in _references(value):
             head = output.replace("[", ".").split(".")[0]
             assert head in schema.outputs(kinds[name]), f"{name}.{output}"
-    assert len(order(graph.resources)) == len(graph.resources)
+    assert len(creation_order(graph.resources)) == len(graph.resources)
 
 
 def _references(value):
@@ -121,7 +123,7 @@ def test_multi_node_fleets_are_valid(machine: str) -> None:
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 def test_blueprints_give_valid_graphs(path, catalog) -> None:
     text = path.read_text()
-    check(build(spec_of(text), solve(catalog, text, keep=0), "chat")[0])
+    check(build_stack(spec_of(text), solve(catalog, text, keep=0), "chat")[0])
 
 
 def test_the_schema_check_can_fail() -> None:
@@ -174,7 +176,7 @@ def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(
     if not any(o.purchase == "spot" for o in cat.offers):
         text = text.replace("buy: {spot: only}", "")
     found = named(
-        build(spec_of(text), solve(cat, text, keep=0), "chat")[0],
+        build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0],
         "node-template",
     )
     cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
@@ -208,14 +210,16 @@ def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it
         extra="buy: {spot: only}",
     )
     cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
-    graph = build(spec_of(text), solve(cat, text, keep=0), "chat")[0]
+    graph = build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0]
     check(graph)
     found = named(graph, "node-template")["networkInterfaces"]
     assert [i["nicType"] for i in found] == ["GVNIC"] * 2 + ["MRDMA"] * 8
     zone = named(graph, "nodes")["zone"]
     assert named(graph, "rdma")["networkProfile"].endswith(f"/{zone}-vpc-roce")
     rules = [r for r in graph.resources if r.type.endswith(":Firewall")]
-    assert "rdma" not in {name for r in rules for name in refs(r.inputs)}
+    assert "rdma" not in {
+        name for r in rules for name in referenced_names(r.inputs)
+    }
 
 
 def test_infiniband_machines_share_one_placement_group() -> None:
@@ -316,8 +320,10 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
 
 def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     solution = solve(catalog, LARGE, keep=0)
-    found = site(spec_of(LARGE), solution, "chat")
-    assert [(c.weekdays, c.minute_of_day, c.nodes) for c in found.capacity_changes] == [
+    found = derive_stack(spec_of(LARGE), solution, "chat")
+    assert [
+        (c.weekdays, c.minute_of_day, c.nodes) for c in found.capacity_changes
+    ] == [
         ((0, 1, 2, 3, 4), 450, found.nodes),
         ((0, 1, 2, 3, 4), 1200, 0),
     ]
@@ -384,7 +390,9 @@ TRAINERS = (
 def test_training_clusters_are_valid_and_start_together(
     machine: str, spot: str, tmp_path
 ) -> None:
-    catalog = only(load(), lambda o: o.instance.instance_type == machine)
+    catalog = only(
+        load_catalog(), lambda o: o.instance.instance_type == machine
+    )
     text = TRAINED.replace("SPOT", spot)
     if not any(
         o.purchase == ("spot" if spot == "only" else "on_demand")
@@ -393,9 +401,10 @@ def test_training_clusters_are_valid_and_start_together(
         pytest.skip("not sold so")
     solution = solve(catalog, text, keep=0)
     assert solution.pools, solution.bindings
-    graph = build(spec_of(text), solution, "chat")[0]
+    graph = build_stack(spec_of(text), solution, "chat")[0]
     check(graph)
-    pool, chosen = solution.pools[0], solution.training_run
+    pool = solution.pools[0]
+    chosen = solution.training_run
     assert chosen is not None
     found = boot_script(graph)
     path = tmp_path / "boot.sh"
@@ -437,7 +446,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     graph = built(text, machine)
     check(graph)
     solution = solve(
-        only(load(), lambda o: o.instance.instance_type == machine),
+        only(load_catalog(), lambda o: o.instance.instance_type == machine),
         text,
         keep=0,
     )
@@ -451,7 +460,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     ]
     assert str(files.mb_s_per_tib) in json.dumps(told)
     nodes = next(r for r in graph.resources if r.name == "nodes")
-    first = [r.name for r in order(graph.resources)]
+    first = [r.name for r in creation_order(graph.resources)]
     assert first.index("data-files") < first.index(nodes.name)
     found = boot_script(graph)
     path = tmp_path / "boot.sh"
@@ -472,16 +481,19 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
 def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     tmp_path,
 ) -> None:
-    catalog = only(load(), lambda o: o.instance.instance_type == "p5.48xlarge")
+    catalog = only(
+        load_catalog(), lambda o: o.instance.instance_type == "p5.48xlarge"
+    )
     solution = solve(catalog, TRAINED.replace("SPOT", "never"), keep=0)
-    graph, _, launch = build(
+    graph, _, launch = build_stack(
         spec_of(TRAINED.replace("SPOT", "never")), solution, "chat"
     )
     assert launch is not None
     boot = boot_script(graph)
     assert launch["world_size"] == launch["nodes"] * launch["ranks_per_node"]
     assert (
-        launch["world_size"] == solution.training_run.layouts[0].job.layout.accelerators
+        launch["world_size"]
+        == solution.training_run.layouts[0].job.layout.accelerators
     )
     assert all(a in boot and a in launch["slurm"] for a in launch["arguments"])
     assert all(f"-e {k}={v}" in boot for k, v in launch["environment"].items())
@@ -489,8 +501,8 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     path = tmp_path / "job.sbatch"
     path.write_text(launch["slurm"])
     subprocess.run(["bash", "-n", str(path)], check=True)
-    serving = solve(load(), chat(), keep=0)
-    assert build(spec_of(chat()), serving, "chat").job_launch is None
+    serving = solve(load_catalog(), chat(), keep=0)
+    assert build_stack(spec_of(chat()), serving, "chat").job_launch is None
 
 
 @pytest.mark.parametrize(
@@ -502,18 +514,18 @@ def test_training_is_built_in_every_precision(
 ) -> None:
     made = TRAINED.replace("SPOT", "never").replace("llama-3.1-70b", model)
     made = made.replace("deadline", f"precision: {precision}, deadline")
-    solution = solve(load(), made, keep=0)
-    graph, _, launch = build(spec_of(made), solution, "chat")
+    solution = solve(load_catalog(), made, keep=0)
+    graph, _, launch = build_stack(spec_of(made), solution, "chat")
     check(graph)
     assert launch is not None
-    assert solution.training_run.layouts[0].job.software.precision == precision.replace(
-        "auto", "bf16"
-    )
+    assert solution.training_run.layouts[
+        0
+    ].job.software.precision == precision.replace("auto", "bf16")
 
 
 def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
     catalog = only(
-        load(), lambda o: o.instance.instance_type == "a2-highgpu-8g"
+        load_catalog(), lambda o: o.instance.instance_type == "a2-highgpu-8g"
     )
     assert catalog.offers[0].instance.nvme_gb == 0
     made = TRAINED.replace("SPOT", "never").replace(
@@ -522,11 +534,13 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
     made = made.replace("llama-3.1-70b", "llama-3.1-8b")
     solution = solve(catalog, made, keep=0)
     assert solution.training_run.boot_disk_gb > 2 * 8.03
-    graph = build(spec_of(made), solution, "chat").graph
+    graph = build_stack(spec_of(made), solution, "chat").graph
     disks = next(
         r for r in graph.resources if r.type.endswith(":InstanceTemplate")
     ).inputs["disks"]
-    assert solution.training_run.boot_disk_gb in {disk["diskSizeGb"] for disk in disks}
+    assert solution.training_run.boot_disk_gb in {
+        disk["diskSizeGb"] for disk in disks
+    }
     (line,) = (
         x for x in solution.bill.lines if x.name == "model and data disks"
     )
@@ -555,7 +569,7 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
 def test_the_sharding_is_told_in_the_words_of_megatron(
     sharding, shard, flags
 ) -> None:
-    solution = solve(load(), TRAINED.replace("SPOT", "never"), keep=0)
+    solution = solve(load_catalog(), TRAINED.replace("SPOT", "never"), keep=0)
     first = solution.training_run.layouts[0]
     spread = replace(
         first.job.layout,
@@ -567,7 +581,9 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
         dp=32,
     )
     laid = replace(first, job=first.job.with_layout(spread))
-    told = arguments(replace(solution.training_run, layouts=(laid,)), "/data", "/models")
+    told = megatron_options(
+        replace(solution.training_run, layouts=(laid,)), "/data", "/models"
+    )
     assert flags <= set(told)
     assert "--use-distributed-optimizer" in told
     assert ("--use-megatron-fsdp" in told) == (sharding != "zero1")
@@ -581,7 +597,9 @@ def test_nodes_take_their_places_and_a_spare_stands_by(
 ) -> None:
     """Three of four machines train: the leader's address is the same for all of them."""
     addresses = " ".join(f"10.0.0.{n}" for n in (4, 5, 6, 7))
-    meet = MEET.format(peers=f"printf '%s\\n' {addresses}", nodes=3)
+    meet = RENDEZVOUS_SCRIPT.format(
+        peers=f"printf '%s\\n' {addresses}", nodes=3
+    )
     stubs = f"hostname() {{ echo {own}; }}; sleep() {{ echo -; exit; }}\n"
     done = subprocess.run(
         ["bash", "-c", f"{stubs}{meet}echo $rank $leader"],
@@ -622,20 +640,20 @@ def test_checkpoints_may_be_written_and_expire_and_models_may_not_be_changed() -
 
 
 def test_what_cannot_be_built_says_so_by_name(catalog) -> None:
-    reasons = {unsupported(o.instance) for o in catalog.offers}
+    reasons = {unsupported_reason(o.instance) for o in catalog.offers}
     assert None in reasons
     assert len(reasons) > 5
     mi300x = next(
         o for o in catalog.offers if o.instance.accelerator == "mi300x"
     )
-    assert "ROCm" in str(unsupported(mi300x.instance))
+    assert "ROCm" in str(unsupported_reason(mi300x.instance))
 
 
 def test_a_cycle_is_found() -> None:
     a = Resource(type="t", name="a", inputs={"x": ref("b")})
     b = Resource(type="t", name="b", inputs={}, depends_on=("a",))
     with pytest.raises(ValueError, match="depend on each other"):
-        order((a, b))
+        creation_order((a, b))
 
 
 SETTINGS = {"idle": 1800, "ttl": 100_000}
@@ -655,7 +673,7 @@ def test_the_agent_gives_the_node_back_when_it_should(
     now: float, booted: float, last_busy: float, reason: str
 ) -> None:
     state = {"booted": booted, "last_busy": last_busy}
-    assert agent.decide(now, state, SETTINGS) == reason
+    assert agent.release_reason(now, state, SETTINGS) == reason
 
 
 def test_a_probe_that_fails_counts_as_busy(
@@ -665,4 +683,4 @@ def test_a_probe_that_fails_counts_as_busy(
         raise OSError("nvidia-smi hangs")
 
     monkeypatch.setattr(agent, "gpu_busy", broken)
-    assert agent.busy({"port": 0})
+    assert agent.node_busy({"port": 0})

@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import CapacityError, MissingError
 from providers.simulated import world
-from stacks.engine.protocol import Engine
+from stacks.engine.protocol import StackEngine
 from stacks.engine.simulated import SimulatedEngine
 from tests.stacks.test_simulated import TEXT, plan_of, quiet
 
@@ -40,7 +40,7 @@ def engine_in(folder, rules: str = "") -> PulumiEngine:
 
 
 def objects(engine: PulumiEngine) -> dict:
-    return world.recall(engine.folder / "world.json").objects
+    return world.load_memory(engine.folder / "world.json").objects
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
@@ -71,14 +71,13 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
 
 def test_both_engines_put_the_same_inputs_into_the_world(here, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
-    real, ours = (
-        engine_in(here),
-        SimulatedEngine(world.default(), here / "ours"),
-    )
+    real = engine_in(here)
+    ours = SimulatedEngine(world.default_world(), here / "ours")
     real.apply(plan, quiet)
     ours.apply(plan, quiet)
     mine = {
-        o["name"]: o for o in world.recall(ours.memory_path).objects.values()
+        o["name"]: o
+        for o in world.load_memory(ours.memory_path).objects.values()
     }
     theirs = {o["name"]: o for o in objects(real).values()}
     assert mine.keys() == theirs.keys()
@@ -94,7 +93,9 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
         engine.apply(plan, quiet)
     begun = engine.stack_status("chat")
     assert not begun.complete
-    assert begun.plan_digest == plan["digest"], "or the same plan could not go on"
+    assert begun.plan_digest == plan["digest"], (
+        "or the same plan could not go on"
+    )
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
     assert engine.stack_status("chat").complete
@@ -103,8 +104,8 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
 
 
 def test_engines_keep_the_protocol(here) -> None:
-    found: list[Engine] = [
+    found: list[StackEngine] = [
         engine_in(here),
-        SimulatedEngine(world.default(), here),
+        SimulatedEngine(world.default_world(), here),
     ]
     assert len(found) == 2

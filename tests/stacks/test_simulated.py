@@ -15,18 +15,23 @@ from planner.errors import (
     SpecError,
     UsageError,
 )
-from planner.plan.diff import diff
+from planner.plan.diff import compare_plans
 from planner.plan.document import assemble
 from planner.render import text
-from planner.render.plan import page
+from planner.render.plan import plan_page
 from providers.simulated import world
 from providers.simulated.cloud import Cloud, CloudError
-from stacks.build import build
+from stacks.build import build_stack
 from stacks.engine import state as states
-from stacks.engine.change import steps
-from stacks.engine.failure import classify
-from stacks.engine.fill import PLACE, at, fill, words
-from stacks.engine.simulated import PARALLEL, SimulatedEngine
+from stacks.engine.change import diff_steps
+from stacks.engine.failure import classify_error
+from stacks.engine.fill import (
+    PLACEHOLDER,
+    fill_references,
+    output_at,
+    placeholder_values,
+)
+from stacks.engine.simulated import MAX_PARALLEL, SimulatedEngine
 from stacks.graph import Graph, Resource, ref
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 
@@ -35,8 +40,9 @@ TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 
 def plan_of(catalog, text: str) -> dict:
     """The plan document of a spec."""
-    spec, solution = spec_of(text), solve(catalog, text, keep=0)
-    graph, backstop, launch = build(spec, solution, spec.name)
+    spec = spec_of(text)
+    solution = solve(catalog, text, keep=0)
+    graph, backstop, launch = build_stack(spec, solution, spec.name)
     stack = {
         "graph": graph.to_document(),
         "backstop": backstop,
@@ -53,7 +59,7 @@ def plan_of(catalog, text: str) -> dict:
 
 @pytest.fixture
 def engine(here) -> SimulatedEngine:
-    return SimulatedEngine(world.default(), here / "clouds")
+    return SimulatedEngine(world.default_world(), here / "clouds")
 
 
 def quiet(event) -> None:
@@ -61,7 +67,7 @@ def quiet(event) -> None:
 
 
 def objects(engine: SimulatedEngine) -> dict:
-    return world.recall(engine.memory_path).objects
+    return world.load_memory(engine.memory_path).objects
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
@@ -121,9 +127,9 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     plan = plan_of(catalog, path.read_text())
     assert (
         plan["workload"]["name"]
-        in text.render(page(plan)) + plan["stack"]["name"]
+        in text.render(plan_page(plan)) + plan["stack"]["name"]
     )
-    assert diff(plan, plan).changes == ()
+    assert compare_plans(plan, plan).changes == ()
     engine.apply(plan, quiet)
     standing = engine.standing(plan["stack"]["name"])
     assert standing.complete
@@ -193,7 +199,9 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
     events = []
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     engine.apply(plan, events.append)
-    done, running, most = set(), 0, 0
+    done = set()
+    running = 0
+    most = 0
     needs = {
         r["name"]: Resource(
             type=r["type"],
@@ -211,12 +219,12 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
         else:
             running -= 1
             done.add(event.step.name)
-    assert 1 < most <= PARALLEL
+    assert 1 < most <= MAX_PARALLEL
     assert done == set(needs)
 
 
 def world_of(text: str) -> world.World:
-    return world.read(text.encode(), "world.yaml")
+    return world.read_world(text.encode(), "world.yaml")
 
 
 def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
@@ -286,7 +294,7 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     found = next(
         o for o in objects(engine).values() if o["name"] == "deadline-schedule"
     )
-    expected = world.default().clock + timedelta(hours=72)
+    expected = world.default_world().clock + timedelta(hours=72)
     assert found["inputs"]["scheduleExpression"] == expected.strftime(
         "at(%Y-%m-%dT%H:%M:%S)"
     )
@@ -307,7 +315,7 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
 def test_two_at_a_time_is_refused(engine, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with (
-        states.locked(engine.path("chat"), "chat"),
+        states.exclusive_lock(engine.path("chat"), "chat"),
         pytest.raises(LockedError) as caught,
     ):
         engine.apply(plan, quiet)
@@ -352,14 +360,14 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
     cheap = world_of(
         'prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]'
     )
-    priced = world.priced(cheap, catalog)
+    priced = world.reprice_catalog(cheap, catalog)
     assert solve(priced, chat()).pools[0].offer.provider == "azure"
     assert priced.sha256 != catalog.sha256
 
 
 def test_the_cloud_refuses_what_clouds_refuse() -> None:
-    memory = world.Memory()
-    cloud = Cloud(world.default(), memory, "us-east-1")
+    memory = world.WorldMemory()
+    cloud = Cloud(world.default_world(), memory, "us-east-1")
     vpc, _ = cloud.create(
         "aws:ec2/vpc:Vpc", "vpc", {"cidrBlock": "10.0.0.0/16"}
     )
@@ -394,21 +402,24 @@ def test_ignored_changes_are_no_changes() -> None:
         inputs={"n": 5, "s": {"c": 9, "k": 2}},
         options={"ignore_changes": ["n", "s.c"]},
     )
-    assert steps(graph(new), old, lambda *_: [])[0].action == "same"
+    assert diff_steps(graph(new), old, lambda *_: [])[0].action == "same"
 
 
 def test_references_and_texts_are_filled() -> None:
-    known = words("p", world.default().clock, "60")
+    known = placeholder_values("p", world.default_world().clock, "60")
     outputs = {"lb": {"pools": [{"id": "x"}]}}
-    assert fill({"a": [ref("lb", "pools[0].id")]}, known, outputs) == {
-        "a": ["x"]
-    }
-    assert fill("at(${deadline.at})", known, {}) == "at(2026-01-01T00:01:00)"
-    assert fill({"a": ["${project} ${HOME}"]}, known, {}) == {
+    assert fill_references(
+        {"a": [ref("lb", "pools[0].id")]}, known, outputs
+    ) == {"a": ["x"]}
+    assert (
+        fill_references("at(${deadline.at})", known, {})
+        == "at(2026-01-01T00:01:00)"
+    )
+    assert fill_references({"a": ["${project} ${HOME}"]}, known, {}) == {
         "a": ["p ${HOME}"]
     }
-    assert at({"a": {"b": 1}}, "a.b") == 1
-    assert not PLACE.search("${deadline} ${N##*_}")
+    assert output_at({"a": {"b": 1}}, "a.b") == 1
+    assert not PLACEHOLDER.search("${deadline} ${N##*_}")
 
 
 @pytest.mark.parametrize(
@@ -425,4 +436,4 @@ def test_references_and_texts_are_filled() -> None:
     ],
 )
 def test_answers_of_the_clouds_are_classified(message: str, found: str) -> None:
-    assert classify(message) == found
+    assert classify_error(message) == found

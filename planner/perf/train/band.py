@@ -21,37 +21,38 @@ if TYPE_CHECKING:
 
 
 @cache
-def _halves() -> dict[str, float]:
+def _half_widths() -> dict[str, float]:
     column_types = {
-        "kind": table.text,
-        "half": table.real(0.01, 3),
-        "rows": table.whole(1, 100_000),
-        **table.SOURCED,
+        "kind": table.nonempty_text,
+        "half": table.real_between(0.01, 3),
+        "rows": table.integer_between(1, 100_000),
+        **table.SOURCE_COLUMNS,
     }
-    table_rows = table.rows(
-        _text("train_bands.csv"), "train_bands.csv", column_types
+    table_rows = table.read_rows(
+        _data_text("train_bands.csv"), "train_bands.csv", column_types
     )
     return {row["kind"]: row["half"] for row in table_rows}
 
 
 @cache
-def _measured() -> frozenset[tuple[str, str]]:
+def _covered_names() -> frozenset[tuple[str, str]]:
     column_types = {
-        "kind": table.text,
-        "name": table.text,
-        "rows": table.whole(1, 100_000),
-        **table.SOURCED,
+        "kind": table.nonempty_text,
+        "name": table.nonempty_text,
+        "rows": table.integer_between(1, 100_000),
+        **table.SOURCE_COLUMNS,
     }
-    table_rows = table.rows(
-        _text("train_covered.csv"), "train_covered.csv", column_types
+    table_rows = table.read_rows(
+        _data_text("train_covered.csv"), "train_covered.csv", column_types
     )
     return frozenset((row["kind"], row["name"]) for row in table_rows)
 
 
-def kinds(job: Job, *, assumed: bool) -> frozenset[str]:
+def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
     """What a run is, as far as its error depends on it."""
-    language_model, accelerator = job.llm, job.chip
-    error_kinds = {"moe" if language_model.experts else "dense"}
+    language_model = job.llm
+    accelerator = job.chip
+    base_kinds = {"moe" if language_model.experts else "dense"}
     kind_conditions = {
         "assumed": assumed,
         "hybrid": bool(language_model.state_layers),
@@ -61,19 +62,19 @@ def kinds(job: Job, *, assumed: bool) -> frozenset[str]:
         "consumer": accelerator.memory_type.startswith("GDDR"),
     }
     return frozenset(
-        error_kinds
+        base_kinds
         | {kind_name for kind_name, is_met in kind_conditions.items() if is_met}
     )
 
 
-def half(job: Job, *, assumed: bool = False) -> float:
+def half_width_ln(job: Job, *, assumed: bool = False) -> float:
     """Half width of the 90 % band in ln."""
-    half_widths = _halves()
+    half_widths = _half_widths()
     half_width = max(
         half_widths.get(error_kind, half_widths["unknown"])
-        for error_kind in kinds(job, assumed=assumed)
+        for error_kind in error_kinds(job, assumed=assumed)
     )
-    covered_names = _measured()
+    covered_names = _covered_names()
     both_covered = ("GPU", job.chip.accelerator) in covered_names and (
         "family",
         job.llm.family,
@@ -84,17 +85,19 @@ def half(job: Job, *, assumed: bool = False) -> float:
         if ("architecture", job.chip.architecture) in covered_names
         else constant("unseen")
     )
-    return math.hypot(half_width, constant("beyond", "training") * _beyond(job))
+    return math.hypot(
+        half_width, constant("beyond", "training") * _excess_doublings(job)
+    )
 
 
-def _beyond(job: Job) -> float:
+def _excess_doublings(job: Job) -> float:
     """Doublings of accelerators, sequence and parameters beyond what was measured."""
     job_features = {
         "accelerators": job.layout.accelerators,
         "sequence": job.sequence_tokens,
         "parameters": job.llm.params / 1e9,
     }
-    measured_maxima = dict(_measured_most())
+    measured_maxima = dict(_measured_maxima())
     return max(
         0.0,
         *(
@@ -105,33 +108,33 @@ def _beyond(job: Job) -> float:
 
 
 @cache
-def _measured_most() -> tuple[tuple[str, float], ...]:
+def _measured_maxima() -> tuple[tuple[str, float], ...]:
     column_types = {
-        "feature": table.text,
-        "low": table.real(0, 1e15),
-        "high": table.real(0, 1e15),
-        **table.SOURCED,
+        "feature": table.nonempty_text,
+        "low": table.real_between(0, 1e15),
+        "high": table.real_between(0, 1e15),
+        **table.SOURCE_COLUMNS,
     }
-    table_rows = table.rows(
-        _text("train_ranges.csv"), "train_ranges.csv", column_types
+    table_rows = table.read_rows(
+        _data_text("train_ranges.csv"), "train_ranges.csv", column_types
     )
     return tuple((row["feature"], row["high"]) for row in table_rows)
 
 
-def rests(job: Job, *, assumed: bool = False) -> Basis:
+def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
     """What a prediction rests on: calibrated, or physics where something is new, or a sheet."""
-    covered_names = _measured()
+    covered_names = _covered_names()
     if ("architecture", job.chip.architecture) not in covered_names:
         return "spec"
     both_covered = ("GPU", job.chip.accelerator) in covered_names and (
         "family",
         job.llm.family,
     ) in covered_names
-    unusual_kinds = kinds(job, assumed=assumed) - {"dense", "moe"}
+    unusual_kinds = error_kinds(job, assumed=assumed) - {"dense", "moe"}
     return "calibrated" if both_covered and not unusual_kinds else "physics"
 
 
-def _text(file_name: str) -> str:
+def _data_text(file_name: str) -> str:
     return (
         files("planner.perf")
         .joinpath("data", file_name)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.book import Book
-from planner.perf.train.job import SIXTEEN
+from planner.perf.book import CoefficientTable
+from planner.perf.train.job import SIXTEEN_BIT
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class TrainingCoefficients:
     """The coefficients that apply to one job; units and meaning stand in the table."""
 
     attention: float
@@ -53,12 +53,13 @@ class Training:
     zero: float
 
 
-TRAINING: Final = Book(Training, "training.csv")
+TRAINING_TABLE: Final = CoefficientTable(TrainingCoefficients, "training.csv")
 
 
-def keys(job: Job) -> frozenset[str]:
+def coefficient_keys(job: Job) -> frozenset[str]:
     """Name what selects coefficients: vendor, architecture, kernels, precision, what is fused."""
-    accelerator, software = job.chip, job.software
+    accelerator = job.chip
+    software = job.software
     selected_keys = {
         accelerator.vendor,
         accelerator.architecture,
@@ -68,14 +69,15 @@ def keys(job: Job) -> frozenset[str]:
     key_conditions = {
         "torch": software.is_torch,
         "sdpa": software.is_torch and software.kernels != "foundry",
-        "torch modern": software.is_torch and accelerator.architecture != "Ampere",
+        "torch modern": software.is_torch
+        and accelerator.architecture != "Ampere",
         "overlapped": software.tp_overlapped,
         "captured": software.graph_captured,
         "dropping": software.drops_tokens,
         "sinks": software.attention_sinks,
         "pipelined": job.layout.pp > 1,
         "hybrid": bool(job.llm.state_layers),
-        "8 bit or less": software.precision not in (*SIXTEEN, "fp8row"),
+        "8 bit or less": software.precision not in (*SIXTEEN_BIT, "fp8row"),
     }
     return frozenset(
         selected_keys

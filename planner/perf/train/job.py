@@ -17,13 +17,17 @@ Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
     "te", "compiled", "eager", "foundry", "megatron21", "xla"
 ]
-SIXTEEN: Final = ("bf16", "fp16")  # bits of a product's operands
-TORCH: Final = ("compiled", "eager", "foundry")  # kernels of plain PyTorch
-FUSED: Final = ("te", "megatron21", "xla")
+SIXTEEN_BIT: Final = ("bf16", "fp16")  # bits of a product's operands
+TORCH_KERNELS: Final = (
+    "compiled",
+    "eager",
+    "foundry",
+)  # kernels of plain PyTorch
+FUSED_KERNELS: Final = ("te", "megatron21", "xla")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class ParallelLayout:
     """How a job lies over accelerators: tp * pp * cp * dp of them.
 
     `vpp` chunks of layers a pipeline stage (interleaving), `ep` neighboring ranks share the
@@ -43,9 +47,11 @@ class Spread:
     micro: float = 1.0
     recompute: Recompute = "none"
 
-    def with_microbatch(self, micro: float, vpp: int, recompute: Recompute) -> Spread:
+    def with_microbatch(
+        self, micro: float, vpp: int, recompute: Recompute
+    ) -> ParallelLayout:
         """The same cut with other micro-batches, chunks and recomputation."""
-        return Spread(
+        return ParallelLayout(
             tp=self.tp,
             pp=self.pp,
             vpp=vpp,
@@ -103,7 +109,7 @@ class Software:
     @property
     def is_torch(self) -> bool:
         """Whether kernels are those of plain PyTorch."""
-        return self.kernels in TORCH
+        return self.kernels in TORCH_KERNELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,7 @@ class Job:
 
     llm: Llm
     chip: Accelerator
-    layout: Spread
+    layout: ParallelLayout
     software: Software
     sequence_tokens: int
     global_batch: float
@@ -153,7 +159,7 @@ class Job:
             1.0, round(self.global_batch / (self.layout.dp * self.layout.micro))
         )
 
-    def with_layout(self, layout: Spread) -> Job:
+    def with_layout(self, layout: ParallelLayout) -> Job:
         """The same job in another layout."""
         return Job(
             llm=self.llm,

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
-from planner.perf.train.states import owned, states
+from planner.perf.train.states import local_params, model_states
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.train.job import Job, Recompute
 
-HALF: Final = 2.0  # bytes of a number in 16 bit
-GATED: Final = 3  # matrices of an MLP with a gate
-FULL_GRADIENT: Final = 4.0
-FROZEN: Final = 0.75  # share of activations that frozen weights still need
+BYTES_16BIT: Final = 2.0  # bytes of a number in 16 bit
+GATED_MATRICES: Final = 3  # matrices of an MLP with a gate
+GRADIENT_BYTES: Final = 4.0
+FROZEN_SHARE: Final = (
+    0.75  # share of activations that frozen weights still need
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class StagePeak:
     """Bytes of one stage at its peak, by what holds them."""
 
     model_states: float
@@ -47,46 +49,46 @@ class Peak:
         )
 
 
-def kept(job: Job, recompute: Recompute) -> float:
+def layer_token_bytes(job: Job, recompute: Recompute) -> float:
     """Bytes that one layer keeps for a token between forward and backward, on one rank.
 
     For a GPT of width 4h without recomputation 34 + 5 a s / h bytes over h (Korthikanti et al.,
     arXiv:2205.05198); norms and masks are not cut over tp without sequence parallelism.
     """
-    language_model, tp_ranks, software = job.llm, job.layout.tp, job.software
-    is_megatron21, is_eager = (
-        software.kernels == "megatron21",
-        software.kernels in ("eager", "foundry"),
-    )
+    language_model = job.llm
+    tp_ranks = job.layout.tp
+    software = job.software
+    is_megatron21 = software.kernels == "megatron21"
+    is_eager = software.kernels in ("eager", "foundry")
     residual_ranks = tp_ranks if software.sequence_parallel else 1
-    query_width, kv_width = (
-        language_model.heads * language_model.head_dim,
-        language_model.kv_heads * language_model.head_dim,
-    )
-    mlp_width, routed_bytes = _width(language_model)
+    query_width = language_model.heads * language_model.head_dim
+    kv_width = language_model.kv_heads * language_model.head_dim
+    mlp_width, routed_bytes = _mlp_width(language_model)
     routed_bytes /= residual_ranks
     if recompute == "full":
-        return HALF * language_model.hidden / residual_ranks
+        return BYTES_16BIT * language_model.hidden / residual_ranks
     if recompute == "layer":
-        return (kept(job, "full") + kept(job, "none")) / 2
+        return (
+            layer_token_bytes(job, "full") + layer_token_bytes(job, "none")
+        ) / 2
     if (
         recompute == "ops"
     ):  # inputs, attention's output and every second product are kept
         input_bytes = (
-            HALF
+            BYTES_16BIT
             * language_model.hidden
             * (2 if is_eager else 1)
             / residual_ranks
         )
         return (
             input_bytes
-            + HALF * (2 * query_width + kv_width + mlp_width) / tp_ranks
+            + BYTES_16BIT * (2 * query_width + kv_width + mlp_width) / tp_ranks
             + routed_bytes
         )
     outside_bytes = (10 if is_megatron21 else 8) * language_model.hidden
-    is_gated = language_model.mlp_matrices == GATED
+    is_gated = language_model.mlp_matrices == GATED_MATRICES
     inside_bytes = (
-        HALF * (2 * query_width + 2 * kv_width)
+        BYTES_16BIT * (2 * query_width + 2 * kv_width)
         + (4 if not is_gated else 8 if is_eager else 6) * mlp_width
     )
     if recompute == "none" and is_megatron21:
@@ -98,16 +100,20 @@ def kept(job: Job, recompute: Recompute) -> float:
     )
 
 
-def _width(language_model: Llm) -> tuple[float, float]:
+def _mlp_width(language_model: Llm) -> tuple[float, float]:
     """Width of the MLP that a token passes, and bytes of its copies for experts."""
     if not language_model.experts:
         return float(language_model.ffn), 0.0
     expert_width = language_model.moe_ffn * (
         language_model.experts_per_token + language_model.shared_experts
     )
-    return float(
-        expert_width
-    ), 2 * HALF * language_model.hidden * language_model.experts_per_token
+    return (
+        float(expert_width),
+        2
+        * BYTES_16BIT
+        * language_model.hidden
+        * language_model.experts_per_token,
+    )
 
 
 def in_flight(job: Job, stage_index: int) -> float:
@@ -115,7 +121,8 @@ def in_flight(job: Job, stage_index: int) -> float:
 
     p - stage, or with v chunks a stage p (1 + (p - 1) / (p v)) - 2 stage / v.
     """
-    stage_count, chunk_count = job.layout.pp, job.layout.vpp
+    stage_count = job.layout.pp
+    chunk_count = job.layout.vpp
     if stage_count == 1:
         return 1.0
     micro_batches = (
@@ -127,20 +134,22 @@ def in_flight(job: Job, stage_index: int) -> float:
     return min(max(1.0, micro_batches), job.micro_batches)
 
 
-def activations(job: Job, stage_index: int = 0) -> float:
+def activation_total(job: Job, stage_index: int = 0) -> float:
     """Bytes of the activations of a stage."""
     stage_layers = (
-        job.llm.layers / job.layout.pp * (FROZEN if job.frozen_bytes else 1.0)
+        job.llm.layers
+        / job.layout.pp
+        * (FROZEN_SHARE if job.frozen_bytes else 1.0)
     )
     return (
         job.micro_tokens
-        * kept(job, job.layout.recompute)
+        * layer_token_bytes(job, job.layout.recompute)
         * stage_layers
         * in_flight(job, stage_index)
     )
 
 
-def gathered(job: Job) -> float:
+def gathered_bytes(job: Job) -> float:
     """Unsharded copies under FSDP: the root and two layers, with the gradient of one.
 
     With a pipeline the whole stage stays gathered, and its gradient is accumulated whole.
@@ -149,36 +158,44 @@ def gathered(job: Job) -> float:
     layout = job.layout
     if layout.sharding not in ("zero2", "zero3") or layout.shard_group == 1:
         return 0.0
-    dense_params, expert_params = owned(job)
+    dense_params, expert_params = local_params(job)
     if layout.pp > 1:
-        return (HALF + FULL_GRADIENT) * (dense_params + expert_params)
+        return (BYTES_16BIT + GRADIENT_BYTES) * (dense_params + expert_params)
     root_params = job.llm.embedding_params / layout.tp
     layer_params = (dense_params - root_params + expert_params) / job.llm.layers
     gradient_bytes = (
-        FULL_GRADIENT
+        GRADIENT_BYTES
         if job.optimizer in ("adamw", "adamw-fp32", "muon", "sgd")
         else 0.0
     )
     if layout.sharding == "zero2":
-        return 0.0 if job.frozen_bytes else layer_params * (HALF + gradient_bytes)
+        return (
+            0.0
+            if job.frozen_bytes
+            else layer_params * (BYTES_16BIT + gradient_bytes)
+        )
     root_bytes = (
-        0.0 if job.software.counts_allocated else HALF * root_params
+        0.0 if job.software.counts_allocated else BYTES_16BIT * root_params
     )  # some wrap embedding and head apart
     if job.frozen_bytes:
         unpacked_bytes = (
-            HALF * job.llm.hidden * job.llm.ffn / layout.tp
+            BYTES_16BIT * job.llm.hidden * job.llm.ffn / layout.tp
             if job.frozen_bytes < 1
             else 0.0
         )
         return root_bytes + 2 * layer_params * job.frozen_bytes + unpacked_bytes
-    return 1.5 * root_bytes + layer_params * (3 * HALF + gradient_bytes)
+    return 1.5 * root_bytes + layer_params * (3 * BYTES_16BIT + gradient_bytes)
 
 
-def stages(job: Job) -> list[Peak]:
+def stage_peaks(job: Job) -> list[StagePeak]:
     """Return what the first and the last pipeline stage hold at their peaks."""
-    layout, software, token_count = job.layout, job.software, job.micro_tokens
+    layout = job.layout
+    software = job.software
+    token_count = job.micro_tokens
     working_bytes = (
-        constant("train_work") * token_count * kept(job, "attention")
+        constant("train_work")
+        * token_count
+        * layer_token_bytes(job, "attention")
     )
     if layout.tp > 1:
         overlap_kind = "overlapped" if software.tp_overlapped else "plain"
@@ -195,18 +212,20 @@ def stages(job: Job) -> list[Peak]:
     )
     if software.keeps_all_logits and layout.pp > 1:
         logit_bytes += (
-            HALF * token_count * job.micro_batches * job.llm.vocab / layout.tp
+            BYTES_16BIT
+            * token_count
+            * job.micro_batches
+            * job.llm.vocab
+            / layout.tp
         )
-    state_bytes, copy_bytes, last_stage = (
-        states(job).total,
-        gathered(job),
-        layout.pp - 1,
-    )
+    state_bytes = model_states(job).total
+    copy_bytes = gathered_bytes(job)
+    last_stage = layout.pp - 1
     return [
-        Peak(
+        StagePeak(
             state_bytes,
             copy_bytes,
-            activations(job, stage_index),
+            activation_total(job, stage_index),
             working_bytes,
             logit_bytes if stage_index == last_stage else 0.0,
         )
@@ -214,14 +233,14 @@ def stages(job: Job) -> list[Peak]:
     ]
 
 
-def fuller(job: Job) -> Peak:
+def fullest_stage(job: Job) -> StagePeak:
     """Return the peak of the fuller of the first and the last stage."""
-    return max(stages(job), key=lambda stage_peak: stage_peak.total)
+    return max(stage_peaks(job), key=lambda stage_peak: stage_peak.total)
 
 
 def peak_gib(job: Job) -> float:
     """GiB that the framework reserves (or allocates, where that is asked)."""
-    total_gib = fuller(job).total / GIB
+    total_gib = fullest_stage(job).total / GIB
     if job.software.counts_allocated:
         return total_gib
     return (

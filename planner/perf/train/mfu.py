@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
 
-def flop(job: Job) -> float:
+def flop_per_token(job: Job) -> float:
     """Model FLOP of one token: 6 N + 12 L h s (PaLM, arXiv:2204.02311); 4 N with frozen weights.
 
     A reference that rates the token takes 2 N + 4 L h s more.
@@ -32,4 +32,8 @@ def flop(job: Job) -> float:
 
 def mfu(job: Job, tokens_per_s: float) -> float:
     """Share of the 16-bit peak at so many tokens a second of one accelerator."""
-    return tokens_per_s * flop(job) / ((job.chip.bf16_tflops or 0.0) * 1e12)
+    return (
+        tokens_per_s
+        * flop_per_token(job)
+        / ((job.chip.bf16_tflops or 0.0) * 1e12)
+    )

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from planner.facts import table
 from planner.perf.constant import constant
-from planner.perf.train.states import adapters, optimizers
+from planner.perf.train.states import adapter_params, optimizers
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
-DAY: Final = 86_400.0
-MONTH: Final = 730 * 3600.0
-HALVINGS: Final = 60
-LONGEST: Final = 30 * DAY
-Rates: TypeAlias = Literal[
+DAY_S: Final = 86_400.0
+MONTH_S: Final = 730 * 3600.0
+SECTION_STEPS: Final = 60
+MAX_INTERVAL_S: Final = 30 * DAY_S
+ReclaimLevel: TypeAlias = Literal[
     "never", "monthly", "low", "high"
 ]  # of reclaims: a column
 
@@ -58,33 +58,36 @@ class Hazard:
         stops_per_s = self.failures_per_s + self.reclaims_per_s
         reclaim_pauses = self.reclaims_per_s * (self.wait_s + self.restart_s)
         return (
-            (self.failures_per_s * self.restart_s + reclaim_pauses) / stops_per_s
+            (self.failures_per_s * self.restart_s + reclaim_pauses)
+            / stops_per_s
             if stops_per_s
             else self.restart_s
         )
 
 
 @cache
-def _reclaims() -> dict[tuple[str, str], table.Row]:
-    number_type = table.real(0, 10_000)
+def _reclaim_table() -> dict[tuple[str, str], table.TableRow]:
+    number_type = table.real_between(0, 10_000)
     column_types: dict[str, Any] = {
-        "provider": table.text,
-        "family": table.free,
+        "provider": table.nonempty_text,
+        "family": table.any_text,
         "monthly": number_type,
         "low": number_type,
         "high": number_type,
         "notice_s": number_type,
         "wait_h": number_type,
-        "meaning": table.text,
-        **table.SOURCED,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
         .joinpath("data", "reclaims.csv")
         .read_text(encoding="utf-8")
     )
-    keyed_rows = table.keyed(
-        table.rows(csv_text, "reclaims.csv", column_types), "provider", "family"
+    keyed_rows = table.rows_by_key(
+        table.read_rows(csv_text, "reclaims.csv", column_types),
+        "provider",
+        "family",
     )
     return {
         (provider, family): reclaim_row
@@ -92,7 +95,7 @@ def _reclaims() -> dict[tuple[str, str], table.Row]:
     }
 
 
-def unspared(spare_count: int, offered_load: float) -> float:
+def no_spare_share(spare_count: int, offered_load: float) -> float:
     """Share of failures that find no spare machine: Erlang's loss formula.
 
     `offered_load` is failures a second times the seconds until a machine that failed is replaced.
@@ -107,11 +110,11 @@ def unspared(spare_count: int, offered_load: float) -> float:
     return blocked_share
 
 
-def hazard(
+def run_hazard(
     machine_count: int,
     provider: str,
     family: str,
-    reclaim_level: Rates = "never",
+    reclaim_level: ReclaimLevel = "never",
     spare_count: int = 0,
 ) -> Hazard:
     """Return what stops a run on so many machines of a cloud, with published rates of reclaims.
@@ -120,9 +123,9 @@ def hazard(
     are taken together: of a reclaim of one, all others follow within minutes in most cases, so
     the cluster's rate is hardly larger.
     """
-    failures_per_s = machine_count * constant("node_failures") / DAY
+    failures_per_s = machine_count * constant("node_failures") / DAY_S
     restart_s = constant("train_restart")
-    restart_s += constant("boot") * unspared(
+    restart_s += constant("boot") * no_spare_share(
         spare_count, failures_per_s * constant("boot")
     )
     if reclaim_level == "never":
@@ -134,15 +137,17 @@ def hazard(
             notice_s=0.0,
         )
     reclaim_row = (
-        _reclaims().get((provider, family)) or _reclaims()[provider, ""]
+        _reclaim_table().get((provider, family))
+        or _reclaim_table()[provider, ""]
     )
     reclaims_per_s = (
-        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / MONTH
+        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / MONTH_S
     )
     separate_share = 1 - constant("reclaim_together")
     return Hazard(
         failures_per_s=failures_per_s,
-        reclaims_per_s=reclaims_per_s * (1 + separate_share * (machine_count - 1)),
+        reclaims_per_s=reclaims_per_s
+        * (1 + separate_share * (machine_count - 1)),
         restart_s=restart_s,
         wait_s=reclaim_row["wait_h"] * 3600,
         notice_s=reclaim_row["notice_s"],
@@ -155,7 +160,7 @@ def checkpoint_bytes(job: Job) -> float:
     if job.frozen_bytes:
         layout = job.layout
         return (
-            adapters(job)
+            adapter_params(job)
             * layout.tp
             * layout.pp
             * (optimizer.weight_bytes + optimizer.state_bytes)
@@ -163,7 +168,7 @@ def checkpoint_bytes(job: Job) -> float:
     return job.llm.params * (optimizer.weight_bytes + optimizer.state_bytes)
 
 
-def effective(interval_s: float, save_s: float, hazard: Hazard) -> float:
+def progress_share(interval_s: float, save_s: float, hazard: Hazard) -> float:
     """Share of the time that is progress when a checkpoint is saved after every interval.
 
     A segment that ends has seen e^(segment / mtbf) - 1 stops; while spot is away, others go on.
@@ -188,7 +193,7 @@ def effective(interval_s: float, save_s: float, hazard: Hazard) -> float:
     )
 
 
-def late(
+def finish_quantile(
     work_s: float,
     interval_s: float,
     save_s: float,
@@ -201,17 +206,15 @@ def late(
     the variance is the mean number of stops times the mean square of a loss.
     """
     mean_s = (
-        work_s / effective(interval_s, save_s, hazard)
-        if effective(interval_s, save_s, hazard)
+        work_s / progress_share(interval_s, save_s, hazard)
+        if progress_share(interval_s, save_s, hazard)
         else math.inf
     )
     stops_per_s = hazard.failures_per_s + hazard.reclaims_per_s
     if not stops_per_s or mean_s == math.inf:
         return mean_s
-    half_segment_s, mean_absence_s = (
-        (interval_s + save_s) / 2,
-        hazard.reclaims_per_s / stops_per_s * hazard.wait_s,
-    )
+    half_segment_s = (interval_s + save_s) / 2
+    mean_absence_s = hazard.reclaims_per_s / stops_per_s * hazard.wait_s
     mean_square_s2 = (
         4 * half_segment_s**2 / 3
         + 2 * half_segment_s * hazard.mean_pause_s
@@ -223,31 +226,30 @@ def late(
     )
 
 
-def young(save_s: float, mtbf_s: float) -> float:
+def young_interval(save_s: float, mtbf_s: float) -> float:
     """Young's interval: sqrt(2 * save * mtbf)."""
     return math.sqrt(2 * save_s * mtbf_s)
 
 
-def daly(save_s: float, mtbf_s: float, restart_s: float) -> float:
+def daly_interval(save_s: float, mtbf_s: float, restart_s: float) -> float:
     """Daly's first order: sqrt(2 * save * (mtbf + restart)) - save."""
     return max(save_s, math.sqrt(2 * save_s * (mtbf_s + restart_s)) - save_s)
 
 
-def interval(save_s: float, hazard: Hazard) -> float:
+def best_interval(save_s: float, hazard: Hazard) -> float:
     """The interval of the largest effective share, by golden section; longest without stops."""
-    shortest_s, longest_s = (
-        save_s / 10 + 1.0,
-        min(LONGEST, max(10 * young(save_s, hazard.mtbf_s), 60.0)),
+    shortest_s = save_s / 10 + 1.0
+    longest_s = min(
+        MAX_INTERVAL_S,
+        max(10 * young_interval(save_s, hazard.mtbf_s), 60.0),
     )
     if hazard.mtbf_s == math.inf:
         return constant("train_interval")
     golden_ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(HALVINGS):
-        left_probe_s, right_probe_s = (
-            longest_s - golden_ratio * (longest_s - shortest_s),
-            shortest_s + golden_ratio * (longest_s - shortest_s),
-        )
-        if effective(left_probe_s, save_s, hazard) < effective(
+    for _ in range(SECTION_STEPS):
+        left_probe_s = longest_s - golden_ratio * (longest_s - shortest_s)
+        right_probe_s = shortest_s + golden_ratio * (longest_s - shortest_s)
+        if progress_share(left_probe_s, save_s, hazard) < progress_share(
             right_probe_s, save_s, hazard
         ):
             shortest_s = left_probe_s

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
-from planner.perf.train.coefficient import TRAINING, keys
-from planner.perf.train.cut import cuts, turned
-from planner.perf.train.floor import floor
+from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
+from planner.perf.train.cut import enumerate_cuts, microbatch_sizes
+from planner.perf.train.floor import step_lower_bound
 from planner.perf.train.memory import peak_gib
-from planner.perf.train.states import states
-from planner.perf.train.step import Step, step
-from planner.perf.train.work import work
+from planner.perf.train.states import model_states
+from planner.perf.train.step import StepTime, step_time
+from planner.perf.train.work import rank_work
 
 if TYPE_CHECKING:
-    from planner.perf.train.floor import Toll
-    from planner.perf.train.job import Job, Recompute, Spread
+    from planner.perf.train.floor import CommBound
+    from planner.perf.train.job import Job, ParallelLayout, Recompute
 
-Known: TypeAlias = Literal[
+SearchStage: TypeAlias = Literal[
     "toll", "fits", "layout"
 ]  # of a cut, until it is one layout
-MORE: Final[dict[Recompute, tuple[Recompute, ...]]] = {
+RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
     "none": ("layer", "full"),
     "layer": ("full",),
     "full": (),
@@ -40,11 +40,11 @@ MORE: Final[dict[Recompute, tuple[Recompute, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class TimedLayout:
     """A layout with its time, its peak memory and what limits it."""
 
     job: Job
-    step_time: Step
+    step_time: StepTime
     peak_gib: float
 
     @property
@@ -71,19 +71,32 @@ class Laid:
     def sort_key(self) -> tuple[float, int, int, int, float]:
         """The documented order of ties: time, stages, tensor, context, micro-batch."""
         layout = self.job.layout
-        return (self.step_time.total, layout.pp, layout.tp, layout.cp, layout.micro)
+        return (
+            self.step_time.total,
+            layout.pp,
+            layout.tp,
+            layout.cp,
+            layout.micro,
+        )
 
 
-class Frame:
+class CandidateCuts:
     """The layouts of a job on one kind of accelerator, whatever network joins its machines."""
 
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
     ) -> None:
-        self.job, self.lower_bound = job, floor(job)
-        self.memory_room_gib = constant("train_memory_share") * job.chip.memory_gib
-        cut_layouts = cuts(
-            job.llm, job.global_batch, job.sequence_tokens, accelerators, node_accelerators
+        self.job = job
+        self.lower_bound = step_lower_bound(job)
+        self.memory_room_gib = (
+            constant("train_memory_share") * job.chip.memory_gib
+        )
+        cut_layouts = enumerate_cuts(
+            job.llm,
+            job.global_batch,
+            job.sequence_tokens,
+            accelerators,
+            node_accelerators,
         )
         cut_bounds_s: dict[
             tuple[int, int, int, int], float
@@ -108,19 +121,21 @@ class Frame:
             )
             for cut_index, cut_layout in enumerate(cut_layouts)
         )
-        self._peaks_gib: dict[Spread, float] = {}
+        self._peaks_gib: dict[ParallelLayout, float] = {}
 
-    def layout_peak_gib(self, layout: Spread) -> float:
+    def layout_peak_gib(self, layout: ParallelLayout) -> float:
         """GiB at the peak of a layout; infinite when its states alone are too many."""
         if layout not in self._peaks_gib:
             layout_job = self.job.with_layout(layout)
-            is_too_large = states(layout_job).total / GIB > self.memory_room_gib
+            is_too_large = (
+                model_states(layout_job).total / GIB > self.memory_room_gib
+            )
             self._peaks_gib[layout] = (
                 math.inf if is_too_large else peak_gib(layout_job)
             )
         return self._peaks_gib[layout]
 
-    def fit_memory(self, layout: Spread) -> Spread | None:
+    def fit_memory(self, layout: ParallelLayout) -> ParallelLayout | None:
         """The layout with the recomputation that it takes to fit, or nothing when it does not."""
         if self.layout_peak_gib(layout) <= self.memory_room_gib:
             return layout
@@ -128,9 +143,12 @@ class Frame:
             return None
         alternatives = [
             layout.with_microbatch(layout.micro, layout.vpp, recompute)
-            for recompute in MORE[layout.recompute]
+            for recompute in RECOMPUTE_LEVELS[layout.recompute]
         ]
-        if not alternatives or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib:
+        if (
+            not alternatives
+            or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib
+        ):
             return None
         return next(
             alternative
@@ -140,39 +158,46 @@ class Frame:
 
 
 # Machines that differ in their network, their host or their price share a frame.
-frame = lru_cache(maxsize=512)(Frame)
+candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
 
 
-class Layouts:
+class LayoutSearch:
     """The layouts of a job that fit its memory, in the order of the least that each can take."""
 
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
     ) -> None:
-        self.job, self.accelerators, self.node_accelerators = (
-            job,
-            accelerators,
-            node_accelerators,
-        )
-        self.lower_bound = floor(replace(job, network_bytes_s=1.0)).with_network(job.network_bytes_s)
+        self.job = job
+        self.accelerators = accelerators
+        self.node_accelerators = node_accelerators
+        self.lower_bound = step_lower_bound(
+            replace(job, network_bytes_s=1.0)
+        ).with_network(job.network_bytes_s)
         self._tie_breaker = itertools.count()
-        self._open_entries: list[tuple[float, int, Spread, Toll, Known]] = []
-        self._timed_layouts: list[Laid] = []
+        self._open_entries: list[
+            tuple[float, int, ParallelLayout, CommBound, SearchStage]
+        ] = []
+        self._timed_layouts: list[TimedLayout] = []
 
     def fastest(
         self, layout_count: int = 5, limit_s: float = math.inf
-    ) -> list[Laid]:
+    ) -> list[TimedLayout]:
         """The fastest layouts that fit and take at most `limit_s` seconds a step, the best first.
 
         A layout recomputes no more than memory asks for. Asked again, the search goes on.
         """
         while (
-            next_layout := self._pop_layout(self._cutoff_s(layout_count, limit_s))
+            next_layout := self._pop_layout(
+                self._cutoff_s(layout_count, limit_s)
+            )
         ) is not None:
             layout_job, layout_peak = next_layout
-            timed_layout = Laid(
+            timed_layout = TimedLayout(
                 layout_job,
-                step(work(layout_job), TRAINING.select(keys(layout_job))),
+                step_time(
+                    rank_work(layout_job),
+                    TRAINING_TABLE.select(coefficient_keys(layout_job)),
+                ),
                 layout_peak,
             )
             self._timed_layouts = sorted(
@@ -195,14 +220,16 @@ class Layouts:
         )
 
     @cached_property
-    def candidates(self) -> Frame:
+    def candidates(self) -> CandidateCuts:
         """What does not depend on the network."""
-        return frame(
-            replace(self.job, network_bytes_s=1.0), self.accelerators, self.node_accelerators
+        return candidate_cuts(
+            replace(self.job, network_bytes_s=1.0),
+            self.accelerators,
+            self.node_accelerators,
         )
 
     @cached_property
-    def _cut_queue(self) -> deque[tuple[float, int, Spread]]:
+    def _cut_queue(self) -> deque[tuple[float, int, ParallelLayout]]:
         return deque(self.candidates.bounded_cuts)
 
     @property
@@ -213,24 +240,35 @@ class Layouts:
     @property
     def bound_any_network(self) -> float:
         """Seconds that no layout undercuts over any network; infinite when there is none."""
-        return self.candidates.bounded_cuts[0][0] if self.candidates.bounded_cuts else math.inf
+        return (
+            self.candidates.bounded_cuts[0][0]
+            if self.candidates.bounded_cuts
+            else math.inf
+        )
 
     @property
     def bound(self) -> float:
         """Seconds that no layout undercuts; infinite when none is left."""
         while self._cut_queue or self._open_entries:
             if self._cut_queue and (
-                not self._open_entries or self._cut_queue[0][0] <= self._open_entries[0][0]
+                not self._open_entries
+                or self._cut_queue[0][0] <= self._open_entries[0][0]
             ):
                 cut_layout = self._cut_queue.popleft()[2]
                 self._push_entry(
                     cut_layout,
-                    self.lower_bound.comm_bound(self.job.with_layout(cut_layout)),
+                    self.lower_bound.comm_bound(
+                        self.job.with_layout(cut_layout)
+                    ),
                     "toll",
                 )
             elif self._open_entries[0][4] == "toll":
-                _, _, cut_layout, comm_bound, _ = heapq.heappop(self._open_entries)
-                self._push_entry(self.candidates.fit_memory(cut_layout), comm_bound, "fits")
+                _, _, cut_layout, comm_bound, _ = heapq.heappop(
+                    self._open_entries
+                )
+                self._push_entry(
+                    self.candidates.fit_memory(cut_layout), comm_bound, "fits"
+                )
             else:
                 return self._open_entries[0][0]
         return math.inf
@@ -238,20 +276,33 @@ class Layouts:
     def _pop_layout(self, limit_s: float) -> tuple[Job, float] | None:
         """The next layout and its peak GiB, or nothing when none can take less than a limit."""
         while self.bound <= limit_s and self._open_entries:
-            _, _, layout, comm_bound, search_stage = heapq.heappop(self._open_entries)
+            _, _, layout, comm_bound, search_stage = heapq.heappop(
+                self._open_entries
+            )
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
-            elif self.candidates.layout_peak_gib(layout) <= self.candidates.memory_room_gib:
-                return self.job.with_layout(layout), self.candidates.layout_peak_gib(layout)
+            elif (
+                self.candidates.layout_peak_gib(layout)
+                <= self.candidates.memory_room_gib
+            ):
+                return self.job.with_layout(
+                    layout
+                ), self.candidates.layout_peak_gib(layout)
             else:
-                self._push_entry(self.candidates.fit_memory(layout), comm_bound, "layout")
+                self._push_entry(
+                    self.candidates.fit_memory(layout), comm_bound, "layout"
+                )
         return None
 
-    def _open_cut(self, cut_layout: Spread, comm_bound: Toll) -> None:
+    def _open_cut(
+        self, cut_layout: ParallelLayout, comm_bound: CommBound
+    ) -> None:
         """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
-        for micro_batch, chunk_counts in turned(self.job, cut_layout):
+        for micro_batch, chunk_counts in microbatch_sizes(self.job, cut_layout):
             fitted_layout = self.candidates.fit_memory(
-                cut_layout.with_microbatch(float(micro_batch), 1, cut_layout.recompute)
+                cut_layout.with_microbatch(
+                    float(micro_batch), 1, cut_layout.recompute
+                )
             )
             if fitted_layout is None:
                 break
@@ -265,14 +316,25 @@ class Layouts:
                 )
 
     def _push_entry(
-        self, layout: Spread | None, comm_bound: Toll, search_stage: Known
+        self,
+        layout: ParallelLayout | None,
+        comm_bound: CommBound,
+        search_stage: SearchStage,
     ) -> None:
         """Look at a cut or a layout again in its turn; nothing when it does not fit."""
         if layout is not None:
             bound_s = (
-                self.lower_bound.bound_layout if search_stage == "layout" else self.lower_bound.bound_cut
+                self.lower_bound.bound_layout
+                if search_stage == "layout"
+                else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
             heapq.heappush(
                 self._open_entries,
-                (bound_s, next(self._tie_breaker), layout, comm_bound, search_stage),
+                (
+                    bound_s,
+                    next(self._tie_breaker),
+                    layout,
+                    comm_bound,
+                    search_stage,
+                ),
             )

@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
-from planner.perf.memory import bytes_of
+from planner.perf.memory import quantized_bytes
 
 if TYPE_CHECKING:
     from planner.perf.train.job import Job
 
-LEVELS: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-TRAINED: Final = (
+ZERO_STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
+UNPACKED_BYTES: Final = (
     2.0  # bytes of what is in 16 bit: beside 4 bit, and a reference
 )
 
@@ -38,7 +38,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class ModelStates:
     """Bytes on one accelerator."""
 
     weights: float
@@ -54,23 +54,23 @@ class States:
 @cache
 def optimizers() -> dict[str, Optimizer]:
     """Return the optimizers by name."""
-    number_type = table.real(0, 64)
+    number_type = table.real_between(0, 64)
     column_types: dict[str, Any] = {
-        "optimizer": table.text,
+        "optimizer": table.nonempty_text,
         "weight_bytes": number_type,
         "gradient_bytes": number_type,
         "master_bytes": number_type,
         "state_bytes": number_type,
-        "meaning": table.text,
-        **table.SOURCED,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
         .joinpath("data", "optimizers.csv")
         .read_text(encoding="utf-8")
     )
-    keyed_rows = table.keyed(
-        table.rows(csv_text, "optimizers.csv", column_types), "optimizer"
+    keyed_rows = table.rows_by_key(
+        table.read_rows(csv_text, "optimizers.csv", column_types), "optimizer"
     )
     return {
         optimizer_name: Optimizer(
@@ -87,15 +87,16 @@ def frozen_bytes(method: str) -> float:
     weight_precision = {"lora": "bf16", "dpo-lora": "bf16", "qlora": "nf4"}.get(
         method
     )
-    return bytes_of(weight_precision) if weight_precision else 0.0
+    return quantized_bytes(weight_precision) if weight_precision else 0.0
 
 
-def owned(job: Job) -> tuple[float, float]:
+def local_params(job: Job) -> tuple[float, float]:
     """Parameters of one rank: those cut over tp, and routed experts, cut over ep (else over tp).
 
     (dense / pp + embedding) / tp of the fuller end of the pipeline; experts / pp / ep.
     """
-    language_model, layout = job.llm, job.layout
+    language_model = job.llm
+    layout = job.layout
     end_stages = 1 if layout.pp == 1 or language_model.tied else 2
     dense_params = (
         language_model.dense_params / layout.pp / layout.tp
@@ -106,13 +107,12 @@ def owned(job: Job) -> tuple[float, float]:
     )
 
 
-def adapters(job: Job) -> float:
+def adapter_params(job: Job) -> float:
     """Parameters of LoRA adapters on every projection of one rank: rank * (in + out) each."""
-    language_model, layout = job.llm, job.layout
-    query_width, kv_width = (
-        language_model.heads * language_model.head_dim,
-        language_model.kv_heads * language_model.head_dim,
-    )
+    language_model = job.llm
+    layout = job.layout
+    query_width = language_model.heads * language_model.head_dim
+    kv_width = language_model.kv_heads * language_model.head_dim
     attention_widths = 2 * (language_model.hidden + query_width) + 2 * (
         language_model.hidden + kv_width
     )
@@ -133,13 +133,15 @@ def adapters(job: Job) -> float:
     )
 
 
-def states(job: Job) -> States:
+def model_states(job: Job) -> ModelStates:
     """Return the states of one rank; experts are cut over the ranks that hold the same ones."""
     if job.offload_states:
-        return States(0.0, 0.0, 0.0)
-    layout, optimizer = job.layout, optimizers()[job.optimizer]
-    zero_stage, shard_ranks = LEVELS[layout.sharding], layout.shard_group
-    dense_params, expert_params = owned(job)
+        return ModelStates(0.0, 0.0, 0.0)
+    layout = job.layout
+    optimizer = optimizers()[job.optimizer]
+    zero_stage = ZERO_STAGES[layout.sharding]
+    shard_ranks = layout.shard_group
+    dense_params, expert_params = local_params(job)
     expert_ranks = (
         shard_ranks
         if layout.ep == 1
@@ -148,33 +150,43 @@ def states(job: Job) -> States:
     frozen_total = 0.0
     param_groups = [(dense_params, shard_ranks), (expert_params, expert_ranks)]
     if job.frozen_bytes:
-        embedding_params = min(dense_params, job.llm.embedding_params / layout.tp)
+        embedding_params = min(
+            dense_params, job.llm.embedding_params / layout.tp
+        )
         unpacked_bytes = (
             embedding_params
-            * (TRAINED - job.frozen_bytes)
+            * (UNPACKED_BYTES - job.frozen_bytes)
             / (shard_ranks if zero_stage == 3 else 1)
         )
         frozen_total = unpacked_bytes + sum(
-            param_count * job.frozen_bytes / (group_ranks if zero_stage == 3 else 1)
+            param_count
+            * job.frozen_bytes
+            / (group_ranks if zero_stage == 3 else 1)
             for param_count, group_ranks in param_groups
         )
-        param_groups = [(adapters(job), shard_ranks)]
+        param_groups = [(adapter_params(job), shard_ranks)]
     elif job.reference == "copy":
         frozen_total = sum(
-            param_count * TRAINED / (group_ranks if zero_stage == 3 else 1)
+            param_count
+            * UNPACKED_BYTES
+            / (group_ranks if zero_stage == 3 else 1)
             for param_count, group_ranks in param_groups
         )
 
-    def sharded_bytes(each: float, least: int) -> float:
+    def sharded_bytes(bytes_per_param: float, first_stage: int) -> float:
         return sum(
-            n * each / (cut if zero_stage >= least else 1)
-            for n, cut in param_groups
+            param_count
+            * bytes_per_param
+            / (group_ranks if zero_stage >= first_stage else 1)
+            for param_count, group_ranks in param_groups
         )
 
     gradient_bytes = (
-        0.0 if job.fused_backward else sharded_bytes(optimizer.gradient_bytes, 2)
+        0.0
+        if job.fused_backward
+        else sharded_bytes(optimizer.gradient_bytes, 2)
     )
-    return States(
+    return ModelStates(
         frozen_total + sharded_bytes(optimizer.weight_bytes, 3),
         gradient_bytes,
         sharded_bytes(optimizer.state_bytes, 1),

@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.physics import least, most
+from planner.perf.physics import larger, smaller
 
 if TYPE_CHECKING:
-    from planner.perf.train.coefficient import Training
-    from planner.perf.train.shard import Sharded
-    from planner.perf.train.work import Work
+    from planner.perf.train.coefficient import TrainingCoefficients
+    from planner.perf.train.shard import ShardingTraffic
+    from planner.perf.train.work import RankWork
 
-BACK: Final = 2.5  # passes of attention's products in a backward that recomputes the scores
-THRICE: Final = 3.0  # forward and twice as much backward
+BACKWARD_PASSES: Final = 2.5  # passes of attention's products in a backward that recomputes the scores
+TRAINING_PASSES: Final = 3.0  # forward and twice as much backward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepTime:
     """Seconds of one step, and of its parts over all micro-batches."""
 
     total: float
@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Tolls:
+class ShardingTime:
     """Seconds of gathering in a micro-batch, and of what is done once a step."""
 
     gather_s: float
@@ -47,7 +47,7 @@ class Tolls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Forward:
+class _ForwardTime:
     """Seconds of one forward pass of one micro-batch on one stage."""
 
     gemm: float
@@ -71,35 +71,45 @@ class _Forward:
         return self.gemm + self.expert + self.attention + movement_s
 
 
-def step(work_counts: Work, coefficients: Training) -> Step:
+def step_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> StepTime:
     """Return the time of one optimizer step.
 
     (micros + bubble) * (forward + backward + recomputation + head) and, once, ZeRO-1's reduction,
     the optimizer and a constant; a little more with every doubling of the accelerators.
     """
-    forward_time = _forward(work_counts, coefficients)
-    recompute_s = _again(work_counts, coefficients, forward_time)
+    forward_time = _forward_time(work_counts, coefficients)
+    recompute_s = _recompute_time(work_counts, coefficients, forward_time)
     part_times_s = {
         "products": work_counts.pass_count * forward_time.gemm,
-        "experts": work_counts.pass_count * forward_time.expert,
-        "attention": (1 + BACK) * forward_time.attention,
-        "traffic": THRICE * (forward_time.scores + forward_time.traffic),
-        "tensor": 2 * forward_time.tensor,
-        "exchange": 2 * (forward_time.exchange + forward_time.permute),
-        "again": recompute_s,
+        "expert_products": work_counts.pass_count * forward_time.expert,
+        "attention": (1 + BACKWARD_PASSES) * forward_time.attention,
+        "traffic": TRAINING_PASSES
+        * (forward_time.scores + forward_time.traffic),
+        "tensor_comm": 2 * forward_time.tensor,
+        "token_exchange": 2 * (forward_time.exchange + forward_time.permute),
+        "recomputation": recompute_s,
     }
     accelerator_s = coefficients.unlike * sum(part_times_s.values())
-    link_bytes_s, network_bytes_s = (
-        work_counts.link_bytes_s * coefficients.link,
-        work_counts.network_bytes_s * coefficients.network,
+    link_bytes_s = work_counts.link_bytes_s * coefficients.link
+    network_bytes_s = work_counts.network_bytes_s * coefficients.network
+    accelerator_s = (
+        accelerator_s
+        + coefficients.context
+        * TRAINING_PASSES
+        * work_counts.context_bytes
+        / link_bytes_s
     )
     accelerator_s = (
         accelerator_s
-        + coefficients.context * THRICE * work_counts.context_bytes / link_bytes_s
-    )
-    accelerator_s = accelerator_s + coefficients.hops * 2 * work_counts.pipeline_bytes / (
-        work_counts.pipeline_on_network * network_bytes_s
-        + (1 - work_counts.pipeline_on_network) * link_bytes_s
+        + coefficients.hops
+        * 2
+        * work_counts.pipeline_bytes
+        / (
+            work_counts.pipeline_on_network * network_bytes_s
+            + (1 - work_counts.pipeline_on_network) * link_bytes_s
+        )
     )
     host_s = (
         work_counts.moe_layers * coefficients.moe_host
@@ -108,7 +118,7 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     busy_s = (
         accelerator_s**coefficients.host_power + host_s**coefficients.host_power
     ) ** (1 / coefficients.host_power)
-    head_s = _head(work_counts, coefficients)
+    head_s = _head_time(work_counts, coefficients)
     stage_head_s = (
         head_s / work_counts.stage_count
         + coefficients.head_last
@@ -117,14 +127,14 @@ def step(work_counts: Work, coefficients: Training) -> Step:
         * (1 - 1 / work_counts.stage_count)
     )
     compute_s = busy_s + stage_head_s
-    sharding = tolls(
+    sharding = sharding_time(
         work_counts,
         coefficients,
         link_bytes_s,
         network_bytes_s,
         work_counts.memory_bytes_s,
     )
-    overlapped_part_s = overlapped(compute_s, sharding.gather_s, coefficients)
+    overlapped_part_s = overlapped_s(compute_s, sharding.gather_s, coefficients)
     micro_batch_s = (
         work_counts.gathers_once * compute_s
         + (1 - work_counts.gathers_once) * overlapped_part_s
@@ -132,7 +142,7 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     once_s = sharding.once_s + work_counts.gathers_once * sharding.gather_s
     bubble_s = coefficients.bubble * work_counts.bubble_batches * micro_batch_s
     scale_factor = 1 + coefficients.doubling * work_counts.rank_doublings
-    return Step(
+    return StepTime(
         total=(work_counts.micro_batches * micro_batch_s + bubble_s + once_s)
         * scale_factor,
         host_wait=work_counts.micro_batches * (busy_s - accelerator_s),
@@ -147,7 +157,9 @@ def step(work_counts: Work, coefficients: Training) -> Step:
     )
 
 
-def _speed(work_counts: Work, coefficients: Training) -> float:
+def _clock_share(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
     """Share of a data sheet's rate at the clock that the power limit allows."""
     clock_share: float = (
         work_counts.power_ratio**coefficients.clock * coefficients.speed
@@ -155,8 +167,10 @@ def _speed(work_counts: Work, coefficients: Training) -> float:
     return clock_share
 
 
-def _forward(work_counts: Work, coefficients: Training) -> _Forward:
-    clock_share = _speed(work_counts, coefficients)
+def _forward_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> _ForwardTime:
+    clock_share = _clock_share(work_counts, coefficients)
     flop_per_s = (
         work_counts.peak_flop_s
         * coefficients.precision
@@ -169,32 +183,38 @@ def _forward(work_counts: Work, coefficients: Training) -> _Forward:
         / work_counts.memory_bytes_s
     )
     tensor_bytes_s = (
-        work_counts.tensor_on_network * work_counts.network_bytes_s * coefficients.network
+        work_counts.tensor_on_network
+        * work_counts.network_bytes_s
+        * coefficients.network
         + (1 - work_counts.tensor_on_network)
         * work_counts.link_bytes_s
         * coefficients.link
     )
-    link_bytes_s, network_bytes_s = (
-        work_counts.link_bytes_s * coefficients.exchange_rate,
-        work_counts.network_bytes_s * coefficients.exchange_rate,
-    )
+    link_bytes_s = work_counts.link_bytes_s * coefficients.exchange_rate
+    network_bytes_s = work_counts.network_bytes_s * coefficients.exchange_rate
     sending_s = (
         work_counts.exchange_link_bytes / link_bytes_s
         + coefficients.exchange_network
         * work_counts.exchange_network_bytes
         / network_bytes_s
     )
-    return _Forward(
+    return _ForwardTime(
         gemm=work_counts.gemm_flop / flop_per_s
         + work_counts.gemm_bytes / work_counts.memory_bytes_s,
         expert=work_counts.expert_flop
         / (flop_per_s * coefficients.expert_products)
         + work_counts.expert_bytes / work_counts.memory_bytes_s
-        + work_counts.local_experts * coefficients.local_expert / THRICE,
+        + work_counts.local_experts
+        * coefficients.local_expert
+        / TRAINING_PASSES,
         attention=work_counts.attention_flop
         / (work_counts.flop_s_16bit * coefficients.attention * clock_share)
-        + coefficients.softmax * work_counts.exponentials / work_counts.exponentials_s,
-        scores=coefficients.scores * work_counts.score_bytes / work_counts.memory_bytes_s,
+        + coefficients.softmax
+        * work_counts.exponentials
+        / work_counts.exponentials_s,
+        scores=coefficients.scores
+        * work_counts.score_bytes
+        / work_counts.memory_bytes_s,
         traffic=traffic_s_per_byte
         * (
             work_counts.traffic_bytes
@@ -209,8 +229,10 @@ def _forward(work_counts: Work, coefficients: Training) -> _Forward:
     )
 
 
-def _again(
-    work_counts: Work, coefficients: Training, forward_time: _Forward
+def _recompute_time(
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+    forward_time: _ForwardTime,
 ) -> float:
     """Seconds of what is computed again, stated or forced by memory."""
     product_s = (
@@ -231,16 +253,20 @@ def _again(
         * forward_time.total
     )
     return (
-        stated_s + work_counts.recomputed_traffic * forward_time.traffic + forced_s
+        stated_s
+        + work_counts.recomputed_traffic * forward_time.traffic
+        + forced_s
     )
 
 
-def _head(work_counts: Work, coefficients: Training) -> float:
+def _head_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
     """Seconds of the head and the loss, in 16 bit, of one micro-batch."""
     flop_per_s = (
         work_counts.flop_s_16bit
         * coefficients.products
-        * _speed(work_counts, coefficients)
+        * _clock_share(work_counts, coefficients)
     )
     head_s: float = (
         work_counts.pass_count * work_counts.head_flop / flop_per_s
@@ -251,16 +277,16 @@ def _head(work_counts: Work, coefficients: Training) -> float:
     return head_s
 
 
-def tolls(
-    work_counts: Work | Sharded,
-    coefficients: Training,
+def sharding_time(
+    work_counts: RankWork | ShardingTraffic,
+    coefficients: TrainingCoefficients,
     link_bytes_s: float,
     network_bytes_s: float,
     memory_bytes_s: float,
-) -> Tolls:
+) -> ShardingTime:
     """Seconds that sharding moves bytes, over link and network at once, and of the optimizer."""
     gather_s = (
-        most(
+        larger(
             work_counts.shard_network_bytes / network_bytes_s,
             work_counts.shard_link_bytes / link_bytes_s,
         )
@@ -270,7 +296,7 @@ def tolls(
         work_counts.reduce_network_bytes / network_bytes_s
         + work_counts.reduce_link_bytes / link_bytes_s
     )
-    return Tolls(
+    return ShardingTime(
         gather_s,
         coefficients.zero * reduce_s
         + work_counts.optimizer_bytes / memory_bytes_s
@@ -278,15 +304,17 @@ def tolls(
     )
 
 
-def overlapped(
-    compute_s: float, gather_s: float, coefficients: Training
+def overlapped_s(
+    compute_s: float, gather_s: float, coefficients: TrainingCoefficients
 ) -> float:
     """Seconds of a micro-batch that computes while FSDP gathers."""
-    return most(compute_s, gather_s) + coefficients.contention * least(
+    return larger(compute_s, gather_s) + coefficients.contention * smaller(
         compute_s, gather_s
     )
 
 
-def tokens_per_s(work_counts: Work, coefficients: Training) -> float:
+def tokens_per_s(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
     """Tokens a second of one accelerator."""
-    return work_counts.tokens / step(work_counts, coefficients).total
+    return work_counts.tokens / step_time(work_counts, coefficients).total

@@ -16,25 +16,25 @@ from planner.facts import table
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import memory
-from planner.perf.train.job import SIXTEEN
-from planner.perf.train.memory import HALF
-from planner.perf.train.shard import sharded
+from planner.perf.train.job import SIXTEEN_BIT
+from planner.perf.train.memory import BYTES_16BIT
+from planner.perf.train.shard import sharding_traffic
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.train.job import Job
 
-BYTES: Final = {
-    **dict.fromkeys(SIXTEEN, 2.0),
+OPERAND_BYTES: Final = {
+    **dict.fromkeys(SIXTEEN_BIT, 2.0),
     "nvfp4": 0.5625,
 }  # of an operand of a product; 8-bit formats take 1
-OTHER_RATE: Final = (
+FLOP_PER_EXP: Final = (
     250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class RankWork:
     """One rank of a job in numbers.
 
     gemm_*, expert_*, head_*  FLOP and operand bytes of products; `local_experts` experts times layers
@@ -98,12 +98,12 @@ class Work:
 
 
 @cache
-def _rates() -> dict[str, float]:
+def _exponential_rates() -> dict[str, float]:
     column_types = {
-        "architecture": table.text,
-        "rate": table.real(0.1, 1000),
-        "unit": table.text,
-        **table.SOURCED,
+        "architecture": table.nonempty_text,
+        "rate": table.real_between(0.1, 1000),
+        "unit": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
     }
     csv_text = (
         files("planner.perf")
@@ -112,44 +112,51 @@ def _rates() -> dict[str, float]:
     )
     return {
         rate_row["architecture"]: rate_row["rate"]
-        for rate_row in table.rows(csv_text, "exponentials.csv", column_types)
+        for rate_row in table.read_rows(
+            csv_text, "exponentials.csv", column_types
+        )
     }
 
 
-def work(job: Job) -> Work:
+def rank_work(job: Job) -> RankWork:
     """Count what one rank of a job does."""
-    layout, software = job.layout, job.software
+    layout = job.layout
+    software = job.software
     accelerators = layout.accelerators
-    return Work(
+    return RankWork(
         tokens=job.global_batch * job.sequence_tokens / accelerators,
         micro_batches=job.micro_batches,
         bubble_batches=(layout.pp - 1) / layout.vpp,
         is_pipelined=float(layout.pp > 1),
         stage_count=float(layout.pp),
         pass_count=2.0 if job.frozen_bytes else 3.0,
-        is_quantized=float(software.precision not in SIXTEEN),
+        is_quantized=float(software.precision not in SIXTEEN_BIT),
         rank_doublings=max(0.0, math.log2(accelerators / 8)),
-        **_products(job),
-        **_attention(job),
-        **_traffic(job),
-        **_parallel(job),
-        **_experts(job),
-        **_again(job),
-        **sharded(job)._asdict(),
-        **_chip(job),
+        **_product_work(job),
+        **_attention_work(job),
+        **_traffic_work(job),
+        **_parallel_work(job),
+        **_expert_work(job),
+        **_recompute_work(job),
+        **sharding_traffic(job)._asdict(),
+        **_accelerator_rates(job),
     )
 
 
-def _products(job: Job) -> dict[str, float]:
+def _product_work(job: Job) -> dict[str, float]:
     """Products of attention, MLP and shared experts, op by op, and the head."""
-    language_model, tp_ranks, token_count = job.llm, job.layout.tp, job.micro_tokens
-    operand_bytes, stage_count = (
-        BYTES.get(job.software.precision, 1.0),
-        job.layout.pp,
-    )
+    language_model = job.llm
+    tp_ranks = job.layout.tp
+    token_count = job.micro_tokens
+    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
+    stage_count = job.layout.pp
     layer_products = [
-        (language_model.attending_layers / stage_count, layer_count, input_width)
-        for layer_count, input_width in _projections(job)
+        (
+            language_model.attending_layers / stage_count,
+            product_width,
+            product_depth,
+        )
+        for product_width, product_depth in _projections(job)
     ]
     up_matrices = language_model.mlp_matrices - 1
     shared_width = (
@@ -158,7 +165,7 @@ def _products(job: Job) -> dict[str, float]:
         * (2 if language_model.state_layers else 1)
     )
     for mlp_layers, mlp_width in (
-        (_plain(language_model), language_model.ffn),
+        (_dense_mlp_layers(language_model), language_model.ffn),
         (language_model.moe_layers if shared_width else 0, shared_width),
     ):
         layer_products += [
@@ -182,7 +189,7 @@ def _products(job: Job) -> dict[str, float]:
         * (
             operand_bytes
             * (token_count * product_depth + product_width * product_depth)
-            + HALF * token_count * product_width
+            + BYTES_16BIT * token_count * product_width
         )
         for layer_count, product_width, product_depth in layer_products
     )
@@ -200,9 +207,9 @@ def _products(job: Job) -> dict[str, float]:
             * token_count
             / (tp_ranks * stage_count)
         )
-        gemm_flop, gemm_bytes = (
-            gemm_flop + remaining_flop,
-            gemm_bytes + remaining_flop / (2 * language_model.hidden) * 3,
+        gemm_flop = gemm_flop + remaining_flop
+        gemm_bytes = (
+            gemm_bytes + remaining_flop / (2 * language_model.hidden) * 3
         )
     return {
         "gemm_flop": gemm_flop,
@@ -212,18 +219,18 @@ def _products(job: Job) -> dict[str, float]:
         * language_model.vocab
         * language_model.hidden
         / tp_ranks
-        * _heads(job),
+        * _head_passes(job),
         "head_bytes": 12.0 * token_count * language_model.vocab / tp_ranks,
     }
 
 
-def _heads(job: Job) -> float:
+def _head_passes(job: Job) -> float:
     """Passes of the head over those of training: a reference rates every token once."""
     pass_count = 2.0 if job.frozen_bytes else 3.0
     return 1.0 if job.reference == "none" else 1 + 1 / pass_count
 
 
-def _plain(language_model: Llm) -> int:
+def _dense_mlp_layers(language_model: Llm) -> int:
     """Layers with an MLP that is no mixture of experts."""
     if language_model.experts:
         return language_model.dense_layers
@@ -239,16 +246,13 @@ def _plain(language_model: Llm) -> int:
 
 def _projections(job: Job) -> list[tuple[float, float]]:
     """Width and depth of the projections of attention on one rank."""
-    language_model, tp_ranks = job.llm, job.layout.tp
-    query_width, value_width = (
-        language_model.heads * language_model.head_dim,
-        language_model.v_head_dim or language_model.head_dim,
-    )
+    language_model = job.llm
+    tp_ranks = job.layout.tp
+    query_width = language_model.heads * language_model.head_dim
+    value_width = language_model.v_head_dim or language_model.head_dim
     if language_model.kv_lora_rank:
-        query_rank, rope_width = (
-            language_model.q_lora_rank,
-            language_model.qk_rope_dim,
-        )
+        query_rank = language_model.q_lora_rank
+        rope_width = language_model.qk_rope_dim
         up_width = language_model.heads * (
             language_model.head_dim - rope_width + value_width
         )
@@ -271,10 +275,14 @@ def _projections(job: Job) -> list[tuple[float, float]]:
     ]
 
 
-def _attention(job: Job) -> dict[str, float]:
+def _attention_work(job: Job) -> dict[str, float]:
     """Causal attention over half the sequence, the window, or packed documents."""
-    language_model, layout, sequence_tokens = job.llm, job.layout, job.sequence_tokens
-    full_context = min(sequence_tokens / 2, job.software.packed_tokens or math.inf)
+    language_model = job.llm
+    layout = job.layout
+    sequence_tokens = job.sequence_tokens
+    full_context = min(
+        sequence_tokens / 2, job.software.packed_tokens or math.inf
+    )
     window_context = full_context
     if 0 < language_model.window < sequence_tokens:
         window_context = min(
@@ -294,9 +302,11 @@ def _attention(job: Job) -> dict[str, float]:
     attended_pairs = (
         job.micro_tokens * context_tokens * language_model.heads / layout.tp
     )
-    scores_stored = job.software.kernels == "megatron21" or job.software.attention_sinks
+    scores_stored = (
+        job.software.kernels == "megatron21" or job.software.attention_sinks
+    )
     score_bytes = (
-        HALF
+        BYTES_16BIT
         * job.micro_tokens
         * sequence_tokens
         * language_model.heads
@@ -305,29 +315,25 @@ def _attention(job: Job) -> dict[str, float]:
         / layout.pp
     )
     return {
-        "attention": 2
+        "attention_flop": 2
         * attended_pairs
         * (
             language_model.head_dim
             + (language_model.v_head_dim or language_model.head_dim)
         ),
         "exponentials": attended_pairs,
-        "scores": score_bytes if scores_stored else 0.0,
+        "score_bytes": score_bytes if scores_stored else 0.0,
     }
 
 
-def _traffic(job: Job) -> dict[str, float]:
+def _traffic_work(job: Job) -> dict[str, float]:
     """Element-wise bytes: norms, rotary, gates, residuals, adapters; each tensor once."""
-    language_model, tp_ranks, stage_count = (
-        job.llm,
-        job.layout.tp,
-        job.layout.pp,
-    )
+    language_model = job.llm
+    tp_ranks = job.layout.tp
+    stage_count = job.layout.pp
     residual_ranks = tp_ranks if job.software.sequence_parallel else 1
-    query_width, kv_width = (
-        language_model.heads * language_model.head_dim,
-        language_model.kv_heads * language_model.head_dim,
-    )
+    query_width = language_model.heads * language_model.head_dim
+    kv_width = language_model.kv_heads * language_model.head_dim
     qkv_width = query_width + 2 * kv_width
     if language_model.kv_lora_rank:
         value_width = language_model.v_head_dim or language_model.head_dim
@@ -341,7 +347,7 @@ def _traffic(job: Job) -> dict[str, float]:
     )
     element_count += (
         language_model.layers * 4 * language_model.hidden / residual_ranks
-        + _plain(language_model)
+        + _dense_mlp_layers(language_model)
         * 2
         * up_matrices
         * language_model.ffn
@@ -359,10 +365,15 @@ def _traffic(job: Job) -> dict[str, float]:
                 + (3 * qkv_width + 2 * query_width) / tp_ranks
             )
         )
-    routed_tokens = job.micro_tokens * language_model.experts_per_token / tp_ranks
+    routed_tokens = (
+        job.micro_tokens * language_model.experts_per_token / tp_ranks
+    )
     return {
-        "traffic": HALF * job.micro_tokens * element_count / stage_count,
-        "expert_traffic": language_model.moe_layers
+        "traffic_bytes": BYTES_16BIT
+        * job.micro_tokens
+        * element_count
+        / stage_count,
+        "expert_traffic_bytes": language_model.moe_layers
         / stage_count
         * routed_tokens
         * 4
@@ -371,13 +382,14 @@ def _traffic(job: Job) -> dict[str, float]:
     }
 
 
-def _parallel(job: Job) -> dict[str, float]:
+def _parallel_work(job: Job) -> dict[str, float]:
     """Bytes of tensor, context and pipeline parallelism."""
-    language_model, layout = job.llm, job.layout
+    language_model = job.llm
+    layout = job.layout
     residual_ranks = layout.tp if job.software.sequence_parallel else 1
     uncut_tokens = layout.micro * job.sequence_tokens
     kv_bytes = (
-        HALF
+        BYTES_16BIT
         * 2
         * language_model.kv_heads
         * language_model.head_dim
@@ -387,7 +399,7 @@ def _parallel(job: Job) -> dict[str, float]:
     )
     tensor_bytes = (
         4
-        * HALF
+        * BYTES_16BIT
         * job.micro_tokens
         * language_model.hidden
         * (layout.tp - 1)
@@ -396,38 +408,39 @@ def _parallel(job: Job) -> dict[str, float]:
         / layout.pp
     )
     return {
-        "tensor": tensor_bytes,
-        "tensor_network": float(layout.tp > job.link_ranks),
-        "context": (layout.cp - 1) / layout.cp * uncut_tokens * kv_bytes,
-        "hops": job.micro_tokens
+        "tensor_bytes": tensor_bytes,
+        "tensor_on_network": float(layout.tp > job.link_ranks),
+        "context_bytes": (layout.cp - 1) / layout.cp * uncut_tokens * kv_bytes,
+        "pipeline_bytes": job.micro_tokens
         * language_model.hidden
-        * HALF
+        * BYTES_16BIT
         / residual_ranks
         * 2
         * layout.vpp
         if layout.pp > 1
         else 0.0,
         # Published runs within one link hand over as slowly as over a network.
-        "hops_network": float(
+        "pipeline_on_network": float(
             job.chip.link != "none" or layout.accelerators > job.link_ranks
         ),
     }
 
 
-def _experts(job: Job) -> dict[str, float]:
+def _expert_work(job: Job) -> dict[str, float]:
     """Products of routed experts, the sorting of tokens, and their way to their experts and back.
 
     A token goes once to each machine that holds one of its experts.
     """
-    language_model, layout = job.llm, job.layout
+    language_model = job.llm
+    layout = job.layout
     moe_layers = language_model.moe_layers / layout.pp
     field_names = (
         "expert_flop",
         "expert_bytes",
-        "local",
-        "permuted",
-        "exchange_link",
-        "exchange_network",
+        "local_experts",
+        "permuted_bytes",
+        "exchange_link_bytes",
+        "exchange_network_bytes",
     )
     layer_counts = {
         "moe_layers": moe_layers,
@@ -438,18 +451,17 @@ def _experts(job: Job) -> dict[str, float]:
     expert_tp = (
         layout.tp if layout.ep == 1 else 1
     )  # experts of all ranks alike are cut as other products are
-    routed_tokens, hidden_width = (
-        job.micro_tokens * language_model.experts_per_token * expert_tp / layout.tp,
-        language_model.expert_hidden or language_model.hidden,
+    routed_tokens = (
+        job.micro_tokens
+        * language_model.experts_per_token
+        * expert_tp
+        / layout.tp
     )
-    operand_bytes, local_experts = (
-        BYTES.get(job.software.precision, 1.0),
-        language_model.experts / layout.ep,
-    )
-    up_matrices, expert_width = (
-        language_model.mlp_matrices - 1,
-        language_model.moe_ffn / expert_tp,
-    )
+    hidden_width = language_model.expert_hidden or language_model.hidden
+    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
+    local_experts = language_model.experts / layout.ep
+    up_matrices = language_model.mlp_matrices - 1
+    expert_width = language_model.moe_ffn / expert_tp
     expert_flop = (
         2 * routed_tokens * hidden_width * expert_width * (up_matrices + 1)
     )
@@ -458,16 +470,18 @@ def _experts(job: Job) -> dict[str, float]:
         + local_experts * hidden_width * expert_width * (up_matrices + 1)
     )
     expert_bytes += (
-        HALF * routed_tokens * (up_matrices * expert_width + hidden_width)
+        BYTES_16BIT
+        * routed_tokens
+        * (up_matrices * expert_width + hidden_width)
     )
-    exchange_bytes = moe_layers * routed_tokens * hidden_width * HALF
+    exchange_bytes = moe_layers * routed_tokens * hidden_width * BYTES_16BIT
     network_bytes = (
         moe_layers
         * job.micro_tokens
         / layout.tp
         * hidden_width
-        * HALF
-        * crossing(job)
+        * BYTES_16BIT
+        * remote_machines(job)
     )
     quantities = (
         moe_layers * expert_flop,
@@ -480,7 +494,7 @@ def _experts(job: Job) -> dict[str, float]:
     return dict(zip(field_names, quantities, strict=True)) | layer_counts
 
 
-def crossing(job: Job) -> float:
+def remote_machines(job: Job) -> float:
     """Other machines that a token is sent to, when its experts lie on several."""
     machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
     reached_machines = machine_count * (
@@ -489,7 +503,7 @@ def crossing(job: Job) -> float:
     return reached_machines * (1 - 1 / machine_count)
 
 
-def _again(job: Job) -> dict[str, float]:
+def _recompute_work(job: Job) -> dict[str, float]:
     """Shares of the forward pass that are computed again; a reference is one pass more."""
     recompute_shares = {
         "full": (1.0, 1.0, 1.0),
@@ -498,21 +512,27 @@ def _again(job: Job) -> dict[str, float]:
         "ops": (0.5, 0.0, 1.0),
     }.get(job.layout.recompute, (0.0, 0.0, 0.0))
     reference_passes = float(job.reference != "none")
-    field_names = ("again_gemm", "again_attention", "again_traffic")
+    field_names = (
+        "recomputed_gemm",
+        "recomputed_attention",
+        "recomputed_traffic",
+    )
     shares_by_field = {
         field_name: pass_share + reference_passes
         for field_name, pass_share in zip(
             field_names, recompute_shares, strict=True
         )
     }
-    forced_share = missing(job) if job.layout.recompute == "forced" else 0.0
-    return shares_by_field | {"forced": forced_share}
+    forced_share = (
+        overflow_share(job) if job.layout.recompute == "forced" else 0.0
+    )
+    return shares_by_field | {"forced_share": forced_share}
 
 
-def missing(job: Job) -> float:
+def overflow_share(job: Job) -> float:
     """Share of the activations that memory has no room for when everything is kept."""
-    stage_peak = memory.fuller(job)
-    activation_bytes = memory.activations(job)
+    stage_peak = memory.fullest_stage(job)
+    activation_bytes = memory.activation_total(job)
     required_gib = (
         constant("train_overhead")
         + (1 + constant("train_fragmentation")) * stage_peak.total / GIB
@@ -528,11 +548,12 @@ def missing(job: Job) -> float:
     )
 
 
-def _chip(job: Job) -> dict[str, float]:
+def _accelerator_rates(job: Job) -> dict[str, float]:
     """Rates of the accelerator, in units a second."""
-    accelerator, flop_s_16bit = job.chip, (job.chip.bf16_tflops or 0.0) * 1e12
+    accelerator = job.chip
+    flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
     low_precision = {
-        **dict.fromkeys(SIXTEEN, 0.0),
+        **dict.fromkeys(SIXTEEN_BIT, 0.0),
         "int8": accelerator.int8_tops,
         "nvfp4": accelerator.fp4_tflops,
     }
@@ -547,14 +568,14 @@ def _chip(job: Job) -> dict[str, float]:
         (accelerator.bf16_tflops or 1.0) * constant("train_watts")
     )
     return {
-        "peak": peak_flop_s or flop_s_16bit,
-        "half": flop_s_16bit,
-        "bandwidth": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
-        "link": link_bytes_s,
-        "network": job.network_bytes_s,
-        "rate": _rates().get(
-            accelerator.architecture, flop_s_16bit / OTHER_RATE / 1e12
+        "peak_flop_s": peak_flop_s or flop_s_16bit,
+        "flop_s_16bit": flop_s_16bit,
+        "memory_bytes_s": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
+        "link_bytes_s": link_bytes_s,
+        "network_bytes_s": job.network_bytes_s,
+        "exponentials_s": _exponential_rates().get(
+            accelerator.architecture, flop_s_16bit / FLOP_PER_EXP / 1e12
         )
         * 1e12,
-        "power": min(1.0, power_ratio),
+        "power_ratio": min(1.0, power_ratio),
     }

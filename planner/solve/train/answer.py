@@ -8,38 +8,43 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost import block
-from planner.cost.week import week
+from planner.cost.week import weekly_load
 from planner.perf.constant import constant
-from planner.perf.layout import Layout
+from planner.perf.layout import ReplicaLayout
 from planner.perf.train import run
 from planner.solve.solution import (
     Alternative,
+    PlanWarning,
     Pool,
-    Run,
+    RunStorage,
     Solution,
-    Storage,
-    Warn,
+    TrainingRun,
 )
-from planner.solve.train.cluster import DAY, EVEN, HOUR, SURE
-from planner.solve.train.nearest import nearest
-from planner.solve.train.predict import predict
-from planner.solve.train.search import Found, Missed, Result, TrainSearch
-from planner.solve.train.way import ways
+from planner.solve.train.cluster import DAY_S, HOUR_S, P50_SHARE, P90_SHARE
+from planner.solve.train.nearest import nearest_feasible
+from planner.solve.train.predict import predict_run
+from planner.solve.train.search import (
+    ClusterRanking,
+    FeasibleCluster,
+    RejectedOffer,
+    TrainSearch,
+)
+from planner.solve.train.way import compare_scenarios
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
     from planner.solve.offer import Catalog
-    from planner.solve.rule import Market
+    from planner.solve.rule import OfferFilter
     from planner.solve.solution import Binding
     from planner.solve.train.cluster import Cluster
-    from planner.solve.train.need import TrainNeed
+    from planner.solve.train.need import TrainingRequirement
 
-CENTURY: Final = 36_500.0  # days
+CENTURY_DAYS: Final = 36_500.0  # days
 
 
-def answer(
-    requirement: TrainNeed,
-    market: Market,
+def solve_training(
+    requirement: TrainingRequirement,
+    market: OfferFilter,
     catalog: Catalog,
     alternative_count: int,
 ) -> Solution:
@@ -47,34 +52,34 @@ def answer(
 
     When there is none: the shortest time, or the lowest cost, that there is.
     """
-    by_time = requirement.budget_usd is not None and requirement.deadline_s is None
-    cluster_search, allowed_offers = (
-        TrainSearch(requirement, catalog.price_book, by_time=by_time),
-        market.cheapest(),
+    by_time = (
+        requirement.budget_usd is not None and requirement.deadline_s is None
     )
+    cluster_search = TrainSearch(
+        requirement, catalog.price_book, by_time=by_time
+    )
+    allowed_offers = market.cheapest()
     for cluster_limit in (alternative_count + 1, len(allowed_offers)):
         ranking = cluster_search.solve(allowed_offers, cluster_limit)
         selection = next(
             (
                 candidate
                 for candidate in ranking.feasible
-                if _in_time(candidate.cluster)
+                if _meets_deadline(candidate.cluster)
             ),
             None,
         )
         if selection is not None or len(ranking.feasible) < cluster_limit:
             break
     if selection is None:
-        return _nothing(
+        return _infeasible(
             requirement,
             market,
-            nearest(requirement, allowed_offers, catalog.price_book),
+            nearest_feasible(requirement, allowed_offers, catalog.price_book),
         )
-    cluster, parallel_layout = (
-        selection.cluster,
-        selection.cluster.timed_layout.job.layout,
-    )
-    pool_layout = Layout(
+    cluster = selection.cluster
+    parallel_layout = selection.cluster.timed_layout.job.layout
+    pool_layout = ReplicaLayout(
         precision=cluster.timed_layout.job.software.precision,
         kv_precision="bf16",
         tp=parallel_layout.tp,
@@ -99,41 +104,46 @@ def answer(
     return Solution(
         status="optimal",
         pools=(training_pool,),
-        predictions=predict(cluster),
+        predictions=predict_run(cluster),
         bindings=(),
-        alternatives=_others(
+        alternatives=_alternatives(
             ranking, selection, cluster_search, alternative_count
         ),
         bill=selection.bill,
         warnings=_warnings(requirement, cluster, catalog.price_book),
-        week=week("flat", None),
+        week=weekly_load("flat", None),
         llm=requirement.llm,
         funnel=market.funnel,
         offers_considered=market.allowed_count,
-        training_run=_run(cluster, market, catalog, cluster_search),
+        training_run=_run_summary(cluster, market, catalog, cluster_search),
     )
 
 
-def _in_time(cluster: Cluster) -> bool:
+def _meets_deadline(cluster: Cluster) -> bool:
     """Whether simulated runs keep the deadline: formulas choose, they decide."""
-    return cluster.end_quantile_s(cluster.requirement.confidence) <= cluster.requirement.time_limit_s
+    return (
+        cluster.end_quantile_s(cluster.requirement.confidence)
+        <= cluster.requirement.time_limit_s
+    )
 
 
-def _run(
+def _run_summary(
     cluster: Cluster,
-    market: Market,
+    market: OfferFilter,
     catalog: Catalog,
     cluster_search: TrainSearch,
-) -> Run:
+) -> TrainingRun:
     requirement = cluster.requirement
-    median_cluster, p90_cluster = cluster.at_median_speed, cluster.with_confidence(SURE)
-    return Run(
+    median_cluster = cluster.at_median_speed
+    p90_cluster = cluster.with_confidence(P90_SHARE)
+    return TrainingRun(
         method=requirement.method,
         total_tokens=requirement.tokens,
         sequence_tokens=requirement.sequence,
         global_batch=requirement.global_batch,
         optimizer_steps=math.ceil(
-            requirement.tokens / (requirement.global_batch * requirement.sequence)
+            requirement.tokens
+            / (requirement.global_batch * requirement.sequence)
         ),
         checkpoint_interval_s=cluster.checkpoint_interval_s,
         checkpoint_stall_s=cluster.checkpoint_stall_s,
@@ -141,22 +151,26 @@ def _run(
         interruptions=cluster.trials.mean_stops,
         spare_nodes=cluster.spares,
         boot_disk_gb=int(cluster.boot_disk_gb),
-        storage=_storage(cluster),
+        storage=_storage_summary(cluster),
         hours_p50_p90=(
-            median_cluster.end_quantile_s(EVEN) / HOUR,
-            p90_cluster.end_quantile_s(SURE) / HOUR,
+            median_cluster.end_quantile_s(P50_SHARE) / HOUR_S,
+            p90_cluster.end_quantile_s(P90_SHARE) / HOUR_S,
         ),
         usd_p50_p90=(
-            median_cluster.bill_quantile(cluster_search.price_book, EVEN).usd_month,
-            p90_cluster.bill_quantile(cluster_search.price_book, SURE).usd_month,
+            median_cluster.bill_quantile(
+                cluster_search.price_book, P50_SHARE
+            ).usd_month,
+            p90_cluster.bill_quantile(
+                cluster_search.price_book, P90_SHARE
+            ).usd_month,
         ),
         layouts=cluster.best_layouts(),
-        scenarios=ways(cluster, market, catalog, cluster_search),
+        scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
     )
 
 
-def _storage(cluster: Cluster) -> Storage:
-    return Storage(
+def _storage_summary(cluster: Cluster) -> RunStorage:
+    return RunStorage(
         file_system=cluster.file_system,
         required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
         supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,
@@ -164,9 +178,9 @@ def _storage(cluster: Cluster) -> Storage:
     )
 
 
-def _others(
-    ranking: Result,
-    selection: Found,
+def _alternatives(
+    ranking: ClusterRanking,
+    selection: FeasibleCluster,
     cluster_search: TrainSearch,
     alternative_count: int,
 ) -> tuple[Alternative, ...]:
@@ -181,7 +195,7 @@ def _others(
         ):
             seen_types.add(instance_type)
             alternatives.append(
-                _alternative(
+                _feasible_alternative(
                     candidate, "time" if cluster_search.by_time else "price"
                 )
             )
@@ -203,11 +217,13 @@ def _others(
                 ranked_offer[1].offer.key,
             ),
         )[:alternative_count]:
-            alternatives.append(_slow(rejected_offer, bound_usd))
+            alternatives.append(_late_alternative(rejected_offer, bound_usd))
     return tuple(alternatives)
 
 
-def _alternative(candidate: Found, rejected_by: str) -> Alternative:
+def _feasible_alternative(
+    candidate: FeasibleCluster, rejected_by: str
+) -> Alternative:
     cluster = candidate.cluster
     return Alternative(
         offer=cluster.offer,
@@ -217,13 +233,15 @@ def _alternative(candidate: Found, rejected_by: str) -> Alternative:
     )
 
 
-def _slow(rejected_offer: Missed, bound_usd: Decimal) -> Alternative:
+def _late_alternative(
+    rejected_offer: RejectedOffer, bound_usd: Decimal
+) -> Alternative:
     rejected_by = rejected_offer.reason
     if rejected_offer.duration_s < math.inf:
-        duration_days = rejected_offer.duration_s / DAY
+        duration_days = rejected_offer.duration_s / DAY_S
         rejected_by += (
             f": {duration_days:,.1f} days at best"
-            if duration_days < CENTURY
+            if duration_days < CENTURY_DAYS
             else ": never"
         )
     return Alternative(
@@ -235,36 +253,40 @@ def _slow(rejected_offer: Missed, bound_usd: Decimal) -> Alternative:
 
 
 def _warnings(
-    requirement: TrainNeed, cluster: Cluster, price_book: PriceBook
-) -> tuple[Warn, ...]:
+    requirement: TrainingRequirement, cluster: Cluster, price_book: PriceBook
+) -> tuple[PlanWarning, ...]:
     warnings = [
-        Warn(code="assumed", message=assumption)
+        PlanWarning(code="assumed", message=assumption)
         for assumption in requirement.assumptions
     ]
-    warnings += _starved(cluster, price_book)
+    warnings += _data_path_warnings(cluster, price_book)
     if cluster.offer.purchase == "spot":
         message = "spot machines can be taken back at short notice, all of them at once"
-        warnings.append(Warn(code="spot", message=message))
-    block_limit, total_nodes = (
-        block.most(cluster.offer.provider),
-        cluster.nodes + cluster.spares,
-    )
+        warnings.append(PlanWarning(code="spot", message=message))
+    block_limit = block.max_nodes(cluster.offer.provider)
+    total_nodes = cluster.nodes + cluster.spares
     if block_limit is not None and total_nodes > block_limit:
-        message = f"{total_nodes:,} machines are more than blocks hold ({block_limit}): agree on the capacity"
+        message = (
+            f"{total_nodes:,} machines are more than blocks hold ({block_limit}): "
+            "agree on the capacity"
+        )
         warnings.append(
-            Warn(code="size", message=f"{message} before you apply")
+            PlanWarning(code="size", message=f"{message} before you apply")
         )
     if requirement.data_cloud not in (None, cluster.offer.provider):
-        message = f"the data lie on {requirement.data_cloud}: bring them to {cluster.offer.provider} before, "
+        message = (
+            f"the data lie on {requirement.data_cloud}: bring them to "
+            f"{cluster.offer.provider} before, "
+        )
         message += "or reading them across the internet may starve the job"
-        warnings.append(Warn(code="moved", message=message))
+        warnings.append(PlanWarning(code="moved", message=message))
     if cluster.offer.confidence == "low":
         message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
-        warnings.append(Warn(code="price", message=message))
+        warnings.append(PlanWarning(code="price", message=message))
     return tuple(warnings)
 
 
-def _fed(cluster: Cluster, price_book: PriceBook) -> str:
+def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
     """What a file system is worth and costs; nothing when none is faster."""
     parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
     faster_clusters = [
@@ -281,30 +303,34 @@ def _fed(cluster: Cluster, price_book: PriceBook) -> str:
         key=lambda candidate: candidate.expected_bill(price_book).usd_month,
     )
     extra_usd = (
-        cheapest.expected_bill(price_book).usd_month - cluster.expected_bill(price_book).usd_month
+        cheapest.expected_bill(price_book).usd_month
+        - cluster.expected_bill(price_book).usd_month
     )
-    saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR
+    saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR_S
     return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
 
 
-def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
+def _data_path_warnings(
+    cluster: Cluster, price_book: PriceBook
+) -> list[PlanWarning]:
     """What the path of the data cannot give, with the fix and its price."""
-    warnings, instance = [], cluster.offer.instance
+    warnings = []
+    instance = cluster.offer.instance
     if cluster.read_s > cluster.steps_s:
         waiting_share = 1 - cluster.steps_s / cluster.read_s
         warnings.append(
-            Warn(
+            PlanWarning(
                 code="data",
                 message=(
                     "reading the dataset is slower than training: "
                     f"accelerators wait {waiting_share:.0%} of the time; "
-                    f"compress the data, {_fed(cluster, price_book)}or take more machines"
+                    f"compress the data, {_file_system_advice(cluster, price_book)}or take more machines"
                 ),
             )
         )
     if not cluster.stages_checkpoints:
         warnings.append(
-            Warn(
+            PlanWarning(
                 code="staging",
                 message=(
                     f"host memory holds no copy of a checkpoint: each one stops the job for "
@@ -314,7 +340,7 @@ def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
         )
     if instance.vcpu < constant("train_cores") * instance.accelerators:
         warnings.append(
-            Warn(
+            PlanWarning(
                 code="cores",
                 message=(
                     f"{instance.vcpu / instance.accelerators:.0f} CPU cores for each accelerator: "
@@ -325,8 +351,10 @@ def _starved(cluster: Cluster, price_book: PriceBook) -> list[Warn]:
     return warnings
 
 
-def _nothing(
-    requirement: TrainNeed, market: Market, relaxations: tuple[Binding, ...]
+def _infeasible(
+    requirement: TrainingRequirement,
+    market: OfferFilter,
+    relaxations: tuple[Binding, ...],
 ) -> Solution:
     """Infeasible, with what would be the nearest."""
     return Solution(
@@ -337,7 +365,7 @@ def _nothing(
         alternatives=(),
         bill=None,
         warnings=(),
-        week=week("flat", None),
+        week=weekly_load("flat", None),
         llm=requirement.llm,
         funnel=market.funnel,
         offers_considered=market.allowed_count,

@@ -9,40 +9,52 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import Usage, egress, services
-from planner.cost.storage import sized
+from planner.cost.line import Usage, egress_lines, service_lines
+from planner.cost.storage import file_systems
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
 from planner.perf.memory import GIB
 from planner.perf.train import run, trial
-from planner.perf.train.band import half
-from planner.perf.train.memory import HALF
-from planner.perf.train.work import work
-from planner.solve.bill import COMMITTED, cache_gb, machines, summed
-from planner.solve.train.machine import SHOWN, connected, fastest, layouts
+from planner.perf.train.band import half_width_ln
+from planner.perf.train.memory import BYTES_16BIT
+from planner.perf.train.work import rank_work
+from planner.solve.bill import (
+    COMMITTED_PURCHASES,
+    cache_gb,
+    machine_line,
+    sum_bill,
+)
+from planner.solve.train.machine import (
+    SHOWN_LAYOUTS,
+    fastest_layouts,
+    has_fabric,
+    layout_searches,
+)
 
 if TYPE_CHECKING:
-    from planner.cost.line import Line
+    from planner.cost.line import BillLine
     from planner.cost.price import PriceBook
     from planner.cost.storage import FileSystem
     from planner.perf.train.job import Job
-    from planner.perf.train.run import Hazard, Rates
-    from planner.perf.train.search import Laid
-    from planner.perf.train.trial import Trials
+    from planner.perf.train.run import Hazard, ReclaimLevel
+    from planner.perf.train.search import TimedLayout
+    from planner.perf.train.trial import RunDistribution
     from planner.solve.bill import Bill
     from planner.solve.offer import Offer
-    from planner.solve.train.need import TrainNeed
+    from planner.solve.train.need import TrainingRequirement
 
-GB: Final = 1e9
-FIRST: Final = 600.0  # seconds of data that are fetched before the first step
-WRITTEN: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
-SPARES: Final = 8  # at most
-KEPT: Final = 3  # checkpoints that are kept
-TAIL: Final = NormalDist().inv_cdf(0.95)
-HOUR: Final = 3600.0
-DAY: Final = 86_400.0
-EVEN: Final = 0.5
-SURE: Final = 0.9  # of the runs keep what is told of them
+BYTES_PER_GB: Final = 1e9
+PREFETCH_S: Final = (
+    600.0  # seconds of data that are fetched before the first step
+)
+CHECKPOINT_WRITE_S: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
+MAX_SPARES: Final = 8  # at most
+RETAINED_CHECKPOINTS: Final = 3  # checkpoints that are kept
+BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86_400.0
+P50_SHARE: Final = 0.5
+P90_SHARE: Final = 0.9  # of the runs keep what is told of them
 
 
 @dataclass(frozen=True)
@@ -54,46 +66,56 @@ class Cluster:
     published reclaims of spot that are counted with.
     """
 
-    requirement: TrainNeed
+    requirement: TrainingRequirement
     offer: Offer
     nodes: int
-    timed_layout: Laid
+    timed_layout: TimedLayout
     file_system: FileSystem | None = None
     spares: int = 0
-    reclaim_rates: Rates = "monthly"
+    reclaim_rates: ReclaimLevel = "monthly"
 
     def with_confidence(self, confidence: float) -> Cluster:
         """The same cluster at the speed that holds with another confidence."""
         if confidence == self.requirement.confidence:
             return self
-        return replace(self, requirement=replace(self.requirement, confidence=confidence))
+        return replace(
+            self, requirement=replace(self.requirement, confidence=confidence)
+        )
 
     @cached_property
     def at_median_speed(self) -> Cluster:
         """The same cluster at the speed that half of the runs reach."""
-        return self.with_confidence(EVEN)
+        return self.with_confidence(P50_SHARE)
 
     @cached_property
     def step_margin(self) -> float:
         """The factor on the time of a step that the wished confidence asks for."""
-        return margin(self.requirement, self.timed_layout.job)
+        return margin_factor(self.requirement, self.timed_layout.job)
 
     @property
     def accelerator_tokens_per_s(self) -> float:
         """Expected tokens a second of one accelerator."""
         training_job = self.timed_layout.job
-        return work(training_job).tokens / self.timed_layout.step_time.total
+        return (
+            rank_work(training_job).tokens / self.timed_layout.step_time.total
+        )
 
     @cached_property
     def steps_s(self) -> float:
         """Seconds of steps alone, with the margin."""
         accelerators = self.timed_layout.job.layout.accelerators
-        return self.requirement.work_tokens / (self.accelerator_tokens_per_s * accelerators) * self.step_margin
+        return (
+            self.requirement.work_tokens
+            / (self.accelerator_tokens_per_s * accelerators)
+            * self.step_margin
+        )
 
     @cached_property
     def read_s(self) -> float:
         """Seconds to read the dataset once, on all machines."""
-        return self.requirement.data_bytes / (self.nodes * self.storage_bytes_per_s)
+        return self.requirement.data_bytes / (
+            self.nodes * self.storage_bytes_per_s
+        )
 
     @property
     def progress_s(self) -> float:
@@ -103,10 +125,13 @@ class Cluster:
     @cached_property
     def storage_bytes_per_s(self) -> float:
         """Bytes/s between a machine and storage when all machines use it."""
-        nic_bytes_per_s = self.offer.instance.network_gbps / 8 * GB or math.inf
+        nic_bytes_per_s = (
+            self.offer.instance.network_gbps / 8 * BYTES_PER_GB or math.inf
+        )
         if self.file_system is not None:
             client_bytes_per_s = (
-                constant("lustre_client_gb_s", self.offer.provider) * GB
+                constant("lustre_client_gb_s", self.offer.provider)
+                * BYTES_PER_GB
             )
             return min(
                 nic_bytes_per_s,
@@ -115,13 +140,15 @@ class Cluster:
             )
         return min(
             nic_bytes_per_s,
-            constant("object_store_gb_s", self.offer.provider) * GB,
+            constant("object_store_gb_s", self.offer.provider) * BYTES_PER_GB,
         )
 
     @cached_property
     def checkpoint_write_s(self) -> float:
         """Seconds to write a checkpoint, all machines at once."""
-        return run.checkpoint_bytes(self.timed_layout.job) / (self.nodes * self.storage_bytes_per_s)
+        return run.checkpoint_bytes(self.timed_layout.job) / (
+            self.nodes * self.storage_bytes_per_s
+        )
 
     @property
     def stages_checkpoints(self) -> bool:
@@ -135,14 +162,16 @@ class Cluster:
     @property
     def checkpoint_stall_s(self) -> float:
         """Seconds for which a checkpoint stops the job; the rest is written behind it."""
-        blocking_share = constant("checkpoint_block") if self.stages_checkpoints else 1.0
+        blocking_share = (
+            constant("checkpoint_block") if self.stages_checkpoints else 1.0
+        )
         return max(0.5, blocking_share * self.checkpoint_write_s)
 
     @cached_property
     def hazard(self) -> Hazard:
         """What stops the run. A notice counts only when a checkpoint can be written in it."""
         instance = self.offer.instance
-        hazard = run.hazard(
+        hazard = run.run_hazard(
             self.nodes,
             instance.provider,
             instance.family,
@@ -160,16 +189,19 @@ class Cluster:
         """Seconds between checkpoints: as asked, or those that lose least."""
         optimal_interval_s = max(
             constant("train_interval", "least"),
-            run.interval(self.checkpoint_stall_s, self.hazard),
+            run.best_interval(self.checkpoint_stall_s, self.hazard),
         )
         return min(
-            self.requirement.checkpoint_interval_s or optimal_interval_s, max(self.progress_s, 1.0)
+            self.requirement.checkpoint_interval_s or optimal_interval_s,
+            max(self.progress_s, 1.0),
         )
 
     @property
     def goodput(self) -> float:
         """Share of the time that is progress."""
-        return run.effective(self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard)
+        return run.progress_share(
+            self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard
+        )
 
     @property
     def expected_s(self) -> float:
@@ -181,22 +213,33 @@ class Cluster:
         )
 
     @cached_property
-    def trials(self) -> Trials:
+    def trials(self) -> RunDistribution:
         """A thousand runs."""
-        return trial.trials(self.progress_s, self.checkpoint_stall_s, self.checkpoint_interval_s, self.hazard)
+        return trial.simulate_runs(
+            self.progress_s,
+            self.checkpoint_stall_s,
+            self.checkpoint_interval_s,
+            self.hazard,
+        )
 
     @cached_property
     def startup_s(self) -> float:
         """Seconds until every machine has booted and the first data are where they are read."""
         if self.file_system is not None:
             fill_bytes_per_s = (
-                constant("lustre_fill_gb_s", self.offer.provider) * GB
+                constant("lustre_fill_gb_s", self.offer.provider) * BYTES_PER_GB
             )
-            return constant("boot") + self.requirement.data_bytes / fill_bytes_per_s
+            return (
+                constant("boot")
+                + self.requirement.data_bytes / fill_bytes_per_s
+            )
         prefetch_bytes = min(
-            self.requirement.data_bytes / self.nodes, self.offer.instance.nvme_gb * GB
+            self.requirement.data_bytes / self.nodes,
+            self.offer.instance.nvme_gb * BYTES_PER_GB,
         )
-        return constant("boot") + min(prefetch_bytes / self.storage_bytes_per_s, FIRST)
+        return constant("boot") + min(
+            prefetch_bytes / self.storage_bytes_per_s, PREFETCH_S
+        )
 
     def end_quantile_s(self, run_share: float) -> float:
         """Seconds from the order of the machines within which this share of the runs ends."""
@@ -206,14 +249,20 @@ class Cluster:
     def estimated_end_s(self) -> float:
         """Seconds within which the run ends with the wished confidence, by formula."""
         run_share = self.requirement.confidence
-        return self.startup_s + run.late(
-            self.progress_s, self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard, run_share
+        return self.startup_s + run.finish_quantile(
+            self.progress_s,
+            self.checkpoint_interval_s,
+            self.checkpoint_stall_s,
+            self.hazard,
+            run_share,
         )
 
     def expected_bill(self, price_book: PriceBook) -> Bill:
         """What the run costs on average, from the first machine to the last checkpoint."""
         working_s = self.expected_s - self.startup_s
-        reclaimed_s = working_s * self.hazard.reclaims_per_s * self.hazard.wait_s
+        reclaimed_s = (
+            working_s * self.hazard.reclaims_per_s * self.hazard.wait_s
+        )
         paid_s = self.startup_s + max(self.progress_s, working_s - reclaimed_s)
         return self.bill_for_run(price_book, paid_s, self.expected_s)
 
@@ -229,33 +278,37 @@ class Cluster:
         self, price_book: PriceBook, paid_s: float, duration_s: float
     ) -> Bill:
         """The bill of a run that pays machines for so many seconds, and lasts so long."""
-        duration_months = Decimal(duration_s / HOUR) / HOURS_PER_MONTH
+        duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
         total_nodes = self.nodes + self.spares
-        paid_hours = node_hours(self.offer, total_nodes, paid_s, duration_s)
+        paid_hours = paid_node_hours(
+            self.offer, total_nodes, paid_s, duration_s
+        )
         stored_bytes = self.stored_bytes
         usage = Usage(
             provider=self.offer.provider,
             peak_nodes=total_nodes,
             node_hours=paid_hours,
-            running_hours=Decimal(duration_s / HOUR),
+            running_hours=Decimal(duration_s / HOUR_S),
             cache_gb=self.boot_disk_gb,
-            weights_gb=Decimal(stored_bytes / GB) * duration_months,
+            weights_gb=Decimal(stored_bytes / BYTES_PER_GB) * duration_months,
             sent_gb=Decimal(0),
             received_gb=Decimal(0),
             serves_traffic=False,
-            network_hours=Decimal(duration_s / HOUR),
+            network_hours=Decimal(duration_s / HOUR_S),
         )
         cost_lines = [
-            machines(self.offer, total_nodes, paid_hours),
-            *services(usage, price_book),
+            machine_line(self.offer, total_nodes, paid_hours),
+            *service_lines(usage, price_book),
         ]
         cost_lines += (
             [self.file_system.priced_line(price_book, duration_months)]
             if self.file_system is not None
             else []
         )
-        cost_lines += moved(self.requirement, self.offer.provider, price_book)
-        return summed(cost_lines, self.offer, total_nodes)
+        cost_lines += data_egress_lines(
+            self.requirement, self.offer.provider, price_book
+        )
+        return sum_bill(cost_lines, self.offer, total_nodes)
 
     @property
     def boot_disk_gb(self) -> Decimal:
@@ -263,7 +316,7 @@ class Cluster:
         weights_bytes = (
             0.0
             if self.requirement.method == "pretrain"
-            else HALF * self.requirement.llm.params
+            else BYTES_16BIT * self.requirement.llm.params
         )
         checkpoint_parts_bytes = (
             2 * run.checkpoint_bytes(self.timed_layout.job) / self.nodes
@@ -271,28 +324,33 @@ class Cluster:
             else 0.0
         )
         return cache_gb(
-            self.offer, Decimal((weights_bytes + checkpoint_parts_bytes) / GB)
+            self.offer,
+            Decimal((weights_bytes + checkpoint_parts_bytes) / BYTES_PER_GB),
         )
 
     @property
     def stored_bytes(self) -> float:
         """Bytes that are stored: the dataset, and the checkpoints that are kept."""
-        return self.requirement.data_bytes + KEPT * run.checkpoint_bytes(self.timed_layout.job)
+        return (
+            self.requirement.data_bytes
+            + RETAINED_CHECKPOINTS * run.checkpoint_bytes(self.timed_layout.job)
+        )
 
     def storage_options(self) -> list[Cluster]:
         """The storage that may be used: objects, or file systems that would feed the job."""
         parallel_required = self.requirement.storage_kind == "parallel"
         if not parallel_required and (
-            self.requirement.storage_kind == "object" or self.read_s <= self.steps_s
+            self.requirement.storage_kind == "object"
+            or self.read_s <= self.steps_s
         ):
             return [self]
         needed_bytes_per_s = max(
             self.requirement.data_bytes / self.steps_s,
-            run.checkpoint_bytes(self.timed_layout.job) / WRITTEN,
+            run.checkpoint_bytes(self.timed_layout.job) / CHECKPOINT_WRITE_S,
         )
         parallel_clusters = [
             replace(self, file_system=file_system)
-            for file_system in sized(
+            for file_system in file_systems(
                 self.offer.provider, needed_bytes_per_s, self.stored_bytes
             )
         ]
@@ -305,7 +363,7 @@ class Cluster:
     def with_best_spares(self) -> Cluster:
         """The cluster with as many spares as pay for themselves; spot is taken all at once."""
         cheapest = self
-        for spare_count in range(1, SPARES + 1):
+        for spare_count in range(1, MAX_SPARES + 1):
             candidate = replace(self, spares=spare_count)
             if (
                 self.offer.purchase == "spot"
@@ -324,10 +382,11 @@ class Cluster:
             else math.inf
         )
 
-    def best_layouts(self) -> tuple[Laid, ...]:
+    def best_layouts(self) -> tuple[TimedLayout, ...]:
         """The best layouts on these machines, the chosen one first."""
-        return fastest(
-            layouts(self.requirement, self.offer.instance, self.nodes), SHOWN
+        return fastest_layouts(
+            layout_searches(self.requirement, self.offer.instance, self.nodes),
+            SHOWN_LAYOUTS,
         )
 
     def without_fabric(self) -> Cluster | None:
@@ -342,10 +401,10 @@ class Cluster:
         self, *, ordinary_network: bool = False, fabric_share: float = 1.0
     ) -> Cluster | None:
         instance = self.offer.instance
-        if self.nodes == 1 or not connected(instance):
+        if self.nodes == 1 or not has_fabric(instance):
             return None
-        timed_layouts = fastest(
-            layouts(
+        timed_layouts = fastest_layouts(
+            layout_searches(
                 self.requirement,
                 instance,
                 self.nodes,
@@ -353,23 +412,27 @@ class Cluster:
                 fabric_share=fabric_share,
             )
         )
-        return replace(self, timed_layout=timed_layouts[0]) if timed_layouts else None
+        return (
+            replace(self, timed_layout=timed_layouts[0])
+            if timed_layouts
+            else None
+        )
 
 
-def margin(requirement: TrainNeed, training_job: Job) -> float:
+def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
     """The factor on the time of a step that the wished confidence asks for."""
     z_score = NormalDist().inv_cdf(max(0.5, requirement.confidence))
-    return math.exp(half(training_job) * z_score / TAIL)
+    return math.exp(half_width_ln(training_job) * z_score / BAND_Z_SCORE)
 
 
-def moved(
-    requirement: TrainNeed, provider: str, price_book: PriceBook
-) -> list[Line]:
+def data_egress_lines(
+    requirement: TrainingRequirement, provider: str, price_book: PriceBook
+) -> list[BillLine]:
     """What it costs that the data leave the cloud that holds them, once."""
     if requirement.data_cloud in (None, provider):
         return []
-    data_gb = Decimal(requirement.data_bytes / GB)
-    return egress(
+    data_gb = Decimal(requirement.data_bytes / BYTES_PER_GB)
+    return egress_lines(
         str(requirement.data_cloud),
         data_gb,
         price_book,
@@ -377,11 +440,11 @@ def moved(
     )
 
 
-def node_hours(
+def paid_node_hours(
     offer: Offer, nodes: int, paid_s: float, duration_s: float
 ) -> Decimal:
     """Node-hours that are paid: those of the machines, or whole months where one commits."""
-    if offer.purchase in COMMITTED:
-        duration_months = Decimal(duration_s / HOUR) / HOURS_PER_MONTH
+    if offer.purchase in COMMITTED_PURCHASES:
+        duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
         return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
-    return Decimal(paid_s / HOUR) * nodes
+    return Decimal(paid_s / HOUR_S) * nodes

@@ -6,36 +6,38 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import InfeasibleError, Problem
-from planner.perf.train.coefficient import TRAINING, keys
-from planner.perf.train.cut import spreads
-from planner.perf.train.search import Laid
-from planner.perf.train.step import step
-from planner.perf.train.work import work
-from planner.solve.train.cluster import HOUR, Cluster
-from planner.solve.train.machine import SHOWN, layouts
-from planner.solve.train.predict import predict
+from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
+from planner.perf.train.cut import enumerate_layouts
+from planner.perf.train.search import TimedLayout
+from planner.perf.train.step import step_time
+from planner.perf.train.work import rank_work
+from planner.solve.train.cluster import HOUR_S, Cluster
+from planner.solve.train.machine import SHOWN_LAYOUTS, layout_searches
+from planner.solve.train.predict import predict_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
     from planner.cost.price import PriceBook
-    from planner.perf.train.job import Recompute, Spread
-    from planner.perf.train.search import Layouts
+    from planner.perf.train.job import ParallelLayout, Recompute
+    from planner.perf.train.search import LayoutSearch
     from planner.solve.offer import Offer
-    from planner.solve.solution import Predicted
-    from planner.solve.train.need import TrainNeed
+    from planner.solve.solution import Prediction
+    from planner.solve.train.need import TrainingRequirement
 
-AGAIN: Final[dict[str, Recompute]] = {
+RECOMPUTE_MODES: Final[dict[str, Recompute]] = {
     "none": "none",
     "layer": "layer",
     "full": "full",
 }
-MORE: Final = "use more machines, more tp or pp, or a smaller precision"
+MEMORY_ADVICE: Final = (
+    "use more machines, more tp or pp, or a smaller precision"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class TrainingEstimate:
     """A job on `nodes` machines: its best layouts, and what it would do in the first of them.
 
     The run ends within `hours` with the wished confidence, and costs `expected_usd` on average.
@@ -43,19 +45,19 @@ class Trained:
 
     offer: Offer
     nodes: int
-    layouts: tuple[Laid, ...]
-    predicted: dict[str, Predicted]
+    layouts: tuple[TimedLayout, ...]
+    predicted: dict[str, Prediction]
     hours: float
     expected_usd: Decimal
 
 
-def exactly(
-    requirement: TrainNeed,
+def estimate_training(
+    requirement: TrainingRequirement,
     offer: Offer,
     nodes: int,
     fixed_options: Mapping[str, str],
     price_book: PriceBook,
-) -> Trained:
+) -> TrainingEstimate:
     """Return the job in the fastest layout that has what is given.
 
     Raises InfeasibleError when no layout has it, or none of those fits.
@@ -72,46 +74,51 @@ def exactly(
         else requirement
     )
     instance = offer.instance
-    search_spaces = layouts(requirement, instance, nodes)
+    search_spaces = layout_searches(requirement, instance, nodes)
     if not search_spaces:
         message = f"{instance.accelerator} does not run {', '.join(requirement.precisions)}"
-        raise _impossible(message, "choose another precision")
+        raise _infeasible(message, "choose another precision")
     if layout_options:
         timed_layouts = [
             timed_layout
             for search_space in search_spaces
-            for timed_layout in _named(search_space, layout_options)
+            for timed_layout in _matching_layouts(search_space, layout_options)
         ]
     else:
         timed_layouts = [
             timed_layout
             for search_space in search_spaces
-            for timed_layout in search_space.fastest(SHOWN)
+            for timed_layout in search_space.fastest(SHOWN_LAYOUTS)
         ]
     if not timed_layouts:
-        message = f"no layout of {requirement.llm.model} fits in {instance.node.memory_gib:,.1f} GiB each"
-        raise _impossible(message, MORE)
-    best_layouts = sorted(timed_layouts, key=lambda candidate: candidate.sort_key)[
-        :SHOWN
-    ]
+        message = (
+            f"no layout of {requirement.llm.model} fits in "
+            f"{instance.node.memory_gib:,.1f} GiB each"
+        )
+        raise _infeasible(message, MEMORY_ADVICE)
+    best_layouts = sorted(
+        timed_layouts, key=lambda candidate: candidate.sort_key
+    )[:SHOWN_LAYOUTS]
     cluster = Cluster(requirement, offer, nodes, best_layouts[0])
-    return Trained(
+    return TrainingEstimate(
         offer=offer,
         nodes=nodes,
         layouts=tuple(best_layouts),
-        predicted=predict(cluster),
-        hours=cluster.end_quantile_s(requirement.confidence) / HOUR,
+        predicted=predict_run(cluster),
+        hours=cluster.end_quantile_s(requirement.confidence) / HOUR_S,
         expected_usd=cluster.expected_bill(price_book).usd_month,
     )
 
 
-def _named(
-    search_space: Layouts, layout_options: Mapping[str, str]
-) -> Iterator[Laid]:
+def _matching_layouts(
+    search_space: LayoutSearch, layout_options: Mapping[str, str]
+) -> Iterator[TimedLayout]:
     """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
-    recompute_mode = AGAIN.get(layout_options.get("recompute", ""))
-    parallel_layouts = spreads(
-        search_space.job, search_space.accelerators, search_space.node_accelerators
+    recompute_mode = RECOMPUTE_MODES.get(layout_options.get("recompute", ""))
+    parallel_layouts = enumerate_layouts(
+        search_space.job,
+        search_space.accelerators,
+        search_space.node_accelerators,
     )
     exact_options = {
         option: setting
@@ -122,7 +129,7 @@ def _named(
         candidate
         for candidate in parallel_layouts
         if all(
-            _is(getattr(candidate, option), setting)
+            _matches(getattr(candidate, option), setting)
             for option, setting in exact_options.items()
         )
     ]
@@ -131,8 +138,10 @@ def _named(
             f"{option} {setting}" for option, setting in exact_options.items()
         )
         message = f"no layout over {search_space.accelerators} accelerators in batches of "
-        message += f"{search_space.job.global_batch:,.0f} sequences has {option_text}"
-        raise _impossible(message, "leave one of them out")
+        message += (
+            f"{search_space.job.global_batch:,.0f} sequences has {option_text}"
+        )
+        raise _infeasible(message, "leave one of them out")
     for parallel_layout in matching_layouts:
         fitted_layout = (
             replace(parallel_layout, recompute=recompute_mode)
@@ -144,10 +153,10 @@ def _named(
             and search_space.candidates.layout_peak_gib(fitted_layout)
             <= search_space.candidates.memory_room_gib
         ):
-            yield _laid(search_space, fitted_layout)
+            yield _time_layout(search_space, fitted_layout)
 
 
-def _is(attribute: float | str, setting: str) -> bool:
+def _matches(attribute: float | str, setting: str) -> bool:
     return (
         attribute == setting
         if isinstance(attribute, str)
@@ -155,16 +164,21 @@ def _is(attribute: float | str, setting: str) -> bool:
     )
 
 
-def _laid(search_space: Layouts, parallel_layout: Spread) -> Laid:
+def _time_layout(
+    search_space: LayoutSearch, parallel_layout: ParallelLayout
+) -> TimedLayout:
     training_job = search_space.job.with_layout(parallel_layout)
-    return Laid(
+    return TimedLayout(
         training_job,
-        step(work(training_job), TRAINING.select(keys(training_job))),
+        step_time(
+            rank_work(training_job),
+            TRAINING_TABLE.select(coefficient_keys(training_job)),
+        ),
         search_space.candidates.layout_peak_gib(parallel_layout),
     )
 
 
-def _impossible(message: str, next_step: str) -> InfeasibleError:
+def _infeasible(message: str, next_step: str) -> InfeasibleError:
     return InfeasibleError(
         Problem(code="infeasible", message=message, next_step=next_step)
     )

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.perf.train import run
-from planner.solve.bill import machines, summed
-from planner.solve.train.cluster import Cluster, node_hours
+from planner.solve.bill import machine_line, sum_bill
+from planner.solve.train.cluster import Cluster, paid_node_hours
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Mixed(Cluster):
+class MixedCluster(Cluster):
     """`on_demand_nodes` of the nodes are bought through `on_demand_offer`; alone they reach `on_demand_speed` of the speed.
 
     The offer of the cluster is that of its spot machines.
@@ -36,17 +36,19 @@ class Mixed(Cluster):
     def hazard(self) -> Hazard:
         """All machines fail; only those of spot are taken back."""
         instance = self.offer.instance
-        cluster_hazard = run.hazard(
+        cluster_hazard = run.run_hazard(
             self.nodes, instance.provider, instance.family
         )
-        spot_hazard = run.hazard(
+        spot_hazard = run.run_hazard(
             self.nodes - self.on_demand_nodes,
             instance.provider,
             instance.family,
             "monthly",
         )
         notice_s = (
-            spot_hazard.notice_s if spot_hazard.notice_s >= self.checkpoint_write_s else 0.0
+            spot_hazard.notice_s
+            if spot_hazard.notice_s >= self.checkpoint_write_s
+            else 0.0
         )
         return replace(
             spot_hazard,
@@ -64,17 +66,22 @@ class Mixed(Cluster):
             return uniform_bill
         spot_nodes = self.nodes - self.on_demand_nodes
         machine_lines = [
-            machines(
+            machine_line(
                 self.offer,
                 spot_nodes,
-                node_hours(self.offer, spot_nodes, paid_s, duration_s),
+                paid_node_hours(self.offer, spot_nodes, paid_s, duration_s),
             ),
-            machines(
+            machine_line(
                 self.on_demand_offer,
                 self.on_demand_nodes,
-                node_hours(self.on_demand_offer, self.on_demand_nodes, duration_s, duration_s),
+                paid_node_hours(
+                    self.on_demand_offer,
+                    self.on_demand_nodes,
+                    duration_s,
+                    duration_s,
+                ),
             ),
         ]
-        return summed(
+        return sum_bill(
             [*machine_lines, *uniform_bill.lines[1:]], self.offer, self.nodes
         )

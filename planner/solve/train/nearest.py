@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from planner.solve.solution import Binding
-from planner.solve.train.cluster import DAY, HOUR
+from planner.solve.train.cluster import DAY_S, HOUR_S
 from planner.solve.train.search import TrainSearch
 
 if TYPE_CHECKING:
@@ -15,22 +15,24 @@ if TYPE_CHECKING:
 
     from planner.cost.price import PriceBook
     from planner.solve.offer import Offer
-    from planner.solve.train.need import TrainNeed
-    from planner.solve.train.search import Found
+    from planner.solve.train.need import TrainingRequirement
+    from planner.solve.train.search import FeasibleCluster
 
-LONGEST: Final = 36_500 * DAY
-SHORT: Final = 4 * DAY  # told in hours
-LEAST: Final = 1024  # tokens
+MAX_DEADLINE_S: Final = 36_500 * DAY_S
+HOURS_BELOW_S: Final = 4 * DAY_S  # told in hours
+MIN_SEQUENCE: Final = 1024  # tokens
 
 
-def nearest(
-    requirement: TrainNeed, offers: list[Offer], price_book: PriceBook
+def nearest_feasible(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
 ) -> tuple[Binding, ...]:
     """The lowest cost when only a budget is broken, else the shortest time, or what fits.
 
     Each answer changes one thing.
     """
-    without_budget = replace(requirement, budget_usd=None, monthly_budget_usd=None)
+    without_budget = replace(
+        requirement, budget_usd=None, monthly_budget_usd=None
+    )
     feasible = TrainSearch(without_budget, price_book).solve(offers, 1).feasible
     if (
         feasible
@@ -38,24 +40,32 @@ def nearest(
         and feasible[0].bill.usd_month > requirement.budget_usd
     ):
         return (
-            _binding(
-                "train.budget", feasible[0], _usd(feasible[0].bill.usd_month)
+            _relaxation(
+                "train.budget",
+                feasible[0],
+                _usd_text(feasible[0].bill.usd_month),
             ),
         )
     if feasible and requirement.monthly_budget_usd is not None:
         return (
-            _binding(
-                "buy.budget", feasible[0], _usd(feasible[0].monthly_usd) + "/month"
+            _relaxation(
+                "buy.budget",
+                feasible[0],
+                _usd_text(feasible[0].monthly_usd) + "/month",
             ),
         )
-    without_deadline = replace(without_budget, deadline_s=LONGEST)
+    without_deadline = replace(without_budget, deadline_s=MAX_DEADLINE_S)
     fastest_clusters = (
         TrainSearch(without_deadline, price_book, by_time=True)
         .solve(offers, 1)
         .feasible
     )
     relaxations = [
-        _binding("train.deadline", candidate, _span(candidate.cluster.estimated_end_s))
+        _relaxation(
+            "train.deadline",
+            candidate,
+            _duration_text(candidate.cluster.estimated_end_s),
+        )
         for candidate in fastest_clusters[:1]
     ]
     rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))
@@ -68,42 +78,49 @@ def nearest(
             .feasible
         )
         relaxations += [
-            _binding("train.global_batch", candidate, str(rounded_batch))
+            _relaxation("train.global_batch", candidate, str(rounded_batch))
             for candidate in rounded_clusters[:1]
         ]
-    return tuple(relaxations) or _shorter(without_deadline, offers, price_book)
+    return tuple(relaxations) or _longest_sequence(
+        without_deadline, offers, price_book
+    )
 
 
-def _shorter(
-    requirement: TrainNeed, offers: list[Offer], price_book: PriceBook
+def _longest_sequence(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
 ) -> tuple[Binding, ...]:
     """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
-    while requirement.sequence > LEAST:
+    while requirement.sequence > MIN_SEQUENCE:
         requirement = replace(requirement, sequence=requirement.sequence // 2)
-        feasible = TrainSearch(requirement, price_book).solve(offers, 1).feasible
+        feasible = (
+            TrainSearch(requirement, price_book).solve(offers, 1).feasible
+        )
         if feasible:
             return (
-                _binding(
+                _relaxation(
                     "train.sequence", feasible[0], f"{requirement.sequence}"
                 ),
             )
     return ()
 
 
-def _usd(amount_usd: Decimal) -> str:
+def _usd_text(amount_usd: Decimal) -> str:
     """An amount as a spec takes it, rounded up."""
     return f"{math.ceil(amount_usd)}"
 
 
-def _span(duration_s: float) -> str:
+def _duration_text(duration_s: float) -> str:
     """A time as a spec takes it, rounded up: whole hours, or tenths of a day."""
-    if duration_s < SHORT:
-        return f"{math.ceil(duration_s / HOUR)}h"
-    return f"{math.ceil(duration_s / DAY * 10) / 10:g}d"
+    if duration_s < HOURS_BELOW_S:
+        return f"{math.ceil(duration_s / HOUR_S)}h"
+    return f"{math.ceil(duration_s / DAY_S * 10) / 10:g}d"
 
 
-def _binding(constraint: str, candidate: Found, relaxed_value: str) -> Binding:
-    offer, nodes = candidate.cluster.offer, candidate.cluster.nodes
+def _relaxation(
+    constraint: str, candidate: FeasibleCluster, relaxed_value: str
+) -> Binding:
+    offer = candidate.cluster.offer
+    nodes = candidate.cluster.nodes
     return Binding(
         constraint=constraint,
         slack=None,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from planner.errors import Problem, SpecError
 from planner.perf.constant import constant
-from planner.perf.train.job import Job, Software, Spread
+from planner.perf.train.job import Job, ParallelLayout, Software
 from planner.perf.train.states import frozen_bytes
-from planner.solve.need import model
+from planner.solve.need import resolve_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +26,23 @@ SMALL_BATCH: Final = (
     64  # sequences of a step of fine-tuning, where none is stated
 )
 TOKEN_BYTES: Final = 4  # of a stored token
-FORWARD: Final = 3  # passes of a trained token for one of evaluation
-REFERENCES: Final[dict[str, Reference]] = {"dpo": "copy", "dpo-lora": "base"}
-PAIR: Final = 2  # sequences of a preference
-YEAR: Final = 365 * 86_400.0
-SCHEMES: Final = {"s3": "aws", "gs": "gcp", "abfs": "azure", "abfss": "azure"}
+TRAIN_TO_FORWARD: Final = 3  # passes of a trained token for one of evaluation
+REFERENCE_MODELS: Final[dict[str, Reference]] = {
+    "dpo": "copy",
+    "dpo-lora": "base",
+}
+PAIR_SEQUENCES: Final = 2  # sequences of a preference
+YEAR_S: Final = 365 * 86_400.0
+CLOUD_BY_SCHEME: Final = {
+    "s3": "aws",
+    "gs": "gcp",
+    "abfs": "azure",
+    "abfss": "azure",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainNeed:
+class TrainingRequirement:
     """What a training spec asks: tokens, batch in sequences, seconds, bytes.
 
     `budget_usd` is that of the run, `monthly_budget_usd` that of a month, in USD; `data_cloud` is the cloud that holds
@@ -65,7 +73,7 @@ class TrainNeed:
     @property
     def work_tokens(self) -> float:
         """Tokens that are trained, and evaluated ones by what they cost of it."""
-        return self.tokens * (1 + self.evaluation_share / FORWARD)
+        return self.tokens * (1 + self.evaluation_share / TRAIN_TO_FORWARD)
 
     @property
     def optimizer_steps(self) -> float:
@@ -75,7 +83,7 @@ class TrainNeed:
     @property
     def time_limit_s(self) -> float:
         """Seconds that a run may take at most."""
-        return self.deadline_s or YEAR
+        return self.deadline_s or YEAR_S
 
     def build_job(
         self, instance: Instance, precision: str, network_bytes_per_s: float
@@ -85,7 +93,7 @@ class TrainNeed:
         return Job(
             llm=self.llm,
             chip=instance.chip,
-            layout=Spread(),
+            layout=ParallelLayout(),
             software=Software(kernels="te", precision=precision),
             sequence_tokens=self.sequence,
             global_batch=float(self.global_batch),
@@ -93,25 +101,25 @@ class TrainNeed:
             optimizer=self.optimizer,
             frozen_bytes=frozen_param_bytes,
             lora_rank=self.lora_rank if frozen_param_bytes else 0,
-            reference=REFERENCES.get(self.method, "none"),
+            reference=REFERENCE_MODELS.get(self.method, "none"),
         )
 
 
-def home(location: str) -> str | None:
+def cloud_of_address(location: str) -> str | None:
     """The cloud whose objects an address names."""
-    return SCHEMES.get(location.partition("://")[0])
+    return CLOUD_BY_SCHEME.get(location.partition("://")[0])
 
 
-def train_need(
+def training_requirement(
     spec: Training, read_file: Callable[[str], bytes], confidence: float
-) -> TrainNeed:
+) -> TrainingRequirement:
     """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
-    language_model, train_section, data_section = (
-        model(spec.model, read_file),
-        spec.train,
-        spec.data,
+    language_model = resolve_model(spec.model, read_file)
+    train_section = spec.train
+    data_section = spec.data
+    assumptions = (
+        [language_model.assumption] if language_model.assumption else []
     )
-    assumptions = [language_model.assumption] if language_model.assumption else []
     if train_section.method == "pretrain":
         global_batch = train_section.global_batch or max(
             1, PRETRAIN_TOKENS // train_section.sequence
@@ -122,7 +130,10 @@ def train_need(
         train_section.sequence > language_model.max_context > 0
         and train_section.method != "pretrain"
     ):
-        message = f"sequence {train_section.sequence:,} is longer than {language_model.model} takes"
+        message = (
+            f"sequence {train_section.sequence:,} is longer than "
+            f"{language_model.model} takes"
+        )
         next_step = (
             f"set train.sequence to at most {language_model.max_context}"
         )
@@ -134,7 +145,7 @@ def train_need(
         )
         raise SpecError(problem)
     sample_tokens = train_section.sequence * (
-        PAIR if train_section.method in REFERENCES else 1
+        PAIR_SEQUENCES if train_section.method in REFERENCE_MODELS else 1
     )
     training_tokens = float(
         data_section.tokens or (data_section.samples or 0) * sample_tokens
@@ -143,13 +154,16 @@ def train_need(
         tokens_per_param = constant("chinchilla")
         training_tokens = tokens_per_param * language_model.active_params
         assumptions.append(
-            f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for each parameter"
+
+                f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for "
+                "each parameter"
+
         )
     precisions = dict.fromkeys(
         "bf16" if precision == "auto" else precision
         for precision in train_section.precision
     )
-    return TrainNeed(
+    return TrainingRequirement(
         llm=language_model,
         method=train_section.method,
         tokens=training_tokens,
@@ -168,7 +182,7 @@ def train_need(
         else None,
         evaluation_share=float(train_section.evaluation),
         data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
-        data_cloud=home(data_section.location),
+        data_cloud=cloud_of_address(data_section.location),
         storage_kind=data_section.storage,
         confidence=confidence,
         assumptions=tuple(assumptions),

@@ -14,34 +14,47 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.line import total
+from planner.cost.line import sum_lines
 from planner.cost.week import HOURS_PER_MONTH
 from planner.perf.constant import constant
-from planner.perf.train.floor import floor
-from planner.perf.train.job import Spread
-from planner.solve.train.cluster import HOUR, Cluster, margin, moved, node_hours
-from planner.solve.train.machine import connected, fastest, layouts, shortest
+from planner.perf.train.floor import step_lower_bound
+from planner.perf.train.job import ParallelLayout
+from planner.solve.train.cluster import (
+    HOUR_S,
+    Cluster,
+    data_egress_lines,
+    margin_factor,
+    paid_node_hours,
+)
+from planner.solve.train.machine import (
+    fastest_layouts,
+    has_fabric,
+    layout_searches,
+    step_bound_s,
+)
 
 if TYPE_CHECKING:
     from planner.cost.price import PriceBook
-    from planner.perf.train.search import Layouts
+    from planner.perf.train.search import LayoutSearch
     from planner.solve.bill import Bill
     from planner.solve.offer import Instance, Offer
-    from planner.solve.train.need import TrainNeed
+    from planner.solve.train.need import TrainingRequirement
 
-SIZES: Final = tuple(
+NODE_COUNTS: Final = tuple(
     sorted(
         {2**exponent for exponent in range(13)}
         | {3 * 2**exponent for exponent in range(12)}
     )
 )
-NEVER: Final = 1e12  # seconds
-LOOKS: Final = 2  # at a number of machines, before its cluster is timed
-ROUNDED: Final = 0.01  # USD: what a bill may be below its parts
+NEVER_S: Final = 1e12  # seconds
+MAX_REFINEMENTS: Final = (
+    2  # at a number of machines, before its cluster is timed
+)
+ROUNDING_USD: Final = 0.01  # USD: what a bill may be below its parts
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FeasibleCluster:
     """A cluster in time, with the bill of its run."""
 
     cluster: Cluster
@@ -57,13 +70,13 @@ class Found:
     def monthly_usd(self) -> Decimal:
         """USD that a run costs a month, or in all when it is shorter."""
         duration_months = (
-            Decimal(self.cluster.expected_s / HOUR) / HOURS_PER_MONTH
+            Decimal(self.cluster.expected_s / HOUR_S) / HOURS_PER_MONTH
         )
         return self.bill.usd_month / max(Decimal(1), duration_months)
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class RejectedOffer:
     """The best that an offer does when it is not in time: seconds, or why it does not run."""
 
     offer: Offer
@@ -73,22 +86,22 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ClusterRanking:
     """Clusters in time, the cheapest first, and offers that are not."""
 
-    feasible: tuple[Found, ...]
-    rejected: tuple[Missed, ...]
+    feasible: tuple[FeasibleCluster, ...]
+    rejected: tuple[RejectedOffer, ...]
 
 
 @dataclass(slots=True)
-class _Tally:
+class _OfferState:
     """What is known of an offer while it is looked at: sizes that are left, the best so far."""
 
     offer: Offer
     open_candidates: int = 1
     duration_s: float = math.inf
     nodes: int = 0
-    incumbent: Found | None = None
+    incumbent: FeasibleCluster | None = None
     broken_budget: str = ""
 
     def record_late(self, duration_s: float, nodes: int) -> None:
@@ -97,20 +110,23 @@ class _Tally:
             (self.duration_s, self.nodes), (duration_s, nodes)
         )
 
-    def rejection(self) -> Missed:
+    def rejection(self) -> RejectedOffer:
         """Why no size will do."""
         rejected_by = (
             "memory: no layout fits"
             if self.duration_s == math.inf
             else "train.deadline"
         )
-        return Missed(
-            self.offer, self.nodes, self.duration_s, self.broken_budget or rejected_by
+        return RejectedOffer(
+            self.offer,
+            self.nodes,
+            self.duration_s,
+            self.broken_budget or rejected_by,
         )
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Entry:
+class _Candidate:
     """Something to look at, by the least USD or seconds: no `nodes` stand for every number.
 
     `refinement` counts how often so many machines were looked at, each time more closely.
@@ -118,7 +134,7 @@ class _Entry:
 
     bound: float
     offer_key: tuple[str, str, str, str]
-    offer_state: _Tally = field(compare=False)
+    offer_state: _OfferState = field(compare=False)
     nodes: int = 0
     refinement: int = 0
 
@@ -128,25 +144,27 @@ class TrainSearch:
 
     def __init__(
         self,
-        requirement: TrainNeed,
+        requirement: TrainingRequirement,
         price_book: PriceBook,
         *,
         by_time: bool = False,
     ) -> None:
-        self.requirement, self.price_book, self.by_time = requirement, price_book, by_time
-        self._layout_cache: dict[tuple[str, int], list[Layouts]] = {}
+        self.requirement = requirement
+        self.price_book = price_book
+        self.by_time = by_time
+        self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
         self._egress_cache: dict[str, Decimal] = {}
 
-    def solve(self, offers: list[Offer], cluster_limit: int) -> Result:
+    def solve(self, offers: list[Offer], cluster_limit: int) -> ClusterRanking:
         """Return the best cluster over all offers, and at least `cluster_limit` when there are so many.
 
         Each is the best of its offer; nothing that was not looked at is better than the last of
         those that are kept.
         """
-        offer_states = [_Tally(offer) for offer in offers]
+        offer_states = [_OfferState(offer) for offer in offers]
         queue = [
-            _Entry(
+            _Candidate(
                 self._objective(self.bound_usd(offer_state.offer), 0.0),
                 offer_state.offer.key,
                 offer_state,
@@ -172,24 +190,24 @@ class TrainSearch:
             for offer_state in offer_states
             if not offer_state.open_candidates and not offer_state.incumbent
         ]
-        return Result(tuple(self._incumbents(offer_states)), tuple(rejected_offers))
+        return ClusterRanking(
+            tuple(self._incumbents(offer_states)), tuple(rejected_offers)
+        )
 
-    def _refine(self, candidate: _Entry, cutoff: float) -> list[_Entry]:
+    def _refine(self, candidate: _Candidate, cutoff: float) -> list[_Candidate]:
         """Look closer: at each number of machines, at its fastest layout, at the cluster."""
         if not candidate.nodes:
             return self._size_candidates(candidate)
-        if candidate.refinement < LOOKS:
+        if candidate.refinement < MAX_REFINEMENTS:
             return self._tighten_bound(candidate)
         self._evaluate(candidate.offer_state, candidate.nodes, cutoff)
         return []
 
-    def _tighten_bound(self, candidate: _Entry) -> list[_Entry]:
+    def _tighten_bound(self, candidate: _Candidate) -> list[_Candidate]:
         """Bound so many machines by their fastest layout; nothing when they cannot do it."""
-        offer_state, nodes, offer = (
-            candidate.offer_state,
-            candidate.nodes,
-            candidate.offer_state.offer,
-        )
+        offer_state = candidate.offer_state
+        nodes = candidate.nodes
+        offer = candidate.offer_state.offer
         steps_s = self.steps_bound_s(
             offer.instance, nodes, refined=candidate.refinement > 0
         )
@@ -197,7 +215,7 @@ class TrainSearch:
             offer_state.record_late(steps_s, nodes)
             return []
         duration_s = steps_s + constant("boot")
-        run_usd = node_hours(
+        run_usd = paid_node_hours(
             offer, nodes, duration_s, duration_s
         ) * offer.usd_hour + self.egress_usd(offer)
         month_hours = (
@@ -213,7 +231,7 @@ class TrainSearch:
             self._objective(run_usd, duration_s), candidate.bound
         )
         return [
-            _Entry(
+            _Candidate(
                 objective_bound,
                 candidate.offer_key,
                 offer_state,
@@ -222,7 +240,9 @@ class TrainSearch:
             )
         ]
 
-    def _evaluate(self, offer_state: _Tally, nodes: int, cutoff: float) -> None:
+    def _evaluate(
+        self, offer_state: _OfferState, nodes: int, cutoff: float
+    ) -> None:
         """Take the best storage and number of spares of a cluster into its tally.
 
         What is worse than its best, or than the last that is kept, is left as it is.
@@ -238,26 +258,37 @@ class TrainSearch:
             offer_state.open_candidates += 1
             return
         for storage_option in [
-            unspared_option.with_best_spares() for unspared_option in cluster.storage_options()
+            unspared_option.with_best_spares()
+            for unspared_option in cluster.storage_options()
         ]:
             if storage_option.estimated_end_s > self.requirement.time_limit_s:
-                offer_state.record_late(min(storage_option.estimated_end_s, NEVER), nodes)
+                offer_state.record_late(
+                    min(storage_option.estimated_end_s, NEVER_S), nodes
+                )
                 continue
-            feasible = Found(storage_option, storage_option.expected_bill(self.price_book))
+            feasible = FeasibleCluster(
+                storage_option, storage_option.expected_bill(self.price_book)
+            )
             broken_budget = self._broken_budget(
                 feasible.bill.usd_month, feasible.monthly_usd
             )
-            offer_state.broken_budget = broken_budget or offer_state.broken_budget
+            offer_state.broken_budget = (
+                broken_budget or offer_state.broken_budget
+            )
             if not broken_budget and (
                 offer_state.incumbent is None
-                or self.cluster_rank(feasible) < self.cluster_rank(offer_state.incumbent)
+                or self.cluster_rank(feasible)
+                < self.cluster_rank(offer_state.incumbent)
             ):
                 offer_state.incumbent = feasible
 
     def _broken_budget(self, run_usd: Decimal, monthly_usd: Decimal) -> str:
         """The budget that a cost of the run, or of a month, breaks; empty when it keeps both."""
         requirement = self.requirement
-        if requirement.budget_usd is not None and run_usd > requirement.budget_usd:
+        if (
+            requirement.budget_usd is not None
+            and run_usd > requirement.budget_usd
+        ):
             return "train.budget"
         return (
             "buy.budget"
@@ -266,9 +297,10 @@ class TrainSearch:
             else ""
         )
 
-    def _size_candidates(self, candidate: _Entry) -> list[_Entry]:
+    def _size_candidates(self, candidate: _Candidate) -> list[_Candidate]:
         """Every number of machines, by what every layout takes on so many."""
-        instance, candidates = candidate.offer_state.offer.instance, []
+        instance = candidate.offer_state.offer.instance
+        candidates = []
         for nodes in self.node_counts(instance):
             duration_s = self.accelerator_bound_s(
                 instance
@@ -277,22 +309,29 @@ class TrainSearch:
                 float(candidate.offer_state.offer.usd_hour)
                 * nodes
                 * constant("boot")
-                / HOUR
+                / HOUR_S
             )
             objective_bound = (
                 duration_s if self.by_time else candidate.bound + startup_usd
             )
             candidates.append(
-                _Entry(objective_bound, candidate.offer_key, candidate.offer_state, nodes)
+                _Candidate(
+                    objective_bound,
+                    candidate.offer_key,
+                    candidate.offer_state,
+                    nodes,
+                )
             )
         return candidates
 
     def cluster_rank(
-        self, feasible: Found
+        self, feasible: FeasibleCluster
     ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, or its end; then accelerators and names."""
         return (
-            self._objective(feasible.bill.usd_month, feasible.cluster.estimated_end_s),
+            self._objective(
+                feasible.bill.usd_month, feasible.cluster.estimated_end_s
+            ),
             *feasible.rank,
         )
 
@@ -305,11 +344,15 @@ class TrainSearch:
         """Seconds of steps, with their margin, after which a cluster measures more than `objective_cutoff`."""
         duration_s = objective_cutoff
         if not self.by_time:
-            machine_usd = objective_cutoff + ROUNDED - float(self.egress_usd(offer))
-            duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR
+            machine_usd = (
+                objective_cutoff + ROUNDING_USD - float(self.egress_usd(offer))
+            )
+            duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR_S
         return duration_s - constant("boot")
 
-    def _incumbents(self, offer_states: list[_Tally]) -> list[Found]:
+    def _incumbents(
+        self, offer_states: list[_OfferState]
+    ) -> list[FeasibleCluster]:
         """The best cluster of each offer that has one, the best first."""
         return sorted(
             (
@@ -322,7 +365,7 @@ class TrainSearch:
 
     def bound_usd(self, offer: Offer) -> Decimal:
         """USD that a run costs at least on an offer: what every layout does."""
-        accelerator_hours = self.accelerator_bound_s(offer.instance) / HOUR
+        accelerator_hours = self.accelerator_bound_s(offer.instance) / HOUR_S
         machine_usd = (
             Decimal(accelerator_hours)
             / offer.instance.accelerators
@@ -333,8 +376,10 @@ class TrainSearch:
     def egress_usd(self, offer: Offer) -> Decimal:
         """USD for bringing the data to the cloud of an offer."""
         if offer.provider not in self._egress_cache:
-            transfer_lines = moved(self.requirement, offer.provider, self.price_book)
-            self._egress_cache[offer.provider] = total(transfer_lines)[0]
+            transfer_lines = data_egress_lines(
+                self.requirement, offer.provider, self.price_book
+            )
+            self._egress_cache[offer.provider] = sum_lines(transfer_lines)[0]
         return self._egress_cache[offer.provider]
 
     def accelerator_bound_s(self, instance: Instance) -> float:
@@ -345,28 +390,35 @@ class TrainSearch:
                 for precision in self.requirement.precisions
             ]
             step_s = min(
-                floor(training_job).layout_free_s * margin(self.requirement, training_job)
+                step_lower_bound(training_job).layout_free_s
+                * margin_factor(self.requirement, training_job)
                 for training_job in training_jobs
             )
-            self._bound_cache[instance.instance_type] = step_s * self.requirement.optimizer_steps
+            self._bound_cache[instance.instance_type] = (
+                step_s * self.requirement.optimizer_steps
+            )
         return self._bound_cache[instance.instance_type]
 
     def steps_bound_s(
         self, instance: Instance, nodes: int, *, refined: bool
     ) -> float:
         """Seconds that the steps take at least on so many machines, with their margin."""
-        step_s = shortest(self._layout_searches(instance, nodes), refined=refined)
+        step_s = step_bound_s(
+            self._layout_searches(instance, nodes), refined=refined
+        )
         return step_s * self._stretched_steps(instance, nodes)
 
     def node_counts(self, instance: Instance) -> list[int]:
         """Numbers of machines that may do it, from the fewest that the bound allows."""
         min_nodes = (
-            self.accelerator_bound_s(instance) / self.requirement.time_limit_s / instance.accelerators
+            self.accelerator_bound_s(instance)
+            / self.requirement.time_limit_s
+            / instance.accelerators
         )
-        max_nodes = SIZES[-1] if connected(instance) else 1
+        max_nodes = NODE_COUNTS[-1] if has_fabric(instance) else 1
         return [
             node_count
-            for node_count in SIZES
+            for node_count in NODE_COUNTS
             if min_nodes <= node_count <= max_nodes
         ]
 
@@ -374,8 +426,10 @@ class TrainSearch:
         self, offer: Offer, nodes: int, steps_limit_s: float = math.inf
     ) -> Cluster | None:
         """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
-        step_limit_s = steps_limit_s / self._stretched_steps(offer.instance, nodes)
-        timed_layouts = fastest(
+        step_limit_s = steps_limit_s / self._stretched_steps(
+            offer.instance, nodes
+        )
+        timed_layouts = fastest_layouts(
             self._layout_searches(offer.instance, nodes), 1, step_limit_s
         )
         return (
@@ -386,14 +440,20 @@ class TrainSearch:
 
     def _stretched_steps(self, instance: Instance, nodes: int) -> float:
         """Steps, stretched by the margin on each, which is that of every precision."""
-        training_job = self.requirement.build_job(instance, self.requirement.precisions[0], 1.0)
-        data_parallel_layout = Spread(dp=nodes * instance.accelerators)
-        return self.requirement.optimizer_steps * margin(
+        training_job = self.requirement.build_job(
+            instance, self.requirement.precisions[0], 1.0
+        )
+        data_parallel_layout = ParallelLayout(dp=nodes * instance.accelerators)
+        return self.requirement.optimizer_steps * margin_factor(
             self.requirement, training_job.with_layout(data_parallel_layout)
         )
 
-    def _layout_searches(self, instance: Instance, nodes: int) -> list[Layouts]:
+    def _layout_searches(
+        self, instance: Instance, nodes: int
+    ) -> list[LayoutSearch]:
         cache_key = (instance.instance_type, nodes)
         if cache_key not in self._layout_cache:
-            self._layout_cache[cache_key] = layouts(self.requirement, instance, nodes)
+            self._layout_cache[cache_key] = layout_searches(
+                self.requirement, instance, nodes
+            )
         return self._layout_cache[cache_key]

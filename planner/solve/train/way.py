@@ -7,98 +7,109 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost import block
 from planner.cost.line import CENT
-from planner.solve.solution import Way
-from planner.solve.train.cluster import DAY, HOUR, SURE
-from planner.solve.train.mix import Mixed
+from planner.solve.solution import Scenario
+from planner.solve.train.cluster import DAY_S, HOUR_S, P90_SHARE
+from planner.solve.train.mix import MixedCluster
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.solve.offer import Catalog, Offer
-    from planner.solve.rule import Market
+    from planner.solve.rule import OfferFilter
     from planner.solve.train.cluster import Cluster
     from planner.solve.train.search import TrainSearch
 
-SHORT: Final = 2 * DAY  # told in hours
-MANY: Final = 100  # times as long is never
-HALF: Final = 2
-BLOCKS: Final = ("capacity_block", "dws_calendar")
-QUOTED: Final = "price of {as_of}, quoted when bought"
-ELASTIC: Final = "needs an elastic job"
-APART: Final = "not placed together"
-PLAIN: Final = "without its fabric"
+HOURS_BELOW_S: Final = 2 * DAY_S  # told in hours
+NEVER_FACTOR: Final = 100  # times as long is never
+BASE_DIVISOR: Final = 2
+BLOCK_PURCHASES: Final = ("capacity_block", "dws_calendar")
+QUOTED_REMARK: Final = "price of {as_of}, quoted when bought"
+ELASTIC_REMARK: Final = "needs an elastic job"
+APART_SCENARIO: Final = "not placed together"
+NO_FABRIC_SCENARIO: Final = "without its fabric"
 
 
-def ways(
+def compare_scenarios(
     cluster: Cluster,
-    market: Market,
+    market: OfferFilter,
     catalog: Catalog,
     cluster_search: TrainSearch,
-) -> tuple[Way, ...]:
+) -> tuple[Scenario, ...]:
     """The chosen way first, then others with what each costs and when it ends."""
-    scenarios = [_bought(cluster, cluster_search)]
+    scenarios = [_purchase_scenario(cluster, cluster_search)]
     scenarios += [
-        _bought(
-            replace(cluster, offer=offer, spares=0).with_best_spares(), cluster_search
+        _purchase_scenario(
+            replace(cluster, offer=offer, spares=0).with_best_spares(),
+            cluster_search,
         )
         for offer in market.cheapest("buy")
-        if offer.purchase != cluster.offer.purchase and _same(offer, cluster)
+        if offer.purchase != cluster.offer.purchase
+        and _same_instance(offer, cluster)
     ]
-    mixed_cluster = _mixed(cluster, market, cluster_search)
+    mixed_cluster = _half_spot(cluster, market, cluster_search)
     scenarios += (
         []
         if mixed_cluster is None
-        else [_way("half spot", mixed_cluster, cluster_search, ELASTIC)]
+        else [
+            _scenario(
+                "half spot", mixed_cluster, cluster_search, ELASTIC_REMARK
+            )
+        ]
     )
-    scenarios += _blocks(cluster, catalog, cluster_search)
+    scenarios += _block_scenarios(cluster, catalog, cluster_search)
     for scenario_name, network_cluster in (
-        (APART, cluster.without_placement()),
-        (PLAIN, cluster.without_fabric()),
+        (APART_SCENARIO, cluster.without_placement()),
+        (NO_FABRIC_SCENARIO, cluster.without_fabric()),
     ):
         scenarios += (
             []
             if network_cluster is None
-            else [_way(scenario_name, network_cluster, cluster_search)]
+            else [_scenario(scenario_name, network_cluster, cluster_search)]
         )
     return tuple(scenarios)
 
 
-def _bought(cluster: Cluster, cluster_search: TrainSearch) -> Way:
+def _purchase_scenario(
+    cluster: Cluster, cluster_search: TrainSearch
+) -> Scenario:
     purchase = cluster.offer.purchase
-    return _way(
+    return _scenario(
         purchase,
         cluster,
         cluster_search,
-        _reclaimed(cluster) if purchase == "spot" else "",
+        _reclaim_remark(cluster) if purchase == "spot" else "",
     )
 
 
-def _way(
+def _scenario(
     scenario_name: str,
     cluster: Cluster,
     cluster_search: TrainSearch,
     remark: str = "",
-) -> Way:
-    if cluster.expected_s > MANY * cluster_search.requirement.time_limit_s:
-        return Way(scenario_name, None, None, "never in time")
-    return Way(
+) -> Scenario:
+    if (
+        cluster.expected_s
+        > NEVER_FACTOR * cluster_search.requirement.time_limit_s
+    ):
+        return Scenario(scenario_name, None, None, "never in time")
+    return Scenario(
         scenario_name,
         cluster.expected_bill(cluster_search.price_book).usd_month,
-        cluster.with_confidence(SURE).estimated_end_s / HOUR,
+        cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
         remark,
     )
 
 
-def _reclaimed(cluster: Cluster) -> str:
+def _reclaim_remark(cluster: Cluster) -> str:
     """When a run on spot ends at the least and at the most reclaims that are published."""
-    p90_cluster = cluster.with_confidence(SURE)
-    earliest_s, latest_s = (
-        replace(p90_cluster, reclaim_rates="low").estimated_end_s,
-        replace(p90_cluster, reclaim_rates="high").estimated_end_s,
-    )
-    if latest_s > MANY * earliest_s:
+    p90_cluster = cluster.with_confidence(P90_SHARE)
+    earliest_s = replace(p90_cluster, reclaim_rates="low").estimated_end_s
+    latest_s = replace(p90_cluster, reclaim_rates="high").estimated_end_s
+    if latest_s > NEVER_FACTOR * earliest_s:
         return "never ends at the highest published reclaim rate"
-    unit_s, unit_name = (HOUR, "h") if earliest_s < SHORT else (DAY, "days")
+    unit_s, unit_name = (
+        (HOUR_S, "h") if earliest_s < HOURS_BELOW_S else (DAY_S, "days")
+    )
     end_texts = [f"{end_s / unit_s:,.1f}" for end_s in (earliest_s, latest_s)]
     return (
         ""
@@ -107,7 +118,7 @@ def _reclaimed(cluster: Cluster) -> str:
     )
 
 
-def _same(offer: Offer, cluster: Cluster) -> bool:
+def _same_instance(offer: Offer, cluster: Cluster) -> bool:
     instance = cluster.offer.instance
     return (offer.provider, offer.instance.instance_type) == (
         instance.provider,
@@ -115,26 +126,30 @@ def _same(offer: Offer, cluster: Cluster) -> bool:
     )
 
 
-def _mixed(
-    cluster: Cluster, market: Market, cluster_search: TrainSearch
-) -> Mixed | None:
+def _half_spot(
+    cluster: Cluster, market: OfferFilter, cluster_search: TrainSearch
+) -> MixedCluster | None:
     """Half of the machines on demand, the others on spot, in the region where that is cheapest.
 
     An InfiniBand fabric of Azure is that of one scale set, and so of one priority.
     """
-    instance, on_demand_nodes = cluster.offer.instance, cluster.nodes // HALF
+    instance = cluster.offer.instance
+    on_demand_nodes = cluster.nodes // BASE_DIVISOR
     if not on_demand_nodes or (
         instance.provider == "azure" and instance.fabric == "infiniband"
     ):
         return None
-    on_demand_cluster = cluster_search.build_cluster(cluster.offer, on_demand_nodes)
+    on_demand_cluster = cluster_search.build_cluster(
+        cluster.offer, on_demand_nodes
+    )
     if on_demand_cluster is None:
         return None
     offers_by_region = {
         (candidate.region, candidate.purchase): candidate
         for offer_group in market.offer_groups
         for candidate in offer_group
-        if _same(candidate, cluster) and market.violations(candidate) <= {"buy"}
+        if _same_instance(candidate, cluster)
+        and market.violations(candidate) <= {"buy"}
     }
     offer_pairs = [
         (candidate, offers_by_region[region, "on_demand"])
@@ -150,7 +165,7 @@ def _mixed(
             offer_pair[0].region,
         ),
     )
-    return Mixed(
+    return MixedCluster(
         cluster.requirement,
         spot_offer,
         cluster.nodes,
@@ -158,18 +173,20 @@ def _mixed(
         file_system=cluster.file_system,
         on_demand_offer=on_demand_offer,
         on_demand_nodes=on_demand_nodes,
-        on_demand_speed=cluster.timed_layout.step_time.total / on_demand_cluster.timed_layout.step_time.total,
+        on_demand_speed=cluster.timed_layout.step_time.total
+        / on_demand_cluster.timed_layout.step_time.total,
     )
 
 
-def _blocks(
+def _block_scenarios(
     cluster: Cluster, catalog: Catalog, cluster_search: TrainSearch
-) -> list[Way]:
+) -> list[Scenario]:
     """A block of days that holds the run with the wished confidence, at its newest price."""
     block_offers = [
         candidate
         for candidate in catalog.unlisted
-        if candidate.purchase in BLOCKS and _same(candidate, cluster)
+        if candidate.purchase in BLOCK_PURCHASES
+        and _same_instance(candidate, cluster)
     ]
     if not block_offers:
         return []
@@ -186,7 +203,7 @@ def _blocks(
         offer=replace(newest_offer, region=cluster.offer.region),
         spares=0,
     )
-    block_days = block.days(
+    block_days = block.block_days(
         newest_offer.purchase,
         newest_offer.provider,
         block_cluster.nodes,
@@ -196,17 +213,20 @@ def _blocks(
         return []
     run_bill = block_cluster.expected_bill(cluster_search.price_book)
     block_usd: Decimal = (
-        newest_offer.usd_hour * block_cluster.nodes * block_days * block.HOURS
+        newest_offer.usd_hour
+        * block_cluster.nodes
+        * block_days
+        * block.HOURS_PER_DAY
     ).quantize(CENT)
     services_usd = run_bill.usd_month - (run_bill.lines[0].usd_month or 0)
     scenario_name = (
         f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
     )
     return [
-        Way(
+        Scenario(
             scenario_name,
             block_usd + services_usd,
-            block_cluster.with_confidence(SURE).estimated_end_s / HOUR,
-            QUOTED.format(as_of=newest_offer.as_of),
+            block_cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
+            QUOTED_REMARK.format(as_of=newest_offer.as_of),
         )
     ]
