@@ -145,8 +145,8 @@ def resolve_gpu(spelling: str) -> Accelerator:
     accelerator = accelerators()[
         _canonical_name("gpu", spelling[: slice_match.start()], accelerators())
     ]
-    mig_slice = mig_slice(accelerator, slice_match[1].lower())
-    if mig_slice is None:
+    slice_accelerator = mig_slice(accelerator, slice_match[1].lower())
+    if slice_accelerator is None:
         accelerator_name = accelerator.accelerator
         profile_names = (
             ", ".join(
@@ -159,7 +159,7 @@ def resolve_gpu(spelling: str) -> Accelerator:
         raise RefusedError(
             f"{accelerator_name} has no profile {slice_match[1]}; it has {profile_names}"
         )
-    return mig_slice
+    return slice_accelerator
 
 
 def resolve_engine(spelling: str) -> str:

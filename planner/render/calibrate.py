@@ -93,7 +93,7 @@ def _error_row(
         ]
         return words.percentage(statistics.fmean(relative_errors))
 
-    return (metric_name.upper(), mean_error("before"), mean_error("after"))
+    return (metric_name.upper(), mean_error("before_s"), mean_error("after_s"))
 
 
 def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:

@@ -104,10 +104,10 @@ def _wider_band(first_band: Band, second_band: Band) -> Band:
     )
 
 
-def _apply_band(metric_value: float, error_band: Band) -> Prediction:
+def _apply_band(metric_value: float, band: Band) -> Prediction:
     return Prediction(
         metric_value,
-        metric_value * error_band.low,
-        metric_value * error_band.high,
-        error_band.basis,
+        metric_value * band.low,
+        metric_value * band.high,
+        band.basis,
     )

@@ -33,9 +33,9 @@ def load_spec(file_bytes: bytes, source_path: str) -> Spec:
                 root_node.place, "type", "a spec is a mapping of keys to values"
             )
         )
-    workload_kind = workload_kind(root_node)
+    kind_name = workload_kind(root_node)
     report = ProblemReport()
-    if workload_kind not in SPEC_KINDS:
+    if kind_name not in SPEC_KINDS:
         if "kind" in root_node.nodes:
             Choice(tuple(SPEC_KINDS)).read(
                 root_node.nodes["kind"], "kind", report
@@ -48,7 +48,7 @@ def load_spec(file_bytes: bytes, source_path: str) -> Spec:
                 "write kind: Inference",
             )
         raise SpecError(*report.problems)
-    spec_block = SPEC_KINDS[workload_kind]
+    spec_block = SPEC_KINDS[kind_name]
     loaded_spec = Block(
         spec_block.name,
         _without_header(spec_block),

@@ -20,14 +20,14 @@ from tests.conftest import chat, solve, spec_of
 def use(provider: str, **more: object) -> Usage:
     words: dict[str, object] = {
         "provider": provider,
-        "nodes": 1,
+        "peak_nodes": 1,
         "node_hours": Decimal(730),
-        "on_hours": Decimal(730),
+        "running_hours": Decimal(730),
         "cache_gb": Decimal(0),
         "weights_gb": Decimal(16),
         "sent_gb": Decimal(0),
         "received_gb": Decimal(0),
-        "served": True,
+        "serves_traffic": True,
         **more,
     }
     return Usage(**words)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
-    lines = service_lines(use("aws", sent_gb=Decimal(20_000)), catalog.book)
+    lines = service_lines(use("aws", sent_gb=Decimal(20_000)), catalog.price_book)
     found = sum(x.usd_month for x in lines if x.kind == "egress")
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"
@@ -85,7 +85,7 @@ def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
 
 
 def test_a_missing_price_is_unknown_and_never_zero(catalog) -> None:
-    lines = service_lines(use("gcp"), catalog.book)
+    lines = service_lines(use("gcp"), catalog.price_book)
     logs = next(x for x in lines if x.kind == "logs")
     assert logs.usd_month is None
     assert logs.unit_price is None

@@ -78,8 +78,8 @@ def searched(made: str, catalog=CATALOG):
     spec = load_spec(made.encode(), "t.yaml")
     assert isinstance(spec, Training)
     need = training_requirement(spec, lambda _: b"", 0.9)
-    market = OfferFilter(catalog.kinds, spec_rules(spec, unsupported_reason))
-    return TrainSearch(need, catalog.book), market.cheapest()
+    market = OfferFilter(catalog.offer_groups, spec_rules(spec, unsupported_reason))
+    return TrainSearch(need, catalog.price_book), market.cheapest()
 
 
 @pytest.mark.parametrize(
@@ -215,25 +215,25 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
     solution = solve(CATALOG, made)
     assert solution.training_run is not None
     search, _ = searched(made)
-    plain = search.cluster(solution.pools[0].offer, solution.pools[0].min_nodes)
+    plain = search.build_cluster(solution.pools[0].offer, solution.pools[0].min_nodes)
     assert plain is not None
     cluster = replace(
         plain,
         store=solution.training_run.storage.file_system,
         spares=solution.training_run.spare_nodes,
     )
-    wide = half_width_ln(cluster.laid.job) / NormalDist().inv_cdf(0.95)
+    wide = half_width_ln(cluster.timed_layout.job) / NormalDist().inv_cdf(0.95)
     ended = paid = 0
     for seed in range(100):
         draw = random.Random(5000 + seed)
         factor = math.exp(wide * draw.gauss()) / cluster.margin
         steps = max(cluster.read, cluster.steps * factor)
         found = trial.simulate_run(
-            steps, cluster.save, cluster.interval, cluster.risk, draw
+            steps, cluster.checkpoint_stall_s, cluster.checkpoint_interval_s, cluster.hazard, draw
         )
-        hours = (cluster.start + found.end_s) / 3600
-        bill = cluster.billed(
-            CATALOG.price_book, cluster.start + found.paid_s, hours * 3600
+        hours = (cluster.startup_s + found.end_s) / 3600
+        bill = cluster.bill_for_run(
+            CATALOG.price_book, cluster.startup_s + found.paid_s, hours * 3600
         )
         ended += hours <= solution.training_run.hours_p50_p90[1]
         paid += bill.usd_month <= solution.training_run.usd_p50_p90[1]
@@ -271,14 +271,14 @@ def test_spares_pay_where_failures_come_by_the_hour_and_not_where_by_the_month()
 ):
     search, offers = searched(text(TOKENS="200B", DEADLINE="300d"))
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
-    found = {n: search.cluster(offer, n) for n in (4, 512)}
-    small, large = (c.spared() for c in found.values() if c is not None)
+    found = {n: search.build_cluster(offer, n) for n in (4, 512)}
+    small, large = (c.with_best_spares() for c in found.values() if c is not None)
     assert small.spares == 0
     assert large.spares > 0
-    assert large.price < replace(large, spares=0).price
-    assert large.price <= replace(large, spares=large.spares + 1).price
+    assert large.paid_nodes_ratio < replace(large, spares=0).paid_nodes_ratio
+    assert large.paid_nodes_ratio <= replace(large, spares=large.spares + 1).paid_nodes_ratio
     assert (
-        large.bill(search.book)
+        large.bill(search.price_book)
         .lines[0]
         .name.startswith(f"{512 + large.spares} x ")
     )
@@ -485,14 +485,14 @@ def test_the_cheapest_cluster_is_that_of_brute_force() -> None:
         ("gpt-oss-20b", "4d"),
     ):
         search, offers = searched(text(MODEL=model, DEADLINE=deadline), catalog)
-        found = search.solve(offers, 1).found[0]
+        found = search.solve(offers, 1).feasible[0]
         every = []
         for offer in offers:
             for nodes in NODE_COUNTS[:12]:
-                cluster = search.cluster(offer, nodes)
-                if cluster is not None and cluster.ends <= search.need.limit:
+                cluster = search.build_cluster(offer, nodes)
+                if cluster is not None and cluster.estimated_end_s <= search.requirement.limit:
                     every.append(
-                        FeasibleCluster(cluster, cluster.bill(search.book))
+                        FeasibleCluster(cluster, cluster.bill(search.price_book))
                     )
         assert found.rank == min(x.rank for x in every)
 
@@ -542,21 +542,21 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
 def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
     made = text(MODEL="llama-3.1-70b", TOKENS="100B", DEADLINE="200d")
     search, offers = searched(made)
-    cheapest = search.solve(offers, 1).found[0]
-    assert cheapest.monthly < cheapest.bill.usd_month
+    cheapest = search.solve(offers, 1).feasible[0]
+    assert cheapest.monthly_usd < cheapest.bill.usd_month
     capped = made.replace(
-        "never}", f"never, budget: {0.6 * float(cheapest.monthly):.0f}/month}}"
+        "never}", f"never, budget: {0.6 * float(cheapest.monthly_usd):.0f}/month}}"
     )
     solution = solve(CATALOG, capped)
     search, offers = searched(capped)
-    chosen = search.solve(offers, 1).found[0]
+    chosen = search.solve(offers, 1).feasible[0]
     assert solution.bill is not None
     assert (
         solution.bill.usd_month
         == chosen.bill.usd_month
         >= cheapest.bill.usd_month
     )
-    assert chosen.monthly <= cheapest.monthly * 6 / 10 + 1
+    assert chosen.monthly_usd <= cheapest.monthly_usd * 6 / 10 + 1
     (nearest,) = solve(
         CATALOG, made.replace("never}", "never, budget: 100/month}")
     ).bindings
@@ -622,12 +622,12 @@ def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
     for budget in ("500", "900", "20000"):
         made = text(TOKENS="2B").replace("deadline: 7d", f"budget: {budget}")
         search, offers = searched(made, catalog)
-        search.fast = True
-        clusters = (search.cluster(o, n) for o in offers for n in NODE_COUNTS)
+        search.by_time = True
+        clusters = (search.build_cluster(o, n) for o in offers for n in NODE_COUNTS)
         kept = (
-            x.spared() for c in clusters if c is not None for x in c.stored()
+            x.with_best_spares() for c in clusters if c is not None for x in c.storage_options()
         )
-        every = [FeasibleCluster(c, c.bill(search.book)) for c in kept]
+        every = [FeasibleCluster(c, c.bill(search.price_book)) for c in kept]
         fit = [f for f in every if f.bill.usd_month <= int(budget)]
         solution = solve(catalog, made)
         if not fit:
@@ -661,14 +661,14 @@ def test_a_run_costs_more_without_its_fabric() -> None:
         text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
     )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
-    cluster = search.cluster(offer, 8)
+    cluster = search.build_cluster(offer, 8)
     assert isinstance(cluster, Cluster)
     plain = cluster.without_fabric()
     assert plain is not None
     assert plain.expected_s > 1.02 * cluster.expected_s
     assert (
-        plain.expected_bill(search.book).usd_month
-        > cluster.expected_bill(search.book).usd_month
+        plain.expected_bill(search.price_book).usd_month
+        > cluster.expected_bill(search.price_book).usd_month
     )
 
 
@@ -677,13 +677,13 @@ def test_machines_that_are_not_placed_together_come_between() -> None:
         text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="30d")
     )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
-    cluster = search.cluster(offer, 32)
+    cluster = search.build_cluster(offer, 32)
     assert cluster is not None
-    apart = cluster.apart()
-    plain = cluster.without()
+    apart = cluster.without_placement()
+    plain = cluster.without_fabric()
     assert apart is not None
     assert plain is not None
-    assert cluster.expected < apart.expected < plain.expected
+    assert cluster.expected_s < apart.expected_s < plain.expected_s
 
 
 def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -> (
@@ -699,8 +699,8 @@ def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -
     usd = 1024 * 0.12 + (10_240 - 1024) * 0.11 + (60_000 - 10_240) * 0.08
     for offer in offers:
         expected = 0 if offer.provider == "gcp" else usd
-        assert float(search.moved(offer)) == pytest.approx(expected, abs=0.02)
-    aws = search.cluster(
+        assert float(search.egress_usd(offer)) == pytest.approx(expected, abs=0.02)
+    aws = search.build_cluster(
         next(o for o in offers if o.instance.instance_type == "p5.48xlarge"), 1
     )
     assert aws is not None
@@ -750,7 +750,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
     }
     for given in ({}, {k: str(v) for k, v in named.items()}):
         found = estimate_training(
-            search.need, pool.offer, pool.min_nodes, given, CATALOG.price_book
+            search.requirement, pool.offer, pool.min_nodes, given, CATALOG.price_book
         )
         assert found.layouts[0].job.layout == s
         assert found.layouts[0].step_time.total == pytest.approx(
@@ -758,7 +758,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
         )
         assert found.expected_usd == solution.bill.usd_month
     wider = estimate_training(
-        search.need, pool.offer, pool.min_nodes, {"tp": "8"}, CATALOG.price_book
+        search.requirement, pool.offer, pool.min_nodes, {"tp": "8"}, CATALOG.price_book
     )
     assert {x.job.layout.tp for x in wider.layouts} == {8}
     assert wider.layouts[0].step_time.total >= best.step_time.total
@@ -772,7 +772,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
     ]
     for given, says in refused:
         with pytest.raises(InfeasibleError, match=says):
-            estimate_training(search.need, old, 4, given, CATALOG.price_book)
+            estimate_training(search.requirement, old, 4, given, CATALOG.price_book)
 
 
 def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
@@ -799,11 +799,11 @@ def test_spot_costs_lost_work_and_waiting() -> None:
         for o in offers
         if o.instance.instance_type == "p5.48xlarge"
     }
-    spot, fixed = (search.cluster(kinds[p], 2) for p in ("spot", "on_demand"))
+    spot, fixed = (search.build_cluster(kinds[p], 2) for p in ("spot", "on_demand"))
     assert spot is not None
     assert fixed is not None
     assert spot.goodput < fixed.goodput
-    assert spot.expected > fixed.expected
+    assert spot.expected_s > fixed.expected_s
 
 
 def test_tokens_that_are_not_stated_are_compute_optimal_and_said() -> None:
@@ -866,13 +866,13 @@ def test_a_checkpoint_that_host_memory_cannot_hold_stops_the_job_for_longer() ->
         text(MODEL="llama-3.1-70b", METHOD="finetune", DEADLINE="60d")
     )
     offer = next(o for o in offers if o.instance.instance_type == "p5.48xlarge")
-    cluster = search.cluster(offer, 4)
+    cluster = search.build_cluster(offer, 4)
     assert cluster is not None
-    assert cluster.staged
+    assert cluster.stages_checkpoints
     small = replace(
         cluster,
         offer=replace(offer, instance=replace(offer.instance, ram_gib=64.0)),
     )
-    assert not small.staged
-    assert small.save == pytest.approx(small.written)
-    assert small.save > 10 * cluster.save
+    assert not small.stages_checkpoints
+    assert small.checkpoint_stall_s == pytest.approx(small.checkpoint_write_s)
+    assert small.checkpoint_stall_s > 10 * cluster.save

@@ -33,7 +33,7 @@ def random_case(catalog, seed: int):
     draw = random.Random(seed)
     usable = [
         o
-        for kind in catalog.kinds
+        for kind in catalog.offer_groups
         for o in kind
         if unsupported_reason(o.instance) is None
         and o.instance.chip.bandwidth_gb_s
@@ -61,17 +61,17 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     spec = spec_of(text)
     wanted = serving_requirement(spec, lambda _: b"")
     offers = OfferFilter(
-        small.kinds, spec_rules(spec, unsupported_reason)
+        small.offer_groups, spec_rules(spec, unsupported_reason)
     ).cheapest()
     truth = brute.machines_cost(wanted, offers)
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
-    empty = dataclasses.replace(small.book, prices={})
+    empty = dataclasses.replace(small.price_book, prices={})
     found = [
         f
         for f in ServingSearch(empty)
         .solve(wanted, offers, result_count=1)
         .candidates
-        if f.fit.span == 1
+        if f.sizing.nodes_per_group == 1
     ]
     cost = found[0].bill.lines[0].usd_month if found else None
     if truth is None or cost is None:

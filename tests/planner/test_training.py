@@ -318,7 +318,7 @@ def test_stages_of_zero_move_what_their_papers_count() -> None:
             (6 if sharding == "zero3" else 4) * own
         )
     assert told["zero2"][1] == pytest.approx(2 * own * (1 - 8 / 64) / 8)
-    grouped = sharding_traffic(made(dp=64, sharding="zero3", shard=8))
+    grouped = sharding_traffic(made(dp=64, sharding="zero3", shard_size=8))
     assert grouped.shard_network_bytes == 0
     assert grouped.reduce_network_bytes == pytest.approx(
         4 * own / 8 * (1 - 8 / 64)

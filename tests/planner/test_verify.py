@@ -154,6 +154,6 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     found = search.solve(wanted, offers, result_count=3).candidates
     chosen, checked = verify_finalists(wanted, found, search.bill)
     assert checked is not None
-    assert not meets_limits(wanted, simulate_fleet(wanted, found[0].fit))
+    assert not meets_limits(wanted, simulate_fleet(wanted, found[0].sizing))
     assert meets_limits(wanted, simulate_fleet(wanted, chosen.sizing))
     assert chosen.bill.usd_month > found[0].bill.usd_month

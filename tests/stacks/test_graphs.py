@@ -574,7 +574,7 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
     spread = replace(
         first.job.layout,
         sharding=sharding,
-        shard=shard,
+        shard_size=shard,
         tp=1,
         pp=1,
         cp=1,

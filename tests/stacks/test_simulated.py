@@ -116,8 +116,8 @@ def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", cloud)), quiet)
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
-    assert engine.standing("chat") is None
-    assert engine.stacks() == []
+    assert engine.stack_status("chat") is None
+    assert engine.stack_names() == []
 
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
@@ -131,9 +131,9 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     )
     assert compare_plans(plan, plan).changes == ()
     engine.apply(plan, quiet)
-    standing = engine.standing(plan["stack"]["name"])
+    standing = engine.stack_status(plan["stack"]["name"])
     assert standing.complete
-    assert standing.plan == plan["digest"]
+    assert standing.plan_digest == plan["digest"]
     assert len(standing.resources) == len(plan["graph"]["resources"])
     engine.destroy(plan["stack"]["name"], quiet)
     assert objects(engine) == {}
@@ -335,7 +335,7 @@ def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
     ):
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match="damaged"):
-            engine.standing("chat")
+            engine.stack_status("chat")
         assert path.read_bytes() == damaged
 
 
