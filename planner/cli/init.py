@@ -48,10 +48,8 @@ def command(
         )
         for blueprint_name in sorted(blueprint_texts):
             write_output(
-
-                    f"{blueprint_name.ljust(name_width)}  "
-                    f"{_blueprint_summary(blueprint_texts[blueprint_name])}\n"
-
+                f"{blueprint_name.ljust(name_width)}  "
+                f"{_blueprint_summary(blueprint_texts[blueprint_name])}\n"
             )
         return 0
     if blueprint not in blueprint_texts:

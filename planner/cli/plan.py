@@ -102,7 +102,7 @@ def _would_change(
     """Whether applying would change something; without a stack everything would be new."""
     if (
         not (option_values["exit_code"] or option_values["detailed_exitcode"])
-        or not options.bound
+        or not options.uses_stack_state
     ):
         return True
     from planner.cli.compose import open_engine

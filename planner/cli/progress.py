@@ -68,10 +68,8 @@ def run_engine(
             f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h"
         )
         click.echo(
-
-                f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
-                f"{stack_name}{flags_text}"
-
+            f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
+            f"{stack_name}{flags_text}"
         )
     return 0
 

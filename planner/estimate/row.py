@@ -83,10 +83,8 @@ def row_deployment(table_row: Mapping[str, str]) -> Deployment:
         > 0
     ):
         raise RefusedError(
-
-                f"{language_model.model} takes {language_model.max_context:,} tokens of "
-                "context at most"
-
+            f"{language_model.model} takes {language_model.max_context:,} tokens of "
+            "context at most"
         )
     return Deployment(
         llm=language_model,
@@ -140,10 +138,8 @@ def _check_layout(language_model: Llm, replica_layout: ReplicaLayout) -> None:
         )
     if replica_layout.pp > language_model.layers:
         raise RefusedError(
-
-                f"pp {replica_layout.pp} is more than the {language_model.layers} layers of "
-                f"{language_model.model}"
-
+            f"pp {replica_layout.pp} is more than the {language_model.layers} layers of "
+            f"{language_model.model}"
         )
 
 

@@ -142,10 +142,8 @@ def _row_layout(
     cp_degree = max(1, cp_degree)
     if gpu_count % (tp_degree * pp_degree * cp_degree) and not is_guessed:
         raise RefusedError(
-
-                f"n_gpus {gpu_count} is not a multiple of tp {tp_degree} x pp {pp_degree} x "
-                f"cp {cp_degree}"
-
+            f"n_gpus {gpu_count} is not a multiple of tp {tp_degree} x pp {pp_degree} x "
+            f"cp {cp_degree}"
         )
     stated_dp = read_count(table_row, "dp", 0)
     dp_degree = (

@@ -143,10 +143,8 @@ def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
         ),
         Heading("then"),
         Paragraph(
-
-                f"tonnage calibrate bench*.json {calibrate_flags} --precision "
-                f"{layout_entry['precision']} -o mine.json"
-
+            f"tonnage calibrate bench*.json {calibrate_flags} --precision "
+            f"{layout_entry['precision']} -o mine.json"
         ),
     )
 

@@ -41,10 +41,8 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
         ]
     page_blocks: list[Block] = [
         Paragraph(
-
-                f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> "
-                f"{diff_change.after or 'nothing'}"
-
+            f"{diff_change.mark} {diff_change.name}  {diff_change.before or 'nothing'} -> "
+            f"{diff_change.after or 'nothing'}"
         )
         for diff_change in plan_diff.changes
         if diff_change.subject == "pool"

@@ -75,9 +75,7 @@ def _sharding_flags(layout: ParallelLayout) -> list[str]:
         ]
     if layout.shard_size:
         flags.append(
-
-                "num-distributed-optimizer-instances "
-                f"{layout.data_parallel_ranks // layout.shard_size}"
-
+            "num-distributed-optimizer-instances "
+            f"{layout.data_parallel_ranks // layout.shard_size}"
         )
     return flags

@@ -76,7 +76,9 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
 
 
 def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
-    lines = service_lines(use("aws", sent_gb=Decimal(20_000)), catalog.price_book)
+    lines = service_lines(
+        use("aws", sent_gb=Decimal(20_000)), catalog.price_book
+    )
     found = sum(x.usd_month for x in lines if x.kind == "egress")
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"

@@ -315,7 +315,7 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
 def test_two_at_a_time_is_refused(engine, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with (
-        states.exclusive_lock(engine.path("chat"), "chat"),
+        states.exclusive_lock(engine.state_path("chat"), "chat"),
         pytest.raises(LockedError) as caught,
     ):
         engine.apply(plan, quiet)
@@ -325,7 +325,7 @@ def test_two_at_a_time_is_refused(engine, catalog) -> None:
 
 def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
-    path = engine.path("chat")
+    path = engine.state_path("chat")
     whole = path.read_bytes()
     for damaged in (
         whole[: len(whole) // 2],

@@ -154,10 +154,8 @@ def training_requirement(
         tokens_per_param = constant("chinchilla")
         training_tokens = tokens_per_param * language_model.active_params
         assumptions.append(
-
-                f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for "
-                "each parameter"
-
+            f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for "
+            "each parameter"
         )
     precisions = dict.fromkeys(
         "bf16" if precision == "auto" else precision
