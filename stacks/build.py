@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from providers.simulated.cloud import name_properties
 from stacks.graph import Graph
-from stacks.node.launch import training_launch
-from stacks.site import derive_stack
+from stacks.runtime.vm.launch import training_launch
+from stacks.stack_spec import derive_stack
 
 if TYPE_CHECKING:
     from planner.solve.solution import Solution

@@ -66,8 +66,8 @@ def installed_size() -> float:
 
 def estimates() -> tuple[float, float]:
     """Microseconds of one prediction after loading, as the smallest and the median of its runs."""
-    from planner.estimate.answer import predict_inference
-    from planner.estimate.row import row_deployment
+    from planner.estimate.inference import predict_inference
+    from planner.estimate.inference_row import row_deployment
 
     rows = list(
         csv.DictReader(Path(TRUTH).read_text(encoding="utf-8").splitlines())
@@ -84,15 +84,15 @@ def estimates() -> tuple[float, float]:
 
 def simulated() -> tuple[float, float]:
     """Thousands of requests a second in the simulation: the largest and the median of its runs."""
-    from planner.perf import play, simulate
+    from planner.perf.serving import monte_carlo, simulation
     from tests.planner.test_simulate import LOAD, replica
 
-    one = simulate.tabulate_replica(replica())
+    one = simulation.tabulate_replica(replica())
     reached = []
     for seed in range(RUNS):
-        requests = play.draw_requests(LOAD, 10_000, seed, 1.0, 10.0)
+        requests = monte_carlo.draw_requests(LOAD, 10_000, seed, 1.0, 10.0)
         start = time.perf_counter()
-        play.route_requests(one, requests, 4, "random")
+        monte_carlo.route_requests(one, requests, 4, "random")
         reached.append(len(requests) / (time.perf_counter() - start) / 1000)
     return max(reached), statistics.median(reached)
 
@@ -101,8 +101,8 @@ def layouts() -> float:
     """Seconds of the layout search of 405B on 16,384 accelerators."""
     from planner.facts.accelerator import accelerators
     from planner.facts.llm import find_model
-    from planner.perf.train.job import Job, ParallelLayout, Software
-    from planner.perf.train.search import LayoutSearch
+    from planner.perf.training.job import Job, ParallelLayout, Software
+    from planner.perf.training.layout_search import LayoutSearch
 
     job = Job(
         llm=find_model("llama-3.1-405b"),
@@ -118,12 +118,12 @@ def layouts() -> float:
 
 def runs() -> float:
     """Seconds of a thousand simulated runs of a month on 256 machines."""
-    from planner.perf.train import run, trial
+    from planner.perf.reliability import interruption, simulated_run
 
-    risk = run.run_hazard(256, "aws", "p5")
+    risk = interruption.run_hazard(256, "aws", "p5")
     return _took(
-        lambda: trial.simulate_runs(
-            30 * 86_400.0, 10.0, run.best_interval(10.0, risk), risk
+        lambda: simulated_run.simulate_runs(
+            30 * 86_400.0, 10.0, interruption.best_interval(10.0, risk), risk
         )
     )
 

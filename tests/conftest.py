@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.solve.answer import Solver
+from planner.solve.solver import Solver
 from planner.spec.load import load_spec as load_spec
 from providers.catalog.load import load_catalog as load_catalog
-from stacks.site import unsupported_reason
+from stacks.stack_spec import unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.solve.offer import Catalog, Offer
+    from planner.market.offer import Catalog, Offer
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
 

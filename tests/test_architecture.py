@@ -22,7 +22,10 @@ ALLOWED = {
 }
 OUTSIDE = {"click", "filelock", "yaml", "rich", "pulumi", "grpc", "google"}
 # The pure core does not touch these.
-SEEDED = {"planner.perf.play", "planner.perf.train.trial"}
+SEEDED = {
+    "planner.perf.serving.monte_carlo",
+    "planner.perf.reliability.simulated_run",
+}
 EFFECTS = {
     "os",
     "time",

@@ -11,7 +11,7 @@ import pytest
 
 from planner.cli import reference
 from planner.cli.main import COMMANDS, cli
-from planner.spec.shape import SPEC_KINDS
+from planner.spec.blocks import SPEC_KINDS
 from tests.conftest import BLUEPRINTS, ROOT, chat
 from tests.stacks.test_simulated import plan_of
 

@@ -21,7 +21,7 @@ from planner.cli.compose import (
 from planner.errors import InfeasibleError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from planner.solve.offer import Catalog
+    from planner.market.offer import Catalog
 
 
 @click.command("apply")
@@ -110,7 +110,7 @@ def _plan_and_confirm(
 def _refuse_stale(
     plan: dict[str, Any], path: str, catalog: Catalog, options: PlanningOptions
 ) -> None:
-    from planner.plan.stale import check_staleness
+    from planner.plan.staleness import check_staleness
 
     stack_status = open_engine(options).stack_status(plan["stack"]["name"])
     stack_state = (

@@ -119,7 +119,7 @@ def _learning_page(
 def _sweep_page(path: str, option_values: dict[str, Any]) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
     from planner.render.calibrate import recipe_page
-    from planner.solve.recipe import plan_sweep
+    from planner.solve.serving.benchmark_sweep import plan_sweep
     from planner.spec.model import Batch, Inference
 
     spec_file = read_spec(path)

@@ -25,8 +25,8 @@ def command(what: str, **option_values: Any) -> int:
     Example: tonnage catalog accelerators
     """
     from planner.facts.accelerator import accelerators, mig_profiles
+    from planner.market.listing import catalog_rows, unpriced_rows
     from planner.render import listing
-    from planner.solve.listing import catalog_rows, unpriced_rows
 
     if what == "accelerators":
         listing_rows = listing.accelerator_rows(list(accelerators().values()))

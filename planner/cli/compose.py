@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import MissingError, Place, Problem, UsageError
 
 if TYPE_CHECKING:
-    from planner.perf.serve import Confidence
-    from planner.solve.offer import Catalog
+    from planner.market.offer import Catalog
+    from planner.perf.serving.replica import Confidence
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.simulated.world import World
@@ -110,8 +110,8 @@ def solve_spec(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Solution:
     """Solve a spec against a catalog, with the stacks that can be built."""
-    from planner.solve.answer import Solver
-    from stacks.site import unsupported_reason
+    from planner.solve.solver import Solver
+    from stacks.stack_spec import unsupported_reason
 
     solver = Solver(
         catalog=catalog,
@@ -126,7 +126,7 @@ def solve_spec(
 def load_confidence(options: PlanningOptions) -> Confidence:
     """Return the wished confidence, and what a calibration taught."""
     from planner.estimate.calibrate import parse_correction
-    from planner.perf.serve import Confidence
+    from planner.perf.serving.replica import Confidence
 
     calibration_path = options.calibration
     return Confidence(

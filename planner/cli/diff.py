@@ -16,7 +16,7 @@ from planner.cli.compose import (
 )
 
 if TYPE_CHECKING:
-    from planner.solve.offer import Catalog
+    from planner.market.offer import Catalog
 
 
 @click.command("diff")

@@ -24,11 +24,11 @@ from planner.spec.model import Training
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.cost.price import PriceBook
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Catalog, Instance, Offer
     from planner.render.page import Page
-    from planner.solve.need import ServingRequirement
-    from planner.solve.offer import Catalog, Instance, Offer
-    from planner.solve.train.need import TrainingRequirement
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.training.requirement import TrainingRequirement
 
 SERVING_LAYOUT_KEYS: Final = {
     "tp": (),
@@ -113,8 +113,8 @@ def _write_estimate(spec_file: SpecFile, option_values: dict[str, Any]) -> None:
     )
     type_offers, node_count = _parse_machines(option_values["on"], catalog)
     if isinstance(spec_file.spec, Training):
-        from planner.solve.train.cluster import P90_SHARE
-        from planner.solve.train.need import training_requirement
+        from planner.solve.training.cluster import P90_SHARE
+        from planner.solve.training.requirement import training_requirement
 
         job_requirement = training_requirement(
             spec_file.spec, spec_folder_reader(spec_file.path), P90_SHARE
@@ -148,7 +148,7 @@ def _serving_estimate(
     node_count: int,
 ) -> tuple[Page, str]:
     from planner.render.estimate import estimate_json, estimate_page
-    from planner.solve.exact import predict_fixed
+    from planner.solve.serving.fixed import predict_fixed
 
     estimate = predict_fixed(
         load_requirement,
@@ -167,8 +167,8 @@ def _training_estimate(
     price_book: PriceBook,
 ) -> tuple[Page, str]:
     """A job on machines on demand, where they are cheapest, or as they are sold."""
-    from planner.render.trained import cluster_json, cluster_page
-    from planner.solve.train.exact import estimate_training
+    from planner.render.cluster import cluster_json, cluster_page
+    from planner.solve.training.fixed import estimate_training
 
     if option_values["rps"] or option_values["concurrency"]:
         raise click.UsageError(
@@ -230,7 +230,7 @@ def _load_requirement(
     spec_file: SpecFile, option_values: dict[str, Any]
 ) -> ServingRequirement:
     """The need of the spec, under the load of the options when they give one."""
-    from planner.solve.need import serving_requirement
+    from planner.solve.serving.requirement import serving_requirement
     from planner.spec.model import Workspace
 
     if isinstance(spec_file.spec, Training | Workspace):

@@ -41,9 +41,9 @@ def command(
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
     from planner.render import explain
-    from planner.solve.answer import Solver
-    from planner.solve.question import what_if, why_not
-    from stacks.site import unsupported_reason
+    from planner.solve.counterfactual import what_if, why_not
+    from planner.solve.solver import Solver
+    from stacks.stack_spec import unsupported_reason
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])

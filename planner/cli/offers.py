@@ -58,8 +58,8 @@ def command(accelerator: str, **option_values: Any) -> int:
 
     Example: tonnage offers 'h100*' --region 'us-*' --sort bandwidth
     """
+    from planner.market.listing import offer_rows, rank_offers
     from planner.render.listing import render_rows
-    from planner.solve.listing import offer_rows, rank_offers
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])

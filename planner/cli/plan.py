@@ -10,7 +10,7 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world, read_spec
-from planner.cli.many import make_plans
+from planner.cli.parallel import make_plans
 
 INFEASIBLE_EXIT_CODE = 10
 

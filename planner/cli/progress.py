@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.render import words
+from planner.render import figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def run_engine(
         click.echo(f"  {output_name}  {output_value}")
     if done_verb == "applied":
         click.echo(
-            f"  running cost  {words.dollars(plan['cost']['usd_hour'], cents=True)}/h"
+            f"  running cost  {figures.dollars(plan['cost']['usd_hour'], cents=True)}/h"
         )
         click.echo(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "

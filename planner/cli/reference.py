@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli.main import COMMANDS, cli
-from planner.spec.shape import SPEC_KINDS
+from planner.spec.blocks import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.spec.field import Field

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import Place, Problem, UsageError
-from planner.perf.constant import constant
+from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.errors import Place, Problem, UsageError
 from planner.estimate import names
 from planner.estimate.names import RefusedError
-from planner.perf import shape
-from planner.perf.correction import (
+from planner.perf.common.layout import Node, ReplicaLayout
+from planner.perf.serving import load_shape
+from planner.perf.serving.correction import (
     BiasModel,
     Correction,
     feature_vector,
     posterior,
 )
-from planner.perf.engine import find_engine, kv_precision
-from planner.perf.layout import Node, ReplicaLayout
-from planner.perf.setup import Demand, Deployment
+from planner.perf.serving.deployment import Demand, Deployment
+from planner.perf.serving.engine import find_engine, kv_precision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,9 +267,9 @@ def _point_ratios(
             point, "does not fit on what it is said to have run on", next_step
         )
     mean_load = (
-        shape.closed_latency(replica_rates, point.user_count)
+        load_shape.closed_latency(replica_rates, point.user_count)
         if point.user_count
-        else shape.poisson_latency(replica_rates, point.rate_per_s)
+        else load_shape.poisson_latency(replica_rates, point.rate_per_s)
     )
     predicted_s = {"tpot": mean_load.tpot_s, "ttft": mean_load.ttft_s}
     measured_s = {"tpot": point.tpot_s, "ttft": point.ttft_s}

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from planner.estimate.names import RefusedError
-from planner.perf.constant import constant
-from planner.perf.physics import NO_DRAFT, Draft, speculate
+from planner.perf.common.constant import constant
+from planner.perf.serving.step import NO_DRAFT, Draft, speculate
 
 OFF_WORDS: Final = ("none", "no", "off", "false")
 DRAFT_PATTERN: Final = re.compile(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from planner.estimate import names, trained
-from planner.estimate.answer import BandedValue, Estimate
+from planner.estimate import names, training
+from planner.estimate.inference import BandedValue, Estimate
+from planner.estimate.inference_row import date_year, read_count
 from planner.estimate.names import RefusedError
-from planner.estimate.row import date_year, read_count
-from planner.perf import memory, startup
-from planner.perf.constant import constant
-from planner.perf.layout import ReplicaLayout
-from planner.perf.memory import GIB
+from planner.perf.common import memory
+from planner.perf.common.constant import constant
+from planner.perf.common.layout import ReplicaLayout
+from planner.perf.common.memory import GIB
+from planner.perf.serving import memory as startup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ def predict_memory(table_row: Mapping[str, str]) -> Estimate:
             {"checkpoint_gib": _relative_band(checkpoint_gib, "checkpoint")},
         )
     if memory_kind.startswith("training"):
-        return Estimate("physics", trained.training_memory(table_row))
+        return Estimate("physics", training.training_memory(table_row))
     raise RefusedError(f"no kind of memory is named '{memory_kind}'")
 
 

@@ -17,7 +17,7 @@ from planner.facts.accelerator import (
     mig_slice,
 )
 from planner.facts.llm import Llm, find_model, models, unsized_models
-from planner.perf.engine import engine_rows
+from planner.perf.serving.engine import engine_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

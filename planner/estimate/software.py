@@ -6,16 +6,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from planner.estimate.row import date_year
-from planner.perf.constant import constant
-from planner.perf.train.job import Software
+from planner.estimate.inference_row import date_year
+from planner.perf.common.constant import constant
+from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
-    from planner.perf.train.job import Kernels
+    from planner.perf.training.job import Kernels
 
 SCORE_MATRIX_YEAR: Final = 2023.0  # before it Megatron stored the score matrix, without sequence parallelism
 FUSED_LOSS_YEAR: Final = 2025.0  # from it a compiled loss is fused

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from planner.errors import Place, Problem, UsageError
-from planner.estimate import memory, trained
-from planner.estimate.answer import COLUMNS, Estimate, predict_inference
+from planner.estimate import memory, training
+from planner.estimate.inference import COLUMNS, Estimate, predict_inference
+from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import RefusedError
-from planner.estimate.row import row_deployment
 
 RowPredictor: TypeAlias = Callable[[Mapping[str, str]], Estimate]
 INFERENCE_HEADER: Final = frozenset(
@@ -79,7 +79,7 @@ TABLE_KINDS: Final[
 ] = (
     (MEMORY_HEADER, memory.predict_memory, memory.COLUMNS),
     (INFERENCE_HEADER, _predict_row, COLUMNS),
-    (TRAINING_HEADER, trained.predict_training, trained.COLUMNS),
+    (TRAINING_HEADER, training.predict_training, training.COLUMNS),
 )
 
 

@@ -14,10 +14,10 @@ from planner.version import VERSION
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.cost.line import BillLine
-    from planner.perf.correction import Correction
-    from planner.perf.train.search import TimedLayout
-    from planner.solve.offer import Catalog
+    from planner.cost.bill_line import BillLine
+    from planner.market.offer import Catalog
+    from planner.perf.serving.correction import Correction
+    from planner.perf.training.layout_search import TimedLayout
     from planner.solve.solution import (
         Alternative,
         Binding,

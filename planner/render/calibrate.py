@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from planner.render import words
+from planner.render import figures
 from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
     from planner.estimate.calibrate import CalibrationReport, PointComparison
-    from planner.solve.recipe import BenchmarkSweep
+    from planner.solve.serving.benchmark_sweep import BenchmarkSweep
 
 MS_PER_SECOND = 1000.0
 
@@ -71,9 +71,9 @@ def _point_row(comparison: PointComparison) -> tuple[str, ...]:
     ]
     for metric_name in ("tpot", "ttft"):
         measured_s = comparison.measured_s[metric_name]
-        row_cells.append(words.milliseconds(measured_s * MS_PER_SECOND))
+        row_cells.append(figures.milliseconds(measured_s * MS_PER_SECOND))
         row_cells += [
-            words.signed_share(predicted_s[metric_name] / measured_s - 1)
+            figures.signed_share(predicted_s[metric_name] / measured_s - 1)
             for predicted_s in (comparison.before_s, comparison.after_s)
         ]
     return tuple(row_cells)
@@ -91,7 +91,7 @@ def _error_row(
             )
             for comparison in learning.comparisons
         ]
-        return words.percentage(statistics.fmean(relative_errors))
+        return figures.percentage(statistics.fmean(relative_errors))
 
     return (metric_name.upper(), mean_error("before_s"), mean_error("after_s"))
 
@@ -116,7 +116,7 @@ def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
     guidellm_rates = ",".join(
         str(load_step.user_count) for load_step in sweep.steps
     )
-    cost_text = words.dollars(str(round(sweep.usd, 2)), cents=True)
+    cost_text = figures.dollars(str(round(sweep.usd, 2)), cents=True)
     calibrate_flags = (
         f"--model {model_name} --gpu {pool_entry['accelerator']} --tp "
         f"{layout_entry['tp']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.render import words
+from planner.render import figures
 from planner.render.page import (
     Block,
     Page,
@@ -33,7 +33,7 @@ def diff_page(diffs: tuple[PlanDiff, ...], side_names: tuple[str, str]) -> Page:
 def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
     if not plan_diff.changes:
         period_suffix = "/mo" if plan_diff.period == "month" else ""
-        cost_text = words.dollars(str(plan_diff.usd_after))
+        cost_text = figures.dollars(str(plan_diff.usd_after))
         return [
             Paragraph(
                 f"{plan_diff.name}: no change, {cost_text}{period_suffix}"
@@ -50,8 +50,8 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
     table_rows = [_change_row(diff_change) for diff_change in plan_diff.changes]
     partial_mark = ">= " if plan_diff.partial else ""
     total_change = (
-        f"{words.signed_dollars(plan_diff.delta_usd)} "
-        f"({words.signed_percent(plan_diff.delta_percent)})"
+        f"{figures.signed_dollars(plan_diff.delta_usd)} "
+        f"({figures.signed_percent(plan_diff.delta_percent)})"
     )
     table_rows.append(
         (
@@ -94,9 +94,9 @@ def _change_row(diff_change: PlanChange) -> tuple[str, ...]:
         quantity_text,
         _dollars_cents(diff_change.usd_before),
         _dollars_cents(diff_change.usd_after),
-        words.signed_dollars(diff_change.delta_usd),
+        figures.signed_dollars(diff_change.delta_usd),
     )
 
 
 def _dollars_cents(amount_usd: object) -> str:
-    return words.dollars(str(amount_usd), cents=True)
+    return figures.dollars(str(amount_usd), cents=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from planner.render import words
+from planner.render import figures
 from planner.render.page import Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows
 
 if TYPE_CHECKING:
-    from planner.solve.exact import FixedFleet
+    from planner.solve.serving.fixed import FixedFleet
 
 
 def estimate_page(estimate: FixedFleet) -> Page:
@@ -58,7 +58,7 @@ def estimate_json(estimate: FixedFleet) -> str:
             "ep": layout.ep,
             "max_batch": estimate.max_batch,
         },
-        "requests_per_s_most": words.round_to_six(estimate.max_rps),
+        "requests_per_s_most": figures.round_to_six(estimate.max_rps),
         "predicted": _metric_entries(estimate),
     }
     return json.dumps(json_content, indent=2, sort_keys=True) + "\n"
@@ -67,9 +67,9 @@ def estimate_json(estimate: FixedFleet) -> str:
 def _metric_entries(estimate: FixedFleet) -> dict[str, dict[str, Any]]:
     return {
         metric_key: {
-            "value": words.round_to_six(prediction.value),
-            "low": words.round_to_six(prediction.low),
-            "high": words.round_to_six(prediction.high),
+            "value": figures.round_to_six(prediction.value),
+            "low": figures.round_to_six(prediction.low),
+            "high": figures.round_to_six(prediction.high),
             "basis": prediction.basis,
         }
         for metric_key, prediction in estimate.predicted.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from planner.render import words
+from planner.render import figures
 from planner.render.page import Block, Heading, Page, PageTable, Paragraph
 from planner.render.plan import (
     alternative_blocks,
@@ -15,7 +15,7 @@ from planner.render.plan import (
 )
 
 if TYPE_CHECKING:
-    from planner.solve.question import Counterfactual
+    from planner.solve.counterfactual import Counterfactual
 
 
 def reasons_page(plan: dict[str, Any]) -> Page:
@@ -60,7 +60,7 @@ def rejections_page(
             extra_usd = answer.usd_month - chosen_usd
             reason_text = (
                 f"{answer.reason}: "
-                f"{words.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
+                f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
             )
         table_rows.append(
             (answer.fleet, _dollars_or_dash(answer.usd_month), reason_text)
@@ -84,12 +84,12 @@ def scaling_page(
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
     extra_usd = answer.usd_month - chosen_usd
     table_rows = (
-        ("now", "", words.dollars(str(chosen_usd)), ""),
+        ("now", "", figures.dollars(str(chosen_usd)), ""),
         (
             question_text,
             answer.fleet,
             _dollars_or_dash(answer.usd_month),
-            words.signed_dollars(extra_usd),
+            figures.signed_dollars(extra_usd),
         ),
     )
     return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
@@ -104,4 +104,4 @@ def _cost_title(plan: dict[str, Any]) -> str:
 
 
 def _dollars_or_dash(amount_usd: Decimal | None) -> str:
-    return "-" if amount_usd is None else words.dollars(str(amount_usd))
+    return "-" if amount_usd is None else figures.dollars(str(amount_usd))

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from typing import Any, Final
 
-from planner.render import train, words
+from planner.render import figures, training
 from planner.render.page import (
     Block,
     Heading,
@@ -37,7 +37,7 @@ def plan_page(
     page_blocks += chosen_blocks(plan)
     page_blocks += alternative_blocks(plan)
     if plan["solution"].get("run"):
-        page_blocks += train.run_blocks(plan["solution"]["run"])
+        page_blocks += training.run_blocks(plan["solution"]["run"])
     else:
         page_blocks += binding_blocks(plan)
     page_blocks += _cost_blocks(plan)
@@ -82,15 +82,15 @@ def _request_blocks(plan: dict[str, Any]) -> list[Block]:
 
 
 def _limit_time(seconds_text: str) -> str:
-    return words.milliseconds(float(seconds_text) * 1000)
+    return figures.milliseconds(float(seconds_text) * 1000)
 
 
 def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
     if "train" in normalized_spec:
-        return train.job_phrases(normalized_spec)
+        return training.job_phrases(normalized_spec)
     traffic_entry = normalized_spec.get("traffic", {})
     if "peak_rps" in traffic_entry:
-        return [f"peak {words.quantity(traffic_entry['peak_rps'])} req/s"]
+        return [f"peak {figures.quantity(traffic_entry['peak_rps'])} req/s"]
     if "requests_per_day" in traffic_entry:
         return [f"{traffic_entry['requests_per_day']:,} requests a day"]
     if "total_requests" in traffic_entry:
@@ -190,12 +190,12 @@ def _total_text(plan: dict[str, Any]) -> str:
         else ""
     )
     period_suffix = "" if plan["solution"].get("run") else "/mo"
-    return f"{partial_mark}{words.dollars(plan['cost']['usd_month'])}{period_suffix}"
+    return f"{partial_mark}{figures.dollars(plan['cost']['usd_month'])}{period_suffix}"
 
 
 def _layout_lines(plan: dict[str, Any]) -> list[str]:
     if plan["solution"].get("run"):
-        return train.run_lines(plan["solution"]["run"])
+        return training.run_lines(plan["solution"]["run"])
     layout_lines = []
     for pool_entry in plan["solution"]["pools"]:
         layout_entry = pool_entry["layout"]
@@ -263,9 +263,9 @@ def _metric_title(metric_key: str) -> str:
 
 def _metric_text(metric_key: str, metric_value: float) -> str:
     if metric_key.endswith("_ms"):
-        return words.milliseconds(metric_value)
+        return figures.milliseconds(metric_value)
     if metric_key in ("memory_fraction", "mfu", "goodput"):
-        return words.percentage(metric_value)
+        return figures.percentage(metric_value)
     if metric_key == "duration_days":
         return f"{metric_value * 24:,.1f}"
     return (
@@ -284,7 +284,7 @@ def alternative_blocks(plan: dict[str, Any]) -> list[Block]:
             machine_text = (
                 f"{pool_entry['nodes']} x {pool_entry['instance_type']}"
             )
-            cost_text = words.dollars(alternative["usd_month"])
+            cost_text = figures.dollars(alternative["usd_month"])
             table_rows.append(
                 (
                     location,
@@ -308,9 +308,9 @@ def binding_blocks(plan: dict[str, Any]) -> list[Block]:
         slack_text = (
             ""
             if relaxation["slack"] is None
-            else words.percentage(relaxation["slack"])
+            else figures.percentage(relaxation["slack"])
         )
-        savings_text = words.dollars(relaxation["saves_usd_month"])
+        savings_text = figures.dollars(relaxation["saves_usd_month"])
         table_rows.append(
             (
                 relaxation["constraint"],
@@ -323,14 +323,14 @@ def binding_blocks(plan: dict[str, Any]) -> list[Block]:
     safety_cost = plan["solution"].get("safety")
     if safety_cost and safety_cost["fleet"]:
         constraint_text = (
-            f"confidence {words.percentage(safety_cost['confidence'])}"
+            f"confidence {figures.percentage(safety_cost['confidence'])}"
         )
         table_rows.append(
             (
                 constraint_text,
                 "",
                 "50 %",
-                words.dollars(safety_cost["usd_month"]),
+                figures.dollars(safety_cost["usd_month"]),
                 safety_cost["fleet"],
             )
         )
@@ -348,9 +348,9 @@ def binding_blocks(plan: dict[str, Any]) -> list[Block]:
 def _cost_blocks(plan: dict[str, Any]) -> list[Block]:
     table_rows = []
     for cost_line in plan["cost"]["lines"]:
-        price_text = words.unit_price(cost_line["unit_price"])
+        price_text = figures.unit_price(cost_line["unit_price"])
         quantity_text = (
-            f"{words.quantity(cost_line['quantity'])} {cost_line['unit']}"
+            f"{figures.quantity(cost_line['quantity'])} {cost_line['unit']}"
         )
         price_date = cost_line["price_as_of"] or "no price known"
         table_rows.append(
@@ -358,7 +358,7 @@ def _cost_blocks(plan: dict[str, Any]) -> list[Block]:
                 cost_line["name"],
                 quantity_text,
                 price_text,
-                words.dollars(cost_line["usd_month"], cents=True),
+                figures.dollars(cost_line["usd_month"], cents=True),
                 price_date,
             )
         )
@@ -424,12 +424,12 @@ def _resource_blocks(plan: dict[str, Any], *, full: bool) -> list[Block]:
 def _closing_blocks(plan: dict[str, Any], saved_path: str) -> list[Block]:
     shutdown_entry = plan["shutdown"]
     shutdown_phrases = (
-        [f"idle {words.compact_seconds(shutdown_entry['idle'])}"]
+        [f"idle {figures.compact_seconds(shutdown_entry['idle'])}"]
         if shutdown_entry["idle"]
         else []
     )
     shutdown_phrases += (
-        [f"ttl {words.compact_seconds(shutdown_entry['ttl'])}"]
+        [f"ttl {figures.compact_seconds(shutdown_entry['ttl'])}"]
         if shutdown_entry["ttl"]
         else []
     )
@@ -478,7 +478,7 @@ def _infeasible_blocks(plan: dict[str, Any]) -> list[Block]:
         (
             relaxation["constraint"],
             relaxation["relax_to"],
-            words.dollars(relaxation["usd_month"]),
+            figures.dollars(relaxation["usd_month"]),
             relaxation["fleet"],
         )
         for relaxation in plan["solution"]["binding"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.render import words
+from planner.render import figures
 from planner.render.page import Block, Page, PageTable, Paragraph
 
 
@@ -39,7 +39,7 @@ def status_page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
                         f"{pool_entry['provider']} {pool_entry['region']}",
                         f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
                         pool_entry["purchase"],
-                        f"{words.dollars(stack_facts['usd_hour'], cents=True)}/h",
+                        f"{figures.dollars(stack_facts['usd_hour'], cents=True)}/h",
                     )
                     for pool_entry in stack_facts["pools"]
                 ),

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from planner.cost.storage import FileSystem
-    from planner.cost.week import Week
+    from planner.cost.file_system import FileSystem
+    from planner.cost.weekly_load import Week
     from planner.errors import Place
     from planner.facts.llm import Llm
-    from planner.perf.correction import Correction
-    from planner.perf.layout import ReplicaLayout
-    from planner.perf.load import Routing
-    from planner.perf.train.search import TimedLayout
-    from planner.solve.bill import Bill
-    from planner.solve.offer import Offer
+    from planner.market.offer import Offer
+    from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.correction import Correction
+    from planner.perf.serving.load import Routing
+    from planner.perf.training.layout_search import TimedLayout
+    from planner.solve.serving.bill import Bill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

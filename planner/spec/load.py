@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
+from planner.spec.blocks import SPEC_KINDS, workload_kind
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.model import (
     Batch,
@@ -17,7 +18,6 @@ from planner.spec.model import (
     Training,
     Workspace,
 )
-from planner.spec.shape import SPEC_KINDS, workload_kind
 from planner.spec.source import MappingNode, parse_yaml
 
 # What people forget sleeps unless the spec says otherwise: workspaces, and batches that are done.

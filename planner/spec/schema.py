@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.spec.shape import SPEC_KINDS
+from planner.spec.blocks import SPEC_KINDS
 
 
 def spec_schema() -> dict[str, Any]:

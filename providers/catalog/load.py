@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.price import PriceBook, ServicePrice
+from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
-from planner.solve.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
+from planner.market.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
-    from planner.solve.offer import Catalog, Offer
+    from planner.market.offer import Catalog, Offer
 
 DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
 NAME_PATTERN: Final = TextPattern(

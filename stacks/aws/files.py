@@ -8,7 +8,7 @@ from stacks.aws import network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 # The address is known only once it exists, so nodes look it up by the tag of the stack.
 MOUNT_SCRIPT = """

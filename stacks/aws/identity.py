@@ -12,7 +12,7 @@ from stacks.aws import storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def group_name(stack: StackSpec) -> str:

@@ -8,7 +8,7 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 RETENTION_DAYS: Final = 30
 MAX_LOOKBACK_S: Final = (

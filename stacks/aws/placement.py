@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stacks.graph import Resource
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:

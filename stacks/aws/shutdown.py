@@ -9,7 +9,7 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 CRON_DAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 # The universal target of EventBridge Scheduler calls the API itself, so no code runs anywhere.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.site import lookup_table, stack_error
+from stacks.stack_spec import lookup_table, stack_error
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def has_infiniband(stack: StackSpec) -> bool:

@@ -9,7 +9,7 @@ from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 FILES_CIDR: Final = "10.42.16.0/22"  # of up to 400 TiB
 IMMUTABLE_INPUTS: Final = [

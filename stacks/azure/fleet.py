@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.node.bootstrap import base64_text, boot_script
-from stacks.site import SERVING_PORT, lookup_table
+from stacks.runtime.vm.bootstrap import base64_text, boot_script
+from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 ADMIN_USER: Final = "tonnage"
 # Azure demands a public key. Nobody holds the private half of this one: it is a point of the

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.site import SERVING_PORT
+from stacks.stack_spec import SERVING_PORT
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
 NODE_CIDR: Final = "10.42.0.0/20"

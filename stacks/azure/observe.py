@@ -11,7 +11,7 @@ from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:

@@ -8,7 +8,7 @@ from stacks.azure.fabric import has_infiniband
 
 if TYPE_CHECKING:
     from stacks.graph import Resource
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same shape in every module

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.site import lookup_table, stack_error
+from stacks.stack_spec import lookup_table, stack_error
 
 if TYPE_CHECKING:
-    from stacks.site import CapacityChange, StackSpec
+    from stacks.stack_spec import CapacityChange, StackSpec
 
 START_MINUTES: Final = 30
 WEEKDAY_NAMES: Final = (

@@ -31,7 +31,7 @@ from stacks.engine.protocol import (
 )
 from stacks.engine.simulated import plan_facts
 from stacks.graph import Graph, parse_graph
-from stacks.site import lookup_table
+from stacks.stack_spec import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from stacks.gcp.network import (
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:

@@ -8,7 +8,7 @@ from stacks.gcp import network, storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 PEERED_PREFIX_BITS: Final = (
     20  # bits of the range that Google Cloud takes addresses of

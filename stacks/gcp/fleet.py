@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.line import usage_value
+from planner.cost.bill_line import usage_value
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.node.bootstrap import boot_script
-from stacks.site import SERVING_PORT, lookup_table
+from stacks.runtime.vm.bootstrap import boot_script
+from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 DEFAULT_DISK_TYPE: Final = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 ACCOUNT_TYPE: Final = "gcp:serviceaccount/account:Account"
 MEMBER_TYPE: Final = "gcp:projects/iAMMember:IAMMember"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from stacks.graph import Resource, ref
-from stacks.site import SERVING_PORT, lookup_table
+from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 NODE_CIDR: Final = "10.42.0.0/20"
 

@@ -12,7 +12,7 @@ from stacks.gcp import fleet, network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
 DEADLINE_SCHEDULE: Final = ("${deadline.cron}", "Etc/UTC")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.site import StackSpec
+    from stacks.stack_spec import StackSpec
 
 
 # Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.

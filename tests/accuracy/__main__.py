@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf.coefficient import SERVING
+from planner.perf.serving.coefficients import SERVING
 from tests.accuracy import (
     bars,
     cross,

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf import shape
+from planner.perf.serving import load_shape
 from tests.accuracy.fit import Outcome, outcome, problem, server
 from tests.accuracy.least import solve
 from tests.accuracy.sample import Array, Batch, Sample, read
@@ -54,7 +54,7 @@ def served(batch: Batch, parameters: Array) -> Array:
     wanted = np.where(batch.tpot > 0, batch.tpot, np.nan)
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
-        below = c.server_time * shape.tpot_at_batch(s, middle) < wanted
+        below = c.server_time * load_shape.tpot_at_batch(s, middle) < wanted
         low = np.where(below, middle, low)
         high = np.where(below, high, middle)
     rate = low / (batch.answer * wanted)

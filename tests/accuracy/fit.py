@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.perf import shape
-from planner.perf.coefficient import SERVING
-from planner.perf.physics import prompt_busy_time, prompt_latency, step_times
+from planner.perf.serving import load_shape
+from planner.perf.serving.coefficients import SERVING
+from planner.perf.serving.step import (
+    prompt_busy_time,
+    prompt_latency,
+    step_times,
+)
 from tests.accuracy.least import Problem, save, solve
 from tests.accuracy.sample import Array, Batch
 
 if TYPE_CHECKING:
-    from planner.perf.coefficient import Coefficients
+    from planner.perf.serving.coefficients import Coefficients
 
 SOFT: Final = 0.08  # log ratio beyond which an error counts linearly
 WEIGHT: Final = {"A": 1.0, "B": 0.15}
@@ -46,7 +50,7 @@ class Predicted:
     ttft: Array
 
 
-def server(batch: Batch, c: Coefficients) -> shape.ReplicaRates:
+def server(batch: Batch, c: Coefficients) -> load_shape.ReplicaRates:
     """The replica of each row; prefill workers of their own serve all replicas."""
     own = step_times(batch.terms, c, batch.draft)
     ahead = step_times(batch.ahead, c)
@@ -54,12 +58,12 @@ def server(batch: Batch, c: Coefficients) -> shape.ReplicaRates:
         prompt_busy_time(ahead, batch.prompt) * batch.replicas / batch.workers
     )
     split = batch.split > 0
-    sent = shape.kv_transfer_time(batch.terms, c, batch.prompt)
+    sent = load_shape.kv_transfer_time(batch.terms, c, batch.prompt)
     kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
-    room = shape.memory_capacity(
+    room = load_shape.memory_capacity(
         batch.terms, c, kept, batch.prompt, batch.answer
     )
-    return shape.ReplicaRates(
+    return load_shape.ReplicaRates(
         step_times=own,
         coefficients=c,
         prompt_tokens=batch.prompt,
@@ -86,28 +90,28 @@ def predict(batch: Batch, parameters: Array) -> Predicted:
     """
     c = batch.coefficients(parameters)
     s = server(batch, c)
-    loop = shape.closed_latency(s, batch.users)
+    loop = load_shape.closed_latency(s, batch.users)
     seen = (
         batch.rate * batch.answer * np.where(batch.tpot > 0, batch.tpot, 1e-3)
     )
-    step = c.server_time * shape.tpot_at_batch(s, np.maximum(seen, 1e-3))
-    came = shape.open_latency(s, batch.rate, step)
+    step = c.server_time * load_shape.tpot_at_batch(s, np.maximum(seen, 1e-3))
+    came = load_shape.open_latency(s, batch.rate, step)
     of = {
         name: batch.group == name
         for name in ("offline", "static", "closed", "open", "server")
     }
     opened = of["open"] | of["server"]
-    full = np.where(of["offline"], shape.offline_throughput(s), np.nan)
+    full = np.where(of["offline"], load_shape.offline_throughput(s), np.nan)
     full = np.where(
         of["static"],
-        shape.static_throughput(s, np.minimum(batch.users, s.max_batch)),
+        load_shape.static_throughput(s, np.minimum(batch.users, s.max_batch)),
         full,
     )
     tpot = np.where(of["closed"], loop.tpot_s, np.where(opened, step, np.nan))
     ttft = np.where(
         of["closed"], loop.ttft_s, np.where(opened, came.ttft_s, np.nan)
     )
-    ttft = np.where(of["static"], shape.static_ttft(s, batch.users), ttft)
+    ttft = np.where(of["static"], load_shape.static_ttft(s, batch.users), ttft)
     return Predicted(full * batch.replicas, tpot, ttft)
 
 

@@ -10,7 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.perf.book import YEARLY_KEY, CoefficientTable, years_since
+from planner.perf.common.coefficient_table import (
+    YEARLY_KEY,
+    CoefficientTable,
+    years_since,
+)
 
 Array = Any  # a numpy array; the physics takes it for a number
 DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"

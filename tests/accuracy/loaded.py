@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.estimate.answer import predict_inference
+from planner.estimate.inference import predict_inference
 from tests.accuracy.sample import Batch
 
 NUMBERS: Final = (

@@ -10,9 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf import shape
-from planner.perf.coefficient import SERVING
-from planner.perf.correction import FeatureVector, feature_vector, posterior
+from planner.perf.serving import load_shape
+from planner.perf.serving.coefficients import SERVING
+from planner.perf.serving.correction import (
+    FeatureVector,
+    feature_vector,
+    posterior,
+)
 from tests.accuracy.cross import Scheme
 from tests.accuracy.fit import server
 from tests.accuracy.least import current
@@ -46,7 +50,7 @@ def gain(batch: Batch, scheme: Scheme, target: str) -> Gain:
     """Teach ten rows of each deployment, whose source the coefficients have not seen."""
     ratio = -getattr(scheme.found, target)
     with np.errstate(all="ignore"):
-        flight = shape.closed_latency(
+        flight = load_shape.closed_latency(
             server(batch, batch.coefficients(current(SERVING))), batch.users
         ).batch_size
     before = []

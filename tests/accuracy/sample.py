@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from planner.estimate.answer import predict_inference
+from planner.estimate.inference import predict_inference
+from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import RefusedError
-from planner.estimate.row import row_deployment
-from planner.perf.coefficient import SERVING, Coefficients
-from planner.perf.physics import Draft
-from planner.perf.terms import ReplicaProfile
+from planner.perf.serving.coefficients import SERVING, Coefficients
+from planner.perf.serving.step import Draft
+from planner.perf.serving.work import ReplicaProfile
 from tests.accuracy.least import Array, coefficients, design
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.perf.setup import Deployment
+    from planner.perf.serving.deployment import Deployment
 
 CELL: Final = (
     "source_group",

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.perf import play, shape, simulate
-from planner.perf.load import Z95, LengthDistribution, ServingLoad
-from planner.perf.setup import Deployment
-from planner.perf.simulate import ReplicaTable
+from planner.perf.serving import load_shape, monte_carlo, simulation
+from planner.perf.serving.deployment import Deployment
+from planner.perf.serving.load import Z95, LengthDistribution, ServingLoad
+from planner.perf.serving.simulation import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
 REQUESTS: Final = (1500, 8000)  # at least and at most
@@ -71,14 +71,18 @@ def largest(setup: Deployment, ttft: float, tpot: float) -> float:
     one = _machine(setup, server)
     count = max(REQUESTS[0], min(REQUESTS[1], TURNS * one.slot_count))
     low = 0.0
-    high = 1.2 * shape.offline_throughput(server) / setup.demand.answer_tokens
+    high = (
+        1.2 * load_shape.offline_throughput(server) / setup.demand.answer_tokens
+    )
     for _ in range(HALVINGS):
         rate = (low + high) / 2
-        requests = play.draw_requests(load, count, 1, 1.0, rate)
-        run = play.request_times(
-            one, play.route_requests(one, requests, 1, "random")
+        requests = monte_carlo.draw_requests(load, count, 1, 1.0, rate)
+        run = monte_carlo.request_times(
+            one, monte_carlo.route_requests(one, requests, 1, "random")
         )
-        found = play.summarize([run], (("ttft", 99), ("tpot", 99))).percentiles
+        found = monte_carlo.summarize(
+            [run], (("ttft", 99), ("tpot", 99))
+        ).percentiles
         fast = (
             found["ttft", 99].estimate_s <= ttft
             and found["tpot", 99].estimate_s <= tpot
@@ -87,12 +91,14 @@ def largest(setup: Deployment, ttft: float, tpot: float) -> float:
     return low
 
 
-def _machine(setup: Deployment, server: shape.ReplicaRates) -> ReplicaTable:
+def _machine(
+    setup: Deployment, server: load_shape.ReplicaRates
+) -> ReplicaTable:
     """The replica with the time that a tuned server takes."""
     held = setup.demand.prompt_tokens + setup.demand.answer_tokens
     slots = max(1, min(int(server.max_batch), SLOTS))
     c = server.coefficients
-    one = simulate.tabulate_times(
+    one = simulation.tabulate_times(
         server.step_times, c, slots, server.max_batch * held, held
     )
     return replace(

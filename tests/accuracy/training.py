@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from planner.estimate.names import RefusedError
-from planner.estimate.training import ParsedJob, parse_job
-from planner.perf.train.band import error_kinds
-from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
-from planner.perf.train.step import tokens_per_s
-from planner.perf.train.work import RankWork, rank_work
+from planner.estimate.training_row import ParsedJob, parse_job
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.error_band import error_kinds
+from planner.perf.training.step import tokens_per_s
+from planner.perf.training.work import RankWork, rank_work
 from tests.accuracy.least import (
     Array,
     Problem,

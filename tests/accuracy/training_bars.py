@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from planner.estimate.names import RefusedError
-from planner.estimate.trained import training_memory
+from planner.estimate.training import training_memory
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.training import TRUTH, Batch

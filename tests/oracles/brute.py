@@ -10,14 +10,14 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.perf.layout import ReplicaLayout, can_shard
-from planner.perf.serve import Replica
+from planner.perf.common.layout import ReplicaLayout, can_shard
+from planner.perf.serving.replica import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from planner.solve.need import ServingRequirement
-    from planner.solve.offer import Offer
+    from planner.market.offer import Offer
+    from planner.solve.serving.requirement import ServingRequirement
 
 MOST_NODES = 60
 

@@ -11,19 +11,19 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import calibrate as learn
-from planner.estimate.answer import predict_inference
 from planner.estimate.benchmark import BenchmarkPoint, read_benchmark
-from planner.estimate.row import row_deployment
+from planner.estimate.inference import predict_inference
+from planner.estimate.inference_row import row_deployment
 from planner.facts.llm import find_model
-from planner.perf.constant import constant
-from planner.perf.correction import (
+from planner.perf.common.constant import constant
+from planner.perf.common.layout import ReplicaLayout
+from planner.perf.serving.correction import (
     FEATURE_NAMES,
     feature_vector,
     posterior,
     prior,
 )
-from planner.perf.layout import ReplicaLayout
-from planner.perf.serve import Confidence, Replica
+from planner.perf.serving.replica import Confidence, Replica
 from tests.planner.test_estimate import row
 from tests.planner.test_perf import load, node
 

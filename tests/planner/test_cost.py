@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.cost.bill_line import Usage, service_lines, sum_lines
 from planner.cost.energy import PoweredMachine, machine_energy
-from planner.cost.line import Usage, service_lines, sum_lines
-from planner.cost.week import running_shares, weekly_load
+from planner.cost.weekly_load import running_shares, weekly_load
 from planner.facts.accelerator import accelerators
 from planner.spec.schedule import parse_schedule
 from tests.conftest import chat, solve, spec_of

@@ -11,17 +11,19 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import table
-from planner.estimate.answer import predict_inference
 from planner.estimate.draft import parse_draft
+from planner.estimate.inference import predict_inference
+from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import resolve_gpu, resolve_model
-from planner.estimate.row import row_deployment
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
-from planner.perf import memory, startup, tail
-from planner.perf.layout import ReplicaLayout
-from planner.perf.load import LengthDistribution, ServingLoad
-from planner.perf.physics import decode_time
-from planner.perf.serve import Replica
+from planner.perf.common import memory
+from planner.perf.common.layout import ReplicaLayout
+from planner.perf.serving import memory as startup
+from planner.perf.serving import tail
+from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.replica import Replica
+from planner.perf.serving.step import decode_time
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (

@@ -11,16 +11,17 @@ import pytest
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
-from planner.perf import book, coefficient, memory
-from planner.perf.layout import Node, ReplicaLayout, can_shard
-from planner.perf.load import (
+from planner.perf.common import coefficient_table, memory
+from planner.perf.common.layout import Node, ReplicaLayout, can_shard
+from planner.perf.serving import coefficients
+from planner.perf.serving.load import (
     BIN_SHARES,
     LengthDistribution,
     ServingLoad,
     bin_mean,
     percentile_bin,
 )
-from planner.perf.serve import Replica
+from planner.perf.serving.replica import Replica
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -281,21 +282,21 @@ def test_coefficients_are_the_product_of_the_rows_that_apply() -> None:
     for name in ("flops", "kv_bandwidth", "layer_overhead"):
         applied = [
             r.fitted_factor
-            for r in coefficient.SERVING.rows
+            for r in coefficients.SERVING.rows
             if r.coefficient == name and r.key in ("", "vllm", "fp8", "HBM3")
         ]
-        found = coefficient.SERVING.select(
-            frozenset({"vllm", "fp8", "HBM3"}), book.REFERENCE_YEAR
+        found = coefficients.SERVING.select(
+            frozenset({"vllm", "fp8", "HBM3"}), coefficient_table.REFERENCE_YEAR
         )
         assert getattr(found, name) == pytest.approx(math.prod(applied))
 
 
 def test_trends_are_not_carried_beyond_the_measurements() -> None:
-    first, last = book.MEASURED_YEARS
+    first, last = coefficient_table.MEASURED_YEARS
     keys = frozenset({"vllm"})
-    assert coefficient.SERVING.select(keys, last) == coefficient.SERVING.select(
-        keys, last + 10
-    )
-    assert coefficient.SERVING.select(
+    assert coefficients.SERVING.select(
+        keys, last
+    ) == coefficients.SERVING.select(keys, last + 10)
+    assert coefficients.SERVING.select(
         keys, first
-    ) == coefficient.SERVING.select(keys, 1990)
+    ) == coefficients.SERVING.select(keys, 1990)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.errors import StaleError, UsageError
 from planner.plan.canonical import digest, dump_document, parse_plan
 from planner.plan.diff import compare_plans
-from planner.plan.stale import check_staleness
+from planner.plan.staleness import check_staleness
 from planner.render import markdown, text
 from planner.render.diff import diff_page as diff_page
 from planner.render.page import Heading, PageTable, Paragraph

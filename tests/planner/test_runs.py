@@ -14,38 +14,42 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.cost import block
+from planner.cost import capacity_block
 from planner.errors import InfeasibleError
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
-from planner.perf.constant import constant
-from planner.perf.train import run, trial
-from planner.perf.train.band import half_width_ln
-from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
-from planner.perf.train.cut import enumerate_layouts
-from planner.perf.train.fabric import reached_bytes_s
-from planner.perf.train.floor import step_lower_bound
-from planner.perf.train.job import Job, ParallelLayout, Software
-from planner.perf.train.memory import peak_gib
-from planner.perf.train.run import Hazard
-from planner.perf.train.search import LayoutSearch
-from planner.perf.train.step import step_time
-from planner.perf.train.work import rank_work
-from planner.solve.answer import Solver
-from planner.solve.question import what_if
-from planner.solve.rule import OfferFilter, spec_rules
-from planner.solve.train.cluster import Cluster
-from planner.solve.train.exact import estimate_training
-from planner.solve.train.need import training_requirement
-from planner.solve.train.search import NODE_COUNTS, FeasibleCluster, TrainSearch
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.perf.common.constant import constant
+from planner.perf.reliability import interruption, simulated_run
+from planner.perf.reliability.interruption import Hazard
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.enumeration import enumerate_layouts
+from planner.perf.training.error_band import half_width_ln
+from planner.perf.training.fabric import reached_bytes_s
+from planner.perf.training.job import Job, ParallelLayout, Software
+from planner.perf.training.layout_search import LayoutSearch
+from planner.perf.training.lower_bound import step_lower_bound
+from planner.perf.training.memory import peak_gib
+from planner.perf.training.step import step_time
+from planner.perf.training.work import rank_work
+from planner.solve.counterfactual import what_if
+from planner.solve.solver import Solver
+from planner.solve.training.cluster import Cluster
+from planner.solve.training.fixed import estimate_training
+from planner.solve.training.requirement import training_requirement
+from planner.solve.training.search import (
+    NODE_COUNTS,
+    FeasibleCluster,
+    TrainSearch,
+)
 from planner.spec.load import load_spec
 from planner.spec.model import Training
 from providers.catalog.load import load_catalog as open_catalog
-from stacks.site import unsupported_reason
+from stacks.stack_spec import unsupported_reason
 from tests.conftest import BLUEPRINTS, only, solve
 
 if TYPE_CHECKING:
-    from planner.perf.train.job import Recompute
+    from planner.perf.training.job import Recompute
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 CATALOG = open_catalog(None)
@@ -129,27 +133,31 @@ def test_the_best_interval_is_that_of_young_and_daly(
 ) -> None:
     """Where saving is short against failures, the optimum is sqrt(2 * save * mtbf) - save."""
     risk = hazard(mtbf)
-    found = run.best_interval(save, risk)
-    assert found == pytest.approx(run.young_interval(save, mtbf), rel=0.12)
-    assert found == pytest.approx(run.daly_interval(save, mtbf, 0.0), rel=0.05)
+    found = interruption.best_interval(save, risk)
+    assert found == pytest.approx(
+        interruption.young_interval(save, mtbf), rel=0.12
+    )
+    assert found == pytest.approx(
+        interruption.daly_interval(save, mtbf, 0.0), rel=0.05
+    )
     for other in (found / 2, found * 2):
-        assert run.progress_share(other, save, risk) < run.progress_share(
-            found, save, risk
-        )
+        assert interruption.progress_share(
+            other, save, risk
+        ) < interruption.progress_share(found, save, risk)
 
 
 def test_the_effective_share_is_what_simulated_runs_reach() -> None:
     for mtbf, save in ((3 * 3600.0, 30.0), (DAY, 120.0)):
         risk = hazard(mtbf)
-        every = run.best_interval(save, risk)
+        every = interruption.best_interval(save, risk)
         draw = random.Random(7)
         needed = [
-            trial.simulate_run(40 * DAY, save, every, risk, draw).end_s
+            simulated_run.simulate_run(40 * DAY, save, every, risk, draw).end_s
             for _ in range(60)
         ]
         mean = sum(needed) / len(needed)
         assert 40 * DAY / mean == pytest.approx(
-            run.progress_share(every, save, risk), rel=0.01
+            interruption.progress_share(every, save, risk), rel=0.01
         )
 
 
@@ -163,12 +171,12 @@ def test_the_published_run_of_llama_3_had_about_that_many_stops() -> None:
         wait_s=0.0,
         notice_s=0.0,
     )
-    found = trial.simulate_runs(
-        54 * DAY * 0.9, 30.0, run.best_interval(30.0, risk), risk
+    found = simulated_run.simulate_runs(
+        54 * DAY * 0.9, 30.0, interruption.best_interval(30.0, risk), risk
     )
     assert found.mean_stops == pytest.approx(419, rel=0.1)
     assert 54 * DAY * 0.9 / found.end_quantile_s(0.5) > 0.88
-    ours = run.run_hazard(2048, "aws", "p5")
+    ours = interruption.run_hazard(2048, "aws", "p5")
     assert (
         1 < ours.failures_per_s / rate < 2.5
     )  # RSC-1's rate, which is the larger of those published
@@ -185,10 +193,12 @@ def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
     )
     work_ = 6 * DAY
     save = 20.0
-    every = run.best_interval(save, risk)
-    told = trial.simulate_runs(work_, save, every, risk)
+    every = interruption.best_interval(save, risk)
+    told = simulated_run.simulate_runs(work_, save, every, risk)
     runs = [
-        trial.simulate_run(work_, save, every, risk, random.Random(1000 + seed))
+        simulated_run.simulate_run(
+            work_, save, every, risk, random.Random(1000 + seed)
+        )
         for seed in range(400)
     ]
     assert statistics.mean(
@@ -198,12 +208,12 @@ def test_nine_of_ten_runs_stay_within_the_90th_percentile() -> None:
         x.paid_s <= told.paid_quantile_s(0.9) for x in runs
     ) == pytest.approx(0.9, abs=0.04)
     assert told.end_quantile_s(0.5) == pytest.approx(
-        run.finish_quantile(work_, every, save, risk, 0.5), rel=0.06
+        interruption.finish_quantile(work_, every, save, risk, 0.5), rel=0.06
     )
     assert told.end_quantile_s(0.9) == pytest.approx(
-        run.finish_quantile(work_, every, save, risk, 0.9), rel=0.06
+        interruption.finish_quantile(work_, every, save, risk, 0.9), rel=0.06
     )
-    assert trial.simulate_runs(work_, save, every, risk) == told
+    assert simulated_run.simulate_runs(work_, save, every, risk) == told
 
 
 @pytest.mark.parametrize(
@@ -232,7 +242,7 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
         draw = random.Random(5000 + seed)
         factor = math.exp(wide * draw.gauss()) / cluster.step_margin
         steps = max(cluster.read_s, cluster.steps_s * factor)
-        found = trial.simulate_run(
+        found = simulated_run.simulate_run(
             steps,
             cluster.checkpoint_stall_s,
             cluster.checkpoint_interval_s,
@@ -258,7 +268,9 @@ def test_a_notice_that_is_long_enough_loses_nothing() -> None:
     )
     sudden = replace(told, notice_s=0.0)
     with_, without = (
-        trial.simulate_runs(3 * DAY, 20.0, 1800.0, x).end_quantile_s(0.5)
+        simulated_run.simulate_runs(3 * DAY, 20.0, 1800.0, x).end_quantile_s(
+            0.5
+        )
         for x in (told, sudden)
     )
     assert with_ < without
@@ -269,7 +281,7 @@ def test_failures_without_a_spare_are_erlangs_loss(spares: int) -> None:
     """B = (a^s / s!) / sum of a^k / k! over k to s (Erlang, 1917)."""
     for offered in (0.01, 0.3, 2.0):
         terms = [offered**k / math.factorial(k) for k in range(spares + 1)]
-        assert run.no_spare_share(spares, offered) == pytest.approx(
+        assert interruption.no_spare_share(spares, offered) == pytest.approx(
             terms[-1] / sum(terms)
         )
 
@@ -307,38 +319,42 @@ def test_a_part_that_goes_on_meanwhile_shortens_runs_as_the_formula_says() -> (
         wait_s=7200.0,
         notice_s=0.0,
     )
-    every = run.best_interval(20.0, alone)
+    every = interruption.best_interval(20.0, alone)
     means = {}
     for share in (0.0, 0.3, 0.6):
         risk = replace(alone, partial_speed=share)
         draw = random.Random(5)
         ends = [
-            trial.simulate_run(20 * DAY, 20.0, every, risk, draw).end_s
+            simulated_run.simulate_run(20 * DAY, 20.0, every, risk, draw).end_s
             for _ in range(300)
         ]
         means[share] = sum(ends) / len(ends)
         assert 20 * DAY / means[share] == pytest.approx(
-            run.progress_share(every, 20.0, risk), rel=0.02
+            interruption.progress_share(every, 20.0, risk), rel=0.02
         )
     assert means[0.6] < means[0.3] < means[0.0]
 
 
 def test_blocks_are_sold_by_the_day_and_then_by_the_week() -> None:
     day = 86_400.0
-    assert block.block_days("capacity_block", "aws", 8, 3.2 * day) == 4
-    assert block.block_days("capacity_block", "aws", 8, 14 * day) == 14
-    assert block.block_days("capacity_block", "aws", 8, 14.1 * day) == 21
-    assert block.block_days("capacity_block", "aws", 8, 183 * day) is None
-    assert block.block_days("capacity_block", "aws", 257, day) is None
-    assert block.block_days("capacity_block", "azure", 1, day) is None
+    assert capacity_block.block_days("capacity_block", "aws", 8, 3.2 * day) == 4
+    assert capacity_block.block_days("capacity_block", "aws", 8, 14 * day) == 14
     assert (
-        block.block_days(
-            "capacity_block", "aws", block.max_nodes("aws") or 0, day
+        capacity_block.block_days("capacity_block", "aws", 8, 14.1 * day) == 21
+    )
+    assert (
+        capacity_block.block_days("capacity_block", "aws", 8, 183 * day) is None
+    )
+    assert capacity_block.block_days("capacity_block", "aws", 257, day) is None
+    assert capacity_block.block_days("capacity_block", "azure", 1, day) is None
+    assert (
+        capacity_block.block_days(
+            "capacity_block", "aws", capacity_block.max_nodes("aws") or 0, day
         )
         == 1
     )
-    assert block.max_nodes("azure") is None
-    assert block.block_days("dws_calendar", "gcp", 8, 89.5 * day) == 90
+    assert capacity_block.max_nodes("azure") is None
+    assert capacity_block.block_days("dws_calendar", "gcp", 8, 89.5 * day) == 90
 
 
 def test_ways_to_buy_are_compared_in_one_table() -> None:
@@ -677,7 +693,7 @@ def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
             CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d")
         )
         pool = solution.pools[0]
-        most = block.max_nodes(pool.offer.provider)
+        most = capacity_block.max_nodes(pool.offer.provider)
         told[tokens] = "size" in {w.code for w in solution.warnings}
         assert told[tokens] == (most is not None and pool.nodes > most)
     assert told == {"20B": False, "2T": True}

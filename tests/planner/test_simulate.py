@@ -10,13 +10,17 @@ from itertools import pairwise
 import pytest
 
 from planner.facts.llm import find_model
-from planner.perf import play, simulate
-from planner.perf.layout import ReplicaLayout
-from planner.perf.load import LengthDistribution, ServingLoad
-from planner.perf.physics import prompt_busy_time
-from planner.perf.serve import Replica
-from planner.perf.service import Wait
-from planner.perf.simulate import ReplicaSimulation, ReplicaTable, Request
+from planner.perf.common.layout import ReplicaLayout
+from planner.perf.serving import monte_carlo, simulation
+from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.replica import Replica
+from planner.perf.serving.service import Wait
+from planner.perf.serving.simulation import (
+    ReplicaSimulation,
+    ReplicaTable,
+    Request,
+)
+from planner.perf.serving.step import prompt_busy_time
 from tests.planner.test_perf import node
 
 LOAD = ServingLoad(
@@ -34,7 +38,7 @@ def machine(
     slots: int, pool: float = math.inf, slowed: float = 1.0
 ) -> ReplicaTable:
     """A replica with steps of 10 ms plus 1 ms for each request, and 1 us for each token held."""
-    one = simulate.tabulate_replica(replica())
+    one = simulation.tabulate_replica(replica())
     base = (0.0, *(0.010 + 0.001 * n for n in range(1, slots + 1)))
     growth = (0.0, *(1e-6 for _ in range(slots)))
     c = replace(one.coefficients, interference=1 - slowed)
@@ -46,7 +50,7 @@ def machine(
         pool_tokens=pool,
         answer_share=0.5,
         slot_count=slots,
-        prompt_decode_speed=max(simulate.MIN_DECODE_SPEED, slowed),
+        prompt_decode_speed=max(simulation.MIN_DECODE_SPEED, slowed),
     )
 
 
@@ -86,9 +90,9 @@ def counted(one: ReplicaTable, requests: list[Request]) -> dict[int, float]:
 
 def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
     one = machine(slots=64)
-    requests = play.draw_requests(LOAD, 60, 7, 1.0, 3.0)
+    requests = monte_carlo.draw_requests(LOAD, 60, 7, 1.0, 3.0)
     expected = counted(one, requests)
-    play.route_requests(one, requests, 1, "round-robin")
+    monte_carlo.route_requests(one, requests, 1, "round-robin")
     spent = [
         (r.end_s - r.due_s) / (expected[i] - r.due_s)
         for i, r in enumerate(requests)
@@ -100,7 +104,7 @@ def test_the_virtual_clock_agrees_with_counting_every_token() -> None:
 
 def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     """Pollaczek and Khinchine: W = rate * E[S^2] / (2 (1 - rho)), answers being instantaneous."""
-    one = simulate.tabulate_replica(replica())
+    one = simulation.tabulate_replica(replica())
     base = (0.0, *(1e-9 for _ in range(512)))
     c = replace(one.coefficients, interference=0.0)
     instant = replace(
@@ -118,8 +122,8 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
     waits = []
     service = []
     for seed in range(12):
-        requests = play.draw_requests(load, 4000, seed, 1.0, rate)
-        play.route_requests(instant, requests, 1, "random")
+        requests = monte_carlo.draw_requests(load, 4000, seed, 1.0, rate)
+        monte_carlo.route_requests(instant, requests, 1, "random")
         waits += [r.prompt_start_s - r.due_s for r in requests]
         service += [prompt_busy_time(rates, r.prompt_tokens) for r in requests]
     square = statistics.fmean(s * s for s in service)
@@ -129,27 +133,27 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
 
 @pytest.mark.parametrize("router", ["random", "round-robin", "least-loaded"])
 def test_every_request_is_answered_once_and_in_order_of_time(
-    router: simulate.Router,
+    router: simulation.Router,
 ) -> None:
     one = machine(slots=8, slowed=0.1)
-    requests = play.draw_requests(LOAD, 400, 3, 2.0, 9.0)
+    requests = monte_carlo.draw_requests(LOAD, 400, 3, 2.0, 9.0)
     assert all(a.due_s <= b.due_s for a, b in pairwise(requests))
-    play.route_requests(one, requests, 3, router)
+    monte_carlo.route_requests(one, requests, 3, router)
     for r in requests:
         assert r.due_s <= r.prompt_start_s < r.first_token_s <= r.end_s
 
 
 def test_a_pool_that_overflows_restarts_the_newest_and_loses_nobody() -> None:
     one = machine(slots=32, pool=12_000)
-    requests = play.draw_requests(LOAD, 300, 5, 1.0, 6.0)
+    requests = monte_carlo.draw_requests(LOAD, 300, 5, 1.0, 6.0)
     lane = ReplicaSimulation(one)
     lane.queue.extend(requests)
     lane.advance(math.inf)
     assert len(lane.finished) == len(requests)
     assert lane.reserved_tokens == pytest.approx(0, abs=1e-6)
     free = machine(slots=32)
-    again = play.route_requests(
-        free, play.draw_requests(LOAD, 300, 5, 1.0, 6.0), 1, "random"
+    again = monte_carlo.route_requests(
+        free, monte_carlo.draw_requests(LOAD, 300, 5, 1.0, 6.0), 1, "random"
     )
     assert statistics.fmean(
         r.end_s - r.due_s for r in requests
@@ -160,8 +164,8 @@ def test_the_best_router_waits_least() -> None:
     one = machine(slots=6, slowed=0.1)
     waits = {}
     for router in ("random", "round-robin", "least-loaded"):
-        requests = play.draw_requests(LOAD, 4000, 11, 1.0, 6.0)
-        play.route_requests(one, requests, 4, router)  # type: ignore[arg-type]
+        requests = monte_carlo.draw_requests(LOAD, 4000, 11, 1.0, 6.0)
+        monte_carlo.route_requests(one, requests, 4, router)  # type: ignore[arg-type]
         waits[router] = statistics.fmean(
             r.prompt_start_s - r.due_s for r in requests
         )
@@ -169,12 +173,12 @@ def test_the_best_router_waits_least() -> None:
 
 
 def test_bursts_make_waiting_longer() -> None:
-    one = simulate.tabulate_replica(replica())
+    one = simulation.tabulate_replica(replica())
     late = []
     for variation in (0.25, 1.0, 4.0, 9.0):
-        requests = play.draw_requests(LOAD, 4000, 1, variation, 12.0)
-        played = play.request_times(
-            one, play.route_requests(one, requests, 1, "random")
+        requests = monte_carlo.draw_requests(LOAD, 4000, 1, variation, 12.0)
+        played = monte_carlo.request_times(
+            one, monte_carlo.route_requests(one, requests, 1, "random")
         )
         late.append(sorted(played["ttft"])[int(0.95 * len(played["ttft"]))])
     assert late == sorted(late)
@@ -182,10 +186,11 @@ def test_bursts_make_waiting_longer() -> None:
 
 def test_a_seed_gives_the_same_run() -> None:
     def run() -> list[float]:
-        one = simulate.tabulate_replica(replica())
-        requests = play.draw_requests(LOAD, 300, 4, 1.5, 8.0)
+        one = simulation.tabulate_replica(replica())
+        requests = monte_carlo.draw_requests(LOAD, 300, 4, 1.5, 8.0)
         return [
-            r.end_s for r in play.route_requests(one, requests, 2, "random")
+            r.end_s
+            for r in monte_carlo.route_requests(one, requests, 2, "random")
         ]
 
     assert run() == run()
@@ -193,9 +198,9 @@ def test_a_seed_gives_the_same_run() -> None:
 
 def test_a_closed_loop_keeps_its_users_busy() -> None:
     """Little: users = flow * time, when nobody thinks."""
-    one = simulate.tabulate_replica(replica())
-    requests = play.draw_requests(LOAD, 1500, 2, 1.0, math.inf)
-    done = play.closed_loop(one, requests, 24)
+    one = simulation.tabulate_replica(replica())
+    requests = monte_carlo.draw_requests(LOAD, 1500, 2, 1.0, math.inf)
+    done = monte_carlo.closed_loop(one, requests, 24)
     middle = sorted(done, key=lambda r: r.end_s)[300:-100]
     flow = (len(middle) - 1) / (middle[-1].end_s - middle[0].end_s)
     spent = statistics.fmean(r.end_s - r.due_s for r in middle)
@@ -208,13 +213,15 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
     rate = share * subject.completion_rate(subject.max_batch)
     service = subject.open_service(rate)
     assert service is not None
-    one = simulate.tabulate_replica(subject)
+    one = simulation.tabulate_replica(subject)
     runs = []
     for seed in (1, 2, 3):
-        requests = play.draw_requests(subject.load, 2500, seed, 1.0, rate)
+        requests = monte_carlo.draw_requests(
+            subject.load, 2500, seed, 1.0, rate
+        )
         runs.append(
-            play.request_times(
-                one, play.route_requests(one, requests, 1, "random")
+            monte_carlo.request_times(
+                one, monte_carlo.route_requests(one, requests, 1, "random")
             )
         )
     asked = (
@@ -225,7 +232,7 @@ def test_the_formulas_agree_with_the_simulation(share: float) -> None:
         ("ttft", 99),
         ("e2e", 99),
     )
-    found = play.summarize(runs, asked).percentiles
+    found = monte_carlo.summarize(runs, asked).percentiles
     for metric, percentile in asked:
         expected = service.quantile(metric, percentile)
         assert found[metric, percentile].estimate_s == pytest.approx(
@@ -238,11 +245,14 @@ def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
     for variation in (1.0, 4.0):
         whole = [
             (r.due_s, r.prompt_tokens, r.answer_tokens)
-            for r in play.draw_requests(LOAD, 40_000, 5, variation, 9.0)
+            for r in monte_carlo.draw_requests(LOAD, 40_000, 5, variation, 9.0)
         ]
         for routing in ("random", "round-robin"):
             load = replace(LOAD, arrival_variation=variation, routing=routing)  # type: ignore[arg-type]
-            due = [r.due_s for r in play.trace_requests(whole, load, 4, 1, 3)]
+            due = [
+                r.due_s
+                for r in monte_carlo.trace_requests(whole, load, 4, 1, 3)
+            ]
             gaps = [b - a for a, b in pairwise(due)]
             found = (statistics.pstdev(gaps) / statistics.fmean(gaps)) ** 2
             assert found == pytest.approx(load.replica_variation(4), rel=0.1)
@@ -251,10 +261,12 @@ def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
 def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
     whole = [
         (r.due_s + 50, r.prompt_tokens, r.answer_tokens)
-        for r in play.draw_requests(LOAD, 500, 5, 1.0, 9.0)
+        for r in monte_carlo.draw_requests(LOAD, 500, 5, 1.0, 9.0)
     ]
     load = replace(LOAD, routing="round-robin", prefix_hit=0.5)
-    parts = [play.trace_requests(whole, load, 3, 1, seed) for seed in range(3)]
+    parts = [
+        monte_carlo.trace_requests(whole, load, 3, 1, seed) for seed in range(3)
+    ]
     assert sorted(r.due_s for part in parts for r in part) == pytest.approx(
         [at - whole[0][0] for at, _, _ in whole]
     )
@@ -265,13 +277,13 @@ def test_the_parts_of_a_trace_are_the_whole_and_lose_what_is_cached() -> None:
 def test_the_busiest_stretch_is_the_shortest_of_its_length() -> None:
     whole = [
         (r.due_s, r.prompt_tokens, r.answer_tokens)
-        for r in play.draw_requests(LOAD, 300, 8, 6.0, 2.0)
+        for r in monte_carlo.draw_requests(LOAD, 300, 8, 6.0, 2.0)
     ]
-    found = play.busiest_span(whole, 40)
+    found = monte_carlo.busiest_span(whole, 40)
     spans = [whole[i + 39][0] - whole[i][0] for i in range(len(whole) - 39)]
     assert len(found) == 40
     assert found[-1][0] - found[0][0] == min(spans)
-    assert play.busiest_span(whole, 300) == whole
+    assert monte_carlo.busiest_span(whole, 300) == whole
 
 
 def test_a_wait_of_two_phases_has_the_moments_that_were_asked_for() -> None:

@@ -9,13 +9,13 @@ from decimal import Decimal
 import pytest
 
 from planner.errors import MissingError, SpecError
-from planner.solve.answer import Solver
-from planner.solve.need import serving_requirement
-from planner.solve.question import what_if, why_not
-from planner.solve.rule import OfferFilter, spec_rules
-from planner.solve.search import ServingSearch
-from planner.solve.size import groups_with_spares
-from stacks.site import unsupported_reason
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.counterfactual import what_if, why_not
+from planner.solve.serving.requirement import serving_requirement
+from planner.solve.serving.search import ServingSearch
+from planner.solve.serving.sizing import groups_with_spares
+from planner.solve.solver import Solver
+from stacks.stack_spec import unsupported_reason
 from tests.conftest import chat, only, solve, spec_of
 from tests.oracles import brute
 
@@ -415,7 +415,7 @@ def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
 def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(
     catalog,
 ) -> None:
-    from stacks.site import derive_stack
+    from stacks.stack_spec import derive_stack
 
     text = """
 apiVersion: tonnage/v1

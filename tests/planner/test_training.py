@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from planner.estimate import table, training
+from planner.estimate import table, training_row
 from planner.estimate.software import kernel_class
-from planner.estimate.trained import training_memory
+from planner.estimate.training import training_memory
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
-from planner.perf.train.band import half_width_ln, prediction_basis
-from planner.perf.train.coefficient import TRAINING_TABLE, coefficient_keys
-from planner.perf.train.job import Job, ParallelLayout, Software
-from planner.perf.train.memory import in_flight, layer_token_bytes, peak_gib
-from planner.perf.train.shard import sharding_traffic
-from planner.perf.train.states import model_states, optimizers
-from planner.perf.train.step import step_time, tokens_per_s
-from planner.perf.train.work import rank_work
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.error_band import half_width_ln, prediction_basis
+from planner.perf.training.job import Job, ParallelLayout, Software
+from planner.perf.training.memory import in_flight, layer_token_bytes, peak_gib
+from planner.perf.training.model_states import model_states, optimizers
+from planner.perf.training.sharding import sharding_traffic
+from planner.perf.training.step import step_time, tokens_per_s
+from planner.perf.training.work import rank_work
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
@@ -156,7 +156,7 @@ def test_llama_3_405b_trains_as_published(
     """
     blank = dict.fromkeys(rows()[0], "")
     dp = accelerators // 128
-    read = training.parse_job(
+    read = training_row.parse_job(
         blank
         | {
             "model": "llama-3.1-405b",
@@ -430,7 +430,9 @@ def test_optimizers_are_ordered_by_what_they_keep() -> None:
 def test_whatever_was_not_measured_is_flagged_and_its_band_is_wide() -> None:
     """Every accelerator of an architecture, and every kind of model, without a published run."""
     runs = [
-        training.parse_job(row).job for row in rows() if row["quality"] != "C"
+        training_row.parse_job(row).job
+        for row in rows()
+        if row["quality"] != "C"
     ]
     seen = {job.chip.architecture for job in runs}
     usual = half_width_ln(made())

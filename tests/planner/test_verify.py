@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 
 from planner.cli.compose import spec_folder_reader
-from planner.solve.answer import Solver
-from planner.solve.need import serving_requirement
-from planner.solve.rule import OfferFilter, spec_rules
-from planner.solve.search import ServingSearch
-from planner.solve.verify import meets_limits, simulate_fleet, verify_finalists
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.serving.requirement import serving_requirement
+from planner.solve.serving.search import ServingSearch
+from planner.solve.serving.verify import (
+    meets_limits,
+    simulate_fleet,
+    verify_finalists,
+)
+from planner.solve.solver import Solver
 from planner.spec.load import load_spec
 from planner.spec.model import Inference, LatencyLimit
 from providers.catalog.load import load_catalog as open_catalog
-from stacks.site import unsupported_reason
+from stacks.stack_spec import unsupported_reason
 
 BLUEPRINTS = sorted((Path(__file__).parents[2] / "blueprints").glob("*.yaml"))
 CATALOG = open_catalog(None)

@@ -14,10 +14,10 @@ import pytest
 from providers.catalog.load import load_catalog
 from stacks.build import build_stack
 from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
-from stacks.node import agent
-from stacks.node.megatron import megatron_options
-from stacks.node.training import RENDEZVOUS_SCRIPT
-from stacks.site import derive_stack, unsupported_reason
+from stacks.runtime.vm import agent
+from stacks.runtime.vm.megatron import megatron_options
+from stacks.runtime.vm.training import RENDEZVOUS_SCRIPT
+from stacks.stack_spec import derive_stack, unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 from tests.oracles import schema
 

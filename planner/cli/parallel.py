@@ -1,0 +1,50 @@
+"""Plans of many specs at once, on all cores."""
+
+from __future__ import annotations
+
+import multiprocessing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from planner.cli.compose import SpecFile, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from planner.cli.compose import PlanningOptions
+    from planner.market.offer import Catalog
+
+    PlanMaker: TypeAlias = "Callable[[SpecFile], dict[str, Any]]"
+
+PARALLEL_MIN_SPECS: Final = 8  # specs from which starting workers pays
+_worker_makers: list[PlanMaker] = []
+
+
+def make_plans(
+    spec_files: Sequence[SpecFile], catalog: Catalog, options: PlanningOptions
+) -> Iterator[dict[str, Any]]:
+    """Make the plans of some specs in their order; raises what making one of them raises."""
+    plan_maker = partial(make_plan, catalog=catalog, options=options)
+    if (
+        len(spec_files) < PARALLEL_MIN_SPECS
+        or "fork" not in multiprocessing.get_all_start_methods()
+    ):
+        yield from map(plan_maker, spec_files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    fork_context = multiprocessing.get_context(
+        "fork"
+    )  # workers inherit the catalog as it is
+    with ProcessPoolExecutor(
+        None, fork_context, _set_worker_maker, (plan_maker,)
+    ) as worker_pool:
+        yield from worker_pool.map(_make_in_worker, spec_files)
+
+
+def _set_worker_maker(plan_maker: PlanMaker) -> None:
+    _worker_makers[:] = [plan_maker]
+
+
+def _make_in_worker(spec_file: SpecFile) -> dict[str, Any]:
+    return _worker_makers[0](spec_file)

@@ -1,0 +1,314 @@
+"""The lines of the bill: what it is, how much of it, at which price of which date.
+
+Decimal throughout. A price that is not known is no line of zero: it is excluded and said so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.weekly_load import HOURS_PER_MONTH
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from planner.cost.service_price import PriceBook, ServicePrice
+
+CENT: Final = Decimal("0.01")
+QUANTITY_STEP: Final = Decimal("0.0001")
+ROLE_LABELS: Final = {
+    "disk": ("boot disks", "GB-month"),
+    "load_balancer": ("load balancer", "hour"),
+    "load_balancer_data": ("load balancer data", "GB"),
+    "load_balancer_unit": ("load balancer data", "unit-hour"),
+    "logs": ("logs", "GB"),
+    "nat": ("NAT gateway", "hour"),
+    "nat_data": ("NAT data", "GB"),
+    "object_storage": ("object storage", "GB-month"),
+    "public_ip": ("public address", "hour"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One line; `unit_price` and `usd_month` are None when no price is known."""
+
+    name: str
+    kind: str
+    unit: str
+    quantity: Decimal
+    unit_price: Decimal | None
+    usd_month: Decimal | None
+    source: str
+    as_of: str
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether a price is known."""
+        return self.usd_month is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the fleet uses in a month, beside its accelerators.
+
+    node_hours are hours of running nodes, on_hours of the stack, nodes the most at once;
+    `network_hours` hours are those in which the network is there.
+    """
+
+    provider: str
+    peak_nodes: int
+    node_hours: Decimal
+    running_hours: Decimal
+    cache_gb: Decimal
+    weights_gb: Decimal
+    sent_gb: Decimal
+    received_gb: Decimal
+    serves_traffic: bool
+    network_hours: Decimal = HOURS_PER_MONTH
+
+
+@cache
+def usage_value(usage_name: str) -> Decimal:
+    """Return an assumption of how much is used, from data/usage.csv."""
+    column_types = {
+        "usage": table.nonempty_text,
+        "value": table.finite_decimal,
+        "unit": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    csv_text = (
+        files("planner.cost")
+        .joinpath("data", "usage.csv")
+        .read_text(encoding="utf-8")
+    )
+    usage_values = {
+        usage_row["usage"]: usage_row["value"]
+        for usage_row in table.read_rows(csv_text, "usage.csv", column_types)
+    }
+    assumption: Decimal = usage_values[usage_name]
+    return assumption
+
+
+def priced_line(
+    name: str,
+    kind: str,
+    unit: str,
+    quantity: Decimal,
+    service_price: ServicePrice | None,
+) -> BillLine:
+    """A line for a quantity at a price, rounded to the cent; without a price it is unknown."""
+    rounded_quantity = quantity.quantize(QUANTITY_STEP, ROUND_HALF_UP)
+    if service_price is None:
+        return BillLine(
+            name=name,
+            kind=kind,
+            unit=unit,
+            quantity=rounded_quantity,
+            unit_price=None,
+            usd_month=None,
+            source="",
+            as_of="",
+        )
+    return BillLine(
+        name=name,
+        kind=kind,
+        unit=unit,
+        quantity=rounded_quantity,
+        unit_price=service_price.usd,
+        usd_month=(rounded_quantity * service_price.usd).quantize(
+            CENT, ROUND_HALF_UP
+        ),
+        source=service_price.source,
+        as_of=service_price.as_of,
+    )
+
+
+def service_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
+    """Return every line that is not an accelerator, in the order of the bill."""
+    months = monthly_usage.node_hours / HOURS_PER_MONTH
+    bill_lines = [_disk_line(monthly_usage, price_book, months)]
+    if monthly_usage.cache_gb:
+        bill_lines.append(_cache_line(monthly_usage, price_book, months))
+    bill_lines += _network_lines(monthly_usage, price_book)
+    if monthly_usage.serves_traffic:
+        bill_lines += _balancer_lines(monthly_usage, price_book)
+        bill_lines += egress_lines(
+            monthly_usage.provider, monthly_usage.sent_gb, price_book
+        )
+    logged_gb = monthly_usage.node_hours * usage_value("log_gb_per_node_hour")
+    storage_line = _role_line(
+        monthly_usage, price_book, "object_storage", monthly_usage.weights_gb
+    )
+    return [
+        *bill_lines,
+        storage_line,
+        _role_line(monthly_usage, price_book, "logs", logged_gb),
+    ]
+
+
+def sum_lines(bill_lines: list[BillLine]) -> tuple[Decimal, list[str]]:
+    """Return the sum of the known lines, and the names of the unknown ones."""
+    total_usd = sum(
+        (
+            bill_line.usd_month
+            for bill_line in bill_lines
+            if bill_line.usd_month is not None
+        ),
+        Decimal(0),
+    )
+    return total_usd, [
+        bill_line.name for bill_line in bill_lines if not bill_line.is_priced
+    ]
+
+
+def _role_line(
+    monthly_usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
+) -> BillLine:
+    """The line of a role that has one price; its name and unit stand in ROLES."""
+    line_name, default_unit = ROLE_LABELS[role]
+    role_prices = price_book.find(monthly_usage.provider, role)
+    return priced_line(
+        line_name,
+        role,
+        role_prices[0].unit if role_prices else default_unit,
+        quantity,
+        (*role_prices, None)[0],
+    )
+
+
+def _disk_line(
+    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+) -> BillLine:
+    """Boot disks: by the GB, or by the disk where a cloud sells fixed sizes."""
+    fixed_prices = price_book.find(monthly_usage.provider, "disk_p10")
+    if fixed_prices:
+        return priced_line(
+            "boot disks", "disk", fixed_prices[0].unit, months, fixed_prices[0]
+        )
+    return _role_line(
+        monthly_usage, price_book, "disk", usage_value("boot_disk_gb") * months
+    )
+
+
+def _cache_line(
+    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+) -> BillLine:
+    disk_prices = price_book.find(
+        monthly_usage.provider, "cache_disk"
+    ) or price_book.find(monthly_usage.provider, "disk")
+    service_price = disk_prices[0] if disk_prices else None
+    price_unit = service_price.unit if service_price else "GB-month"
+    return priced_line(
+        "model and data disks",
+        "disk",
+        price_unit,
+        monthly_usage.cache_gb * months,
+        service_price,
+    )
+
+
+def _network_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
+    """NAT by the hour or by the node, what flows through it, and its public address.
+
+    Nodes reach object storage through a private endpoint; only images pass the NAT.
+    """
+    node_starts = (
+        usage_value("node_starts_per_month")
+        * monthly_usage.node_hours
+        / HOURS_PER_MONTH
+    )
+    node_prices = price_book.find(monthly_usage.provider, "nat_per_node")
+    if node_prices:
+        nat_line = priced_line(
+            "NAT gateway",
+            "nat",
+            node_prices[0].unit,
+            monthly_usage.node_hours,
+            node_prices[0],
+        )
+    else:
+        nat_line = _role_line(
+            monthly_usage, price_book, "nat", monthly_usage.network_hours
+        )
+    data_line = _role_line(
+        monthly_usage,
+        price_book,
+        "nat_data",
+        usage_value("container_image_gb") * node_starts,
+    )
+    return [
+        nat_line,
+        data_line,
+        _role_line(
+            monthly_usage, price_book, "public_ip", monthly_usage.network_hours
+        ),
+    ]
+
+
+def _balancer_lines(
+    monthly_usage: Usage, price_book: PriceBook
+) -> list[BillLine]:
+    """The load balancer and what it processes, by the GB or by units of 1 GB an hour."""
+    unit_prices = price_book.find(monthly_usage.provider, "load_balancer_unit")
+    data_role = "load_balancer_unit" if unit_prices else "load_balancer_data"
+    data_line = _role_line(
+        monthly_usage,
+        price_book,
+        data_role,
+        monthly_usage.sent_gb + monthly_usage.received_gb,
+    )
+    return [
+        _role_line(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
+        data_line,
+    ]
+
+
+def egress_lines(
+    provider: str,
+    egress_gb: Decimal,
+    price_book: PriceBook,
+    line_name: str = "egress",
+) -> list[BillLine]:
+    """What leaves a cloud for the internet, one line for each price tier that is reached."""
+    price_tiers = price_book.find(provider, "egress")
+    if not price_tiers:
+        return [priced_line(line_name, "egress", "GB", egress_gb, None)]
+    bill_lines = []
+    for price_tier in price_tiers:
+        tier_start_gb = price_tier.from_gb or Decimal(0)
+        tier_end_gb = (
+            egress_gb
+            if price_tier.to_gb is None
+            else min(egress_gb, price_tier.to_gb)
+        )
+        if tier_end_gb > tier_start_gb and price_tier.usd:
+            bill_lines.append(
+                priced_line(
+                    f"{line_name} above {tier_start_gb:f} GB",
+                    "egress",
+                    "GB",
+                    tier_end_gb - tier_start_gb,
+                    price_tier,
+                )
+            )
+    last_tier_gb = price_tiers[-1].to_gb
+    if last_tier_gb is not None and egress_gb > last_tier_gb:
+        bill_lines.append(
+            priced_line(
+                f"{line_name} above {last_tier_gb:f} GB",
+                "egress",
+                "GB",
+                egress_gb - last_tier_gb,
+                None,
+            )
+        )
+    return bill_lines

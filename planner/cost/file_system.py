@@ -1,0 +1,101 @@
+"""Parallel file systems: which sizes and speeds are sold, and what one costs.
+
+Speed is bought with capacity: every TiB of a tier brings so many MB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.bill_line import priced_line
+from planner.facts import table
+
+if TYPE_CHECKING:
+    from planner.cost.bill_line import BillLine
+    from planner.cost.service_price import PriceBook
+
+GIB: Final = 2.0**30
+MB: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystem:
+    """A parallel file system: `capacity_gib` of a tier of `mb_s_per_tib`; `role` names its price."""
+
+    provider: str
+    capacity_gib: int
+    mb_s_per_tib: int
+    role: str
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Bytes/s of all clients together."""
+        return self.capacity_gib / 1024 * self.mb_s_per_tib * MB
+
+    def priced_line(self, price_book: PriceBook, months: Decimal) -> BillLine:
+        """What it costs for so many months."""
+        tier_prices = price_book.find(self.provider, self.role)
+        price_unit = tier_prices[0].unit if tier_prices else "GiB-month"
+        line_name = f"parallel file system, {self.mb_s_per_tib} MB/s/TiB"
+        return priced_line(
+            line_name,
+            "storage",
+            price_unit,
+            Decimal(self.capacity_gib) * months,
+            (*tier_prices, None)[0],
+        )
+
+
+def file_systems(
+    provider: str, bytes_per_s: float, stored_bytes: float
+) -> list[FileSystem]:
+    """The smallest file system of each tier that gives `bytes_per_s` bytes/s and holds `stored_bytes` bytes."""
+    return [
+        FileSystem(
+            provider=provider,
+            capacity_gib=_sold_gib(tier_row, bytes_per_s, stored_bytes),
+            mb_s_per_tib=tier_row["mb_s_tib"],
+            role=tier_row["price"],
+        )
+        for tier_row in _tier_table()
+        if tier_row["provider"] == provider
+    ]
+
+
+def _sold_gib(
+    tier_row: table.TableRow, bytes_per_s: float, stored_bytes: float
+) -> int:
+    """GiB that are sold: the least, or a multiple of the step."""
+    required_gib = max(
+        stored_bytes / GIB, bytes_per_s / MB / tier_row["mb_s_tib"] * 1024
+    )
+    smallest_gib: int = tier_row["least_gib"]
+    return (
+        smallest_gib
+        if required_gib <= smallest_gib
+        else math.ceil(required_gib / tier_row["step_gib"])
+        * tier_row["step_gib"]
+    )
+
+
+@cache
+def _tier_table() -> tuple[table.TableRow, ...]:
+    column_types = {
+        "provider": table.nonempty_text,
+        "mb_s_tib": table.integer_between(1, 10_000),
+        "least_gib": table.integer_between(1, 10**6),
+        "step_gib": table.integer_between(1, 10**6),
+        "price": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    csv_text = (
+        files("planner.cost")
+        .joinpath("data", "file_systems.csv")
+        .read_text(encoding="utf-8")
+    )
+    return tuple(table.read_rows(csv_text, "file_systems.csv", column_types))

@@ -1,0 +1,387 @@
+"""Predicts one configuration: throughput, latency and memory, each with its band and basis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.estimate.names import RefusedError
+from planner.perf.common.constant import constant
+from planner.perf.common.memory import GIB
+from planner.perf.serving import load_shape, tail
+from planner.perf.serving.error_band import (
+    Band,
+    Basis,
+    assess_novelty,
+    error_band,
+    extrapolation,
+)
+
+if TYPE_CHECKING:
+    from planner.perf.serving.deployment import Deployment
+    from planner.perf.serving.load_shape import MeanLatency, ReplicaRates
+
+MS_PER_S: Final = 1000.0
+OVERLOAD_LIMIT: Final = (
+    3.0  # times the predicted capacity: no error of ours explains that
+)
+P99: Final = 0.99
+COLUMNS: Final = (
+    "output_tok_s",
+    "req_throughput_rps",
+    "ttft_ms_mean",
+    "ttft_ms_p99",
+    "tpot_ms_mean",
+    "tpot_ms_p99",
+    "e2e_ms_mean",
+    "max_batch",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BandedValue:
+    """A predicted number with the limits of its 90 % band."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The predicted numbers by column; what does not apply is absent."""
+
+    basis: Basis
+    columns: dict[str, BandedValue]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bands:
+    throughput: Band
+    tpot: Band
+    ttft: Band
+
+
+def predict_inference(deployment: Deployment) -> Estimate:
+    """Predict a configuration; raises RefusedError when it cannot run.
+
+    Throughput is that of the whole deployment in output tokens and requests a second; latency in
+    milliseconds; max_batch the requests that one replica has room for.
+    """
+    replica_rates = deployment.replica_rates()
+    if replica_rates.max_batch < 1:
+        weights_gib = deployment.profile.weight_bytes / GIB
+        memory_gib = deployment.node.memory_gib
+        raise RefusedError(
+            f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"
+        )
+    if (
+        deployment.prefill_workers
+        and deployment.prefill_profile.weight_bytes
+        > deployment.prefill_profile.memory_bytes
+    ):
+        raise RefusedError(
+            "does not fit: a prefill worker cannot hold the weights"
+        )
+    unmeasured_traits, band_basis = assess_novelty(
+        deployment.llm,
+        deployment.node.accelerator,
+        unstated_settings=_has_unstated_parts(deployment),
+    )
+    load_kind = deployment.demand.load_kind
+    doublings = _doublings_outside(deployment)
+    metric_bands = _Bands(
+        *(
+            error_band(
+                metric, load_kind, unmeasured_traits, band_basis, doublings
+            )
+            for metric in ("throughput", "tpot", "ttft")
+        )
+    )
+    column_predictor = {
+        "offline": _offline_columns,
+        "static": _static_columns,
+        "closed": _closed_columns,
+        "open": _open_columns,
+    }[load_kind]
+    columns = column_predictor(deployment, replica_rates, metric_bands)
+    max_batch = float(math.floor(replica_rates.max_batch))
+    error_share = constant("memory_error", "batch")
+    columns["max_batch"] = BandedValue(
+        max_batch, max_batch * (1 - error_share), max_batch * (1 + error_share)
+    )
+    return Estimate(band_basis, columns)
+
+
+def _doublings_outside(deployment: Deployment) -> int:
+    """How many doublings beyond the measurements; raises RefusedError when that is too far."""
+    demand = deployment.demand
+    doublings, feature = extrapolation(
+        prompt=demand.prompt_tokens,
+        answer=demand.answer_tokens,
+        active=deployment.llm.active_params,
+        accelerators=deployment.layout.accelerators,
+        batch=max(1.0, demand.user_count / deployment.replica_count),
+    )
+    if doublings > constant("too_far"):
+        raise RefusedError(
+            f"far outside what was measured: {feature}, by {doublings} doublings"
+        )
+    return doublings
+
+
+def _has_unstated_parts(deployment: Deployment) -> bool:
+    return deployment.speculative or deployment.prefill_workers is not None
+
+
+def _offline_columns(
+    deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    return _throughput_columns(
+        deployment,
+        load_shape.offline_throughput(replica_rates) * deployment.replica_count,
+        metric_bands.throughput,
+    )
+
+
+def _static_columns(
+    deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    replica_users = max(
+        1.0, deployment.demand.user_count / deployment.replica_count
+    )
+    batch_size = min(replica_users, replica_rates.max_batch)
+    columns = _throughput_columns(
+        deployment,
+        load_shape.static_throughput(replica_rates, batch_size)
+        * deployment.replica_count,
+        metric_bands.throughput,
+    )
+    mean_tpot_s = (
+        load_shape.tpot_at_batch(replica_rates, batch_size)
+        - replica_rates.interference_share
+        * batch_size
+        * replica_rates.prompt_busy_s
+        / replica_rates.answer_tokens
+    )
+    later_waves = replica_users / batch_size - 1
+    mean_ttft_s = load_shape.static_ttft(
+        replica_rates, batch_size
+    ) + later_waves / 2 * (
+        batch_size * replica_rates.prompt_busy_s
+        + deployment.demand.answer_tokens * mean_tpot_s
+    )
+    return columns | _mean_latency(
+        deployment, mean_ttft_s, mean_tpot_s, metric_bands
+    )
+
+
+def _closed_columns(
+    deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    replica_users = deployment.demand.user_count / deployment.replica_count
+    mean_load = load_shape.closed_latency(replica_rates, replica_users)
+    request_time_s = (
+        mean_load.ttft_s
+        + (deployment.demand.answer_tokens - 1) * mean_load.tpot_s
+    )
+    output_tok_s = (
+        deployment.demand.user_count
+        * deployment.demand.answer_tokens
+        / request_time_s
+    )
+    return _throughput_columns(
+        deployment, output_tok_s, metric_bands.tpot, inverse=True
+    ) | _latency_with_tail(deployment, replica_rates, mean_load, metric_bands)
+
+
+def _open_columns(
+    deployment: Deployment, replica_rates: ReplicaRates, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    replica_rps = deployment.demand.rate_per_s / deployment.replica_count
+    capacity_rps = (
+        load_shape.offline_throughput(replica_rates)
+        / deployment.demand.answer_tokens
+    )
+    if replica_rps > OVERLOAD_LIMIT * capacity_rps:
+        total_capacity_rps = capacity_rps * deployment.replica_count
+        raise RefusedError(
+            f"cannot keep up: at most about {total_capacity_rps:,.1f} requests a second"
+        )
+    served_tok_s = (
+        min(replica_rps, capacity_rps)
+        * deployment.replica_count
+        * deployment.demand.answer_tokens
+    )
+    latency_columns = _latency_over_capacities(
+        deployment, replica_rates, replica_rps, metric_bands
+    )
+    if (
+        replica_rps < capacity_rps
+    ):  # what arrives is served: only the end of the run is uncertain
+        overrun_share = (
+            deployment.demand.rate_per_s
+            * latency_columns["e2e_ms_mean"].value
+            / MS_PER_S
+            / deployment.demand.request_count
+        )
+        served_share = 1 / (1 + overrun_share)
+        served_error = constant("served_error")
+        return (
+            _throughput_columns(
+                deployment,
+                served_tok_s * served_share,
+                Band(1 - served_error, 1 + served_error, "physics"),
+            )
+            | latency_columns
+        )
+    return (
+        _throughput_columns(deployment, served_tok_s, metric_bands.throughput)
+        | latency_columns
+    )
+
+
+def _latency_over_capacities(
+    deployment: Deployment,
+    replica_rates: ReplicaRates,
+    replica_rps: float,
+    metric_bands: _Bands,
+) -> dict[str, BandedValue]:
+    """Latency at a rate, when the capacity may be as far off as a band of throughput says.
+
+    Near saturation a time grows with 1 / (1 - load), so the expected one is the geometric mean
+    over capacities. How far it moves from the largest to the smallest widens the band.
+    """
+    throughput_band = metric_bands.throughput
+    capacity_cases = [
+        _latency_with_tail(
+            deployment,
+            replica_rates,
+            load_shape.poisson_latency(
+                replica_rates, replica_rps / capacity_factor
+            ),
+            metric_bands,
+        )
+        for capacity_factor in (throughput_band.high, 1.0, throughput_band.low)
+    ]
+    return {
+        column: _merge_capacities(
+            [capacity_case[column] for capacity_case in capacity_cases]
+        )
+        for column in capacity_cases[0]
+    }
+
+
+def _merge_capacities(capacity_cases: list[BandedValue]) -> BandedValue:
+    fast_log, expected_log, slow_log = (
+        math.log(quantity.value) for quantity in capacity_cases
+    )
+    mean_log = (fast_log + expected_log + slow_log) / 3
+    low_half_width, high_half_width = (
+        math.log(quantity / capacity_cases[1].value)
+        for quantity in (capacity_cases[1].low, capacity_cases[1].high)
+    )
+    low_half_width = math.hypot(low_half_width, mean_log - fast_log)
+    high_half_width = math.hypot(high_half_width, slow_log - mean_log)
+    return BandedValue(
+        *(
+            math.exp(quantity)
+            for quantity in (
+                mean_log,
+                mean_log - low_half_width,
+                mean_log + high_half_width,
+            )
+        )
+    )
+
+
+def _latency_with_tail(
+    deployment: Deployment,
+    replica_rates: ReplicaRates,
+    mean_load: MeanLatency,
+    metric_bands: _Bands,
+) -> dict[str, BandedValue]:
+    columns = _mean_latency(
+        deployment, mean_load.ttft_s, mean_load.tpot_s, metric_bands
+    )
+    tail_ttft_ms = tail.ttft_quantile(replica_rates, mean_load, P99) * MS_PER_S
+    columns["ttft_ms_p99"] = _apply_band(
+        tail_ttft_ms, _tail_band(metric_bands.ttft, "ttft")
+    )
+    if "tpot_ms_mean" in columns:
+        tail_tpot_ms = (
+            tail.tpot_quantile(
+                replica_rates,
+                mean_load,
+                P99,
+                arriving=deployment.demand.load_kind == "open",
+            )
+            * MS_PER_S
+        )
+        columns["tpot_ms_p99"] = _apply_band(
+            tail_tpot_ms, _tail_band(metric_bands.tpot, "tpot")
+        )
+    return columns
+
+
+def _tail_band(mean_band: Band, metric: str) -> Band:
+    """The band of a 99th percentile: it errs as its mean does, and in how far it lies above."""
+    tail_error = constant("tail_error", metric)
+    low_factor, high_factor = (
+        math.exp(math.hypot(math.log(factor), tail_error))
+        for factor in (mean_band.low, mean_band.high)
+    )
+    return Band(1 / low_factor, high_factor, mean_band.basis)
+
+
+def _mean_latency(
+    deployment: Deployment, ttft_s: float, tpot_s: float, metric_bands: _Bands
+) -> dict[str, BandedValue]:
+    """Times in milliseconds; those of a whole answer err as its two parts do."""
+    ttft_ms = _apply_band(ttft_s * MS_PER_S, metric_bands.ttft)
+    tpot_ms = _apply_band(tpot_s * MS_PER_S, metric_bands.tpot)
+    later_tokens = deployment.demand.answer_tokens - 1
+    mean_e2e_ms = ttft_ms.value + later_tokens * tpot_ms.value
+    low_error_ms, high_error_ms = (
+        math.hypot(
+            ttft_limit_ms - ttft_ms.value,
+            later_tokens * (tpot_limit_ms - tpot_ms.value),
+        )
+        for ttft_limit_ms, tpot_limit_ms in (
+            (ttft_ms.low, tpot_ms.low),
+            (ttft_ms.high, tpot_ms.high),
+        )
+    )
+    columns = {
+        "ttft_ms_mean": ttft_ms,
+        "e2e_ms_mean": BandedValue(
+            mean_e2e_ms, mean_e2e_ms - low_error_ms, mean_e2e_ms + high_error_ms
+        ),
+    }
+    return columns | ({"tpot_ms_mean": tpot_ms} if later_tokens else {})
+
+
+def _throughput_columns(
+    deployment: Deployment,
+    output_tok_s: float,
+    value_band: Band,
+    *,
+    inverse: bool = False,
+) -> dict[str, BandedValue]:
+    """Tokens and requests a second; `inverse` when the band is one of times."""
+    if inverse:
+        value_band = Band(
+            1 / value_band.high, 1 / value_band.low, value_band.basis
+        )
+    requests_per_s = output_tok_s / deployment.demand.answer_tokens
+    return {
+        "output_tok_s": _apply_band(output_tok_s, value_band),
+        "req_throughput_rps": _apply_band(requests_per_s, value_band),
+    }
+
+
+def _apply_band(predicted: float, value_band: Band) -> BandedValue:
+    return BandedValue(
+        predicted, predicted * value_band.low, predicted * value_band.high
+    )

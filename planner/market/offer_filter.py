@@ -1,0 +1,207 @@
+"""Which offers may be used at all: one named rule for each wish of the spec."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from planner.spec.model import Batch, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.market.offer import Instance, Offer
+    from planner.spec.model import Spec
+
+COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRule:
+    """A rule by its key in the spec.
+
+    It looks at one part of an offer: its machine type, its region or its purchase option.
+    """
+
+    key: str
+    offer_part: Literal["instance", "region", "purchase"]
+    allows: Callable[[Any], bool]
+
+
+def spec_rules(
+    spec: Spec, unbuilt_reason: Callable[[Instance], str | None]
+) -> tuple[OfferRule, ...]:
+    """Return the rules of a spec in the order in which they are reported.
+
+    `unbuilt_reason` says why no stack can be built yet for a machine type, or nothing.
+    """
+    where_spec = spec.where
+    allowed_patterns = where_spec.accelerators.allow
+    denied_patterns = where_spec.accelerators.deny
+    purchase_options = allowed_purchases(spec)
+    return (
+        OfferRule("data sheet", "instance", _has_data_sheet),
+        OfferRule(
+            "stack",
+            "instance",
+            lambda instance: unbuilt_reason(instance) is None,
+        ),
+        OfferRule(
+            "where.clouds",
+            "instance",
+            lambda instance: instance.provider in where_spec.clouds,
+        ),
+        OfferRule(
+            "where.regions",
+            "region",
+            lambda region: (
+                not where_spec.regions
+                or _matches_any(region, where_spec.regions)
+            ),
+        ),
+        OfferRule(
+            "where.accelerators",
+            "instance",
+            lambda instance: (
+                (
+                    not allowed_patterns
+                    or _matches_any(instance.accelerator, allowed_patterns)
+                )
+                and not _matches_any(instance.accelerator, denied_patterns)
+            ),
+        ),
+        OfferRule(
+            "buy", "purchase", lambda purchase: purchase in purchase_options
+        ),
+    )
+
+
+def allowed_purchases(spec: Spec) -> tuple[str, ...]:
+    """Return the purchase options that a spec allows.
+
+    spot auto means spot where an interruption breaks no promise: a batch or training run is
+    resumed, a service or a person's workspace is not.
+    """
+    if spec.buy.spot == "only":
+        return ("spot",)
+    purchase_options = [
+        COMMITMENTS[commitment]
+        for commitment in spec.buy.commit
+        if commitment != "none"
+    ]
+    if "none" in spec.buy.commit:
+        purchase_options.insert(0, "on_demand")
+    if spec.buy.spot == "auto" and isinstance(spec, Batch | Training):
+        purchase_options.append("spot")
+    return tuple(purchase_options)
+
+
+class OfferFilter:
+    """The offers of a catalog under the rules of a spec.
+
+    Each rule is asked once for each machine type, region or purchase option.
+    """
+
+    def __init__(
+        self,
+        offer_groups: tuple[tuple[Offer, ...], ...],
+        offer_rules: tuple[OfferRule, ...],
+    ) -> None:
+        self.offer_groups = offer_groups
+        self.offer_rules = offer_rules
+        self._instance_cache: dict[tuple[int, str], frozenset[str]] = {}
+        self._region_cache: dict[str, frozenset[str]] = {}
+
+    def cheapest(self, skipped_rule: str = "") -> list[Offer]:
+        """Return the cheapest region of each machine type and purchase, skipping one rule.
+
+        Speed is the same in every region, and so is the price of everything else in the catalog:
+        that drops only dominated offers.
+        """
+        ignored_rules = {skipped_rule}
+        cheapest_offers = []
+        for offer_group in self.offer_groups:
+            if not self._instance_violations(offer_group[0]) <= ignored_rules:
+                continue
+            for offer in offer_group:
+                if self._region_violations(offer.region) <= ignored_rules:
+                    cheapest_offers.append(offer)
+                    break
+        return cheapest_offers
+
+    @property
+    def allowed_count(self) -> int:
+        """How many offers keep every rule."""
+        return self.funnel[-1][1]
+
+    @cached_property
+    def funnel(self) -> tuple[tuple[str, int], ...]:
+        """How many offers are left after each rule in turn."""
+        offer_counts: Counter[frozenset[str]] = Counter()
+        for offer_group in self.offer_groups:
+            instance_violations = self._instance_violations(
+                offer_group[0]
+            )  # the same for all offers of a kind
+            for region, offer_count in Counter(
+                offer.region for offer in offer_group
+            ).items():
+                offer_counts[
+                    instance_violations | self._region_violations(region)
+                ] += offer_count
+        funnel_stages = []
+        applied_rules: set[str] = set()
+        for rule in self.offer_rules:
+            applied_rules.add(rule.key)
+            remaining_count = sum(
+                offer_count
+                for violated_rules, offer_count in offer_counts.items()
+                if applied_rules.isdisjoint(violated_rules)
+            )
+            funnel_stages.append((rule.key, remaining_count))
+        return tuple(funnel_stages)
+
+    def violations(self, offer: Offer) -> frozenset[str]:
+        """Return the keys of the rules that an offer breaks."""
+        return self._instance_violations(offer) | self._region_violations(
+            offer.region
+        )
+
+    def _instance_violations(self, offer: Offer) -> frozenset[str]:
+        instance = offer.instance
+        purchase = offer.purchase
+        violations = self._instance_cache.get((id(instance), purchase))
+        if violations is None:
+            violations = self._violated_keys(
+                "instance", instance
+            ) | self._violated_keys("purchase", purchase)
+            self._instance_cache[id(instance), purchase] = violations
+        return violations
+
+    def _region_violations(self, region: str) -> frozenset[str]:
+        violations = self._region_cache.get(region)
+        if violations is None:
+            violations = self._region_cache[region] = self._violated_keys(
+                "region", region
+            )
+        return violations
+
+    def _violated_keys(
+        self, offer_part: str, part_value: Any
+    ) -> frozenset[str]:
+        return frozenset(
+            rule.key
+            for rule in self.offer_rules
+            if rule.offer_part == offer_part and not rule.allows(part_value)
+        )
+
+
+def _has_data_sheet(instance: Instance) -> bool:
+    """Whether enough is known of an accelerator to say how fast it is."""
+    return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
+
+
+def _matches_any(candidate: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(candidate, pattern) for pattern in patterns)

@@ -1,0 +1,1 @@
+"""What serving and training share: layouts, constants, coefficient tables, memory of weights."""

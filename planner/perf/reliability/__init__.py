@@ -1,0 +1,1 @@
+"""What failures and reclaims cost in time: hazards, checkpoints, goodput, simulated runs."""

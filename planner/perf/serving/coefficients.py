@@ -1,0 +1,60 @@
+"""The coefficients of serving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from planner.perf.common.coefficient_table import CoefficientTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """The coefficients that apply to one replica; units and meaning stand in the table."""
+
+    answer_share: float
+    answer_variance: float
+    expert_bytes: float
+    expert_flops: float
+    expert_imbalance: float
+    expert_padding: float
+    expert_width: float
+    first_token: float
+    flops: float
+    gather_bandwidth: float
+    gather_latency: float
+    hop_latency: float
+    interference: float
+    kv_bandwidth: float
+    latent_flops: float
+    latent_overhead: float
+    layer_overhead: float
+    link_bandwidth: float
+    link_latency: float
+    link_latency_growth: float
+    link_phase: float
+    memory_share: float
+    moe_overhead: float
+    network_bandwidth: float
+    overhead: float
+    overlap: float
+    prompt_attention: float
+    prompt_base: float
+    prompt_full: float
+    prompt_queue: float
+    prompt_share: float
+    reserve_gib: float
+    run_time: float
+    sampling: float
+    sequence_overhead: float
+    server_time: float
+    step_overhead: float
+    step_wait: float
+    stream: float
+    unpack_experts: float
+    unpack_flops: float
+    wave: float
+    weight_bandwidth: float
+
+
+SERVING: Final = CoefficientTable(Coefficients, "coefficients.csv")

@@ -1,0 +1,183 @@
+"""One exactly given configuration: a model, laid out on hardware, under an engine and a load."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from planner.perf.serving.coefficients import SERVING, Coefficients
+from planner.perf.serving.engine import VARIED_LENGTHS, coefficient_keys
+from planner.perf.serving.load_shape import (
+    ReplicaRates,
+    kv_transfer_time,
+    memory_capacity,
+)
+from planner.perf.serving.memory import replica_memory
+from planner.perf.serving.step import (
+    NO_DRAFT,
+    Draft,
+    StepTimes,
+    prompt_busy_time,
+    prompt_latency,
+    step_times,
+)
+from planner.perf.serving.work import ReplicaProfile, profile_replica
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.perf.common.layout import Node, ReplicaLayout
+    from planner.perf.serving.engine import ServingEngine
+
+LoadKind: TypeAlias = Literal["offline", "static", "closed", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """How a whole deployment is loaded. Lengths are means, in tokens.
+
+    `user_count` are requests always under way (closed) or started together (static); `rate_per_s` is
+    requests a second (open), `request_count` how many of them a run has. `length_keys` says how they
+    differ: see engine.keys.
+    """
+
+    load_kind: LoadKind
+    prompt_tokens: float
+    answer_tokens: float
+    user_count: float = 0.0
+    rate_per_s: float = 0.0
+    length_keys: tuple[str, ...] = VARIED_LENGTHS
+    request_count: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment of `replica_count` equal replicas; `prefill_workers` workers of their own take prompts.
+
+    `speculative` says that answers are guessed ahead; by how much is `draft`, when it is known.
+    """
+
+    llm: Llm
+    layout: ReplicaLayout
+    node: Node
+    engine: ServingEngine
+    demand: Demand
+    replica_count: int = 1
+    prefill_workers: tuple[int, ReplicaLayout] | None = None
+    speculative: bool = False
+    draft: Draft = NO_DRAFT
+
+    @property
+    def coefficient_keys(self) -> frozenset[str]:
+        """What selects the coefficients."""
+        return coefficient_keys(
+            self.layout, self.node, self.engine, self.demand.length_keys
+        )
+
+    @property
+    def max_sequences(self) -> float:
+        """The most requests that the engine runs at once on a replica."""
+        return float(self.engine.max_sequences * self.layout.adp)
+
+    @property
+    def profile(self) -> ReplicaProfile:
+        """What a replica has to do."""
+        return profile_replica(self.llm, self.layout, self.node)
+
+    @property
+    def prefill_profile(self) -> ReplicaProfile:
+        """What a prefill worker has to do; the replica itself without such workers."""
+        return profile_replica(
+            self.llm,
+            self.prefill_workers[1] if self.prefill_workers else self.layout,
+            self.node,
+        )
+
+    @property
+    def overhead_gib(self) -> float | None:
+        """GiB beside weights and cache, where the rules of the engine are known."""
+        return _overhead_gib(self.llm, self.layout, self.node, self.engine)
+
+    def replica_rates(self) -> ReplicaRates:
+        """Return a replica under this load, ready for the formulas of load shapes."""
+        demand = self.demand
+        layout_and_node = self.layout, self.node
+        coefficients, profile, times = _shared_inputs(
+            self.llm,
+            layout_and_node,
+            self.engine,
+            demand.length_keys,
+            self.draft,
+        )
+        prompt_busy_s = prompt_busy_time(times, demand.prompt_tokens)
+        idle_prompt_s = prompt_latency(times, demand.prompt_tokens)
+        interference_share = coefficients.interference
+        serial_share = 1.0
+        if self.prefill_workers:
+            prefill_times = step_times(self.prefill_profile, coefficients)
+            prompt_busy_s = (
+                prompt_busy_time(prefill_times, demand.prompt_tokens)
+                * self.replica_count
+                / self.prefill_workers[0]
+            )
+            idle_prompt_s = prompt_latency(
+                prefill_times, demand.prompt_tokens
+            ) + kv_transfer_time(profile, coefficients, demand.prompt_tokens)
+            interference_share = serial_share = 0.0
+        overhead_gib = self.overhead_gib
+        overhead_gib = (
+            coefficients.reserve_gib if overhead_gib is None else overhead_gib
+        )
+        max_batch = min(
+            self.max_sequences,
+            memory_capacity(
+                profile,
+                coefficients,
+                overhead_gib,
+                demand.prompt_tokens,
+                demand.answer_tokens,
+            ),
+        )
+        return ReplicaRates(
+            step_times=times,
+            coefficients=coefficients,
+            prompt_tokens=demand.prompt_tokens,
+            answer_tokens=demand.answer_tokens,
+            max_batch=max_batch,
+            prompt_busy_s=prompt_busy_s,
+            idle_prompt_s=idle_prompt_s,
+            interference_share=interference_share,
+            serial_share=serial_share,
+        )
+
+
+@lru_cache(maxsize=4096)
+def _shared_inputs(
+    llm: Llm,
+    layout_and_node: tuple[ReplicaLayout, Node],
+    serving_engine: ServingEngine,
+    length_keys: tuple[str, ...],
+    speculation: Draft,
+) -> tuple[Coefficients, ReplicaProfile, StepTimes]:
+    """What the rows of one deployment share, whatever its load."""
+    layout, node = layout_and_node
+    coefficients = SERVING.select(
+        coefficient_keys(layout, node, serving_engine, length_keys),
+        serving_engine.software_year,
+    )
+    profile = profile_replica(llm, layout, node)
+    return coefficients, profile, step_times(profile, coefficients, speculation)
+
+
+@lru_cache(maxsize=4096)
+def _overhead_gib(
+    llm: Llm, layout: ReplicaLayout, node: Node, serving_engine: ServingEngine
+) -> float | None:
+    return (
+        replica_memory(
+            llm, layout, node, serving_engine.software_year
+        ).overhead_gib
+        if serving_engine.kind == "vllm"
+        else None
+    )

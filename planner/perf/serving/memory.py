@@ -1,0 +1,333 @@
+"""The memory that vLLM reports when it starts: weights, peak activation, KV pool and its tokens.
+
+    pool = share * memory - weights - peak activation - non-torch - graphs
+
+The peak is that of a profiling run with the largest step that the engine allows. Sizes in bytes
+unless the name says GiB. What changed between versions is a row of data/vllm_memory.csv.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.facts import table
+from planner.perf.common import memory
+from planner.perf.common.memory import GIB
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.perf.common.layout import Node, ReplicaLayout
+
+BLOCK_TOKENS: Final = 16  # tokens of a block
+LATENT_BLOCK_TOKENS: Final = 64
+LARGE_GIB: Final = 70.0  # memory from which the defaults are larger
+LONG_CONTEXT_TOKENS: Final = (
+    32_768  # context beyond which early versions profile in chunks
+)
+VOCABULARY_PADDING: Final = 64  # rows to which a vocabulary is padded
+LARGE_GRAPH_SEQUENCES: Final = (
+    512  # sequences from which graphs are captured for large batches too
+)
+WIDE_TP: Final = 8
+GROUP_RATIO: Final = (
+    1.5  # layer kinds within this ratio share the larger group size
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """The largest step of an engine: tokens in it, and sequences that are sampled."""
+
+    max_tokens: int
+    max_sequences: int
+
+
+SMALL_STEP: Final = StepLimits(max_tokens=2048, max_sequences=256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmAccelerator:
+    """One accelerator under the vLLM of a year: its memory, the share that vLLM takes, its link.
+
+    `small_defaults` marks cards whose defaults stay small although their memory is large.
+    """
+
+    total_gib: float
+    software_year: float
+    memory_share: float
+    has_link: bool = True
+    small_defaults: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupMemory:
+    """What one accelerator holds, in GiB, how many tokens of KV cache fit, and the most sequences.
+
+    The pool, `kv_gib`, is what is left of the engine's share; negative when it does not fit.
+    """
+
+    total_gib: float
+    weights_gib: float
+    activation_gib: float
+    non_torch_gib: float
+    graph_gib: float
+    kv_gib: float
+    kv_tokens: int
+    max_sequences: int
+
+    @property
+    def overhead_gib(self) -> float:
+        """What is neither weights nor cache."""
+        return self.activation_gib + self.non_torch_gib + self.graph_gib
+
+
+@cache
+def _version_rows() -> tuple[table.TableRow, ...]:
+    number_column = table.real_between(0, 10_000)
+    columns: dict[str, Any] = {
+        "from_year": number_column,
+        "sampler_bytes": number_column,
+        "buffers_gib": number_column,
+        "non_torch_gib": number_column,
+        "non_torch_tp_gib": number_column,
+        "non_torch_tp8_gib": number_column,
+        "non_torch_pcie_gib": number_column,
+        "graph_gib": number_column,
+        "graph_large_gib": number_column,
+        "chunked": table.yes_or_no,
+        "share": number_column,
+        **table.SOURCE_COLUMNS,
+    }
+    csv_text = (
+        files("planner.perf")
+        .joinpath("data", "vllm_memory.csv")
+        .read_text(encoding="utf-8")
+    )
+    return tuple(table.read_rows(csv_text, "vllm_memory.csv", columns))
+
+
+@cache
+def vllm_constants(software_year: float) -> table.TableRow:
+    """Return the constants of the vLLM of a year (with fraction)."""
+    return [
+        version_row
+        for version_row in _version_rows()
+        if version_row["from_year"]
+        <= max(software_year, _version_rows()[0]["from_year"])
+    ][-1]
+
+
+def default_limits(
+    accelerator: VllmAccelerator, context_tokens: int
+) -> StepLimits:
+    """Return the defaults of `vllm serve`; early versions step over the whole context."""
+    if not vllm_constants(accelerator.software_year)["chunked"]:
+        long_context = context_tokens > LONG_CONTEXT_TOKENS
+        return StepLimits(
+            max_tokens=2048 if long_context else max(context_tokens, 2048),
+            max_sequences=0 if long_context else 256,
+        )
+    large_memory = (
+        accelerator.total_gib >= LARGE_GIB and not accelerator.small_defaults
+    )
+    return (
+        StepLimits(max_tokens=8192, max_sequences=1024)
+        if large_memory
+        else SMALL_STEP
+    )
+
+
+def vllm_accelerator(
+    node: Node, tp: int, software_year: float
+) -> VllmAccelerator:
+    """Return an accelerator of a node under the defaults of the vLLM of a year."""
+    small_defaults = node.accelerator.architecture == "Ampere"
+    return VllmAccelerator(
+        total_gib=node.memory_gib,
+        software_year=software_year,
+        memory_share=vllm_constants(software_year)["share"],
+        has_link=node.has_link(tp),
+        small_defaults=small_defaults,
+    )
+
+
+def replica_memory(
+    llm: Llm, layout: ReplicaLayout, node: Node, software_year: float
+) -> StartupMemory:
+    """Return the start-up memory of a replica on a node, with every default of vLLM."""
+    accelerator = vllm_accelerator(node, layout.tp, software_year)
+    return startup_memory(
+        llm, layout, accelerator, default_limits(accelerator, llm.max_context)
+    )
+
+
+def startup_memory(
+    llm: Llm,
+    layout: ReplicaLayout,
+    accelerator: VllmAccelerator,
+    step_limits: StepLimits,
+) -> StartupMemory:
+    """Return the start-up memory of one accelerator."""
+    version_row = vllm_constants(accelerator.software_year)
+    weights_gib = vllm_weight_bytes(llm, layout) / GIB
+    activation_gib = (
+        activation_bytes(llm, layout, accelerator.software_year, step_limits)
+        / GIB
+        + version_row["buffers_gib"]
+    )
+    driver_gib = non_torch_gib(layout, accelerator)
+    graph_gib = version_row[
+        "graph_large_gib"
+        if step_limits.max_sequences >= LARGE_GRAPH_SEQUENCES
+        else "graph_gib"
+    ]
+    kv_pool_gib = (
+        accelerator.memory_share * accelerator.total_gib
+        - weights_gib
+        - activation_gib
+        - driver_gib
+        - graph_gib
+    )
+    return StartupMemory(
+        total_gib=accelerator.total_gib,
+        weights_gib=weights_gib,
+        activation_gib=activation_gib,
+        non_torch_gib=driver_gib,
+        graph_gib=graph_gib,
+        kv_gib=kv_pool_gib,
+        kv_tokens=pool_tokens(
+            llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.software_year
+        ),
+        max_sequences=step_limits.max_sequences,
+    )
+
+
+def vllm_weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
+    """Weight bytes with the rotary table, and with K and V repeated where tp exceeds KV heads.
+
+    table = context * rotary width * 2; repeats = 2 * layers * hidden * head_dim * 2 (1 - kv / tp).
+    """
+    rotary_width = llm.qk_rope_dim or llm.head_dim
+    extra_bytes = float(llm.max_context * rotary_width * 2)
+    if layout.attention_tp > llm.kv_heads > 0 and not llm.kv_lora_rank:
+        repeated_share = 1 - llm.kv_heads / layout.attention_tp
+        extra_bytes += (
+            2
+            * llm.attending_layers
+            * llm.hidden
+            * llm.head_dim
+            * 2
+            * repeated_share
+            / layout.pp
+        )
+    return memory.weight_bytes(llm, layout) + extra_bytes
+
+
+def activation_bytes(
+    llm: Llm,
+    layout: ReplicaLayout,
+    software_year: float,
+    step_limits: StepLimits,
+) -> float:
+    """Peak bytes of the profiling run: the sampler's logits, or the widest layer of a forward.
+
+    sampler = bytes * sequences * vocabulary + 2 * tokens * hidden
+    forward = 2 * tokens * (3 * ffn / tp + 3 * hidden); with experts their workspace instead.
+    """
+    sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
+    padded_vocabulary = (
+        math.ceil(llm.vocab / VOCABULARY_PADDING) * VOCABULARY_PADDING
+    )
+    sampler_bytes = (
+        vllm_constants(software_year)["sampler_bytes"]
+        * sampled_rows
+        * padded_vocabulary
+        + 2.0 * step_limits.max_tokens * llm.hidden
+    )
+    has_head = layout.pp == 1  # the first stage of several has no head
+    forward_bytes = 2.0 * step_limits.max_tokens * 3 * llm.hidden
+    workspace_bytes = 0.0
+    if not llm.experts:
+        forward_bytes += (
+            2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
+        )
+    elif llm.precision != "mxfp4":
+        gate_up_width = 2 * llm.moe_ffn / layout.tp
+        token_width = max(gate_up_width / 2, llm.hidden) + max(
+            gate_up_width, llm.hidden
+        )
+        workspace_bytes = (
+            2.0 * step_limits.max_tokens * llm.experts_per_token * token_width
+        )
+    if not has_head:
+        forward_bytes += 4.0 * step_limits.max_tokens * llm.hidden
+    reserved_bytes = (
+        workspace_bytes
+        if software_year >= _version_rows()[2]["from_year"]
+        else 0.0
+    )
+    return max(
+        sampler_bytes + reserved_bytes if has_head and sampled_rows else 0.0,
+        forward_bytes + workspace_bytes,
+    )
+
+
+def non_torch_gib(layout: ReplicaLayout, accelerator: VllmAccelerator) -> float:
+    """GiB of the driver's context and the collectives' buffers."""
+    if layout.tp == 1:
+        column_name = "non_torch_gib"
+    elif accelerator.has_link:
+        column_name = (
+            "non_torch_tp8_gib" if layout.tp >= WIDE_TP else "non_torch_tp_gib"
+        )
+    else:
+        column_name = "non_torch_pcie_gib"
+    return float(vllm_constants(accelerator.software_year)[column_name])
+
+
+def pool_tokens(
+    llm: Llm, layout: ReplicaLayout, pool_bytes: float, software_year: float
+) -> int:
+    """How many tokens vLLM says that a pool holds: blocks, shared by groups of equal layers.
+
+    Layers of one kind form groups of equal size; the last group is padded. State-space layers
+    take pages as large as attention's, whose blocks grow until a state fits in one.
+    """
+    token_bytes = memory.kv_token_bytes(llm, layout)
+    block_tokens = LATENT_BLOCK_TOKENS if llm.kv_lora_rank else BLOCK_TOKENS
+    if llm.state_layers:
+        state_bytes = llm.state_bytes / layout.attention_tp
+        block_tokens = BLOCK_TOKENS * math.ceil(
+            state_bytes / (BLOCK_TOKENS * token_bytes)
+        )
+    index_bytes = llm.index_bytes / llm.attending_layers
+    kind_layers = [
+        llm.attending_layers - llm.window_layers,
+        llm.window_layers,
+        llm.state_layers,
+    ]
+    if not vllm_constants(software_year)["chunked"]:
+        kind_layers = [llm.attending_layers, 0, llm.state_layers]
+    stage_layers = [
+        math.ceil(layer_count / layout.pp)
+        for layer_count in kind_layers
+        if layer_count
+    ]
+    group_layers = (
+        max(stage_layers)
+        if max(stage_layers) < GROUP_RATIO * min(stage_layers)
+        else min(stage_layers)
+    )
+    group_count = sum(
+        math.ceil(layer_count / group_layers) for layer_count in stage_layers
+    )
+    block_count = int(
+        pool_bytes
+        // (block_tokens * (token_bytes + index_bytes))
+        // group_layers
+    )
+    return block_count // group_count * block_tokens

@@ -1,0 +1,230 @@
+"""What one replica has to do, in bytes, FLOP and counts: everything that is not a coefficient.
+
+Quantities are per accelerator of the tensor-parallel group unless they say otherwise. Every field
+is a number, or an array with one number for each of many replicas: the physics does not care.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.common import memory
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.perf.common.layout import Node, ReplicaLayout
+
+DEFAULT_EXPERT_WIDTH: Final = 2048  # of an expert that a model does not have
+HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
+UNLIMITED_TOKENS: Final = 1e9  # tokens: attention that is not sparse
+DISPATCH_BYTES: Final = (
+    1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaProfile:
+    """One replica in numbers.
+
+    read_*      weight bytes read by one accelerator in a step: attention, rest, all its experts
+    flop_*      FLOP of one token on one accelerator (a token of its own group)
+    expert_share      share of the routed experts that one token uses
+    expert_columns       width of an expert on one accelerator
+    kv_full_bytes, kv_window_bytes  KV bytes of one token in all full and all sliding layers
+    kv_state_bytes    bytes of a sequence that do not grow (state-space and linear layers)
+    latent_flop      FLOP of latent attention in decode for one token of context
+    pair_flop        FLOP of prompt attention for one pair of tokens in one layer
+    peak_flop_per_s, half_flop_per_s  FLOP/s of the weights' precision and of 16 bit
+    network_bytes_per_s, nic_share_bytes_per_s  bytes/s one way of a machine, and of each of its accelerators
+    *_peak      FLOP/s of the parts that a release may keep in 16 bit
+    """
+
+    layers: float
+    full_layers: float
+    window_layers: float
+    moe_layers: float
+    latent_layers: float
+    read_attention_bytes: float
+    read_dense_bytes: float
+    read_experts_bytes: float
+    attention_flop: float
+    dense_flop: float
+    read_head_bytes: float
+    head_flop: float
+    vocabulary_size: float
+    experts_flop: float
+    expert_share: float
+    expert_columns: float
+    kv_full_bytes: float
+    kv_window_bytes: float
+    kv_state_bytes: float
+    window_tokens: float
+    sparse_tokens: float
+    latent_flop: float
+    pair_flop: float
+    memory_bytes_per_s: float
+    peak_flop_per_s: float
+    half_flop_per_s: float
+    attention_flop_per_s: float
+    dense_flop_per_s: float
+    memory_bytes: float
+    weight_bytes: float
+    pp: float
+    adp: float
+    attention_tp: float
+    link_bytes_per_s: float
+    reduce_count: float
+    reduce_bytes: float
+    gather_count: float
+    gather_bytes: float
+    stream_bytes: float
+    hop_count: float
+    hop_bytes: float
+    network_bytes_per_s: float
+    nic_share_bytes_per_s: float
+
+
+def profile_replica(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> ReplicaProfile:
+    """Count what a replica of `llm` in `layout` on `node` moves and multiplies.
+
+    Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
+    """
+    accelerator = node.accelerator
+    attention_tp = layout.attention_tp
+    precision = layout.precision
+    attention_bytes = llm.attention_params * memory.attention_bytes(
+        llm, precision
+    )
+    head_params = llm.vocab * llm.hidden
+    dense_params = max(0.0, llm.dense_params - llm.attention_params)
+    token_kv_bytes = memory.kv_token_bytes(llm, layout)
+    latent_flop = (
+        2.0
+        * llm.heads
+        * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
+        * llm.attending_layers
+    )
+    return ReplicaProfile(
+        layers=llm.layers,
+        full_layers=llm.attending_layers - llm.window_layers,
+        window_layers=llm.window_layers,
+        moe_layers=llm.moe_layers,
+        latent_layers=llm.attending_layers if llm.kv_lora_rank else 0,
+        read_attention_bytes=attention_bytes / attention_tp,
+        read_dense_bytes=dense_params
+        * memory.dense_bytes(precision)
+        / attention_tp,
+        read_head_bytes=head_params * 2.0 / attention_tp,
+        read_experts_bytes=llm.expert_params
+        * memory.quantized_bytes(precision)
+        / layout.tp,
+        attention_flop=2.0 * llm.attention_params / attention_tp,
+        dense_flop=2.0 * dense_params / attention_tp,
+        head_flop=2.0 * head_params / attention_tp,
+        experts_flop=2.0 * llm.active_expert_params / layout.tp,
+        vocabulary_size=float(llm.vocab),
+        expert_share=llm.experts_per_token / llm.experts
+        if llm.experts
+        else 0.0,
+        expert_columns=float(
+            (llm.moe_ffn or DEFAULT_EXPERT_WIDTH) * layout.ep / layout.tp
+        ),
+        kv_full_bytes=token_kv_bytes
+        * (llm.attending_layers - llm.window_layers)
+        + llm.index_bytes,
+        kv_window_bytes=token_kv_bytes * llm.window_layers,
+        kv_state_bytes=float(llm.state_bytes * llm.state_layers) / attention_tp,
+        window_tokens=float(llm.window),
+        sparse_tokens=float(llm.sparse or UNLIMITED_TOKENS),
+        latent_flop=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
+        pair_flop=2.0
+        * llm.heads
+        * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
+        / attention_tp,
+        memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0)
+        * 1e9
+        * node.compute_fraction,
+        **_peak_speeds(llm, layout, node),
+        memory_bytes=node.memory_gib * memory.GIB,
+        weight_bytes=memory.weight_bytes(llm, layout),
+        pp=float(layout.pp),
+        adp=float(layout.adp),
+        attention_tp=float(attention_tp),
+        **_collectives(llm, layout, node),
+    )
+
+
+def _peak_speeds(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> dict[str, float]:
+    """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
+    accelerator = node.accelerator
+    precision = layout.precision
+
+    def peak_flop_per_s(format_name: str) -> float:
+        return accelerator.tflops(format_name) * 1e12 * node.compute_fraction
+
+    half_flop_per_s = peak_flop_per_s("bf16")
+    full_flop_per_s = peak_flop_per_s(accelerator.compute_precision(precision))
+    return {
+        "peak_flop_per_s": full_flop_per_s,
+        "half_flop_per_s": half_flop_per_s,
+        "attention_flop_per_s": half_flop_per_s
+        if memory.attention_bytes(llm, precision) == HALF_BYTES
+        else full_flop_per_s,
+        "dense_flop_per_s": half_flop_per_s
+        if memory.dense_bytes(precision) == HALF_BYTES
+        else full_flop_per_s,
+    }
+
+
+def _collectives(
+    llm: Llm, layout: ReplicaLayout, node: Node
+) -> dict[str, float]:
+    """Count the collectives of a step, and the bytes that a token adds to them.
+
+    Two all-reduces a layer over the group of attention; dispatch and return of each token to the
+    accelerators of its experts under attention-DP; a hand-over between pipeline stages.
+    """
+    attention_tp = layout.attention_tp
+    gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
+    reached_ranks = layout.tp * (
+        1 - (1 - 1 / layout.tp) ** llm.experts_per_token
+    )
+    remote_ranks = reached_ranks * (layout.tp - 1) / layout.tp
+    inner_width = (
+        llm.moe_ffn * (llm.experts_per_token + llm.shared_experts)
+        if llm.experts
+        else llm.ffn
+    )
+    spans_nodes = layout.accelerators > node.accelerator_count
+    return {
+        "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
+        "reduce_count": 2.0 * llm.layers if attention_tp > 1 else 0.0,
+        "reduce_bytes": 2.0
+        * llm.layers
+        * llm.hidden
+        * 2
+        * 2
+        * (attention_tp - 1)
+        / attention_tp,
+        "gather_count": gather_count,
+        "gather_bytes": gather_count
+        * remote_ranks
+        * llm.hidden
+        * DISPATCH_BYTES,
+        "stream_bytes": 2.0
+        * llm.layers
+        * (llm.hidden + inner_width / layout.tp / 4),
+        "hop_count": float(layout.pp - 1),
+        "hop_bytes": float((layout.pp - 1) * llm.hidden * 2)
+        if spans_nodes
+        else 0.0,
+        "network_bytes_per_s": max(node.network_gb_s, 1e-3) * 1e9,
+        "nic_share_bytes_per_s": max(node.network_gb_s, 1e-3)
+        * 1e9
+        / node.accelerator_count,
+    }

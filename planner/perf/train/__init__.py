@@ -1,1 +1,0 @@
-"""Training: memory, step time and layouts of one job."""

@@ -1,0 +1,1 @@
+"""How fast and how large a training step is: work, step, lower bound, memory, layouts."""

@@ -1,0 +1,212 @@
+"""Every layout that the rules allow: how a job may be cut over a number of accelerators."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.common.layout import can_shard
+from planner.perf.training.job import ParallelLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.facts.llm import Llm
+    from planner.perf.training.job import Job, Sharding
+
+MAX_TENSOR_RANKS: Final = 8  # accelerators over which tensors are cut
+CONTEXT_SIZES: Final = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+)  # of a sequence over context parallelism
+MIN_SHARD_TOKENS: Final = 8192  # tokens of a sequence's shard: shorter ones are cut in no published run
+MICRO_BATCHES: Final = (1, 2, 4, 8)
+MAX_CHUNKS: Final = 16  # chunks of a stage
+END_LAYERS: Final = (
+    2  # embedding and head count as a layer each where stages are to be equal
+)
+
+
+def enumerate_layouts(
+    job: Job, accelerators: int, node_accelerators: int
+) -> Iterator[ParallelLayout]:
+    """Every layout over so many accelerators, `node_accelerators` of which share a link; none recomputes.
+
+    tp within a link, cutting heads and widths evenly; pp cutting the layers evenly, embedding and
+    head perhaps counted as layers; interleaved only when micro-batches divide by pp; experts over
+    ranks that divide them. The global batch divides by dp and micro-batch.
+    """
+    for cut_layout in enumerate_cuts(
+        job.llm,
+        job.global_batch,
+        job.sequence_tokens,
+        accelerators,
+        node_accelerators,
+    ):
+        yield from expand_cut(job, cut_layout)
+
+
+@lru_cache(maxsize=512)
+def enumerate_cuts(
+    language_model: Llm,
+    global_batch: float,
+    sequence_tokens: int,
+    accelerators: int,
+    node_accelerators: int,
+) -> tuple[ParallelLayout, ...]:
+    """Every way to cut weights, sequences and states; micro-batches are of one sequence."""
+    return tuple(
+        _iterate_cuts(
+            language_model,
+            global_batch,
+            sequence_tokens,
+            accelerators,
+            node_accelerators,
+        )
+    )
+
+
+def _iterate_cuts(
+    language_model: Llm,
+    global_batch: float,
+    sequence_tokens: int,
+    accelerators: int,
+    node_accelerators: int,
+) -> Iterator[ParallelLayout]:
+    for tp in (
+        tensor_ranks
+        for tensor_ranks in _powers_of_two(
+            min(node_accelerators, MAX_TENSOR_RANKS)
+        )
+        if can_shard(language_model, tensor_ranks)
+    ):
+        for pp in _stage_counts(language_model.layers, accelerators // tp):
+            for cp in CONTEXT_SIZES:
+                dp, remainder = divmod(accelerators, tp * pp * cp)
+                is_too_short = cp > 1 and (
+                    sequence_tokens % cp
+                    or sequence_tokens // cp < MIN_SHARD_TOKENS
+                )
+                if remainder or is_too_short or not dp or global_batch % dp:
+                    continue
+                cut_layout = ParallelLayout(
+                    tp=tp, pp=pp, cp=cp, dp=dp, sharding="zero1"
+                )
+                yield from _shard_states(
+                    language_model, cut_layout, node_accelerators // tp
+                )
+
+
+def _shard_states(
+    language_model: Llm, cut_layout: ParallelLayout, link_ranks: int
+) -> Iterator[ParallelLayout]:
+    """Over how many ranks experts lie, and how states are cut: over all, or over those near.
+
+    A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
+    """
+    rank_count = cut_layout.tp * cut_layout.data_parallel_ranks
+    only_zero1 = cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1
+    shardings: tuple[Sharding, ...] = (
+        ("zero1",) if only_zero1 else ("zero1", "zero2", "zero3")
+    )
+    expert_ranks = [
+        ranks_divisor
+        for ranks_divisor in _powers_of_two(language_model.experts)
+        if rank_count % ranks_divisor == 0
+        and language_model.experts % ranks_divisor == 0
+    ]
+    for ep, sharding in itertools.product(expert_ranks or [1], shardings):
+        yield replace(cut_layout, ep=ep, sharding=sharding)
+    if (
+        not only_zero1
+        and not language_model.experts
+        and 1 < link_ranks < cut_layout.data_parallel_ranks
+        and cut_layout.data_parallel_ranks % link_ranks == 0
+    ):
+        yield replace(cut_layout, sharding="zero3", shard_size=link_ranks)
+
+
+def expand_cut(
+    job: Job, cut_layout: ParallelLayout
+) -> Iterator[ParallelLayout]:
+    """Micro-batches and interleaving of one cut."""
+    for micro_batch, chunk_counts in microbatch_sizes(job, cut_layout):
+        for vpp in chunk_counts:
+            yield cut_layout.with_microbatch(
+                float(micro_batch), vpp, cut_layout.recompute
+            )
+
+
+def microbatch_sizes(
+    job: Job, cut_layout: ParallelLayout
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
+    return _microbatch_sizes(
+        int(job.global_batch // cut_layout.dp),
+        job.llm.layers,
+        cut_layout.pp,
+        job.min_sequences,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _microbatch_sizes(
+    rank_sequences: int, layers: int, pp: int, min_sequences: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    chunk_counts = _chunk_counts(layers, pp)
+    micro_batches = (
+        batch_divisor
+        for batch_divisor in MICRO_BATCHES
+        if rank_sequences % batch_divisor == 0
+        and batch_divisor % min_sequences == 0
+    )
+    return tuple(
+        (
+            micro_batch,
+            chunk_counts if rank_sequences // micro_batch % pp == 0 else (1,),
+        )
+        for micro_batch in micro_batches
+    )
+
+
+def _powers_of_two(upper_limit: int) -> list[int]:
+    return [
+        2**exponent
+        for exponent in range(upper_limit.bit_length())
+        if 2**exponent <= upper_limit
+    ]
+
+
+def _stage_counts(layers: int, max_stages: int) -> list[int]:
+    even_divisors = (
+        stage_count
+        for stage_count in range(1, min(layers, max_stages) + 1)
+        if max_stages % stage_count == 0
+    )
+    return [
+        stage_count
+        for stage_count in even_divisors
+        if stage_count == 1
+        or layers % stage_count == 0
+        or (layers + END_LAYERS) % stage_count == 0
+    ]
+
+
+def _chunk_counts(layers: int, pp: int) -> tuple[int, ...]:
+    """Numbers of chunks that cut a stage evenly; 1 without a pipeline."""
+    if pp == 1:
+        return (1,)
+    stage_layers = (
+        layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
+    )
+    return tuple(
+        chunk_count
+        for chunk_count in range(1, min(stage_layers, MAX_CHUNKS) + 1)
+        if stage_layers % chunk_count == 0
+    )

@@ -1,0 +1,218 @@
+"""Questions about a solution: why not that machine, and what would more traffic cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from planner.errors import MissingError, Problem
+from planner.market.offer import group_offers
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.serving.explain import describe_fleet, rejection_reason
+from planner.solve.serving.search import ServingSearch
+from planner.solve.training.requirement import training_requirement
+from planner.solve.training.search import TrainSearch
+from planner.solve.workspace.requirement import (
+    workspace_bill,
+    workspace_requirement,
+)
+from planner.spec.model import Training, Workspace
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.market.offer import Offer
+    from planner.solve.solver import Solver
+    from planner.spec.model import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """What a machine type could do: the fleet, USD a month, and why it is not chosen."""
+
+    fleet: str
+    usd_month: Decimal | None
+    reason: str
+
+
+def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Counterfactual]:
+    """Say for every machine type that matches what keeps it from being chosen.
+
+    First the rules that exclude it, then what it lacks or misses, then its price. Raises
+    MissingError when no machine type matches.
+    """
+    matching_offers = [
+        offer
+        for offer in solver.catalog.offers
+        if _matches_pattern(offer, pattern)
+    ]
+    if not matching_offers:
+        next_step = "run: tonnage offers --limit 1000"
+        message = f"no machine type matches '{pattern}'"
+        raise MissingError(
+            Problem(code="offer", message=message, next_step=next_step)
+        )
+    machine_types = sorted(
+        {
+            (offer.provider, offer.instance.instance_type)
+            for offer in matching_offers
+        }
+    )
+    return [
+        _explain_type(
+            spec,
+            solver,
+            [
+                offer
+                for offer in matching_offers
+                if _machine_key(offer) == machine_type
+            ],
+        )
+        for machine_type in machine_types
+    ]
+
+
+def what_if(
+    spec: Spec, solver: Solver, traffic_factor: float
+) -> Counterfactual:
+    """Return the fleet for so many times the traffic (or the people of a workspace)."""
+    offers = OfferFilter(
+        solver.catalog.offer_groups, spec_rules(spec, solver.unbuilt_reason)
+    ).cheapest()
+    if isinstance(spec, Training):
+        return _scaled_training(spec, solver, traffic_factor)
+    if isinstance(spec, Workspace):
+        user_count = max(1, round(spec.users * traffic_factor))
+        solution = solver.solve(replace(spec, users=user_count))
+        usd_month = solution.bill.usd_month if solution.bill else None
+        return Counterfactual(
+            f"{user_count} users",
+            usd_month,
+            "" if usd_month is not None else "infeasible",
+        )
+    requirement = solver.requirement(spec).with_scaled_load(traffic_factor)
+    candidates = (
+        ServingSearch(solver.catalog.price_book)
+        .solve(requirement, offers)
+        .candidates
+    )
+    if not candidates:
+        return Counterfactual("", None, "infeasible")
+    return Counterfactual(
+        describe_fleet(candidates[0]), candidates[0].bill.usd_month, ""
+    )
+
+
+def _scaled_training(
+    spec: Training, solver: Solver, token_factor: float
+) -> Counterfactual:
+    """The cluster for so many times the tokens, or the pairs."""
+    token_count = (
+        training_requirement(
+            spec, solver.read_file, solver.confidence.level
+        ).tokens
+        * token_factor
+    )
+    solution = solver.solve(
+        replace(spec, data=replace(spec.data, tokens=round(token_count)))
+    )
+    if solution.bill is None:
+        return Counterfactual("", None, "infeasible")
+    pool = solution.pools[0]
+    fleet_label = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
+    return Counterfactual(fleet_label, solution.bill.usd_month, "")
+
+
+def _explain_type(
+    spec: Spec, solver: Solver, offers: list[Offer]
+) -> Counterfactual:
+    offer_filter = OfferFilter(
+        group_offers(offers), spec_rules(spec, solver.unbuilt_reason)
+    )
+    allowed_offers = offer_filter.cheapest()
+    machine_label = f"{offers[0].provider} {offers[0].instance.instance_type}"
+    if not allowed_offers:
+        violated_rules = min(
+            (offer_filter.violations(offer) for offer in offers), key=len
+        )
+        unbuilt_reason = solver.unbuilt_reason(offers[0].instance)
+        return Counterfactual(
+            machine_label,
+            None,
+            unbuilt_reason
+            or "excluded by " + ", ".join(sorted(violated_rules)),
+        )
+    if isinstance(spec, Training):
+        return _explain_training(spec, solver, machine_label, allowed_offers)
+    if isinstance(spec, Workspace):
+        shortfall = workspace_requirement(spec).shortfall(
+            allowed_offers[0].instance
+        )
+        cheapest_offer = min(
+            allowed_offers, key=lambda offer: (offer.usd_hour, offer.key)
+        )
+        usd_month = workspace_bill(
+            spec, cheapest_offer, solver.catalog.price_book
+        ).usd_month
+        return Counterfactual(
+            f"{machine_label} x {spec.users}",
+            None if shortfall else usd_month,
+            shortfall or "price",
+        )
+    search_result = ServingSearch(solver.catalog.price_book).solve(
+        solver.requirement(spec), allowed_offers
+    )
+    if search_result.candidates:
+        return Counterfactual(
+            describe_fleet(search_result.candidates[0]),
+            search_result.candidates[0].bill.usd_month,
+            "price",
+        )
+    if search_result.rejected_offers:
+        return Counterfactual(
+            machine_label,
+            None,
+            rejection_reason(search_result.rejected_offers[0].rejection),
+        )
+    return Counterfactual(
+        machine_label, None, "no layout of the model fits its accelerators"
+    )
+
+
+def _explain_training(
+    spec: Training,
+    solver: Solver,
+    machine_label: str,
+    allowed_offers: list[Offer],
+) -> Counterfactual:
+    requirement = training_requirement(
+        spec, solver.read_file, solver.confidence.level
+    )
+    search_result = TrainSearch(requirement, solver.catalog.price_book).solve(
+        allowed_offers, 1
+    )
+    if search_result.feasible:
+        best_candidate = search_result.feasible[0]
+        return Counterfactual(
+            f"{machine_label} x {best_candidate.cluster.nodes}",
+            best_candidate.bill.usd_month,
+            "price",
+        )
+    return Counterfactual(machine_label, None, search_result.rejected[0].reason)
+
+
+def _machine_key(offer: Offer) -> tuple[str, str]:
+    return offer.provider, offer.instance.instance_type
+
+
+def _matches_pattern(offer: Offer, pattern: str) -> bool:
+    lowered_pattern = pattern.lower()
+    searched_names = (
+        offer.instance.instance_type.lower(),
+        offer.instance.accelerator,
+    )
+    return any(
+        fnmatchcase(searched_name, lowered_pattern)
+        for searched_name in searched_names
+    )

@@ -1,0 +1,1 @@
+"""The cheapest fleet of replicas that serves a model within its limits."""

@@ -1,0 +1,494 @@
+"""Why this fleet and no cheaper one: what each machine type lacks, and what a wish costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.solve.serving.sizing import (
+    FleetSizing,
+    LayoutRejection,
+    predict_service,
+)
+from planner.solve.solution import Alternative, Binding
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import (
+        ServingCandidate,
+        ServingRejection,
+        ServingResult,
+        ServingSearch,
+    )
+    from planner.spec.model import LatencyLimit
+
+
+def alternatives(
+    requirement: ServingRequirement,
+    search_result: ServingResult,
+    excluded_candidates: list[ServingCandidate],
+    max_count: int,
+    selection: ServingCandidate,
+) -> tuple[Alternative, ...]:
+    """Return what else was possible: dearer fits, and cheaper ones with what stops them.
+
+    `excluded_candidates` are cheaper fits that a rule of the spec excludes.
+    """
+    rival_candidates = [
+        candidate
+        for candidate in search_result.candidates
+        if candidate.offer.key != selection.offer.key
+    ]
+    pricier_options = [
+        Alternative(
+            offer=candidate.offer,
+            nodes=candidate.sizing.nodes,
+            usd_month=candidate.bill.usd_month,
+            rejected_by="price"
+            if candidate.rank > selection.rank
+            else "simulation: it missed a limit",
+        )
+        for candidate in rival_candidates[:max_count]
+    ]
+    cheaper_options = (
+        [_smaller_fleet(requirement, selection)]
+        if selection.sizing.total_groups > 1
+        else []
+    )
+    cheaper_options += [
+        Alternative(
+            offer=rejected_offer.offer,
+            nodes=rejected_offer.nodes,
+            usd_month=rejected_offer.usd_month,
+            rejected_by=rejection_reason(rejected_offer.rejection),
+        )
+        for rejected_offer in nearest_rejected(
+            search_result.rejected_offers, selection.bill.usd_month, max_count
+        )
+    ]
+    cheaper_options += [
+        Alternative(
+            offer=candidate.offer,
+            nodes=candidate.sizing.nodes,
+            usd_month=candidate.bill.usd_month,
+            rejected_by=exclusion_reason(candidate.offer, selection.offer),
+        )
+        for candidate in excluded_candidates[:max_count]
+    ]
+    return tuple(
+        sorted(
+            [*pricier_options, *cheaper_options],
+            key=lambda alternative: (
+                alternative.usd_month,
+                alternative.offer.key,
+            ),
+        )
+    )
+
+
+def nearest_rejected(
+    rejected_offers: tuple[ServingRejection, ...],
+    ceiling_usd: Decimal,
+    max_count: int,
+) -> list[ServingRejection]:
+    """The rejected machine types that came nearest to the limits, one for each accelerator."""
+    seen_accelerators: set[str] = set()
+    nearest_offers: list[ServingRejection] = []
+    ranked_offers = sorted(
+        (
+            rejected_offer
+            for rejected_offer in rejected_offers
+            if rejected_offer.usd_month < ceiling_usd
+        ),
+        key=lambda rejected_offer: (
+            rejected_offer.rejection.reached / rejected_offer.rejection.limit,
+            rejected_offer.usd_month,
+            rejected_offer.offer.key,
+        ),
+    )
+    for nearest_offer in ranked_offers:
+        if (
+            nearest_offer.offer.instance.accelerator not in seen_accelerators
+            and len(nearest_offers) < max_count
+        ):
+            seen_accelerators.add(nearest_offer.offer.instance.accelerator)
+            nearest_offers.append(nearest_offer)
+    return nearest_offers
+
+
+def rejection_reason(rejection: LayoutRejection) -> str:
+    """Say what a layout lacks, in the words of the spec."""
+    if rejection.constraint == "memory":
+        return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+    if rejection.reached == math.inf:
+        return f"{rejection.constraint}: not met by any number of machines"
+    return (
+        f"{rejection.constraint}: {format_duration(rejection.reached)} > "
+        f"{format_duration(rejection.limit)} even when idle"
+    )
+
+
+def exclusion_reason(offer: Offer, selected_offer: Offer) -> str:
+    """Say which wish of the spec keeps a cheaper offer out."""
+    if offer.purchase == "spot" and selected_offer.purchase != "spot":
+        return "buy.spot: could be taken back at any time"
+    return "buy.commit: the commitment is not allowed"
+
+
+def format_at_least(duration_s: float) -> str:
+    """Write a time as span() does, rounded up, so that what is written is enough."""
+    rounding_s = (
+        0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
+    )
+    if duration_s >= 3600:
+        rounding_s = 360.0
+    return format_duration(
+        math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
+    )
+
+
+def format_duration(duration_s: float) -> str:
+    """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
+    if duration_s < 1:
+        return (
+            f"{duration_s * 1000:,.0f} ms"
+            if duration_s >= 0.01
+            else f"{duration_s * 1000:.1f} ms"
+        )
+    return (
+        f"{duration_s:,.1f} s"
+        if duration_s < 3600
+        else f"{duration_s / 3600:,.1f} h"
+    )
+
+
+def bindings(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    selection: ServingCandidate,
+    excluded_candidates: list[ServingCandidate],
+) -> tuple[Binding, ...]:
+    """For each constraint: its slack, and what it costs, by solving again without it.
+
+    `excluded_candidates` are the cheaper fits that the way of buying keeps out.
+    """
+    offers = offer_filter.cheapest()
+    priced_bindings = []
+    for limit in requirement.limits:
+        relaxed_candidates = search.solve(
+            requirement.without_limit(limit.key), offers
+        ).candidates
+        priced_bindings.append(
+            _priced_binding(
+                limit.key,
+                _limit_slack(selection.sizing, limit),
+                selection,
+                relaxed_candidates,
+                limit,
+            )
+        )
+    priced_bindings.append(
+        _priced_binding(
+            "buy", None, selection, tuple(excluded_candidates), None
+        )
+    )
+    for constraint in ("where.regions", "where.clouds", "where.accelerators"):
+        relaxed_offers = offer_filter.cheapest(constraint)
+        if relaxed_offers != offers:
+            relaxed_candidates = search.solve(
+                requirement, relaxed_offers
+            ).candidates
+            priced_bindings.append(
+                _priced_binding(
+                    constraint, None, selection, relaxed_candidates, None
+                )
+            )
+    if (
+        requirement.availability is not None
+        and selection.sizing.total_groups > selection.sizing.peak_groups
+    ):
+        relaxed_candidates = search.solve(
+            replace(requirement, availability=None), offers
+        ).candidates
+        priced_bindings.append(
+            _priced_binding(
+                "sla.availability", 0.0, selection, relaxed_candidates, None
+            )
+        )
+    costly_bindings = [
+        priced_binding
+        for priced_binding in priced_bindings
+        if priced_binding and priced_binding.saves_usd_month
+    ]
+    return tuple(
+        sorted(
+            costly_bindings,
+            key=lambda priced_binding: (
+                -(priced_binding.saves_usd_month or 0),
+                priced_binding.constraint,
+            ),
+        )
+    )
+
+
+def relaxations(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    budget_usd: Decimal | None,
+) -> tuple[Binding, ...]:
+    """For an infeasible need: each single change with which a fleet exists, cheapest first.
+
+    With a budget the need itself is feasible: then only changes that keep the budget count.
+    """
+    offers = offer_filter.cheapest()
+    relaxed_bindings: list[Binding] = []
+    if budget_usd is not None:
+        relaxed_bindings += _relaxation(
+            "buy.budget", "", search, requirement, offers
+        )
+    for limit in requirement.limits:
+        relaxed_bindings += _loosened_limit(
+            requirement, search, offers, limit, budget_usd
+        )
+    for constraint in (
+        "where.clouds",
+        "where.regions",
+        "where.accelerators",
+        "buy",
+    ):
+        relaxed_offers = offer_filter.cheapest(constraint)
+        if relaxed_offers != offers:
+            relaxed_bindings += _relaxation(
+                constraint, "any", search, requirement, relaxed_offers
+            )
+    for precision in ("fp8", "int4"):
+        if precision not in requirement.precisions:
+            relaxed_requirement = replace(
+                requirement, precisions=(*requirement.precisions, precision)
+            )
+            relaxed_bindings += _relaxation(
+                "model.precision",
+                f"also {precision}",
+                search,
+                relaxed_requirement,
+                offers,
+            )
+    if budget_usd is not None:
+        relaxed_bindings = [
+            relaxed_binding
+            for relaxed_binding in relaxed_bindings
+            if relaxed_binding.constraint == "buy.budget"
+            or _within_budget(relaxed_binding, budget_usd)
+        ]
+    return tuple(
+        sorted(
+            relaxed_bindings,
+            key=lambda relaxed_binding: (
+                relaxed_binding.usd_month or 0,
+                relaxed_binding.constraint,
+                relaxed_binding.relax_to,
+            ),
+        )
+    )
+
+
+def _within_budget(binding: Binding, budget_usd: Decimal) -> bool:
+    return binding.usd_month is not None and binding.usd_month <= budget_usd
+
+
+def _loosened_limit(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    limit: LatencyLimit,
+    budget_usd: Decimal | None,
+) -> list[Binding]:
+    """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
+    unlimited_candidates = search.solve(
+        requirement.without_limit(limit.key), offers
+    ).candidates
+    if not unlimited_candidates:
+        return []
+    if budget_usd is not None:
+        predicted_s = unlimited_candidates[0].sizing.service.assured_quantile(
+            limit.metric, limit.percentile
+        )
+        return _relaxation(
+            limit.key,
+            format_at_least(predicted_s),
+            search,
+            requirement.without_limit(limit.key),
+            offers,
+        )
+    reachable_s = _reachable_limit(requirement, search, offers, limit)
+    if reachable_s is None:
+        return []
+    relaxed_limit = replace(limit, seconds=reachable_s)
+    relaxed_limits = tuple(
+        relaxed_limit if sla_limit.key == limit.key else sla_limit
+        for sla_limit in requirement.limits
+    )
+    relaxed_requirement = replace(requirement, limits=relaxed_limits)
+    return _relaxation(
+        limit.key,
+        format_duration(float(reachable_s)),
+        search,
+        relaxed_requirement,
+        offers,
+    )
+
+
+def _relaxation(
+    constraint: str,
+    relax_to: str,
+    search: ServingSearch,
+    requirement: ServingRequirement,
+    offers: list[Offer],
+) -> list[Binding]:
+    candidates = search.solve(requirement, offers).candidates
+    if not candidates:
+        return []
+    usd_month = candidates[0].bill.usd_month
+    return [
+        Binding(
+            constraint=constraint,
+            slack=None,
+            relax_to=relax_to or f"{usd_month:,.0f} USD/month",
+            saves_usd_month=None,
+            usd_month=usd_month,
+            fleet=describe_fleet(candidates[0]),
+        )
+    ]
+
+
+def describe_fleet(candidate: ServingCandidate) -> str:
+    """Name a fleet in one line."""
+    offer = candidate.offer
+    return (
+        f"{offer.provider} {offer.region} {offer.instance.instance_type} x "
+        f"{candidate.sizing.nodes}"
+    )
+
+
+def _reachable_limit(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    limit: LatencyLimit,
+) -> Decimal | None:
+    """The nearest value of a limit that some layout reaches, with the other limits kept.
+
+    The best idle value over all layouts, and 5 % so that a finite fleet exists.
+    """
+    fastest_s = math.inf
+    relaxed_requirement = requirement.without_limit(limit.key)
+    for offer in offers:
+        for replica, nodes_per_group in search.one_node_replicas(
+            relaxed_requirement, offer
+        ):
+            if not replica.max_batch:
+                continue
+            idle_s = replica.idle_quantile(limit.metric, limit.percentile)
+            if idle_s < fastest_s and isinstance(
+                search.size_layout(
+                    relaxed_requirement, replica, nodes_per_group
+                ),
+                FleetSizing,
+            ):
+                fastest_s = idle_s
+    if fastest_s == math.inf:
+        return None
+    decimal_digits = 3 - math.floor(math.log10(fastest_s * 1.05)) - 2
+    rounding_scale = 10.0**decimal_digits
+    return Decimal(
+        str(math.ceil(fastest_s * 1.05 * rounding_scale) / rounding_scale)
+    )
+
+
+def _limit_slack(sizing: FleetSizing, limit: LatencyLimit) -> float:
+    predicted_s = sizing.service.assured_quantile(
+        limit.metric, limit.percentile
+    )
+    return 1 - predicted_s / float(limit.seconds)
+
+
+def _priced_binding(
+    constraint: str,
+    slack: float | None,
+    selection: ServingCandidate,
+    relaxed_candidates: tuple[ServingCandidate, ...],
+    limit: LatencyLimit | None,
+) -> Binding | None:
+    if (
+        not relaxed_candidates
+        or relaxed_candidates[0].bill.usd_month >= selection.bill.usd_month
+    ):
+        return None
+    cheapest_candidate = relaxed_candidates[0]
+    relax_to = (
+        cheapest_candidate.offer.purchase if constraint == "buy" else "any"
+    )
+    if limit is not None:
+        predicted_s = cheapest_candidate.sizing.service.assured_quantile(
+            limit.metric, limit.percentile
+        )
+        relax_to = format_at_least(predicted_s)
+    return Binding(
+        constraint=constraint,
+        slack=slack,
+        relax_to=relax_to,
+        saves_usd_month=selection.bill.usd_month
+        - cheapest_candidate.bill.usd_month,
+        usd_month=cheapest_candidate.bill.usd_month,
+        fleet=describe_fleet(cheapest_candidate),
+    )
+
+
+def _smaller_fleet(
+    requirement: ServingRequirement, selection: ServingCandidate
+) -> Alternative:
+    """The chosen fleet with one group fewer, and the limit that it breaks."""
+    sizing = selection.sizing
+    remaining_groups = sizing.total_groups - 1
+    usd_month = (
+        selection.bill.usd_month * remaining_groups / sizing.total_groups
+    )
+    if requirement.mode == "batch":
+        failure_reason = "deadline: the run would end too late"
+    elif sizing.total_groups > sizing.peak_groups:
+        failure_reason = (
+            "sla.availability: the loss of one node would break the SLA"
+        )
+    else:
+        service = predict_service(
+            requirement,
+            sizing.replica,
+            sizing.replicas_per_group * remaining_groups,
+        )
+        failure_reason = "traffic: it cannot keep up at peak"
+        if service is not None:
+            missed_limits = [
+                f"{sla_limit.key}: {format_duration(service.assured_quantile(sla_limit.metric, sla_limit.percentile))} > "
+                f"{format_duration(float(sla_limit.seconds))} at peak"
+                for sla_limit in requirement.limits
+                if not service.meets(
+                    sla_limit.metric,
+                    sla_limit.percentile,
+                    float(sla_limit.seconds),
+                )
+            ]
+            failure_reason = (
+                missed_limits[0] if missed_limits else failure_reason
+            )
+    return Alternative(
+        offer=selection.offer,
+        nodes=remaining_groups * sizing.nodes_per_group,
+        usd_month=usd_month.quantize(Decimal("0.01")),
+        rejected_by=failure_reason,
+    )

@@ -1,0 +1,148 @@
+"""One exactly given fleet under a need: what it would do, without any search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.errors import InfeasibleError, Problem
+from planner.perf.common import memory
+from planner.perf.common.layout import ReplicaLayout, can_shard
+from planner.perf.serving.replica import Replica
+from planner.solve.serving.predict import predict_serving
+from planner.solve.serving.sizing import (
+    FleetSizing,
+    predict_service,
+    saturation_rps,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.market.offer import Instance
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.solution import Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedFleet:
+    """A fleet of `nodes` machines with `replicas_per_node` replicas on each, and what it would do."""
+
+    instance: Instance
+    nodes: int
+    replicas_per_node: int
+    layout: ReplicaLayout
+    max_batch: int
+    max_rps: float
+    predicted: dict[str, Prediction]
+
+
+def predict_fixed(
+    requirement: ServingRequirement,
+    instance: Instance,
+    nodes: int,
+    layout_options: Mapping[str, str],
+) -> FixedFleet:
+    """Predict a fleet; raises InfeasibleError when it cannot run or cannot keep up.
+
+    Without a layout all accelerators of a machine hold one replica, in the first precision.
+    """
+    node = instance.node
+    precision = layout_options.get("precision", requirement.precisions[0])
+    tp = int(layout_options.get("tp", node.accelerator_count))
+    pp = int(layout_options.get("pp", 1))
+    layout = ReplicaLayout(
+        precision=precision,
+        kv_precision=layout_options.get(
+            "kv_precision", requirement.kv_precision
+        ),
+        tp=tp,
+        pp=pp,
+        ep=int(layout_options.get("ep", 1)),
+    )
+    if layout.ep > 1 and (not requirement.llm.experts or tp % layout.ep):
+        message = (
+            f"ep {layout.ep} does not suit {requirement.llm.model} over tp {tp}"
+        )
+        raise _infeasible_error(
+            message, "leave ep out, or choose one that divides tp"
+        )
+    if (
+        tp * pp > node.accelerator_count
+        or pp > requirement.llm.layers
+        or not can_shard(requirement.llm, tp)
+    ):
+        message = (
+            f"{requirement.llm.model} cannot be cut into tp {tp}, pp {pp} on "
+            f"{node.accelerator_count}"
+        )
+        raise _infeasible_error(
+            message, "choose a tp that divides its heads and the machine"
+        )
+    if not node.accelerator.supports(precision):
+        message = f"{node.accelerator.accelerator} does not run {precision}"
+        raise _infeasible_error(message, "choose another precision")
+    replica = Replica(requirement.llm, layout, node, requirement.load)
+    if not replica.max_batch:
+        weights_gib = memory.weight_bytes(requirement.llm, layout) / memory.GIB
+        message = (
+            f"weights take {weights_gib:,.1f} of {node.memory_gib:,.1f} GiB: no "
+            "room for a request"
+        )
+        raise _infeasible_error(
+            message, "use more accelerators, or a smaller precision"
+        )
+    replicas_per_node = node.accelerator_count // layout.accelerators
+    return FixedFleet(
+        instance=instance,
+        nodes=nodes,
+        replicas_per_node=replicas_per_node,
+        layout=layout,
+        max_batch=replica.max_batch,
+        max_rps=saturation_rps(replica) * replicas_per_node * nodes,
+        predicted=predict_serving(
+            requirement,
+            _fixed_sizing(requirement, replica, replicas_per_node, nodes),
+        ),
+    )
+
+
+def _fixed_sizing(
+    requirement: ServingRequirement,
+    replica: Replica,
+    replicas_per_node: int,
+    nodes: int,
+) -> FleetSizing:
+    saturated_service = replica.closed_service(replica.max_batch)
+    service = (
+        saturated_service
+        if requirement.mode == "batch"
+        else predict_service(requirement, replica, replicas_per_node * nodes)
+    )
+    if service is None:
+        reachable_rps = saturation_rps(replica) * replicas_per_node * nodes
+        message = (
+            f"it cannot keep up: at most {reachable_rps:,.1f} requests a second"
+        )
+        raise _infeasible_error(message, "use more machines, or a lower rate")
+    duration_hours = (
+        float(requirement.request_count)
+        / (saturation_rps(replica) * replicas_per_node * nodes)
+        / 3600
+    )
+    return FleetSizing(
+        layout=replica.layout,
+        replica=replica,
+        replicas_per_group=replicas_per_node,
+        nodes_per_group=1,
+        peak_groups=nodes,
+        total_groups=nodes,
+        service=service,
+        duration_hours=duration_hours,
+    )
+
+
+def _infeasible_error(message: str, next_step: str) -> InfeasibleError:
+    return InfeasibleError(
+        Problem(code="infeasible", message=message, next_step=next_step)
+    )

@@ -1,0 +1,113 @@
+"""The numbers that a fit is expected to reach, each with its band and its basis."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.common import memory
+from planner.perf.common.constant import constant
+from planner.perf.serving.error_band import Band, assess_novelty, error_band
+from planner.solve.solution import Prediction
+
+if TYPE_CHECKING:
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import FleetSizing
+
+MS_PER_S: Final = 1000.0
+PERCENTILES: Final = (50, 90, 95, 99)
+
+
+def predict_serving(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> dict[str, Prediction]:
+    """Return the predicted numbers of a fit at peak, with every needed replica up.
+
+    What arrives is served as long as
+    the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
+    """
+    novelties, basis = assess_novelty(
+        requirement.llm, sizing.replica.node.accelerator
+    )
+    replica_count = sizing.replicas_per_group * sizing.peak_groups
+    service = sizing.service
+    throughput_band = error_band("throughput", "offline", novelties, basis)
+    predictions = _predict_memory(requirement, sizing)
+    for metric_name, metric_value in (
+        ("output_tokens_per_s", service.output_tokens_per_s),
+        ("requests_per_s", service.rate_per_s),
+    ):
+        high_factor = (
+            min(1.0, throughput_band.high)
+            if requirement.mode == "open"
+            else throughput_band.high
+        )
+        predictions[metric_name] = _apply_band(
+            metric_value * replica_count,
+            Band(throughput_band.low, high_factor, basis),
+        )
+    if requirement.mode == "batch":
+        duration_band = Band(
+            1 / throughput_band.high, 1 / throughput_band.low, basis
+        )
+        predictions["duration_days"] = _apply_band(
+            sizing.duration_hours / 24, duration_band
+        )
+        return predictions
+    latency_bands = {
+        metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
+    }
+    latency_bands["e2e"] = _wider_band(*latency_bands.values())
+    for metric, percentile in itertools.product(
+        sorted(latency_bands), PERCENTILES
+    ):
+        metric_value = service.quantile(metric, percentile) * MS_PER_S
+        predictions[f"{metric}_p{percentile}_ms"] = _apply_band(
+            metric_value, latency_bands[metric]
+        )
+    return predictions
+
+
+def _predict_memory(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> dict[str, Prediction]:
+    memory_budget = sizing.replica.startup_memory
+    kv_cache_gib = (
+        sizing.service.in_flight
+        * memory.kv_bytes(
+            requirement.llm,
+            sizing.layout,
+            requirement.load.decode_context_tokens,
+        )
+        / memory.GIB
+    )
+    used_gib = (
+        memory_budget.weights_gib
+        + memory_budget.overhead_gib
+        + min(kv_cache_gib, memory_budget.kv_gib)
+    )
+    error_share = constant("memory_error", "used")
+    memory_band = Band(1 - error_share, 1 + error_share, "calibrated")
+    return {
+        "memory_gib_per_accelerator": _apply_band(used_gib, memory_band),
+        "memory_fraction": _apply_band(
+            used_gib / memory_budget.total_gib, memory_band
+        ),
+    }
+
+
+def _wider_band(first_band: Band, second_band: Band) -> Band:
+    return Band(
+        min(first_band.low, second_band.low),
+        max(first_band.high, second_band.high),
+        first_band.basis,
+    )
+
+
+def _apply_band(metric_value: float, band: Band) -> Prediction:
+    return Prediction(
+        metric_value,
+        metric_value * band.low,
+        metric_value * band.high,
+        band.basis,
+    )

@@ -1,0 +1,468 @@
+"""The exact search: every layout on every machine type, the cheapest region of each.
+
+Best first by a proved lower bound of the cost, so that what is not looked at cannot be cheaper.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from planner.cost.weekly_load import HOURS_PER_MONTH
+from planner.perf.common.constant import constant
+from planner.perf.serving.replica import Replica
+from planner.solve.serving.bill import COMMITTED_PURCHASES, Bill, serving_bill
+from planner.solve.serving.sizing import (
+    MULTI_NODE_SIZES,
+    FleetSizing,
+    LayoutRejection,
+    group_lower_bound,
+    serving_layouts,
+    size_fleet,
+    startup_time_s,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.perf.common.layout import Node, ReplicaLayout
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.spec.model import LatencyLimit
+
+HardwareKey: TypeAlias = "tuple[str, int, float, float, str, float]"
+RequirementKey: TypeAlias = (
+    "tuple[tuple[LatencyLimit, ...], float, int, Decimal | None, "
+    "Decimal, float, float]"
+)
+TIE_USD: Final = Decimal("0.005")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingCandidate:
+    """A fit on an offer with its bill."""
+
+    offer: Offer
+    sizing: FleetSizing
+    bill: Bill
+
+    @property
+    def rank(
+        self,
+    ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
+        """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
+        layout = self.sizing.layout
+        tie_breakers = (layout.accelerators, layout.pp, layout.ep)
+        return (
+            self.bill.usd_month,
+            self.sizing.nodes,
+            *tie_breakers,
+            self.offer.key,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRejection:
+    """The best that a machine type can do when it cannot meet the need.
+
+    `usd_month` is the least that it would cost at the load, were the limit not there.
+    """
+
+    offer: Offer
+    rejection: LayoutRejection
+    nodes: int
+    usd_month: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingResult:
+    """The cheapest fits, one for each machine type and purchase, and the cheaper ones rejected."""
+
+    candidates: tuple[ServingCandidate, ...]
+    rejected_offers: tuple[ServingRejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequirementCache:
+    """What is known for one question: how layouts were sized, and the layouts of hardware."""
+
+    sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
+    layout_options: dict[
+        tuple[HardwareKey, tuple[int, ...], tuple[str, ...]],
+        list[_LayoutOption],
+    ]
+
+
+class ServingSearch:
+    """Searches offers for a need; what is learned of a layout serves later questions too."""
+
+    def __init__(self, price_book: PriceBook) -> None:
+        self.price_book = price_book
+        self._replica_cache: dict[
+            tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]
+        ] = {}
+        self._caches: dict[RequirementKey, _RequirementCache] = {}
+        self._last_requirement: ServingRequirement | None = None
+        self._current_cache = _RequirementCache({}, {})
+
+    def solve(
+        self,
+        requirement: ServingRequirement,
+        offers: list[Offer],
+        result_count: int = 1,
+    ) -> ServingResult:
+        """Return the `result_count` cheapest fits on `offers`, one region of each machine type.
+
+        Replicas on one machine first; replicas over several only when none of those fits.
+        """
+        single_node_result = self._best_first(
+            requirement, offers, result_count, (1,)
+        )
+        if single_node_result.candidates:
+            return single_node_result
+        multi_node_result = self._best_first(
+            requirement, offers, result_count, MULTI_NODE_SIZES
+        )
+        return (
+            multi_node_result
+            if multi_node_result.candidates
+            else single_node_result
+        )
+
+    def _best_first(
+        self,
+        requirement: ServingRequirement,
+        offers: list[Offer],
+        result_count: int,
+        group_sizes: tuple[int, ...],
+    ) -> ServingResult:
+        """Best first: an offer is opened into its layouts when its own bound comes up."""
+        tie_counter = itertools.count()
+        entry_queue: list[_QueueEntry] = [
+            (
+                _offer_bound_usd(requirement, offer),
+                offer.key,
+                next(tie_counter),
+                offer,
+                None,
+            )
+            for offer in offers
+            if group_sizes == (1,)
+            or offer.instance.fabric
+            != "none"  # nodes need a fabric between them
+        ]
+        heapq.heapify(entry_queue)
+        rejected_layouts: list[_RejectedLayout] = []
+        best_candidates: dict[tuple[str, str, str], ServingCandidate] = {}
+        cutoff_usd = math.inf
+        while entry_queue:
+            bound_usd, offer_key, _, offer, layout_option = heapq.heappop(
+                entry_queue
+            )
+            if bound_usd > cutoff_usd:
+                break
+            if layout_option is None:
+                for opened_option in self._layout_options(
+                    requirement, offer.instance.node, group_sizes
+                ):
+                    layout_usd = _layout_bound_usd(
+                        requirement, offer, opened_option
+                    )
+                    heapq.heappush(
+                        entry_queue,
+                        (
+                            layout_usd,
+                            offer_key,
+                            next(tie_counter),
+                            offer,
+                            opened_option,
+                        ),
+                    )
+                continue
+            sizing_result = self.size_layout(
+                requirement, layout_option[0], layout_option[1]
+            )
+            if isinstance(sizing_result, LayoutRejection):
+                rejected_layouts.append(
+                    (
+                        bound_usd,
+                        offer,
+                        sizing_result,
+                        _bound_nodes(layout_option),
+                    )
+                )
+            else:
+                _keep_cheaper(
+                    best_candidates,
+                    ServingCandidate(
+                        offer=offer,
+                        sizing=sizing_result,
+                        bill=self.bill(requirement, sizing_result, offer),
+                    ),
+                )
+                cutoff_costs = sorted(
+                    candidate.bill.usd_month
+                    for candidate in best_candidates.values()
+                )[result_count - 1 : result_count]
+                cutoff_usd = (
+                    float(cutoff_costs[0] + TIE_USD)
+                    if cutoff_costs
+                    else math.inf
+                )
+        ranked_candidates = sorted(
+            best_candidates.values(), key=lambda candidate: candidate.rank
+        )
+        return ServingResult(
+            candidates=tuple(ranked_candidates[:result_count]),
+            rejected_offers=_rejected_offers(rejected_layouts, best_candidates),
+        )
+
+    def bill(
+        self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+    ) -> Bill:
+        """Return the bill of a fit bought through an offer."""
+        return serving_bill(requirement, sizing, offer, self.price_book)
+
+    def _layout_options(
+        self,
+        requirement: ServingRequirement,
+        node: Node,
+        group_sizes: tuple[int, ...],
+    ) -> list[_LayoutOption]:
+        """Every layout on a kind of node with its bound; equal hardware is looked at once."""
+        cached_options = self._cache_for(requirement).layout_options
+        cache_key = (_hardware_key(node), group_sizes, requirement.precisions)
+        if cache_key not in cached_options:
+            cached_options[cache_key] = [
+                (
+                    replica,
+                    nodes_per_group,
+                    group_lower_bound(requirement, replica, nodes_per_group)
+                    if replica.max_batch
+                    else math.inf,
+                )
+                for nodes_per_group in group_sizes
+                for layout in serving_layouts(
+                    requirement.llm, requirement, node, nodes_per_group
+                )
+                for replica in (
+                    self.shared_replica(
+                        requirement, layout, node, nodes_per_group
+                    ),
+                )
+            ]
+        return cached_options[cache_key]
+
+    def one_node_replicas(
+        self, requirement: ServingRequirement, offer: Offer
+    ) -> Iterator[tuple[Replica, int]]:
+        """Return every layout of one node of an offer, as replicas with their span."""
+        node = offer.instance.node
+        for layout in serving_layouts(requirement.llm, requirement, node, 1):
+            yield self.shared_replica(requirement, layout, node, 1), 1
+
+    def size_layout(
+        self,
+        requirement: ServingRequirement,
+        replica: Replica,
+        nodes_per_group: int,
+    ) -> FleetSizing | LayoutRejection:
+        """Size a replica once for each question that is asked of it."""
+        cached_sizings = self._cache_for(requirement).sizing_results
+        sizing_result = cached_sizings.get((replica, nodes_per_group))
+        if sizing_result is None:
+            sizing_result = cached_sizings[replica, nodes_per_group] = (
+                size_fleet(requirement, replica, nodes_per_group)
+            )
+        return sizing_result
+
+    def shared_replica(
+        self,
+        requirement: ServingRequirement,
+        layout: ReplicaLayout,
+        node: Node,
+        nodes_per_group: int,
+    ) -> Replica:
+        """Return the replica of a layout on a node; equal hardware shares one.
+
+        Lengths and variation of the load never change within a search, only its rate does.
+        """
+        cache_key = (_hardware_key(node), layout, nodes_per_group)
+        cached_replicas = self._replica_cache.setdefault(cache_key, {})
+        replica = cached_replicas.get(requirement.confidence.level)
+        if replica is None:
+            similar_replica = next(iter(cached_replicas.values()), None)
+            replica = cached_replicas[requirement.confidence.level] = (
+                similar_replica.with_confidence(requirement.confidence.level)
+                if similar_replica
+                else Replica(
+                    requirement.llm,
+                    layout,
+                    node,
+                    requirement.load,
+                    requirement.confidence,
+                )
+            )
+        return replica
+
+    def _cache_for(self, requirement: ServingRequirement) -> _RequirementCache:
+        """What is known for a question; the last one is asked again most often."""
+        if requirement is not self._last_requirement:
+            self._last_requirement = requirement
+            self._current_cache = self._caches.setdefault(
+                _requirement_key(requirement), _RequirementCache({}, {})
+            )
+        return self._current_cache
+
+
+_RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
+_LayoutOption: TypeAlias = "tuple[Replica, int, float]"
+_QueueEntry: TypeAlias = (
+    "tuple[float, tuple[str, str, str, str], int, Offer, _LayoutOption | None]"
+)
+
+
+def _hardware_key(node: Node) -> HardwareKey:
+    return (
+        node.accelerator.accelerator,
+        node.accelerator_count,
+        node.memory_gib,
+        node.compute_fraction,
+        node.scaleup_link,
+        node.network_gb_s,
+    )
+
+
+def _requirement_key(requirement: ServingRequirement) -> RequirementKey:
+    return (
+        requirement.limits,
+        requirement.load.rate_per_s,
+        requirement.load.concurrency,
+        requirement.availability,
+        requirement.request_count,
+        requirement.deadline_s,
+        requirement.confidence.level,
+    )
+
+
+def _keep_cheaper(
+    best_candidates: dict[tuple[str, str, str], ServingCandidate],
+    candidate: ServingCandidate,
+) -> None:
+    """Remember the better fit of a machine type and purchase."""
+    offer = candidate.offer
+    purchase_key = (
+        offer.provider,
+        offer.instance.instance_type,
+        offer.purchase,
+    )
+    if (
+        purchase_key not in best_candidates
+        or candidate.rank < best_candidates[purchase_key].rank
+    ):
+        best_candidates[purchase_key] = candidate
+
+
+def _offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
+    """USD a month that any fleet of an offer costs at least: one machine while anything runs."""
+    usd_hour = float(offer.usd_hour)
+    if offer.purchase in COMMITTED_PURCHASES:
+        return usd_hour * float(HOURS_PER_MONTH)
+    if requirement.mode == "batch":
+        return (
+            usd_hour
+            * constant("boot")
+            / 3600
+            * float(requirement.runs_per_month)
+        )
+    return usd_hour * float(requirement.week.running_hours)
+
+
+def _layout_bound_usd(
+    requirement: ServingRequirement, offer: Offer, layout_option: _LayoutOption
+) -> float:
+    """USD a month that a layout costs at least: fractional groups, but one while running.
+
+    Where no number of groups will do, the price of one is shown.
+    """
+    replica, nodes_per_group, group_bound = layout_option
+    group_count = 1.0 if group_bound == math.inf else group_bound
+    group_usd_hour = float(offer.usd_hour) * nodes_per_group
+    if offer.purchase in COMMITTED_PURCHASES:
+        return (
+            group_usd_hour
+            * max(1.0, math.ceil(group_count - 1e-9))
+            * float(HOURS_PER_MONTH)
+        )
+    if requirement.mode == "batch":
+        paid_run_s = group_count * requirement.deadline_s + startup_time_s(
+            replica
+        )
+        return (
+            group_usd_hour
+            * paid_run_s
+            / 3600
+            * float(requirement.runs_per_month)
+        )
+    return group_usd_hour * max(
+        float(requirement.week.running_hours),
+        group_count * requirement.week.mean_load * float(HOURS_PER_MONTH),
+    )
+
+
+def _bound_nodes(layout_option: _LayoutOption) -> int:
+    """Nodes behind the least cost of a layout."""
+    _, nodes_per_group, group_bound = layout_option
+    return nodes_per_group * (
+        1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
+    )
+
+
+def _rejected_offers(
+    rejected_layouts: list[_RejectedLayout],
+    best_candidates: dict[tuple[str, str, str], ServingCandidate],
+) -> tuple[ServingRejection, ...]:
+    """For each machine type that found nothing: the layout that came nearest."""
+    nearest_layouts: dict[
+        tuple[str, str, str], tuple[float, ServingRejection]
+    ] = {}
+    for bound_usd, offer, rejection, node_count in rejected_layouts:
+        purchase_key = (
+            offer.provider,
+            offer.instance.instance_type,
+            offer.purchase,
+        )
+        if purchase_key in best_candidates:
+            continue
+        limit_excess = rejection.reached / rejection.limit + (
+            1e6 if rejection.constraint == "memory" else 0.0
+        )
+        if (
+            purchase_key not in nearest_layouts
+            or limit_excess < nearest_layouts[purchase_key][0]
+        ):
+            usd_month = Decimal(str(round(bound_usd, 2)))
+            rejected_offer = ServingRejection(
+                offer=offer,
+                rejection=rejection,
+                nodes=node_count,
+                usd_month=usd_month,
+            )
+            nearest_layouts[purchase_key] = (limit_excess, rejected_offer)
+    rejected_offers = [
+        rejected_offer for _, rejected_offer in nearest_layouts.values()
+    ]
+    return tuple(
+        sorted(
+            rejected_offers,
+            key=lambda ranked_offer: (
+                ranked_offer.usd_month,
+                ranked_offer.offer.key,
+            ),
+        )
+    )

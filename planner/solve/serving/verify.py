@@ -1,0 +1,210 @@
+"""Plays the finalists of a search request by request, and replaces those that miss a limit."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.serving import simulation as simulate
+from planner.perf.serving.monte_carlo import (
+    busiest_span,
+    closed_loop,
+    draw_requests,
+    request_times,
+    route_requests,
+    summarize,
+    trace_requests,
+)
+from planner.solve.serving.search import ServingCandidate
+from planner.solve.serving.sizing import groups_with_spares, predict_service
+from planner.solve.solution import SimulationCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.market.offer import Offer
+    from planner.perf.serving.monte_carlo import SimulationSummary
+    from planner.perf.serving.simulation import ReplicaTable, Request
+    from planner.solve.serving.bill import Bill
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import FleetSizing
+
+SEEDS: Final = (1, 2, 3)
+REPLICA_REQUESTS: Final = 900  # of one replica, for each seed
+MAX_ATTEMPTS: Final = (
+    6  # fleets that are played before the last is taken with a warning
+)
+ROUTED_REPLICAS: Final = 4  # replicas that are played together when a router chooses the least loaded
+METRICS: Final = ("ttft", "tpot", "e2e")
+PERCENTILES: Final = (50, 90, 95, 99)
+GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
+MS_PER_S: Final = 1000.0
+
+
+def verify_finalists(
+    requirement: ServingRequirement,
+    finalists: Sequence[ServingCandidate],
+    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
+) -> tuple[ServingCandidate, SimulationCheck | None]:
+    """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
+
+    Replicas are played at their share of the peak. Fleets are tried in the order of their cost.
+    Without latency limits there is nothing to verify.
+    """
+    if not requirement.limits or requirement.mode == "batch":
+        return finalists[0], None
+    candidate_queue = [
+        (candidate.rank, finalist_index, candidate, 0)
+        for finalist_index, candidate in enumerate(finalists)
+    ]
+    heapq.heapify(candidate_queue)
+    for attempt_index in range(MAX_ATTEMPTS):
+        _, finalist_index, candidate, added_groups = heapq.heappop(
+            candidate_queue
+        )
+        simulation = simulate_fleet(requirement, candidate.sizing)
+        if attempt_index == MAX_ATTEMPTS - 1 or meets_limits(
+            requirement, simulation
+        ):
+            break
+        extra_groups = max(1, candidate.sizing.peak_groups // GROWTH_DIVISOR)
+        larger_candidate = _grow_fleet(
+            requirement, candidate, extra_groups, bill_fleet
+        )
+        heapq.heappush(
+            candidate_queue,
+            (
+                larger_candidate.rank,
+                finalist_index,
+                larger_candidate,
+                added_groups + extra_groups,
+            ),
+        )
+    passed = meets_limits(requirement, simulation)
+    percentile_bands = {
+        f"{metric}_p{percentile}_ms": (
+            measurement.estimate_s * MS_PER_S,
+            measurement.low_s * MS_PER_S,
+            measurement.high_s * MS_PER_S,
+        )
+        for (metric, percentile), measurement in simulation.percentiles.items()
+    }
+    return candidate, SimulationCheck(
+        request_count=simulation.request_count,
+        seed_count=simulation.seed_count,
+        added_groups=added_groups,
+        percentile_bands=percentile_bands,
+        passed=passed,
+        request_source="trace" if requirement.trace else "drawn",
+        routing=requirement.load.routing,
+    )
+
+
+def meets_limits(
+    requirement: ServingRequirement, simulation: SimulationSummary
+) -> bool:
+    """Whether every limit is met over all simulated requests."""
+    return all(
+        simulation.percentiles[
+            sla_limit.metric, sla_limit.percentile
+        ].estimate_s
+        <= float(sla_limit.seconds)
+        for sla_limit in requirement.limits
+    )
+
+
+def simulate_fleet(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> SimulationSummary:
+    """Play a fit at the peak with several seeds."""
+    replica_table = simulate.tabulate_replica(sizing.replica)
+    simulated_times = [
+        request_times(
+            replica_table,
+            _simulate_replicas(requirement, sizing, replica_table, seed),
+        )
+        for seed in SEEDS
+    ]
+    return summarize(simulated_times, itertools.product(METRICS, PERCENTILES))
+
+
+def _simulate_replicas(
+    requirement: ServingRequirement,
+    sizing: FleetSizing,
+    replica_table: ReplicaTable,
+    seed: int,
+) -> list[Request]:
+    """What one replica gets, or several when their router looks at how busy they are."""
+    load = requirement.load
+    replica_count = sizing.peak_groups * sizing.replicas_per_group
+    if requirement.mode == "closed":
+        requests = draw_requests(
+            load, REPLICA_REQUESTS, seed, 1.0, simulate.NEVER
+        )
+        return closed_loop(
+            replica_table,
+            requests,
+            max(1, round(load.concurrency / replica_count)),
+        )
+    simulated_replicas = (
+        min(ROUTED_REPLICAS, replica_count)
+        if load.routing == "least-loaded"
+        else 1
+    )
+    if requirement.trace:
+        requests = trace_requests(
+            busiest_span(requirement.trace, REPLICA_REQUESTS * replica_count),
+            load,
+            replica_count,
+            simulated_replicas,
+            seed,
+        )
+    else:
+        traffic_share = simulated_replicas / replica_count
+        gap_variation = (
+            load.replica_variation(replica_count)
+            if simulated_replicas == 1
+            else load.thinned_variation(traffic_share)
+        )
+        requests = draw_requests(
+            load,
+            REPLICA_REQUESTS * simulated_replicas,
+            seed,
+            gap_variation,
+            load.rate_per_s * traffic_share,
+        )
+    return route_requests(
+        replica_table, requests, simulated_replicas, load.routing
+    )
+
+
+def _grow_fleet(
+    requirement: ServingRequirement,
+    candidate: ServingCandidate,
+    extra_groups: int,
+    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
+) -> ServingCandidate:
+    sizing = candidate.sizing
+    peak_groups = sizing.peak_groups + extra_groups
+    service = (
+        predict_service(
+            requirement, sizing.replica, peak_groups * sizing.replicas_per_group
+        )
+        or sizing.service
+    )
+    total_groups = groups_with_spares(
+        peak_groups, sizing.nodes_per_group, requirement.availability
+    )
+    larger_sizing = replace(
+        sizing,
+        peak_groups=peak_groups,
+        total_groups=total_groups,
+        service=service,
+    )
+    return ServingCandidate(
+        offer=candidate.offer,
+        sizing=larger_sizing,
+        bill=bill_fleet(requirement, larger_sizing, candidate.offer),
+    )

@@ -1,1 +1,0 @@
-"""Training jobs: what a spec needs, which clusters do it, and what the run costs."""

@@ -1,0 +1,1 @@
+"""The cheapest cluster that trains a model in time, or the fastest within a budget."""

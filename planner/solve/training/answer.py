@@ -1,0 +1,374 @@
+"""The solution of a training job: the cheapest cluster in time, and what else was possible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.cost import capacity_block
+from planner.cost.weekly_load import weekly_load
+from planner.perf.common.constant import constant
+from planner.perf.common.layout import ReplicaLayout
+from planner.perf.reliability import interruption
+from planner.solve.solution import (
+    Alternative,
+    PlanWarning,
+    Pool,
+    RunStorage,
+    Solution,
+    TrainingRun,
+)
+from planner.solve.training.cluster import DAY_S, HOUR_S, P50_SHARE, P90_SHARE
+from planner.solve.training.predict import predict_run
+from planner.solve.training.relaxation import nearest_feasible
+from planner.solve.training.scenario import compare_scenarios
+from planner.solve.training.search import (
+    ClusterRanking,
+    FeasibleCluster,
+    RejectedOffer,
+    TrainSearch,
+)
+
+if TYPE_CHECKING:
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Catalog
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.solution import Binding
+    from planner.solve.training.cluster import Cluster
+    from planner.solve.training.requirement import TrainingRequirement
+
+CENTURY_DAYS: Final = 36_500.0  # days
+
+
+def solve_training(
+    requirement: TrainingRequirement,
+    market: OfferFilter,
+    catalog: Catalog,
+    alternative_count: int,
+) -> Solution:
+    """Return the cheapest cluster that finishes in time, or the fastest within a budget.
+
+    When there is none: the shortest time, or the lowest cost, that there is.
+    """
+    by_time = (
+        requirement.budget_usd is not None and requirement.deadline_s is None
+    )
+    cluster_search = TrainSearch(
+        requirement, catalog.price_book, by_time=by_time
+    )
+    allowed_offers = market.cheapest()
+    for cluster_limit in (alternative_count + 1, len(allowed_offers)):
+        ranking = cluster_search.solve(allowed_offers, cluster_limit)
+        selection = next(
+            (
+                candidate
+                for candidate in ranking.feasible
+                if _meets_deadline(candidate.cluster)
+            ),
+            None,
+        )
+        if selection is not None or len(ranking.feasible) < cluster_limit:
+            break
+    if selection is None:
+        return _infeasible(
+            requirement,
+            market,
+            nearest_feasible(requirement, allowed_offers, catalog.price_book),
+        )
+    cluster = selection.cluster
+    parallel_layout = selection.cluster.timed_layout.job.layout
+    pool_layout = ReplicaLayout(
+        precision=cluster.timed_layout.job.software.precision,
+        kv_precision="bf16",
+        tp=parallel_layout.tp,
+        pp=parallel_layout.pp,
+        ep=parallel_layout.ep,
+        dp=parallel_layout.dp,
+        cp=parallel_layout.cp,
+    )
+    training_pool = Pool(
+        offer=cluster.offer,
+        nodes=cluster.nodes + cluster.spares,
+        min_nodes=cluster.nodes,
+        nodes_per_group=cluster.nodes,
+        replicas=1,
+        role="train",
+        layout=pool_layout,
+        max_batch=0,
+        spare_groups=cluster.spares,
+        context_tokens=requirement.sequence,
+        run_window_s=0,
+    )
+    return Solution(
+        status="optimal",
+        pools=(training_pool,),
+        predictions=predict_run(cluster),
+        bindings=(),
+        alternatives=_alternatives(
+            ranking, selection, cluster_search, alternative_count
+        ),
+        bill=selection.bill,
+        warnings=_warnings(requirement, cluster, catalog.price_book),
+        week=weekly_load("flat", None),
+        llm=requirement.llm,
+        funnel=market.funnel,
+        offers_considered=market.allowed_count,
+        training_run=_run_summary(cluster, market, catalog, cluster_search),
+    )
+
+
+def _meets_deadline(cluster: Cluster) -> bool:
+    """Whether simulated runs keep the deadline: formulas choose, they decide."""
+    return (
+        cluster.end_quantile_s(cluster.requirement.confidence)
+        <= cluster.requirement.time_limit_s
+    )
+
+
+def _run_summary(
+    cluster: Cluster,
+    market: OfferFilter,
+    catalog: Catalog,
+    cluster_search: TrainSearch,
+) -> TrainingRun:
+    requirement = cluster.requirement
+    median_cluster = cluster.at_median_speed
+    p90_cluster = cluster.with_confidence(P90_SHARE)
+    return TrainingRun(
+        method=requirement.method,
+        total_tokens=requirement.tokens,
+        sequence_tokens=requirement.sequence,
+        global_batch=requirement.global_batch,
+        optimizer_steps=math.ceil(
+            requirement.tokens
+            / (requirement.global_batch * requirement.sequence)
+        ),
+        checkpoint_interval_s=cluster.checkpoint_interval_s,
+        checkpoint_stall_s=cluster.checkpoint_stall_s,
+        checkpoint_bytes=interruption.checkpoint_bytes(
+            cluster.timed_layout.job
+        ),
+        interruptions=cluster.trials.mean_stops,
+        spare_nodes=cluster.spares,
+        boot_disk_gb=int(cluster.boot_disk_gb),
+        storage=_storage_summary(cluster),
+        hours_p50_p90=(
+            median_cluster.end_quantile_s(P50_SHARE) / HOUR_S,
+            p90_cluster.end_quantile_s(P90_SHARE) / HOUR_S,
+        ),
+        usd_p50_p90=(
+            median_cluster.bill_quantile(
+                cluster_search.price_book, P50_SHARE
+            ).usd_month,
+            p90_cluster.bill_quantile(
+                cluster_search.price_book, P90_SHARE
+            ).usd_month,
+        ),
+        layouts=cluster.best_layouts(),
+        scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
+    )
+
+
+def _storage_summary(cluster: Cluster) -> RunStorage:
+    return RunStorage(
+        file_system=cluster.file_system,
+        required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
+        supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,
+        checkpoint_write_s=cluster.checkpoint_write_s,
+    )
+
+
+def _alternatives(
+    ranking: ClusterRanking,
+    selection: FeasibleCluster,
+    cluster_search: TrainSearch,
+    alternative_count: int,
+) -> tuple[Alternative, ...]:
+    """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
+    seen_types = {selection.cluster.offer.instance.instance_type}
+    alternatives: list[Alternative] = []
+    for candidate in ranking.feasible:
+        instance_type = candidate.cluster.offer.instance.instance_type
+        if (
+            instance_type not in seen_types
+            and len(alternatives) < alternative_count
+        ):
+            seen_types.add(instance_type)
+            alternatives.append(
+                _feasible_alternative(
+                    candidate, "time" if cluster_search.by_time else "price"
+                )
+            )
+    late_offers = [
+        (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.rejected
+        if ranked_offer.duration_s < math.inf
+    ]
+    unfit_offers = [
+        (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
+        for ranked_offer in ranking.rejected
+        if ranked_offer.duration_s == math.inf
+    ]
+    for offer_group in (late_offers, unfit_offers):
+        for bound_usd, rejected_offer in sorted(
+            offer_group,
+            key=lambda ranked_offer: (
+                ranked_offer[0],
+                ranked_offer[1].offer.key,
+            ),
+        )[:alternative_count]:
+            alternatives.append(_late_alternative(rejected_offer, bound_usd))
+    return tuple(alternatives)
+
+
+def _feasible_alternative(
+    candidate: FeasibleCluster, rejected_by: str
+) -> Alternative:
+    cluster = candidate.cluster
+    return Alternative(
+        offer=cluster.offer,
+        nodes=cluster.nodes,
+        usd_month=candidate.bill.usd_month,
+        rejected_by=rejected_by,
+    )
+
+
+def _late_alternative(
+    rejected_offer: RejectedOffer, bound_usd: Decimal
+) -> Alternative:
+    rejected_by = rejected_offer.reason
+    if rejected_offer.duration_s < math.inf:
+        duration_days = rejected_offer.duration_s / DAY_S
+        rejected_by += (
+            f": {duration_days:,.1f} days at best"
+            if duration_days < CENTURY_DAYS
+            else ": never"
+        )
+    return Alternative(
+        offer=rejected_offer.offer,
+        nodes=max(1, rejected_offer.nodes),
+        usd_month=bound_usd.quantize(Decimal("0.01")),
+        rejected_by=rejected_by,
+    )
+
+
+def _warnings(
+    requirement: TrainingRequirement, cluster: Cluster, price_book: PriceBook
+) -> tuple[PlanWarning, ...]:
+    warnings = [
+        PlanWarning(code="assumed", message=assumption)
+        for assumption in requirement.assumptions
+    ]
+    warnings += _data_path_warnings(cluster, price_book)
+    if cluster.offer.purchase == "spot":
+        message = "spot machines can be taken back at short notice, all of them at once"
+        warnings.append(PlanWarning(code="spot", message=message))
+    block_limit = capacity_block.max_nodes(cluster.offer.provider)
+    total_nodes = cluster.nodes + cluster.spares
+    if block_limit is not None and total_nodes > block_limit:
+        message = (
+            f"{total_nodes:,} machines are more than blocks hold ({block_limit}): "
+            "agree on the capacity"
+        )
+        warnings.append(
+            PlanWarning(code="size", message=f"{message} before you apply")
+        )
+    if requirement.data_cloud not in (None, cluster.offer.provider):
+        message = (
+            f"the data lie on {requirement.data_cloud}: bring them to "
+            f"{cluster.offer.provider} before, "
+        )
+        message += "or reading them across the internet may starve the job"
+        warnings.append(PlanWarning(code="moved", message=message))
+    if cluster.offer.confidence == "low":
+        message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
+        warnings.append(PlanWarning(code="price", message=message))
+    return tuple(warnings)
+
+
+def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
+    """What a file system is worth and costs; nothing when none is faster."""
+    parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
+    faster_clusters = [
+        candidate
+        for candidate in replace(
+            cluster, requirement=parallel_requirement, file_system=None
+        ).storage_options()
+        if candidate.expected_s < cluster.expected_s
+    ]
+    if not faster_clusters:
+        return ""
+    cheapest = min(
+        faster_clusters,
+        key=lambda candidate: candidate.expected_bill(price_book).usd_month,
+    )
+    extra_usd = (
+        cheapest.expected_bill(price_book).usd_month
+        - cluster.expected_bill(price_book).usd_month
+    )
+    saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR_S
+    return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
+
+
+def _data_path_warnings(
+    cluster: Cluster, price_book: PriceBook
+) -> list[PlanWarning]:
+    """What the path of the data cannot give, with the fix and its price."""
+    warnings = []
+    instance = cluster.offer.instance
+    if cluster.read_s > cluster.steps_s:
+        waiting_share = 1 - cluster.steps_s / cluster.read_s
+        warnings.append(
+            PlanWarning(
+                code="data",
+                message=(
+                    "reading the dataset is slower than training: "
+                    f"accelerators wait {waiting_share:.0%} of the time; "
+                    f"compress the data, {_file_system_advice(cluster, price_book)}or take more machines"
+                ),
+            )
+        )
+    if not cluster.stages_checkpoints:
+        warnings.append(
+            PlanWarning(
+                code="staging",
+                message=(
+                    f"host memory holds no copy of a checkpoint: each one stops the job for "
+                    f"{cluster.checkpoint_stall_s:,.0f} s; more machines hold smaller parts"
+                ),
+            )
+        )
+    if instance.vcpu < constant("train_cores") * instance.accelerators:
+        warnings.append(
+            PlanWarning(
+                code="cores",
+                message=(
+                    f"{instance.vcpu / instance.accelerators:.0f} CPU cores for each accelerator: "
+                    "tokenize and pack the data beforehand"
+                ),
+            )
+        )
+    return warnings
+
+
+def _infeasible(
+    requirement: TrainingRequirement,
+    market: OfferFilter,
+    relaxations: tuple[Binding, ...],
+) -> Solution:
+    """Infeasible, with what would be the nearest."""
+    return Solution(
+        status="infeasible",
+        pools=(),
+        predictions={},
+        bindings=relaxations,
+        alternatives=(),
+        bill=None,
+        warnings=(),
+        week=weekly_load("flat", None),
+        llm=requirement.llm,
+        funnel=market.funnel,
+        offers_considered=market.allowed_count,
+    )

@@ -1,0 +1,187 @@
+"""One exactly given cluster for a training job: its best layout, or the best of those named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from planner.errors import InfeasibleError, Problem
+from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
+from planner.perf.training.enumeration import enumerate_layouts
+from planner.perf.training.layout_search import TimedLayout
+from planner.perf.training.step import step_time
+from planner.perf.training.work import rank_work
+from planner.solve.training.cluster import HOUR_S, Cluster
+from planner.solve.training.machine_layouts import (
+    SHOWN_LAYOUTS,
+    layout_searches,
+)
+from planner.solve.training.predict import predict_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from decimal import Decimal
+
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.perf.training.job import ParallelLayout, Recompute
+    from planner.perf.training.layout_search import LayoutSearch
+    from planner.solve.solution import Prediction
+    from planner.solve.training.requirement import TrainingRequirement
+
+RECOMPUTE_MODES: Final[dict[str, Recompute]] = {
+    "none": "none",
+    "layer": "layer",
+    "full": "full",
+}
+MEMORY_ADVICE: Final = (
+    "use more machines, more tp or pp, or a smaller precision"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingEstimate:
+    """A job on `nodes` machines: its best layouts, and what it would do in the first of them.
+
+    The run ends within `hours` with the wished confidence, and costs `expected_usd` on average.
+    """
+
+    offer: Offer
+    nodes: int
+    layouts: tuple[TimedLayout, ...]
+    predicted: dict[str, Prediction]
+    hours: float
+    expected_usd: Decimal
+
+
+def estimate_training(
+    requirement: TrainingRequirement,
+    offer: Offer,
+    nodes: int,
+    fixed_options: Mapping[str, str],
+    price_book: PriceBook,
+) -> TrainingEstimate:
+    """Return the job in the fastest layout that has what is given.
+
+    Raises InfeasibleError when no layout has it, or none of those fits.
+    """
+    layout_options = {
+        option: setting
+        for option, setting in fixed_options.items()
+        if option != "precision"
+    }
+    precision = fixed_options.get("precision")
+    requirement = (
+        replace(requirement, precisions=(precision,))
+        if precision
+        else requirement
+    )
+    instance = offer.instance
+    search_spaces = layout_searches(requirement, instance, nodes)
+    if not search_spaces:
+        message = f"{instance.accelerator} does not run {', '.join(requirement.precisions)}"
+        raise _infeasible(message, "choose another precision")
+    if layout_options:
+        timed_layouts = [
+            timed_layout
+            for search_space in search_spaces
+            for timed_layout in _matching_layouts(search_space, layout_options)
+        ]
+    else:
+        timed_layouts = [
+            timed_layout
+            for search_space in search_spaces
+            for timed_layout in search_space.fastest(SHOWN_LAYOUTS)
+        ]
+    if not timed_layouts:
+        message = (
+            f"no layout of {requirement.llm.model} fits in "
+            f"{instance.node.memory_gib:,.1f} GiB each"
+        )
+        raise _infeasible(message, MEMORY_ADVICE)
+    best_layouts = sorted(
+        timed_layouts, key=lambda candidate: candidate.sort_key
+    )[:SHOWN_LAYOUTS]
+    cluster = Cluster(requirement, offer, nodes, best_layouts[0])
+    return TrainingEstimate(
+        offer=offer,
+        nodes=nodes,
+        layouts=tuple(best_layouts),
+        predicted=predict_run(cluster),
+        hours=cluster.end_quantile_s(requirement.confidence) / HOUR_S,
+        expected_usd=cluster.expected_bill(price_book).usd_month,
+    )
+
+
+def _matching_layouts(
+    search_space: LayoutSearch, layout_options: Mapping[str, str]
+) -> Iterator[TimedLayout]:
+    """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
+    recompute_mode = RECOMPUTE_MODES.get(layout_options.get("recompute", ""))
+    parallel_layouts = enumerate_layouts(
+        search_space.job,
+        search_space.accelerators,
+        search_space.node_accelerators,
+    )
+    exact_options = {
+        option: setting
+        for option, setting in layout_options.items()
+        if option != "recompute"
+    }
+    matching_layouts = [
+        candidate
+        for candidate in parallel_layouts
+        if all(
+            _matches(getattr(candidate, option), setting)
+            for option, setting in exact_options.items()
+        )
+    ]
+    if not matching_layouts:
+        option_text = ", ".join(
+            f"{option} {setting}" for option, setting in exact_options.items()
+        )
+        message = f"no layout over {search_space.accelerators} accelerators in batches of "
+        message += (
+            f"{search_space.job.global_batch:,.0f} sequences has {option_text}"
+        )
+        raise _infeasible(message, "leave one of them out")
+    for parallel_layout in matching_layouts:
+        fitted_layout = (
+            replace(parallel_layout, recompute=recompute_mode)
+            if recompute_mode
+            else search_space.candidates.fit_memory(parallel_layout)
+        )
+        if (
+            fitted_layout is not None
+            and search_space.candidates.layout_peak_gib(fitted_layout)
+            <= search_space.candidates.memory_room_gib
+        ):
+            yield _time_layout(search_space, fitted_layout)
+
+
+def _matches(attribute: float | str, setting: str) -> bool:
+    return (
+        attribute == setting
+        if isinstance(attribute, str)
+        else attribute == float(setting)
+    )
+
+
+def _time_layout(
+    search_space: LayoutSearch, parallel_layout: ParallelLayout
+) -> TimedLayout:
+    training_job = search_space.job.with_layout(parallel_layout)
+    return TimedLayout(
+        training_job,
+        step_time(
+            rank_work(training_job),
+            TRAINING_TABLE.select(coefficient_keys(training_job)),
+        ),
+        search_space.candidates.layout_peak_gib(parallel_layout),
+    )
+
+
+def _infeasible(message: str, next_step: str) -> InfeasibleError:
+    return InfeasibleError(
+        Problem(code="infeasible", message=message, next_step=next_step)
+    )

@@ -1,0 +1,64 @@
+"""What a training job would do on a cluster, each number with its band and what it rests on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.perf.common.constant import constant
+from planner.perf.training.error_band import half_width_ln, prediction_basis
+from planner.perf.training.mfu import mfu
+from planner.solve.solution import Prediction
+from planner.solve.training.cluster import DAY_S, P50_SHARE
+
+if TYPE_CHECKING:
+    from planner.solve.training.cluster import Cluster
+
+
+def predict_run(cluster: Cluster) -> dict[str, Prediction]:
+    """The numbers of a run, each with its band; the duration holds with the confidence."""
+    training_job = cluster.timed_layout.job
+    timed_layout = cluster.timed_layout
+    band_width = half_width_ln(training_job)
+    basis = prediction_basis(training_job)
+
+    def with_band(estimate: float, log_width: float = band_width) -> Prediction:
+        return Prediction(
+            estimate,
+            estimate * math.exp(-log_width),
+            estimate * math.exp(log_width),
+            basis,
+        )
+
+    capacity_gib = training_job.chip.memory_gib
+    memory_width = constant("train_memory", "counted")
+    median_days = cluster.at_median_speed.end_quantile_s(P50_SHARE) / DAY_S
+    lost_share = 1 - cluster.goodput
+    return {
+        "tokens_per_s_per_accelerator": with_band(
+            cluster.accelerator_tokens_per_s
+        ),
+        "step_time_s": with_band(timed_layout.step_time.total),
+        "mfu": with_band(mfu(training_job, cluster.accelerator_tokens_per_s)),
+        "memory_gib_per_accelerator": with_band(
+            timed_layout.peak_gib, memory_width
+        ),
+        "memory_fraction": with_band(
+            timed_layout.peak_gib / capacity_gib, memory_width
+        ),
+        "duration_days": Prediction(
+            median_days,
+            median_days * math.exp(-band_width),
+            max(
+                median_days * math.exp(band_width),
+                cluster.estimated_end_s / DAY_S,
+            ),
+            basis,
+        ),
+        "goodput": Prediction(
+            1 - lost_share,
+            max(0.0, 1 - 4 * lost_share),
+            1 - lost_share / 4,
+            "physics",
+        ),
+    }

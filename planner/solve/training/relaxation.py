@@ -1,0 +1,131 @@
+"""Of a training job that cannot be had as asked: the nearest that can."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from planner.solve.solution import Binding
+from planner.solve.training.cluster import DAY_S, HOUR_S
+from planner.solve.training.search import TrainSearch
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.solve.training.requirement import TrainingRequirement
+    from planner.solve.training.search import FeasibleCluster
+
+MAX_DEADLINE_S: Final = 36_500 * DAY_S
+HOURS_BELOW_S: Final = 4 * DAY_S  # told in hours
+MIN_SEQUENCE: Final = 1024  # tokens
+
+
+def nearest_feasible(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
+) -> tuple[Binding, ...]:
+    """The lowest cost when only a budget is broken, else the shortest time, or what fits.
+
+    Each answer changes one thing.
+    """
+    without_budget = replace(
+        requirement, budget_usd=None, monthly_budget_usd=None
+    )
+    feasible = TrainSearch(without_budget, price_book).solve(offers, 1).feasible
+    if (
+        feasible
+        and requirement.budget_usd is not None
+        and feasible[0].bill.usd_month > requirement.budget_usd
+    ):
+        return (
+            _relaxation(
+                "train.budget",
+                feasible[0],
+                _usd_text(feasible[0].bill.usd_month),
+            ),
+        )
+    if feasible and requirement.monthly_budget_usd is not None:
+        return (
+            _relaxation(
+                "buy.budget",
+                feasible[0],
+                _usd_text(feasible[0].monthly_usd) + "/month",
+            ),
+        )
+    without_deadline = replace(without_budget, deadline_s=MAX_DEADLINE_S)
+    fastest_clusters = (
+        TrainSearch(without_deadline, price_book, by_time=True)
+        .solve(offers, 1)
+        .feasible
+    )
+    relaxations = [
+        _relaxation(
+            "train.deadline",
+            candidate,
+            _duration_text(candidate.cluster.estimated_end_s),
+        )
+        for candidate in fastest_clusters[:1]
+    ]
+    rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))
+    if rounded_batch != requirement.global_batch:
+        rounded_clusters = (
+            TrainSearch(
+                replace(without_budget, global_batch=rounded_batch), price_book
+            )
+            .solve(offers, 1)
+            .feasible
+        )
+        relaxations += [
+            _relaxation("train.global_batch", candidate, str(rounded_batch))
+            for candidate in rounded_clusters[:1]
+        ]
+    return tuple(relaxations) or _longest_sequence(
+        without_deadline, offers, price_book
+    )
+
+
+def _longest_sequence(
+    requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
+) -> tuple[Binding, ...]:
+    """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
+    while requirement.sequence > MIN_SEQUENCE:
+        requirement = replace(requirement, sequence=requirement.sequence // 2)
+        feasible = (
+            TrainSearch(requirement, price_book).solve(offers, 1).feasible
+        )
+        if feasible:
+            return (
+                _relaxation(
+                    "train.sequence", feasible[0], f"{requirement.sequence}"
+                ),
+            )
+    return ()
+
+
+def _usd_text(amount_usd: Decimal) -> str:
+    """An amount as a spec takes it, rounded up."""
+    return f"{math.ceil(amount_usd)}"
+
+
+def _duration_text(duration_s: float) -> str:
+    """A time as a spec takes it, rounded up: whole hours, or tenths of a day."""
+    if duration_s < HOURS_BELOW_S:
+        return f"{math.ceil(duration_s / HOUR_S)}h"
+    return f"{math.ceil(duration_s / DAY_S * 10) / 10:g}d"
+
+
+def _relaxation(
+    constraint: str, candidate: FeasibleCluster, relaxed_value: str
+) -> Binding:
+    offer = candidate.cluster.offer
+    nodes = candidate.cluster.nodes
+    return Binding(
+        constraint=constraint,
+        slack=None,
+        relax_to=relaxed_value,
+        saves_usd_month=None,
+        usd_month=candidate.bill.usd_month,
+        fleet=f"{offer.provider} {offer.region} {offer.instance.instance_type} x {nodes}",
+    )

@@ -1,0 +1,232 @@
+"""Other ways to run a job on the same machines: bought otherwise, or joined otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from planner.cost import capacity_block
+from planner.cost.bill_line import CENT
+from planner.solve.solution import Scenario
+from planner.solve.training.cluster import DAY_S, HOUR_S, P90_SHARE
+from planner.solve.training.mixed_cluster import MixedCluster
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.market.offer import Catalog, Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.training.cluster import Cluster
+    from planner.solve.training.search import TrainSearch
+
+HOURS_BELOW_S: Final = 2 * DAY_S  # told in hours
+NEVER_FACTOR: Final = 100  # times as long is never
+BASE_DIVISOR: Final = 2
+BLOCK_PURCHASES: Final = ("capacity_block", "dws_calendar")
+QUOTED_REMARK: Final = "price of {as_of}, quoted when bought"
+ELASTIC_REMARK: Final = "needs an elastic job"
+APART_SCENARIO: Final = "not placed together"
+NO_FABRIC_SCENARIO: Final = "without its fabric"
+
+
+def compare_scenarios(
+    cluster: Cluster,
+    market: OfferFilter,
+    catalog: Catalog,
+    cluster_search: TrainSearch,
+) -> tuple[Scenario, ...]:
+    """The chosen way first, then others with what each costs and when it ends."""
+    scenarios = [_purchase_scenario(cluster, cluster_search)]
+    scenarios += [
+        _purchase_scenario(
+            replace(cluster, offer=offer, spares=0).with_best_spares(),
+            cluster_search,
+        )
+        for offer in market.cheapest("buy")
+        if offer.purchase != cluster.offer.purchase
+        and _same_instance(offer, cluster)
+    ]
+    mixed_cluster = _half_spot(cluster, market, cluster_search)
+    scenarios += (
+        []
+        if mixed_cluster is None
+        else [
+            _scenario(
+                "half spot", mixed_cluster, cluster_search, ELASTIC_REMARK
+            )
+        ]
+    )
+    scenarios += _block_scenarios(cluster, catalog, cluster_search)
+    for scenario_name, network_cluster in (
+        (APART_SCENARIO, cluster.without_placement()),
+        (NO_FABRIC_SCENARIO, cluster.without_fabric()),
+    ):
+        scenarios += (
+            []
+            if network_cluster is None
+            else [_scenario(scenario_name, network_cluster, cluster_search)]
+        )
+    return tuple(scenarios)
+
+
+def _purchase_scenario(
+    cluster: Cluster, cluster_search: TrainSearch
+) -> Scenario:
+    purchase = cluster.offer.purchase
+    return _scenario(
+        purchase,
+        cluster,
+        cluster_search,
+        _reclaim_remark(cluster) if purchase == "spot" else "",
+    )
+
+
+def _scenario(
+    scenario_name: str,
+    cluster: Cluster,
+    cluster_search: TrainSearch,
+    remark: str = "",
+) -> Scenario:
+    if (
+        cluster.expected_s
+        > NEVER_FACTOR * cluster_search.requirement.time_limit_s
+    ):
+        return Scenario(scenario_name, None, None, "never in time")
+    return Scenario(
+        scenario_name,
+        cluster.expected_bill(cluster_search.price_book).usd_month,
+        cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
+        remark,
+    )
+
+
+def _reclaim_remark(cluster: Cluster) -> str:
+    """When a run on spot ends at the least and at the most reclaims that are published."""
+    p90_cluster = cluster.with_confidence(P90_SHARE)
+    earliest_s = replace(p90_cluster, reclaim_rates="low").estimated_end_s
+    latest_s = replace(p90_cluster, reclaim_rates="high").estimated_end_s
+    if latest_s > NEVER_FACTOR * earliest_s:
+        return "never ends at the highest published reclaim rate"
+    unit_s, unit_name = (
+        (HOUR_S, "h") if earliest_s < HOURS_BELOW_S else (DAY_S, "days")
+    )
+    end_texts = [f"{end_s / unit_s:,.1f}" for end_s in (earliest_s, latest_s)]
+    return (
+        ""
+        if end_texts[0] == end_texts[1]
+        else f"{' to '.join(end_texts)} {unit_name} at published reclaim rates"
+    )
+
+
+def _same_instance(offer: Offer, cluster: Cluster) -> bool:
+    instance = cluster.offer.instance
+    return (offer.provider, offer.instance.instance_type) == (
+        instance.provider,
+        instance.instance_type,
+    )
+
+
+def _half_spot(
+    cluster: Cluster, market: OfferFilter, cluster_search: TrainSearch
+) -> MixedCluster | None:
+    """Half of the machines on demand, the others on spot, in the region where that is cheapest.
+
+    An InfiniBand fabric of Azure is that of one scale set, and so of one priority.
+    """
+    instance = cluster.offer.instance
+    on_demand_nodes = cluster.nodes // BASE_DIVISOR
+    if not on_demand_nodes or (
+        instance.provider == "azure" and instance.fabric == "infiniband"
+    ):
+        return None
+    on_demand_cluster = cluster_search.build_cluster(
+        cluster.offer, on_demand_nodes
+    )
+    if on_demand_cluster is None:
+        return None
+    offers_by_region = {
+        (candidate.region, candidate.purchase): candidate
+        for offer_group in market.offer_groups
+        for candidate in offer_group
+        if _same_instance(candidate, cluster)
+        and market.violations(candidate) <= {"buy"}
+    }
+    offer_pairs = [
+        (candidate, offers_by_region[region, "on_demand"])
+        for (region, purchase), candidate in offers_by_region.items()
+        if purchase == "spot" and (region, "on_demand") in offers_by_region
+    ]
+    if not offer_pairs:
+        return None
+    spot_offer, on_demand_offer = min(
+        offer_pairs,
+        key=lambda offer_pair: (
+            offer_pair[0].usd_hour + offer_pair[1].usd_hour,
+            offer_pair[0].region,
+        ),
+    )
+    return MixedCluster(
+        cluster.requirement,
+        spot_offer,
+        cluster.nodes,
+        cluster.timed_layout,
+        file_system=cluster.file_system,
+        on_demand_offer=on_demand_offer,
+        on_demand_nodes=on_demand_nodes,
+        on_demand_speed=cluster.timed_layout.step_time.total
+        / on_demand_cluster.timed_layout.step_time.total,
+    )
+
+
+def _block_scenarios(
+    cluster: Cluster, catalog: Catalog, cluster_search: TrainSearch
+) -> list[Scenario]:
+    """A block of days that holds the run with the wished confidence, at its newest price."""
+    block_offers = [
+        candidate
+        for candidate in catalog.unlisted
+        if candidate.purchase in BLOCK_PURCHASES
+        and _same_instance(candidate, cluster)
+    ]
+    if not block_offers:
+        return []
+    newest_offer = max(
+        block_offers,
+        key=lambda candidate: (
+            candidate.as_of,
+            -candidate.usd_hour,
+            candidate.region,
+        ),
+    )
+    block_cluster = replace(
+        cluster,
+        offer=replace(newest_offer, region=cluster.offer.region),
+        spares=0,
+    )
+    block_days = capacity_block.block_days(
+        newest_offer.purchase,
+        newest_offer.provider,
+        block_cluster.nodes,
+        block_cluster.estimated_end_s,
+    )
+    if block_days is None:
+        return []
+    run_bill = block_cluster.expected_bill(cluster_search.price_book)
+    block_usd: Decimal = (
+        newest_offer.usd_hour
+        * block_cluster.nodes
+        * block_days
+        * capacity_block.HOURS_PER_DAY
+    ).quantize(CENT)
+    services_usd = run_bill.usd_month - (run_bill.lines[0].usd_month or 0)
+    scenario_name = (
+        f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
+    )
+    return [
+        Scenario(
+            scenario_name,
+            block_usd + services_usd,
+            block_cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
+            QUOTED_REMARK.format(as_of=newest_offer.as_of),
+        )
+    ]

@@ -1,0 +1,1 @@
+"""The cheapest machine on which a person can work with a model."""
