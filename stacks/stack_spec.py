@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
     from planner.market.offer import Instance
     from planner.perf.common.layout import ReplicaLayout
-    from planner.solve.solution import Pool, Solution
+    from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import Spec
 
 SERVING_PORT: Final = 8000
@@ -202,7 +202,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     )
 
 
-def _data_disk_gb(spec: Spec, solution: Solution, pool: Pool) -> int:
+def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
     if isinstance(spec, Workspace):
         return int(spec.disk / BYTES_PER_GB)
@@ -219,7 +219,7 @@ def _data_disk_gb(spec: Spec, solution: Solution, pool: Pool) -> int:
     )
 
 
-def _quantizes_on_load(solution: Solution, pool: Pool) -> bool:
+def _quantizes_on_load(solution: Solution, pool: SizedPool) -> bool:
     """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
     if pool.layout is None or solution.llm is None or pool.role == "train":
         return False
@@ -227,7 +227,7 @@ def _quantizes_on_load(solution: Solution, pool: Pool) -> bool:
 
 
 def weekly_changes(
-    week: Week, pool: Pool, schedule: str | None
+    week: Week, pool: SizedPool, schedule: str | None
 ) -> tuple[CapacityChange, ...]:
     """Return when the number of nodes changes in a week; nothing when it never does.
 
@@ -262,7 +262,7 @@ def weekly_changes(
     )
 
 
-def _daily_changes(pool: Pool) -> tuple[CapacityChange, ...]:
+def _daily_changes(pool: SizedPool) -> tuple[CapacityChange, ...]:
     """Every day from midnight, until the deadline of the run."""
     weekdays = tuple(range(7))
     return (

@@ -41,14 +41,14 @@ class BillLine:
     unit: str
     quantity: Decimal
     unit_price: Decimal | None
-    usd_month: Decimal | None
+    usd: Decimal | None
     source: str
     as_of: str
 
     @property
     def is_priced(self) -> bool:
         """Whether a price is known."""
-        return self.usd_month is not None
+        return self.usd is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def priced_line(
             unit=unit,
             quantity=rounded_quantity,
             unit_price=None,
-            usd_month=None,
+            usd=None,
             source="",
             as_of="",
         )
@@ -120,7 +120,7 @@ def priced_line(
         unit=unit,
         quantity=rounded_quantity,
         unit_price=service_price.usd,
-        usd_month=(rounded_quantity * service_price.usd).quantize(
+        usd=(rounded_quantity * service_price.usd).quantize(
             CENT, ROUND_HALF_UP
         ),
         source=service_price.source,
@@ -157,9 +157,9 @@ def sum_lines(bill_lines: list[BillLine]) -> tuple[Decimal, list[str]]:
     """Return the sum of the known lines, and the names of the unknown ones."""
     total_usd = sum(
         (
-            bill_line.usd_month
+            bill_line.usd
             for bill_line in bill_lines
-            if bill_line.usd_month is not None
+            if bill_line.usd is not None
         ),
         Decimal(0),
     )

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.solution import (
-        Alternative,
-        Binding,
+        RivalFleet,
+        BindingLimit,
         ConfidenceCost,
         PlanWarning,
-        Pool,
-        Prediction,
+        SizedPool,
+        BandedPrediction,
         RunStorage,
         SimulationCheck,
         Solution,
@@ -137,7 +137,7 @@ def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
     return workload
 
 
-def _pool(pool: Pool) -> dict[str, Any]:
+def _pool(pool: SizedPool) -> dict[str, Any]:
     offer = pool.offer
     layout = pool.layout
     return {
@@ -168,7 +168,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
     }
 
 
-def predicted_data(estimate: Prediction) -> dict[str, Any]:
+def predicted_data(estimate: BandedPrediction) -> dict[str, Any]:
     """Return a predicted number, its band and what it rests on as data."""
     return {
         "value": _rounded(estimate.value),
@@ -329,20 +329,20 @@ def _calibration(correction: Correction | None) -> dict[str, Any] | None:
     }
 
 
-def _binding(constraint: Binding) -> dict[str, Any]:
+def _binding(constraint: BindingLimit) -> dict[str, Any]:
     return {
         "constraint": constraint.constraint,
         "slack": None
         if constraint.slack is None
         else _rounded(constraint.slack),
         "relax_to": constraint.relax_to,
-        "saves_usd_month": _optional_decimal(constraint.saves_usd_month),
-        "usd_month": _optional_decimal(constraint.usd_month),
+        "saves_usd_month": _optional_decimal(constraint.saves_usd),
+        "usd_month": _optional_decimal(constraint.usd),
         "fleet": constraint.fleet,
     }
 
 
-def _alternative(alternative: Alternative) -> dict[str, Any]:
+def _alternative(alternative: RivalFleet) -> dict[str, Any]:
     offer = alternative.offer
     pool_data = {
         "provider": offer.provider,
@@ -355,7 +355,7 @@ def _alternative(alternative: Alternative) -> dict[str, Any]:
     }
     return {
         "pools": [pool_data],
-        "usd_month": decimal_text(alternative.usd_month),
+        "usd_month": decimal_text(alternative.usd),
         "rejected_by": alternative.rejected_by,
     }
 
@@ -367,7 +367,7 @@ def _cost(solution: Solution) -> dict[str, Any]:
         "usd_hour": decimal_text(monthly_bill.usd_hour)
         if monthly_bill
         else "0",
-        "usd_month": decimal_text(monthly_bill.usd_month)
+        "usd_month": decimal_text(monthly_bill.total)
         if monthly_bill
         else "0",
         "lines": [_cost_line(cost_line) for cost_line in monthly_bill.lines]
@@ -389,7 +389,7 @@ def _cost_line(cost_line: BillLine) -> dict[str, Any]:
         "unit": cost_line.unit,
         "quantity": decimal_text(cost_line.quantity),
         "unit_price": _optional_decimal(cost_line.unit_price),
-        "usd_month": _optional_decimal(cost_line.usd_month),
+        "usd_month": _optional_decimal(cost_line.usd),
         "price_source": cost_line.source or None,
         "price_as_of": cost_line.as_of or None,
         "price_found": cost_line.is_priced,

@@ -56,14 +56,14 @@ def rejections_page(
             chosen_pool["instance_type"]
         )
         reason_text = "chosen" if is_chosen else answer.reason
-        if answer.usd_month is not None and not is_chosen:
-            extra_usd = answer.usd_month - chosen_usd
+        if answer.usd is not None and not is_chosen:
+            extra_usd = answer.usd - chosen_usd
             reason_text = (
                 f"{answer.reason}: "
                 f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
             )
         table_rows.append(
-            (answer.fleet, _dollars_or_dash(answer.usd_month), reason_text)
+            (answer.fleet, _dollars_or_dash(answer.usd), reason_text)
         )
     return (
         PageTable(
@@ -80,15 +80,15 @@ def scaling_page(
     question_text = (
         f"{factor:g} times the {'tokens' if _is_training(plan) else 'traffic'}"
     )
-    if answer.usd_month is None:
+    if answer.usd is None:
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
-    extra_usd = answer.usd_month - chosen_usd
+    extra_usd = answer.usd - chosen_usd
     table_rows = (
         ("now", "", figures.dollars(str(chosen_usd)), ""),
         (
             question_text,
             answer.fleet,
-            _dollars_or_dash(answer.usd_month),
+            _dollars_or_dash(answer.usd),
             figures.signed_dollars(extra_usd),
         ),
     )

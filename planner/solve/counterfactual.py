@@ -32,7 +32,7 @@ class Counterfactual:
     """What a machine type could do: the fleet, USD a month, and why it is not chosen."""
 
     fleet: str
-    usd_month: Decimal | None
+    usd: Decimal | None
     reason: str
 
 
@@ -85,7 +85,7 @@ def what_if(
     if isinstance(spec, Workspace):
         user_count = max(1, round(spec.users * traffic_factor))
         solution = solver.solve(replace(spec, users=user_count))
-        usd_month = solution.bill.usd_month if solution.bill else None
+        usd_month = solution.bill.total if solution.bill else None
         return Counterfactual(
             f"{user_count} users",
             usd_month,
@@ -100,7 +100,7 @@ def what_if(
     if not candidates:
         return Counterfactual("", None, "infeasible")
     return Counterfactual(
-        describe_fleet(candidates[0]), candidates[0].bill.usd_month, ""
+        describe_fleet(candidates[0]), candidates[0].bill.total, ""
     )
 
 
@@ -121,7 +121,7 @@ def _scaled_training(
         return Counterfactual("", None, "infeasible")
     pool = solution.pools[0]
     fleet_label = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
-    return Counterfactual(fleet_label, solution.bill.usd_month, "")
+    return Counterfactual(fleet_label, solution.bill.total, "")
 
 
 def _explain_type(
@@ -154,7 +154,7 @@ def _explain_type(
         )
         usd_month = workspace_bill(
             spec, cheapest_offer, solver.catalog.price_book
-        ).usd_month
+        ).total
         return Counterfactual(
             f"{machine_label} x {spec.users}",
             None if shortfall else usd_month,
@@ -166,7 +166,7 @@ def _explain_type(
     if search_result.candidates:
         return Counterfactual(
             describe_fleet(search_result.candidates[0]),
-            search_result.candidates[0].bill.usd_month,
+            search_result.candidates[0].bill.total,
             "price",
         )
     if search_result.rejected_offers:
@@ -196,7 +196,7 @@ def _explain_training(
         best_candidate = search_result.feasible[0]
         return Counterfactual(
             f"{machine_label} x {best_candidate.cluster.nodes}",
-            best_candidate.bill.usd_month,
+            best_candidate.bill.total,
             "price",
         )
     return Counterfactual(machine_label, None, search_result.rejected[0].reason)

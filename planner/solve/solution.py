@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class SizedPool:
     """Machines of one kind. `nodes_per_group` nodes hold one replica when a node is too small.
 
     `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the groups of them that
@@ -43,7 +43,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class BandedPrediction:
     """A predicted number with its 90 % band and what it rests on."""
 
     value: float
@@ -53,7 +53,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class BindingLimit:
     """A constraint: its slack, and what moving it to `relax_to` would save a month.
 
     In an infeasible solution `relax_to` is the nearest value with which a fleet exists, and
@@ -63,8 +63,8 @@ class Binding:
     constraint: str
     slack: float | None
     relax_to: str
-    saves_usd_month: Decimal | None
-    usd_month: Decimal | None
+    saves_usd: Decimal | None
+    usd: Decimal | None
     fleet: str
 
 
@@ -95,12 +95,12 @@ class ConfidenceCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class RivalFleet:
     """Another fleet, and what stopped it from being chosen."""
 
     offer: Offer
     nodes: int
-    usd_month: Decimal
+    usd: Decimal
     rejected_by: str
 
 
@@ -171,10 +171,10 @@ class Solution:
     """The whole answer. Without pools it is infeasible, and `bindings` says what would do."""
 
     status: Literal["optimal", "feasible", "infeasible"]
-    pools: tuple[Pool, ...]
-    predictions: dict[str, Prediction]
-    bindings: tuple[Binding, ...]
-    alternatives: tuple[Alternative, ...]
+    pools: tuple[SizedPool, ...]
+    predictions: dict[str, BandedPrediction]
+    bindings: tuple[BindingLimit, ...]
+    alternatives: tuple[RivalFleet, ...]
     bill: Bill | None
     warnings: tuple[PlanWarning, ...]
     week: Week

@@ -23,12 +23,12 @@ from planner.solve.serving.requirement import (
 from planner.solve.serving.search import ServingCandidate, ServingSearch
 from planner.solve.serving.verify import verify_finalists
 from planner.solve.solution import (
-    Alternative,
-    Binding,
+    RivalFleet,
+    BindingLimit,
     ConfidenceCost,
     PlanWarning,
-    Pool,
-    Prediction,
+    SizedPool,
+    BandedPrediction,
     SimulationCheck,
     Solution,
 )
@@ -122,7 +122,7 @@ class Solver:
             else (None, None)
         )
         if selection is None or (
-            budget_usd is not None and selection.bill.usd_month > budget_usd
+            budget_usd is not None and selection.bill.total > budget_usd
         ):
             exceeded_budget = budget_usd if search_result.candidates else None
             nearest_bindings = relaxations(
@@ -142,7 +142,7 @@ class Solver:
             selection.sizing.nodes_per_group,
             spare_groups,
         )
-        pool = Pool(
+        pool = SizedPool(
             offer=selection.offer,
             nodes=selection.sizing.nodes,
             min_nodes=min(
@@ -209,14 +209,14 @@ class Solver:
         return [
             candidate
             for candidate in candidates
-            if candidate.bill.usd_month < selection.bill.usd_month
+            if candidate.bill.total < selection.bill.total
         ]
 
     def _infeasible_serving(
         self,
         requirement: ServingRequirement,
         offer_filter: OfferFilter,
-        nearest_bindings: tuple[Binding, ...],
+        nearest_bindings: tuple[BindingLimit, ...],
     ) -> Solution:
         return Solution(
             status="infeasible",
@@ -242,7 +242,7 @@ class Solver:
             shortfall = requirement.shortfall(offer.instance)
             usd_month = workspace.workspace_bill(
                 spec, offer, self.catalog.price_book
-            ).usd_month
+            ).total
             (undersized_choices if shortfall else fitting_choices).append(
                 (usd_month, offer.key, offer, shortfall)
             )
@@ -260,15 +260,15 @@ class Solver:
         if (
             selected_offer is None
             or monthly_bill is None
-            or (budget_usd is not None and monthly_bill.usd_month > budget_usd)
+            or (budget_usd is not None and monthly_bill.total > budget_usd)
         ):
             return self._infeasible_workspace(
                 spec,
                 requirement,
                 offer_filter,
-                monthly_bill.usd_month if monthly_bill else None,
+                monthly_bill.total if monthly_bill else None,
             )
-        pool = Pool(
+        pool = SizedPool(
             offer=selected_offer,
             nodes=spec.users,
             min_nodes=spec.users,
@@ -290,7 +290,7 @@ class Solver:
                 spec,
                 fitting_choices,
                 undersized_choices,
-                monthly_bill.usd_month,
+                monthly_bill.total,
             ),
             bill=monthly_bill,
             warnings=(
@@ -309,7 +309,7 @@ class Solver:
         fitting_choices: list[_WorkspaceChoice],
         undersized_choices: list[_WorkspaceChoice],
         ceiling_usd: Decimal,
-    ) -> tuple[Alternative, ...]:
+    ) -> tuple[RivalFleet, ...]:
         selected_type = fitting_choices[0][2].instance.instance_type
         pricier_choices = _first_per_type(
             [
@@ -333,12 +333,12 @@ class Solver:
             *cheaper_choices[-self.alternative_count :],
         ]
         return tuple(
-            Alternative(
+            RivalFleet(
                 offer=offer,
                 nodes=spec.users,
-                usd_month=workspace.workspace_bill(
+                usd=workspace.workspace_bill(
                     spec, offer, self.catalog.price_book
-                ).usd_month,
+                ).total,
                 rejected_by=shortfall or "price",
             )
             for _, _, offer, shortfall in shown_choices
@@ -369,7 +369,7 @@ class Solver:
                 )
                 usd_month = workspace.workspace_bill(
                     spec, cheapest_offer, self.catalog.price_book
-                ).usd_month
+                ).total
                 fleet_label = (
                     f"{cheapest_offer.provider} {cheapest_offer.region} "
                     f"{cheapest_offer.instance.instance_type}"
@@ -406,13 +406,13 @@ _WorkspaceChoice: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
 
 def _relaxation(
     constraint: str, relax_to: str, usd_month: Decimal, fleet_label: str
-) -> Binding:
-    return Binding(
+) -> BindingLimit:
+    return BindingLimit(
         constraint=constraint,
         slack=None,
         relax_to=relax_to,
-        saves_usd_month=None,
-        usd_month=usd_month,
+        saves_usd=None,
+        usd=usd_month,
         fleet=fleet_label,
     )
 
@@ -446,7 +446,7 @@ def _confidence_cost(
         offers,
     ).candidates
     extra_usd_month = (
-        selection.bill.usd_month - even_candidates[0].bill.usd_month
+        selection.bill.total - even_candidates[0].bill.total
         if even_candidates
         else Decimal(0)
     )
@@ -459,20 +459,20 @@ def _confidence_cost(
 
 def _memory_predictions(
     requirement: workspace.WorkspaceRequirement, offer: Offer
-) -> dict[str, Prediction]:
+) -> dict[str, BandedPrediction]:
     available_gib = offer.instance.node.memory_gib * offer.instance.accelerators
     if not requirement.total_gib:
         return {}
     accelerator_gib = requirement.total_gib / offer.instance.accelerators
     memory_share = requirement.total_gib / available_gib
     return {
-        "memory_gib_per_accelerator": Prediction(
+        "memory_gib_per_accelerator": BandedPrediction(
             accelerator_gib,
             accelerator_gib / 1.05,
             accelerator_gib * 1.05,
             "physics",
         ),
-        "memory_fraction": Prediction(
+        "memory_fraction": BandedPrediction(
             memory_share, memory_share / 1.05, memory_share * 1.05, "physics"
         ),
     }

@@ -79,7 +79,7 @@ def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
     lines = service_lines(
         use("aws", sent_gb=Decimal(20_000)), catalog.price_book
     )
-    found = sum(x.usd_month for x in lines if x.kind == "egress")
+    found = sum(x.usd for x in lines if x.kind == "egress")
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"
     )
@@ -89,11 +89,11 @@ def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
 def test_a_missing_price_is_unknown_and_never_zero(catalog) -> None:
     lines = service_lines(use("gcp"), catalog.price_book)
     logs = next(x for x in lines if x.kind == "logs")
-    assert logs.usd_month is None
+    assert logs.usd is None
     assert logs.unit_price is None
     known, unknown = sum_lines(lines)
     assert unknown == ["logs"]
-    assert known == sum(x.usd_month for x in lines if x.usd_month is not None)
+    assert known == sum(x.usd for x in lines if x.usd is not None)
 
 
 def test_every_line_has_unit_quantity_source_and_age(catalog) -> None:

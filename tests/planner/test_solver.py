@@ -73,7 +73,7 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
         .candidates
         if f.sizing.nodes_per_group == 1
     ]
-    cost = found[0].bill.lines[0].usd_month if found else None
+    cost = found[0].bill.lines[0].usd if found else None
     if truth is None or cost is None:
         assert truth is None
         assert cost is None
@@ -84,7 +84,7 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
 def cost_of(catalog, text: str) -> Decimal:
     solution = solve(catalog, text, keep=0)
     assert solution.bill is not None
-    return solution.bill.usd_month
+    return solution.bill.total
 
 
 def test_more_traffic_never_costs_less(catalog) -> None:
@@ -133,10 +133,10 @@ def test_the_total_is_the_sum_of_its_lines(catalog) -> None:
     for text in (chat(), chat(model="llama-3.1-70b", traffic="peak_rps: 20")):
         bill = solve(catalog, text).bill
         assert bill is not None
-        known = [x.usd_month for x in bill.lines if x.usd_month is not None]
-        assert bill.usd_month == sum(known)
+        known = [x.usd for x in bill.lines if x.usd is not None]
+        assert bill.total == sum(known)
         assert set(bill.unpriced_lines) == {
-            x.name for x in bill.lines if x.usd_month is None
+            x.name for x in bill.lines if x.usd is None
         }
 
 
@@ -166,14 +166,14 @@ def test_cheaper_fleets_that_were_not_chosen_say_why(catalog) -> None:
     cheaper = [
         a
         for a in solution.alternatives
-        if a.usd_month < solution.bill.usd_month
+        if a.usd < solution.bill.total
     ]
     assert cheaper
     assert all(a.rejected_by and a.rejected_by != "price" for a in cheaper)
     dearer = [
         a
         for a in solution.alternatives
-        if a.usd_month > solution.bill.usd_month
+        if a.usd > solution.bill.total
     ]
     assert all(a.rejected_by == "price" for a in dearer)
 
@@ -186,7 +186,7 @@ def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
     assert solution.bill is not None
     binding = next(b for b in solution.bindings if b.constraint == "e2e_p95")
     free = cost_of(catalog, text.replace("{e2e_p95: 6s}", "{}"))
-    assert solution.bill.usd_month - free == binding.saves_usd_month
+    assert solution.bill.total - free == binding.saves_usd
 
 
 def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
@@ -197,7 +197,7 @@ def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
     assert solution.status == "infeasible"
     nearest = next(b for b in solution.bindings if b.constraint == "ttft_p95")
     loosened = text.replace("20ms", nearest.relax_to.replace(" ", ""))
-    assert cost_of(catalog, loosened) == nearest.usd_month
+    assert cost_of(catalog, loosened) == nearest.usd
 
 
 def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
@@ -207,7 +207,7 @@ def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
     )
     assert below.status == "infeasible"
     assert any(
-        b.constraint == "buy.budget" and b.usd_month == cost
+        b.constraint == "buy.budget" and b.usd == cost
         for b in below.bindings
     )
     enough = chat(
@@ -227,7 +227,7 @@ def test_availability_adds_machines_and_survives_the_loss_of_one(
     )
     assert plain.bill is not None
     assert safe.bill is not None
-    assert safe.bill.usd_month > plain.bill.usd_month
+    assert safe.bill.total > plain.bill.total
     assert safe.pools[0].nodes >= 2
 
 
@@ -286,7 +286,7 @@ def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
         read_file=lambda _: b"",
     )
     asked = what_if(spec_of(chat(traffic="peak_rps: 4")), solver, 2.0)
-    assert asked.usd_month == cost_of(catalog, chat(traffic="peak_rps: 8"))
+    assert asked.usd == cost_of(catalog, chat(traffic="peak_rps: 8"))
 
 
 def test_a_schedule_and_a_profile_make_it_cheaper(catalog) -> None:
@@ -315,7 +315,7 @@ deadline: 6h
     slower = solve(catalog, text.replace("6h", "2d"))
     assert slower.bill is not None
     assert solution.bill is not None
-    assert slower.bill.usd_month <= solution.bill.usd_month
+    assert slower.bill.total <= solution.bill.total
 
 
 def test_a_workspace_holds_what_it_must(catalog) -> None:
@@ -332,7 +332,7 @@ users: 2
             catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use)
         )
         assert solution.predictions["memory_fraction"].value <= 1
-        costs.append(solution.bill.usd_month)
+        costs.append(solution.bill.total)
     assert costs == sorted(costs)
 
 

@@ -160,4 +160,4 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     assert checked is not None
     assert not meets_limits(wanted, simulate_fleet(wanted, found[0].sizing))
     assert meets_limits(wanted, simulate_fleet(wanted, chosen.sizing))
-    assert chosen.bill.usd_month > found[0].bill.usd_month
+    assert chosen.bill.total > found[0].bill.total

@@ -471,7 +471,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     assert "--data-path /data/dataset" in found
     assert "-v /data:/data" in found
     lines = solution.bill.lines if solution.bill else ()
-    assert any(x.kind == "storage" and x.usd_month for x in lines)
+    assert any(x.kind == "storage" and x.usd for x in lines)
     elsewhere = text.replace(FED[machine], "https://example.com/tokens")
     assert "--data-path https://example.com/tokens" in boot_script(
         built(elsewhere, machine)

@@ -33,7 +33,7 @@ class Bill:
     """The lines of a month, their sum, and the names of lines whose price is not known."""
 
     lines: tuple[BillLine, ...]
-    usd_month: Decimal
+    total: Decimal
     usd_hour: Decimal
     unpriced_lines: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def machine_line(offer: Offer, nodes: int, node_hours: Decimal) -> BillLine:
         unit="node-hour",
         quantity=quantity,
         unit_price=offer.usd_hour,
-        usd_month=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
+        usd=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
         source=offer.source,
         as_of=offer.as_of,
     )
@@ -133,7 +133,7 @@ def sum_bill(bill_lines: list[BillLine], offer: Offer, nodes: int) -> Bill:
     known_usd_month, unpriced_lines = sum_lines(bill_lines)
     return Bill(
         lines=tuple(bill_lines),
-        usd_month=known_usd_month,
+        total=known_usd_month,
         usd_hour=offer.usd_hour * nodes,
         unpriced_lines=tuple(unpriced_lines),
     )

@@ -12,7 +12,7 @@ from planner.solve.serving.sizing import (
     LayoutRejection,
     predict_service,
 )
-from planner.solve.solution import Alternative, Binding
+from planner.solve.solution import RivalFleet, BindingLimit
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -33,7 +33,7 @@ def alternatives(
     excluded_candidates: list[ServingCandidate],
     max_count: int,
     selection: ServingCandidate,
-) -> tuple[Alternative, ...]:
+) -> tuple[RivalFleet, ...]:
     """Return what else was possible: dearer fits, and cheaper ones with what stops them.
 
     `excluded_candidates` are cheaper fits that a rule of the spec excludes.
@@ -44,10 +44,10 @@ def alternatives(
         if candidate.offer.key != selection.offer.key
     ]
     pricier_options = [
-        Alternative(
+        RivalFleet(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
-            usd_month=candidate.bill.usd_month,
+            usd=candidate.bill.total,
             rejected_by="price"
             if candidate.rank > selection.rank
             else "simulation: it missed a limit",
@@ -60,21 +60,21 @@ def alternatives(
         else []
     )
     cheaper_options += [
-        Alternative(
+        RivalFleet(
             offer=rejected_offer.offer,
             nodes=rejected_offer.nodes,
-            usd_month=rejected_offer.usd_month,
+            usd=rejected_offer.usd_month,
             rejected_by=rejection_reason(rejected_offer.rejection),
         )
         for rejected_offer in nearest_rejected(
-            search_result.rejected_offers, selection.bill.usd_month, max_count
+            search_result.rejected_offers, selection.bill.total, max_count
         )
     ]
     cheaper_options += [
-        Alternative(
+        RivalFleet(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
-            usd_month=candidate.bill.usd_month,
+            usd=candidate.bill.total,
             rejected_by=exclusion_reason(candidate.offer, selection.offer),
         )
         for candidate in excluded_candidates[:max_count]
@@ -83,7 +83,7 @@ def alternatives(
         sorted(
             [*pricier_options, *cheaper_options],
             key=lambda alternative: (
-                alternative.usd_month,
+                alternative.usd,
                 alternative.offer.key,
             ),
         )
@@ -172,7 +172,7 @@ def bindings(
     offer_filter: OfferFilter,
     selection: ServingCandidate,
     excluded_candidates: list[ServingCandidate],
-) -> tuple[Binding, ...]:
+) -> tuple[BindingLimit, ...]:
     """For each constraint: its slack, and what it costs, by solving again without it.
 
     `excluded_candidates` are the cheaper fits that the way of buying keeps out.
@@ -223,13 +223,13 @@ def bindings(
     costly_bindings = [
         priced_binding
         for priced_binding in priced_bindings
-        if priced_binding and priced_binding.saves_usd_month
+        if priced_binding and priced_binding.saves_usd
     ]
     return tuple(
         sorted(
             costly_bindings,
             key=lambda priced_binding: (
-                -(priced_binding.saves_usd_month or 0),
+                -(priced_binding.saves_usd or 0),
                 priced_binding.constraint,
             ),
         )
@@ -241,13 +241,13 @@ def relaxations(
     search: ServingSearch,
     offer_filter: OfferFilter,
     budget_usd: Decimal | None,
-) -> tuple[Binding, ...]:
+) -> tuple[BindingLimit, ...]:
     """For an infeasible need: each single change with which a fleet exists, cheapest first.
 
     With a budget the need itself is feasible: then only changes that keep the budget count.
     """
     offers = offer_filter.cheapest()
-    relaxed_bindings: list[Binding] = []
+    relaxed_bindings: list[BindingLimit] = []
     if budget_usd is not None:
         relaxed_bindings += _relaxation(
             "buy.budget", "", search, requirement, offers
@@ -290,7 +290,7 @@ def relaxations(
         sorted(
             relaxed_bindings,
             key=lambda relaxed_binding: (
-                relaxed_binding.usd_month or 0,
+                relaxed_binding.usd or 0,
                 relaxed_binding.constraint,
                 relaxed_binding.relax_to,
             ),
@@ -298,8 +298,8 @@ def relaxations(
     )
 
 
-def _within_budget(binding: Binding, budget_usd: Decimal) -> bool:
-    return binding.usd_month is not None and binding.usd_month <= budget_usd
+def _within_budget(binding: BindingLimit, budget_usd: Decimal) -> bool:
+    return binding.usd is not None and binding.usd <= budget_usd
 
 
 def _loosened_limit(
@@ -308,7 +308,7 @@ def _loosened_limit(
     offers: list[Offer],
     limit: LatencyLimit,
     budget_usd: Decimal | None,
-) -> list[Binding]:
+) -> list[BindingLimit]:
     """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
     unlimited_candidates = search.solve(
         requirement.without_limit(limit.key), offers
@@ -350,18 +350,18 @@ def _relaxation(
     search: ServingSearch,
     requirement: ServingRequirement,
     offers: list[Offer],
-) -> list[Binding]:
+) -> list[BindingLimit]:
     candidates = search.solve(requirement, offers).candidates
     if not candidates:
         return []
-    usd_month = candidates[0].bill.usd_month
+    usd_month = candidates[0].bill.total
     return [
-        Binding(
+        BindingLimit(
             constraint=constraint,
             slack=None,
             relax_to=relax_to or f"{usd_month:,.0f} USD/month",
-            saves_usd_month=None,
-            usd_month=usd_month,
+            saves_usd=None,
+            usd=usd_month,
             fleet=describe_fleet(candidates[0]),
         )
     ]
@@ -424,10 +424,10 @@ def _priced_binding(
     selection: ServingCandidate,
     relaxed_candidates: tuple[ServingCandidate, ...],
     limit: LatencyLimit | None,
-) -> Binding | None:
+) -> BindingLimit | None:
     if (
         not relaxed_candidates
-        or relaxed_candidates[0].bill.usd_month >= selection.bill.usd_month
+        or relaxed_candidates[0].bill.total >= selection.bill.total
     ):
         return None
     cheapest_candidate = relaxed_candidates[0]
@@ -439,25 +439,25 @@ def _priced_binding(
             limit.metric, limit.percentile
         )
         relax_to = format_at_least(predicted_s)
-    return Binding(
+    return BindingLimit(
         constraint=constraint,
         slack=slack,
         relax_to=relax_to,
-        saves_usd_month=selection.bill.usd_month
-        - cheapest_candidate.bill.usd_month,
-        usd_month=cheapest_candidate.bill.usd_month,
+        saves_usd=selection.bill.total
+        - cheapest_candidate.bill.total,
+        usd=cheapest_candidate.bill.total,
         fleet=describe_fleet(cheapest_candidate),
     )
 
 
 def _smaller_fleet(
     requirement: ServingRequirement, selection: ServingCandidate
-) -> Alternative:
+) -> RivalFleet:
     """The chosen fleet with one group fewer, and the limit that it breaks."""
     sizing = selection.sizing
     remaining_groups = sizing.total_groups - 1
     usd_month = (
-        selection.bill.usd_month * remaining_groups / sizing.total_groups
+        selection.bill.total * remaining_groups / sizing.total_groups
     )
     if requirement.mode == "batch":
         failure_reason = "deadline: the run would end too late"
@@ -486,9 +486,9 @@ def _smaller_fleet(
             failure_reason = (
                 missed_limits[0] if missed_limits else failure_reason
             )
-    return Alternative(
+    return RivalFleet(
         offer=selection.offer,
         nodes=remaining_groups * sizing.nodes_per_group,
-        usd_month=usd_month.quantize(Decimal("0.01")),
+        usd=usd_month.quantize(Decimal("0.01")),
         rejected_by=failure_reason,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Instance
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.solution import Prediction
+    from planner.solve.solution import BandedPrediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class FixedFleet:
     layout: ReplicaLayout
     max_batch: int
     max_rps: float
-    predicted: dict[str, Prediction]
+    predicted: dict[str, BandedPrediction]
 
 
 def predict_fixed(

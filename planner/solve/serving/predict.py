@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band, assess_novelty, error_band
-from planner.solve.solution import Prediction
+from planner.solve.solution import BandedPrediction
 
 if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
@@ -20,7 +20,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 
 def predict_serving(
     requirement: ServingRequirement, sizing: FleetSizing
-) -> dict[str, Prediction]:
+) -> dict[str, BandedPrediction]:
     """Return the predicted numbers of a fit at peak, with every needed replica up.
 
     What arrives is served as long as
@@ -70,7 +70,7 @@ def predict_serving(
 
 def _predict_memory(
     requirement: ServingRequirement, sizing: FleetSizing
-) -> dict[str, Prediction]:
+) -> dict[str, BandedPrediction]:
     memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
         sizing.service.in_flight
@@ -104,8 +104,8 @@ def _wider_band(first_band: Band, second_band: Band) -> Band:
     )
 
 
-def _apply_band(metric_value: float, band: Band) -> Prediction:
-    return Prediction(
+def _apply_band(metric_value: float, band: Band) -> BandedPrediction:
+    return BandedPrediction(
         metric_value,
         metric_value * band.low,
         metric_value * band.high,

@@ -59,7 +59,7 @@ class ServingCandidate:
         layout = self.sizing.layout
         tie_breakers = (layout.accelerators, layout.pp, layout.ep)
         return (
-            self.bill.usd_month,
+            self.bill.total,
             self.sizing.nodes,
             *tie_breakers,
             self.offer.key,
@@ -206,7 +206,7 @@ class ServingSearch:
                     ),
                 )
                 cutoff_costs = sorted(
-                    candidate.bill.usd_month
+                    candidate.bill.total
                     for candidate in best_candidates.values()
                 )[result_count - 1 : result_count]
                 cutoff_usd = (

@@ -13,9 +13,9 @@ from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.reliability import interruption
 from planner.solve.solution import (
-    Alternative,
+    RivalFleet,
     PlanWarning,
-    Pool,
+    SizedPool,
     RunStorage,
     Solution,
     TrainingRun,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog
     from planner.market.offer_filter import OfferFilter
-    from planner.solve.solution import Binding
+    from planner.solve.solution import BindingLimit
     from planner.solve.training.cluster import Cluster
     from planner.solve.training.requirement import TrainingRequirement
 
@@ -88,7 +88,7 @@ def solve_training(
         dp=parallel_layout.dp,
         cp=parallel_layout.cp,
     )
-    training_pool = Pool(
+    training_pool = SizedPool(
         offer=cluster.offer,
         nodes=cluster.nodes + cluster.spares,
         min_nodes=cluster.nodes,
@@ -161,10 +161,10 @@ def _run_summary(
         usd_p50_p90=(
             median_cluster.bill_quantile(
                 cluster_search.price_book, P50_SHARE
-            ).usd_month,
+            ).total,
             p90_cluster.bill_quantile(
                 cluster_search.price_book, P90_SHARE
-            ).usd_month,
+            ).total,
         ),
         layouts=cluster.best_layouts(),
         scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
@@ -185,10 +185,10 @@ def _alternatives(
     selection: FeasibleCluster,
     cluster_search: TrainSearch,
     alternative_count: int,
-) -> tuple[Alternative, ...]:
+) -> tuple[RivalFleet, ...]:
     """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
     seen_types = {selection.cluster.offer.instance.instance_type}
-    alternatives: list[Alternative] = []
+    alternatives: list[RivalFleet] = []
     for candidate in ranking.feasible:
         instance_type = candidate.cluster.offer.instance.instance_type
         if (
@@ -225,19 +225,19 @@ def _alternatives(
 
 def _feasible_alternative(
     candidate: FeasibleCluster, rejected_by: str
-) -> Alternative:
+) -> RivalFleet:
     cluster = candidate.cluster
-    return Alternative(
+    return RivalFleet(
         offer=cluster.offer,
         nodes=cluster.nodes,
-        usd_month=candidate.bill.usd_month,
+        usd=candidate.bill.total,
         rejected_by=rejected_by,
     )
 
 
 def _late_alternative(
     rejected_offer: RejectedOffer, bound_usd: Decimal
-) -> Alternative:
+) -> RivalFleet:
     rejected_by = rejected_offer.reason
     if rejected_offer.duration_s < math.inf:
         duration_days = rejected_offer.duration_s / DAY_S
@@ -246,10 +246,10 @@ def _late_alternative(
             if duration_days < CENTURY_DAYS
             else ": never"
         )
-    return Alternative(
+    return RivalFleet(
         offer=rejected_offer.offer,
         nodes=max(1, rejected_offer.nodes),
-        usd_month=bound_usd.quantize(Decimal("0.01")),
+        usd=bound_usd.quantize(Decimal("0.01")),
         rejected_by=rejected_by,
     )
 
@@ -302,11 +302,11 @@ def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
         return ""
     cheapest = min(
         faster_clusters,
-        key=lambda candidate: candidate.expected_bill(price_book).usd_month,
+        key=lambda candidate: candidate.expected_bill(price_book).total,
     )
     extra_usd = (
-        cheapest.expected_bill(price_book).usd_month
-        - cluster.expected_bill(price_book).usd_month
+        cheapest.expected_bill(price_book).total
+        - cluster.expected_bill(price_book).total
     )
     saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR_S
     return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
@@ -356,7 +356,7 @@ def _data_path_warnings(
 def _infeasible(
     requirement: TrainingRequirement,
     market: OfferFilter,
-    relaxations: tuple[Binding, ...],
+    relaxations: tuple[BindingLimit, ...],
 ) -> Solution:
     """Infeasible, with what would be the nearest."""
     return Solution(

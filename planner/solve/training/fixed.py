@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.perf.training.job import ParallelLayout, Recompute
     from planner.perf.training.layout_search import LayoutSearch
-    from planner.solve.solution import Prediction
+    from planner.solve.solution import BandedPrediction
     from planner.solve.training.requirement import TrainingRequirement
 
 RECOMPUTE_MODES: Final[dict[str, Recompute]] = {
@@ -49,7 +49,7 @@ class TrainingEstimate:
     offer: Offer
     nodes: int
     layouts: tuple[TimedLayout, ...]
-    predicted: dict[str, Prediction]
+    predicted: dict[str, BandedPrediction]
     hours: float
     expected_usd: Decimal
 
@@ -109,7 +109,7 @@ def estimate_training(
         layouts=tuple(best_layouts),
         predicted=predict_run(cluster),
         hours=cluster.end_quantile_s(requirement.confidence) / HOUR_S,
-        expected_usd=cluster.expected_bill(price_book).usd_month,
+        expected_usd=cluster.expected_bill(price_book).total,
     )
 
 

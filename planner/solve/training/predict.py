@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from planner.perf.common.constant import constant
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.mfu import mfu
-from planner.solve.solution import Prediction
+from planner.solve.solution import BandedPrediction
 from planner.solve.training.cluster import DAY_S, P50_SHARE
 
 if TYPE_CHECKING:
     from planner.solve.training.cluster import Cluster
 
 
-def predict_run(cluster: Cluster) -> dict[str, Prediction]:
+def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
     """The numbers of a run, each with its band; the duration holds with the confidence."""
     training_job = cluster.timed_layout.job
     timed_layout = cluster.timed_layout
     band_width = half_width_ln(training_job)
     basis = prediction_basis(training_job)
 
-    def with_band(estimate: float, log_width: float = band_width) -> Prediction:
-        return Prediction(
+    def with_band(estimate: float, log_width: float = band_width) -> BandedPrediction:
+        return BandedPrediction(
             estimate,
             estimate * math.exp(-log_width),
             estimate * math.exp(log_width),
@@ -46,7 +46,7 @@ def predict_run(cluster: Cluster) -> dict[str, Prediction]:
         "memory_fraction": with_band(
             timed_layout.peak_gib / capacity_gib, memory_width
         ),
-        "duration_days": Prediction(
+        "duration_days": BandedPrediction(
             median_days,
             median_days * math.exp(-band_width),
             max(
@@ -55,7 +55,7 @@ def predict_run(cluster: Cluster) -> dict[str, Prediction]:
             ),
             basis,
         ),
-        "goodput": Prediction(
+        "goodput": BandedPrediction(
             1 - lost_share,
             max(0.0, 1 - 4 * lost_share),
             1 - lost_share / 4,

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from planner.solve.solution import Binding
+from planner.solve.solution import BindingLimit
 from planner.solve.training.cluster import DAY_S, HOUR_S
 from planner.solve.training.search import TrainSearch
 
@@ -25,7 +25,7 @@ MIN_SEQUENCE: Final = 1024  # tokens
 
 def nearest_feasible(
     requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
-) -> tuple[Binding, ...]:
+) -> tuple[BindingLimit, ...]:
     """The lowest cost when only a budget is broken, else the shortest time, or what fits.
 
     Each answer changes one thing.
@@ -37,13 +37,13 @@ def nearest_feasible(
     if (
         feasible
         and requirement.budget_usd is not None
-        and feasible[0].bill.usd_month > requirement.budget_usd
+        and feasible[0].bill.total > requirement.budget_usd
     ):
         return (
             _relaxation(
                 "train.budget",
                 feasible[0],
-                _usd_text(feasible[0].bill.usd_month),
+                _usd_text(feasible[0].bill.total),
             ),
         )
     if feasible and requirement.monthly_budget_usd is not None:
@@ -88,7 +88,7 @@ def nearest_feasible(
 
 def _longest_sequence(
     requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
-) -> tuple[Binding, ...]:
+) -> tuple[BindingLimit, ...]:
     """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
     while requirement.sequence > MIN_SEQUENCE:
         requirement = replace(requirement, sequence=requirement.sequence // 2)
@@ -118,14 +118,14 @@ def _duration_text(duration_s: float) -> str:
 
 def _relaxation(
     constraint: str, candidate: FeasibleCluster, relaxed_value: str
-) -> Binding:
+) -> BindingLimit:
     offer = candidate.cluster.offer
     nodes = candidate.cluster.nodes
-    return Binding(
+    return BindingLimit(
         constraint=constraint,
         slack=None,
         relax_to=relaxed_value,
-        saves_usd_month=None,
-        usd_month=candidate.bill.usd_month,
+        saves_usd=None,
+        usd=candidate.bill.total,
         fleet=f"{offer.provider} {offer.region} {offer.instance.instance_type} x {nodes}",
     )

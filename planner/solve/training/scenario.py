@@ -94,7 +94,7 @@ def _scenario(
         return Scenario(scenario_name, None, None, "never in time")
     return Scenario(
         scenario_name,
-        cluster.expected_bill(cluster_search.price_book).usd_month,
+        cluster.expected_bill(cluster_search.price_book).total,
         cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
         remark,
     )
@@ -218,7 +218,7 @@ def _block_scenarios(
         * block_days
         * capacity_block.HOURS_PER_DAY
     ).quantize(CENT)
-    services_usd = run_bill.usd_month - (run_bill.lines[0].usd_month or 0)
+    services_usd = run_bill.total - (run_bill.lines[0].usd or 0)
     scenario_name = (
         f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
     )

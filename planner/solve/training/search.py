@@ -64,7 +64,7 @@ class FeasibleCluster:
     def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
         """The documented order: cost of the run, accelerators, names."""
         accelerators = self.cluster.timed_layout.job.layout.accelerators
-        return (self.bill.usd_month, accelerators, self.cluster.offer.key)
+        return (self.bill.total, accelerators, self.cluster.offer.key)
 
     @property
     def monthly_usd(self) -> Decimal:
@@ -72,7 +72,7 @@ class FeasibleCluster:
         duration_months = (
             Decimal(self.cluster.expected_s / HOUR_S) / HOURS_PER_MONTH
         )
-        return self.bill.usd_month / max(Decimal(1), duration_months)
+        return self.bill.total / max(Decimal(1), duration_months)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class TrainSearch:
                 storage_option, storage_option.expected_bill(self.price_book)
             )
             broken_budget = self._broken_budget(
-                feasible.bill.usd_month, feasible.monthly_usd
+                feasible.bill.total, feasible.monthly_usd
             )
             offer_state.broken_budget = (
                 broken_budget or offer_state.broken_budget
@@ -330,7 +330,7 @@ class TrainSearch:
         """The documented order: cost of the run, or its end; then accelerators and names."""
         return (
             self._objective(
-                feasible.bill.usd_month, feasible.cluster.estimated_end_s
+                feasible.bill.total, feasible.cluster.estimated_end_s
             ),
             *feasible.rank,
         )
