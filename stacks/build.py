@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from providers.simulated.cloud import name_properties
 from stacks.graph import Graph
@@ -12,6 +12,7 @@ from stacks.runtime.vm.launch import training_launch
 from stacks.stack_spec import derive_stack
 
 if TYPE_CHECKING:
+    from planner.plan.types import Launch
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from stacks.graph import Resource
@@ -34,7 +35,7 @@ class StackBuild(NamedTuple):
 
     graph: Graph
     backstop: str
-    job_launch: dict[str, Any] | None
+    job_launch: Launch | None
 
 
 def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
@@ -45,8 +46,8 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     """
     stack = derive_stack(spec, solution, stack_name)
     part_modules = {
-        stack_name: import_module(f"stacks.{stack.provider}.{stack_name}")
-        for stack_name in STACK_PARTS
+        part_name: import_module(f"stacks.{stack.provider}.{part_name}")
+        for part_name in STACK_PARTS
     }
     resources = [
         resource

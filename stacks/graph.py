@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from planner.plan.types import PlannedGraph, PlannedResource
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,44 +41,43 @@ class Graph:
     resources: tuple[Resource, ...]
     outputs: dict[str, Any] = field(default_factory=dict)
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the graph as the plan document holds it."""
-        return {
-            "provider": self.provider,
-            "region": self.region,
-            "resources": [
-                {
-                    "type": resource.type,
-                    "name": resource.name,
-                    "inputs": resource.inputs,
-                    "depends_on": list(resource.depends_on),
-                    "options": resource.options,
-                }
+    def to_document(self) -> PlannedGraph:
+        """Return the graph as the plan holds it: resources sorted by name."""
+        return PlannedGraph(
+            provider=self.provider,
+            region=self.region,
+            resources=tuple(
+                PlannedResource(
+                    type=resource.type,
+                    name=resource.name,
+                    inputs=resource.inputs,
+                    depends_on=resource.depends_on,
+                    options=resource.options,
+                )
                 for resource in sorted(
                     self.resources, key=lambda resource: resource.name
                 )
-            ],
-            "outputs": self.outputs,
-        }
-
-
-def parse_graph(document: dict[str, Any]) -> Graph:
-    """Read a graph back from a plan document."""
-    resources = tuple(
-        Resource(
-            type=resource_fields["type"],
-            name=resource_fields["name"],
-            inputs=resource_fields["inputs"],
-            depends_on=tuple(resource_fields["depends_on"]),
-            options=resource_fields["options"],
+            ),
+            outputs=self.outputs,
         )
-        for resource_fields in document["resources"]
-    )
+
+
+def parse_graph(planned_graph: PlannedGraph) -> Graph:
+    """Read a graph back from a plan."""
     return Graph(
-        provider=document["provider"],
-        region=document["region"],
-        resources=resources,
-        outputs=document["outputs"],
+        provider=planned_graph.provider,
+        region=planned_graph.region,
+        resources=tuple(
+            Resource(
+                type=planned_resource.type,
+                name=planned_resource.name,
+                inputs=planned_resource.inputs,
+                depends_on=planned_resource.depends_on,
+                options=planned_resource.options,
+            )
+            for planned_resource in planned_graph.resources
+        ),
+        outputs=planned_graph.outputs,
     )
 
 

@@ -10,10 +10,11 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill_line import cache_disk_gb
 from planner.cost.weekly_load import HOURS_PER_WEEK
 from planner.errors import Problem, SpecError
 from planner.perf.common import memory
-from planner.solve.serving.bill import BYTES_PER_GB, cache_gb
+from planner.solve.serving.bill import BYTES_PER_GB
 from planner.solve.training.requirement import cloud_of_address
 from planner.spec.model import Training, Workspace
 from planner.spec.schedule import parse_schedule
@@ -211,8 +212,8 @@ def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
     if pool.layout is None or solution.llm is None:
         return 0
     return int(
-        cache_gb(
-            pool.offer,
+        cache_disk_gb(
+            pool.offer.instance.nvme_gb,
             Decimal(memory.checkpoint_bytes(solution.llm, pool.layout))
             / BYTES_PER_GB,
         )

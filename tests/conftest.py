@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.solve.solver import Solver
-from planner.spec.load import load_spec as load_spec
-from providers.catalog.load import load_catalog as load_catalog
+from planner.spec.load import load_spec
+from providers.catalog.load import load_catalog
 from stacks.stack_spec import unsupported_reason
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from planner.errors import InfeasibleError, Problem, UsageError
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
+    from planner.plan.types import Plan
 
 
 @click.command("apply")
@@ -54,7 +55,7 @@ def command(path: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
         plan = reviewed_plan
-    if not plan["solution"]["pools"]:
+    if not plan.solution.pools:
         next_step = "relax what tonnage plan shows"
         raise InfeasibleError(
             Problem(
@@ -66,8 +67,9 @@ def command(path: str, **option_values: Any) -> int:
     return progress.run_engine(
         lambda listener: open_engine(options).apply(plan, listener),
         "applied",
-        plan,
+        plan.stack.name,
         options,
+        usd_hour=plan.cost.usd_hour,
     )
 
 
@@ -76,7 +78,7 @@ def _plan_and_confirm(
     file_bytes: bytes,
     catalog: Catalog,
     option_pair: tuple[PlanningOptions, dict[str, Any]],
-) -> dict[str, Any] | None:
+) -> Plan | None:
     """Plan a spec on its stack, show it and ask; None when the answer is no."""
     from dataclasses import replace
 
@@ -93,7 +95,7 @@ def _plan_and_confirm(
         replace(options, stack=options.stack or spec_file.spec.name),
     )
     option.print_page(plan_page(plan), "text", option_values["color"])
-    if not plan["solution"]["pools"] or option_values["yes"]:
+    if not plan.solution.pools or option_values["yes"]:
         return plan
     if option_values["no_input"]:
         problem = Problem(
@@ -108,27 +110,22 @@ def _plan_and_confirm(
 
 
 def _refuse_stale(
-    plan: dict[str, Any], path: str, catalog: Catalog, options: PlanningOptions
+    plan: Plan, path: str, catalog: Catalog, options: PlanningOptions
 ) -> None:
     from planner.plan.staleness import check_staleness
 
-    stack_status = open_engine(options).stack_status(plan["stack"]["name"])
-    stack_state = (
-        {"sha256": stack_status.state_sha256, "plan": stack_status.plan_digest}
-        if stack_status
-        else {"sha256": None}
-    )
+    stack_status = open_engine(options).stack_status(plan.stack.name)
     check_staleness(
         plan,
         spec_sha256=_spec_sha256(plan, path),
         catalog_sha256=catalog.sha256,
-        state=stack_state,
+        stack_status=stack_status,
     )
 
 
-def _spec_sha256(plan: dict[str, Any], path: str) -> str | None:
+def _spec_sha256(plan: Plan, path: str) -> str | None:
     """The spec as it is now: where the plan found it, or beside the plan; None when neither."""
-    planned_path = Path(plan["spec"]["path"])
+    planned_path = Path(plan.spec.path)
     for candidate_path in (planned_path, Path(path).parent / planned_path.name):
         if candidate_path.is_file():
             return hashlib.sha256(candidate_path.read_bytes()).hexdigest()

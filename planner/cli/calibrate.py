@@ -118,8 +118,8 @@ def _learning_page(
 
 def _sweep_page(path: str, option_values: dict[str, Any]) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
+    from planner.estimate.benchmark_sweep import plan_sweep
     from planner.render.calibrate import recipe_page
-    from planner.solve.serving.benchmark_sweep import plan_sweep
     from planner.spec.model import Batch, Inference
 
     spec_file = read_spec(path)
@@ -127,12 +127,14 @@ def _sweep_page(path: str, option_values: dict[str, Any]) -> Page:
         option_values["catalog"], open_world(option_values["simulate"])
     )
     plan = make_plan(spec_file, catalog, PlanningOptions())
-    pool_entries = plan["solution"]["pools"]
-    if not pool_entries or not isinstance(spec_file.spec, Inference | Batch):
+    sweep = None
+    if isinstance(spec_file.spec, Inference | Batch):
+        sweep = plan_sweep(plan, spec_file.spec)
+    if sweep is None:
         problem = Problem(
             code="infeasible",
             message=f"{path} has no fleet that serves a model",
             next_step=f"run: tonnage plan {path}",
         )
         raise InfeasibleError(problem)
-    return recipe_page(plan, plan_sweep(plan, spec_file.spec))
+    return recipe_page(sweep)

@@ -14,6 +14,7 @@ from planner.errors import MissingError, Place, Problem, UsageError
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
+    from planner.plan.types import Plan
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.simulated.world import World
@@ -158,44 +159,38 @@ class PlanningOptions:
 
 def make_plan(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
-) -> dict[str, Any]:
-    """Make the plan document of a spec; an infeasible one has no pools and no graph."""
+) -> Plan:
+    """Make the plan of a spec; an infeasible one has no pools and no graph."""
     from planner.plan.document import assemble
+    from planner.plan.types import PlannedGraph, StackRef
     from stacks.build import build_stack
 
     solution = solve_spec(spec_file, catalog, options)
-    graph_document: dict[str, Any] = {
-        "provider": "",
-        "region": "",
-        "resources": [],
-        "outputs": {},
-    }
-    backstop = ""
-    launch_document = None
     stack_name = options.stack or spec_file.spec.name
+    graph = PlannedGraph()
+    launch = None
+    backstop = None
     if solution.pools:
-        resource_graph, backstop, launch_document = build_stack(
-            spec_file.spec, solution, stack_name
-        )
-        graph_document = resource_graph.to_document()
-    stack_status = (
-        open_engine(options).stack_status(stack_name)
-        if options.uses_stack_state
-        else None
-    )
-    stack_document = {
-        "graph": graph_document,
-        "backstop": backstop or None,
-        "name": stack_name,
-        "state_sha256": stack_status.state_sha256 if stack_status else None,
-        "launch": launch_document,
-    }
+        stack_build = build_stack(spec_file.spec, solution, stack_name)
+        graph = stack_build.graph.to_document()
+        launch = stack_build.job_launch
+        backstop = stack_build.backstop or None
+    stack_status = None
+    if options.uses_stack_state:
+        stack_status = open_engine(options).stack_status(stack_name)
     return assemble(
         spec_file.spec,
-        (spec_file.path, spec_file.sha256),
-        catalog,
         solution,
-        stack_document,
+        catalog,
+        spec_path=spec_file.path,
+        spec_sha256=spec_file.sha256,
+        stack=StackRef(
+            name=stack_name,
+            state_sha256=stack_status.state_sha256 if stack_status else None,
+        ),
+        graph=graph,
+        launch=launch,
+        backstop=backstop,
     )
 
 

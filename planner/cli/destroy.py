@@ -51,10 +51,9 @@ def command(stack: str, **option_values: Any) -> int:
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
-    minimal_plan = {"stack": {"name": stack}, "cost": {"usd_hour": "0"}}
     return progress.run_engine(
         lambda listener: engine.destroy(stack, listener),
         "destroyed",
-        minimal_plan,
+        stack,
         options,
     )

@@ -17,6 +17,7 @@ from planner.cli.compose import (
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
+    from planner.plan.types import Plan
 
 
 @click.command("diff")
@@ -58,7 +59,7 @@ def command(before: str, after: str, **option_values: Any) -> int:
     )
 
 
-def _read_plan(path: str, catalog: Catalog) -> dict[str, Any]:
+def _read_plan(path: str, catalog: Catalog) -> Plan:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from planner.cli.compose import (
     spec_folder_reader,
 )
 from planner.errors import Place, Problem, StaleError
+
+if TYPE_CHECKING:
+    from planner.plan.types import Plan
 
 
 @click.command("explain")
@@ -75,9 +78,7 @@ def command(
     return 0
 
 
-def _read_plan(
-    path: str, catalog: Any
-) -> tuple[dict[str, Any], SpecFile | None]:
+def _read_plan(path: str, catalog: Any) -> tuple[Plan, SpecFile | None]:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 
@@ -90,17 +91,15 @@ def _read_plan(
     return make_plan(spec_file, catalog, PlanningOptions()), spec_file
 
 
-def _unchanged_spec(
-    plan: dict[str, Any], spec_file: SpecFile | None
-) -> SpecFile:
+def _unchanged_spec(plan: Plan, spec_file: SpecFile | None) -> SpecFile:
     """The spec of a plan, as long as it is still the one that was planned."""
     from planner.spec.load import load_spec
 
     if spec_file is not None:
         return spec_file
-    spec_path = plan["spec"]["path"]
+    spec_path = plan.spec.path
     file_bytes = read_file(spec_path)
-    if hashlib.sha256(file_bytes).hexdigest() != plan["spec"]["sha256"]:
+    if hashlib.sha256(file_bytes).hexdigest() != plan.spec.sha256:
         problem = Problem(
             code="stale",
             message="the spec has changed since the plan was made",

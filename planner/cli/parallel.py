@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.cli.compose import SpecFile, make_plan
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from planner.cli.compose import PlanningOptions
     from planner.market.offer import Catalog
+    from planner.plan.types import Plan
 
-    PlanMaker: TypeAlias = "Callable[[SpecFile], dict[str, Any]]"
+    PlanMaker: TypeAlias = "Callable[[SpecFile], Plan]"
 
 PARALLEL_MIN_SPECS: Final = 8  # specs from which starting workers pays
 _worker_makers: list[PlanMaker] = []
@@ -22,7 +23,7 @@ _worker_makers: list[PlanMaker] = []
 
 def make_plans(
     spec_files: Sequence[SpecFile], catalog: Catalog, options: PlanningOptions
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Plan]:
     """Make the plans of some specs in their order; raises what making one of them raises."""
     plan_maker = partial(make_plan, catalog=catalog, options=options)
     if (
@@ -46,5 +47,5 @@ def _set_worker_maker(plan_maker: PlanMaker) -> None:
     _worker_makers[:] = [plan_maker]
 
 
-def _make_in_worker(spec_file: SpecFile) -> dict[str, Any]:
+def _make_in_worker(spec_file: SpecFile) -> Plan:
     return _worker_makers[0](spec_file)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import make_plans
+
+if TYPE_CHECKING:
+    from planner.plan.types import Plan
 
 INFEASIBLE_EXIT_CODE = 10
 
@@ -45,7 +48,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     ):
         plan_documents.append(plan)
         _write_plan(plan, option_values, alone=len(specs) == 1)
-        is_infeasible = plan["solution"]["status"] == "infeasible"
+        is_infeasible = plan.solution.status == "infeasible"
         worst_exit_code = (
             INFEASIBLE_EXIT_CODE if is_infeasible else worst_exit_code
         )
@@ -75,16 +78,16 @@ def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
 
 
 def _write_plan(
-    plan: dict[str, Any], option_values: dict[str, Any], *, alone: bool
+    plan: Plan, option_values: dict[str, Any], *, alone: bool
 ) -> None:
-    from planner.plan.canonical import dump_document
+    from planner.plan.canonical import dump_plan
     from planner.render.plan import plan_page
 
     if option_values["output"]:
-        option.write_output(dump_document(plan), option_values["output"])
+        option.write_output(dump_plan(plan), option_values["output"])
     if option_values["format"] == "json":
         if alone and not option_values["output"]:
-            option.write_output(dump_document(plan))
+            option.write_output(dump_plan(plan))
         return
     shown_page = plan_page(
         plan,
@@ -97,7 +100,7 @@ def _write_plan(
 
 
 def _would_change(
-    plan: dict[str, Any], option_values: dict[str, Any], options: Any
+    plan: Plan, option_values: dict[str, Any], options: Any
 ) -> bool:
     """Whether applying would change something; without a stack everything would be new."""
     if (

@@ -11,6 +11,7 @@ from planner.render import figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
     from stacks.engine.protocol import EngineOutcome, Listener, ProgressEvent
@@ -27,10 +28,15 @@ ACTION_MARKS = {
 def run_engine(
     engine_work: Callable[[Listener], EngineOutcome],
     done_verb: str,
-    plan: dict[str, Any],
+    stack_name: str,
     options: PlanningOptions,
+    *,
+    usd_hour: Decimal | None = None,
 ) -> int:
-    """Run an engine's work, tell its progress, and close with what stands and what to do next."""
+    """Run an engine's work, tell its progress, and close with what stands and what to do next.
+
+    `usd_hour` is what the stack costs from then on, when it stands.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.status import Status
@@ -42,7 +48,6 @@ def run_engine(
             )
     else:
         outcome = engine_work(_print_event)
-    stack_name = plan["stack"]["name"]
     flags_text = _engine_flags(options)
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
@@ -63,10 +68,8 @@ def run_engine(
     )
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
-    if done_verb == "applied":
-        click.echo(
-            f"  running cost  {figures.dollars(plan['cost']['usd_hour'], cents=True)}/h"
-        )
+    if usd_hour is not None:
+        click.echo(f"  running cost  {figures.dollars(usd_hour, cents=True)}/h")
         click.echo(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
             f"{stack_name}{flags_text}"

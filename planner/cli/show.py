@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli import option
 from planner.cli.compose import read_file
 from planner.errors import Place, Problem, UsageError
+
+if TYPE_CHECKING:
+    from planner.plan.types import Plan
 
 
 @click.command("show")
@@ -25,7 +28,7 @@ def command(plan: str, **option_values: Any) -> int:
 
     Example: tonnage show chat.plan.json --full
     """
-    from planner.plan.canonical import dump_document, parse_plan
+    from planner.plan.canonical import dump_plan, parse_plan
     from planner.render import markdown, text
     from planner.render.plan import plan_page
 
@@ -36,7 +39,7 @@ def command(plan: str, **option_values: Any) -> int:
         option.write_output(_batch_script(plan_document, plan), output_path)
         return 0
     if output_format == "json":
-        option.write_output(dump_document(plan_document), output_path)
+        option.write_output(dump_plan(plan_document), output_path)
         return 0
     shown_page = plan_page(plan_document, full=option_values["full"])
     if output_path:
@@ -51,9 +54,9 @@ def command(plan: str, **option_values: Any) -> int:
     return 0
 
 
-def _batch_script(plan_document: dict[str, Any], plan_path: str) -> str:
+def _batch_script(plan_document: Plan, plan_path: str) -> str:
     """The batch script; raises UsageError when the plan trains nothing."""
-    launch_document = plan_document["launch"]
+    launch_document = plan_document.launch
     if launch_document is None:
         raise UsageError(
             Problem(
@@ -63,5 +66,5 @@ def _batch_script(plan_document: dict[str, Any], plan_path: str) -> str:
                 next_step="plan a spec of kind: Training",
             )
         )
-    batch_script: str = launch_document["slurm"]
+    batch_script: str = launch_document.slurm
     return batch_script

@@ -44,26 +44,15 @@ def command(stack: str | None, **option_values: Any) -> int:
             next_step=next_step,
         )
         raise MissingError(problem)
-    status_document = {
-        "schema": "tonnage.status/1",
-        "stack": stack_status.name,
-        "plan": stack_status.plan_digest,
-        "state_sha256": stack_status.state_sha256,
-        "complete": stack_status.complete,
-        "resources": [
-            {"type": resource_type, "name": resource_name}
-            for resource_type, resource_name in stack_status.resources
-        ],
-        "outputs": stack_status.outputs,
-        "facts": stack_status.plan_facts,
-    }
     if option_values["format"] == "json":
+        from msgspec import to_builtins
+
         from planner.plan.canonical import dump_document
 
-        option.write_output(dump_document(status_document))
+        option.write_output(dump_document(to_builtins(stack_status)))
     else:
         option.print_page(
-            status_page(status_document, full=option_values["full"]),
+            status_page(stack_status, full=option_values["full"]),
             option_values["format"],
             option_values["color"],
         )

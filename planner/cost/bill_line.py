@@ -15,6 +15,8 @@ from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.facts import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.cost.service_price import PriceBook, ServicePrice
 
 CENT: Final = Decimal("0.01")
@@ -34,7 +36,10 @@ ROLE_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """One line; `unit_price` and `usd_month` are None when no price is known."""
+    """One line; `unit_price` and `usd` are None when no price is known.
+
+    `pool` names the pool whose machines the line pays for; lines of the whole stack have none.
+    """
 
     name: str
     kind: str
@@ -44,6 +49,7 @@ class BillLine:
     usd: Decimal | None
     source: str
     as_of: str
+    pool: str = ""
 
     @property
     def is_priced(self) -> bool:
@@ -153,7 +159,7 @@ def service_lines(
     ]
 
 
-def sum_lines(bill_lines: list[BillLine]) -> tuple[Decimal, list[str]]:
+def sum_lines(bill_lines: Sequence[BillLine]) -> tuple[Decimal, list[str]]:
     """Return the sum of the known lines, and the names of the unknown ones."""
     total_usd = sum(
         (
@@ -312,3 +318,11 @@ def egress_lines(
             )
         )
     return bill_lines
+
+
+def cache_disk_gb(nvme_gb: float, stored_gb: Decimal) -> Decimal:
+    """GB of the disk for weights of `stored_gb`; none when local NVMe has room for them."""
+    required_gb = stored_gb * usage_value("cache_headroom")
+    if Decimal(nvme_gb) >= required_gb:
+        return Decimal(0)
+    return Decimal(int(required_gb) + 1)

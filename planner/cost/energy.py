@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.facts import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from decimal import Decimal
 
     from planner.facts.accelerator import Accelerator
@@ -98,4 +99,16 @@ def machine_energy(
         node_kw * node_count,
         energy_kwh,
         None if grid_g_per_kwh is None else energy_kwh * grid_g_per_kwh / 1000,
+    )
+
+
+def sum_energy(parts: Sequence[Energy]) -> Energy:
+    """Add up the energy of pools; carbon is unknown when that of one of them is."""
+    carbon_kg = [part.kg_co2e for part in parts]
+    return Energy(
+        sum(part.kw for part in parts),
+        sum(part.kwh for part in parts),
+        None
+        if None in carbon_kg
+        else sum(kilograms for kilograms in carbon_kg if kilograms is not None),
     )

@@ -1,4 +1,4 @@
-"""Canonical JSON: equal documents are equal bytes, and the digest says so."""
+"""Canonical JSON: equal plans are equal bytes, and the digest says so."""
 
 from __future__ import annotations
 
@@ -6,76 +6,99 @@ import hashlib
 import json
 from typing import Any, Final
 
+import msgspec
+
 from planner.errors import Place, Problem, UsageError
+from planner.plan.types import Plan
 
 SCHEMA: Final = "tonnage.plan/1"
 MAX_BYTES: Final = 16 * 2**20
 
 
 def dump_document(document: dict[str, Any]) -> str:
-    """Write a document: keys sorted, two spaces, ends with a newline."""
+    """Write a JSON document: keys sorted, two spaces, ends with a newline."""
     return (
         json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
         + "\n"
     )
 
 
-def digest(document: dict[str, Any]) -> str:
-    """SHA-256 of a plan without its digest and without how long solving took."""
-    digested = {
-        section: content
-        for section, content in document.items()
-        if section != "digest"
-    }
-    solution_section = digested.get("solution")
-    if isinstance(solution_section, dict):
-        digested["solution"] = {
-            solution_key: entry
-            for solution_key, entry in solution_section.items()
-            if solution_key != "solve_ms"
-        }
-    canonical_text = json.dumps(
-        digested, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-    return hashlib.sha256(canonical_text.encode()).hexdigest()
+def dump_plan(plan: Plan) -> str:
+    """Write a plan as canonical JSON."""
+    return dump_document(to_document(plan))
 
 
-def with_digest(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with its digest."""
-    return {**document, "digest": digest(document)}
-
-
-def parse_plan(raw: bytes, path: str) -> dict[str, Any]:
-    """Read a plan; raises UsageError when it is none, was edited, or is of another schema."""
-    if len(raw) > MAX_BYTES:
-        raise _plan_error(path, "larger than 16 MiB")
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise _plan_error(path, f"not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        schema_name = (
-            document.get("schema") if isinstance(document, dict) else None
-        )
-        raise _plan_error(
-            path, f"not a {SCHEMA} document: {str(schema_name)[:40]}"
-        )
-    if document.get("digest") != digest(document):
-        raise _plan_error(
-            path, "the plan was changed after it was made: its digest differs"
-        )
+def to_document(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain JSON values; decimals become text."""
+    document: dict[str, Any] = msgspec.to_builtins(plan)
     return document
 
 
-def is_plan(raw: bytes) -> bool:
+def digest(document: dict[str, Any]) -> str:
+    """SHA-256 of a plan's document without its digest and without how long solving took."""
+    body = {key: value for key, value in document.items() if key != "digest"}
+    solution = body.get("solution")
+    if isinstance(solution, dict):
+        body["solution"] = {
+            key: value for key, value in solution.items() if key != "solve_ms"
+        }
+    canonical_json = json.dumps(
+        body, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return hashlib.sha256(canonical_json.encode()).hexdigest()
+
+
+def seal(plan: Plan) -> Plan:
+    """Return the plan with its digest."""
+    return msgspec.structs.replace(plan, digest=digest(to_document(plan)))
+
+
+def parse_plan(file_bytes: bytes, path: str) -> Plan:
+    """Read a plan strictly.
+
+    Raises UsageError when the file is no plan, was edited, or is of another schema.
+    """
+    if len(file_bytes) > MAX_BYTES:
+        raise _unreadable_plan(path, "larger than 16 MiB")
+    try:
+        document = json.loads(file_bytes)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable_plan(path, f"not JSON: {error}") from error
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        raise _unreadable_plan(
+            path, f"not a {SCHEMA} document: {str(schema)[:40]}"
+        )
+    if document.get("digest") != digest(document):
+        raise _unreadable_plan(
+            path, "the plan was changed after it was made: its digest differs"
+        )
+    try:
+        return msgspec.convert(document, Plan)
+    except msgspec.ValidationError as error:
+        raise _unreadable_plan(path, f"not a plan: {error}") from error
+
+
+def plan_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a plan document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        **msgspec.json.schema(Plan),
+    }
+
+
+def is_plan(file_bytes: bytes) -> bool:
     """Whether a file claims to be a plan rather than a spec: plans are JSON objects."""
-    return raw.lstrip()[:1] == b"{"
+    return file_bytes.lstrip()[:1] == b"{"
 
 
-def _plan_error(path: str, message: str) -> UsageError:
-    next_step = "make a new plan: tonnage plan SPEC -o FILE"
+def _unreadable_plan(path: str, message: str) -> UsageError:
     return UsageError(
         Problem(
-            code="plan", message=message, place=Place(path), next_step=next_step
+            code="plan",
+            message=message,
+            place=Place(path),
+            next_step="make a new plan: tonnage plan SPEC -o FILE",
         )
     )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.plan.types import Plan, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +55,17 @@ class PlanDiff:
         return (self.delta_usd / self.usd_before * 100).quantize(Decimal("0.1"))
 
 
-def compare_plans(before: dict[str, Any], after: dict[str, Any]) -> PlanDiff:
-    """Compare two plan documents."""
+def compare_plans(before: Plan, after: Plan) -> PlanDiff:
+    """Compare two plans: pools by their names, other cost lines by theirs."""
     pool_changes = _changes("pool", _pool_entries(before), _pool_entries(after))
     line_changes = _changes("line", _line_entries(before), _line_entries(after))
     return PlanDiff(
-        name=after["workload"]["name"],
-        period="run" if after["workload"]["kind"] == "training" else "month",
+        name=after.workload.name,
+        period=after.cost.period,
         changes=(*pool_changes, *line_changes),
-        usd_before=Decimal(before["cost"]["usd_month"]),
-        usd_after=Decimal(after["cost"]["usd_month"]),
-        partial=any(
-            not cost_line["price_found"]
-            for document in (before, after)
-            for cost_line in document["cost"]["lines"]
-        ),
+        usd_before=before.cost.total,
+        usd_after=after.cost.total,
+        partial=before.cost.is_partial or after.cost.is_partial,
     )
 
 
@@ -82,13 +81,10 @@ def _changes(
         after = after_entries.get(name, absent)
         if before != after:
             mark: Literal["+", "~", "-"] = "~"
-            mark = (
-                "+"
-                if name not in before_entries
-                else "-"
-                if name not in after_entries
-                else mark
-            )
+            if name not in before_entries:
+                mark = "+"
+            elif name not in after_entries:
+                mark = "-"
             changes.append(
                 PlanChange(
                     mark,
@@ -103,35 +99,35 @@ def _changes(
     return changes
 
 
-def _pool_entries(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
-    """Pools by role; their cost is that of the accelerator lines."""
-    accelerator_lines = [
-        cost_line
-        for cost_line in plan["cost"]["lines"]
-        if cost_line["kind"] == "accelerators"
-    ]
-    pools_by_role = {}
-    for pool, accelerator_line in zip(
-        plan["solution"]["pools"], accelerator_lines, strict=False
-    ):
-        location = f"{pool['provider']} {pool['region']}"
-        machine_text = (
-            f"{pool['nodes']} x {pool['instance_type']} {pool['purchase']}"
-        )
-        pools_by_role[pool["role"]] = (
-            f"{location} {machine_text}",
-            Decimal(accelerator_line["usd_month"]),
-        )
-    return pools_by_role
-
-
-def _line_entries(plan: dict[str, Any]) -> dict[str, tuple[str, Decimal]]:
-    """Other lines by name; an unknown price compares by its quantity."""
+def _pool_entries(plan: Plan) -> dict[str, tuple[str, Decimal]]:
+    """What each pool is, and what its machines cost in the period."""
+    pool_usd = dict.fromkeys(
+        (pool.name for pool in plan.solution.pools), Decimal(0)
+    )
+    for cost_line in plan.cost.lines:
+        if cost_line.pool is not None:
+            pool_usd[cost_line.pool] += cost_line.usd or 0
     return {
-        cost_line["name"]: (
-            f"{Decimal(cost_line['quantity']):,.1f} {cost_line['unit']}",
-            Decimal(cost_line["usd_month"] or 0),
+        pool.name: (
+            _pool_text(pool),
+            pool_usd[pool.name],
         )
-        for cost_line in plan["cost"]["lines"]
-        if cost_line["kind"] != "accelerators"
+        for pool in plan.solution.pools
+    }
+
+
+def _pool_text(pool: Pool) -> str:
+    machines = f"{pool.nodes} x {pool.instance_type} {pool.purchase}"
+    return f"{pool.provider} {pool.region} {machines}"
+
+
+def _line_entries(plan: Plan) -> dict[str, tuple[str, Decimal]]:
+    """Lines of the whole stack by name; an unknown price compares by its quantity."""
+    return {
+        cost_line.name: (
+            f"{cost_line.quantity:,.1f} {cost_line.unit}",
+            cost_line.usd or Decimal(0),
+        )
+        for cost_line in plan.cost.lines
+        if cost_line.pool is None
     }

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cost.energy import PoweredMachine, machine_energy
-from planner.plan.canonical import SCHEMA, with_digest
+from planner.plan import types
+from planner.plan.canonical import seal
 from planner.spec.load import plain_values
 from planner.spec.model import Batch, Inference, Training, Workspace
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
+    from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
+    from planner.cost.energy import Energy
+    from planner.facts.llm import Llm
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.solution import (
-        RivalFleet,
+        BandedPrediction,
         BindingLimit,
         ConfidenceCost,
+        FleetSummary,
+        JobStorage,
         PlanWarning,
-        SizedPool,
-        BandedPrediction,
-        RunStorage,
+        RivalFleet,
         SimulationCheck,
+        SizedPool,
         Solution,
         TrainingRun,
     )
@@ -38,398 +41,391 @@ EXCLUDED_COSTS: Final = (
     "private discounts",
     "data transfer between regions",
 )
+WORKLOAD_KINDS: Final[dict[type, types.WorkloadKind]] = {
+    Inference: "inference",
+    Batch: "batch",
+    Training: "training",
+    Workspace: "workspace",
+}
+# More digits would be noise, and would differ from machine to machine.
 SIGNIFICANT_DIGITS: Final = 6
+BYTES_PER_MB: Final = 1e6
+BYTES_PER_GB: Final = 1e9
 
 
 def assemble(
     spec: Spec,
-    source: tuple[str, str],
-    catalog: Catalog,
     solution: Solution,
-    stack: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the sealed document.
+    catalog: Catalog,
+    *,
+    spec_path: str,
+    spec_sha256: str,
+    stack: types.StackRef,
+    graph: types.PlannedGraph,
+    launch: types.Launch | None,
+    backstop: str | None,
+) -> types.Plan:
+    """Return the plan with its digest.
 
-    `source` is the path and SHA-256 of the spec. `stack` holds graph, backstop, name, the digest
-    of the state that the plan was made on (None: the stack does not exist) and, of a training
-    job, how it is launched.
+    `stack` names the stack and the state that the plan starts from. `backstop` says what gives
+    machines back from outside, `launch` how a training job is started.
     """
-    return with_digest(
-        {
-            "schema": SCHEMA,
-            "tool_version": VERSION,
-            "catalog": {"sha256": catalog.sha256, "as_of": catalog.as_of},
-            "spec": {
-                "path": source[0],
-                "sha256": source[1],
-                "normalized": _normalized_spec(spec),
-            },
-            "workload": _workload(spec, solution),
-            "solution": {
-                "status": solution.status,
-                "gap": "0" if solution.status == "optimal" else None,
-                "solve_ms": None,
-                "considered": solution.offers_considered,
-                "funnel": [
-                    {"rule": rule_name, "offers": remaining_offers}
-                    for rule_name, remaining_offers in solution.funnel
-                ],
-                "pools": [_pool(element) for element in solution.pools],
-                "predicted": {
-                    metric: predicted_data(element)
-                    for metric, element in solution.predictions.items()
-                },
-                "binding": [
-                    _binding(constraint) for constraint in solution.bindings
-                ],
-                "safety": _safety(solution.confidence_cost),
-                "verified": _verified(solution.simulation_check),
-                "calibration": _calibration(solution.calibration),
-                "run": _run(solution.training_run),
-                "energy": _energy(solution),
-            },
-            "alternatives": [
-                _alternative(alternative)
-                for alternative in solution.alternatives
-            ],
-            "cost": _cost(solution),
-            "graph": stack["graph"],
-            "launch": stack["launch"],
-            "stack": {
-                "name": stack["name"],
-                "state_sha256": stack["state_sha256"],
-            },
-            "shutdown": {**_shutdown(spec), "backstop": stack["backstop"]},
-            "warnings": [_warning(warning) for warning in solution.warnings],
-        }
+    llm = solution.llm
+    plan = types.Plan(
+        tool_version=VERSION,
+        catalog=types.CatalogRef(sha256=catalog.sha256, as_of=catalog.as_of),
+        spec=types.SpecRef(
+            path=spec_path,
+            sha256=spec_sha256,
+            normalized=_normalized_spec(spec),
+        ),
+        workload=types.Workload(
+            kind=WORKLOAD_KINDS[type(spec)],
+            name=spec.name,
+            model=_model(llm) if llm is not None else None,
+        ),
+        solution=_outcome(solution),
+        alternatives=tuple(
+            _alternative(rival_fleet) for rival_fleet in solution.alternatives
+        ),
+        cost=_cost(solution.bill, WORKLOAD_KINDS[type(spec)]),
+        graph=graph,
+        launch=launch,
+        stack=stack,
+        shutdown=types.Shutdown(
+            idle=_optional_money(spec.shutdown.idle),
+            ttl=_optional_money(spec.shutdown.ttl),
+            schedule=spec.shutdown.schedule,
+            backstop=backstop,
+        ),
+        warnings=tuple(_notice(warning) for warning in solution.warnings),
     )
+    return seal(plan)
 
 
 def _normalized_spec(spec: Spec) -> dict[str, Any]:
-    normalized: dict[str, Any] = plain_values(spec)
     return {
         "apiVersion": "tonnage/v1",
         "kind": type(spec).__name__,
-        **normalized,
+        **plain_values(spec),
     }
 
 
-def _workload(spec: Spec, solution: Solution) -> dict[str, Any]:
-    kind_names = {
-        Inference: "inference",
-        Batch: "batch",
-        Training: "training",
-        Workspace: "workspace",
-    }
-    workload: dict[str, Any] = {
-        "kind": kind_names[type(spec)],
-        "name": spec.name,
-    }
-    if solution.llm is not None:
-        language_model = solution.llm
-        workload["model"] = {
-            "name": language_model.model,
-            "family": language_model.family,
-            "params": _rounded(language_model.params),
-            "active_params": _rounded(language_model.active_params),
-            "source": language_model.source,
-        }
-    return workload
+def _model(llm: Llm) -> types.ModelRef:
+    return types.ModelRef(
+        name=llm.model,
+        family=llm.family,
+        params=rounded(llm.params),
+        active_params=rounded(llm.active_params),
+        source=llm.source,
+    )
 
 
-def _pool(pool: SizedPool) -> dict[str, Any]:
+def _outcome(solution: Solution) -> types.Outcome:
+    return types.Outcome(
+        status=solution.status,
+        gap="0" if solution.status == "optimal" else None,
+        considered=solution.offers_considered,
+        funnel=tuple(
+            types.FunnelStep(rule=rule_name, offers=remaining_offers)
+            for rule_name, remaining_offers in solution.funnel
+        ),
+        pools=tuple(_pool(sized_pool) for sized_pool in solution.pools),
+        predicted={
+            metric: prediction(estimate)
+            for metric, estimate in solution.predictions.items()
+        },
+        binding=tuple(_binding(limit) for limit in solution.bindings),
+        safety=_safety(solution.confidence_cost),
+        verified=_verification(solution.simulation_check),
+        calibration=_calibration(solution.calibration),
+        run=_run(solution.training_run),
+        energy=_energy(solution.energy),
+    )
+
+
+def _pool(pool: SizedPool) -> types.Pool:
     offer = pool.offer
     layout = pool.layout
-    return {
-        "provider": offer.provider,
-        "region": offer.region,
-        "zones": sorted(offer.zones),
-        "instance_type": offer.instance.instance_type,
-        "accelerator": offer.instance.accelerator,
-        "accelerators_per_node": offer.instance.accelerators,
-        "nodes": pool.nodes,
-        "nodes_least": pool.min_nodes,
-        "purchase": offer.purchase,
-        "role": pool.role,
-        "replicas": pool.replicas,
-        "layout": None
+    usd_per_hour = plain_money(offer.usd_hour)
+    _, _, term = offer.purchase.partition("reserved_")
+    return types.Pool(
+        name=pool.name,
+        provider=offer.provider,
+        region=offer.region,
+        zones=tuple(sorted(offer.zones)),
+        instance_type=offer.instance.instance_type,
+        accelerator=offer.instance.accelerator,
+        accelerators_per_node=offer.instance.accelerators,
+        nodes=pool.nodes,
+        min_nodes=pool.min_nodes,
+        purchase=offer.purchase,
+        purchases=(
+            types.Purchase(
+                purchase=offer.purchase,
+                nodes=pool.nodes,
+                usd_per_hour=usd_per_hour,
+                term=term or None,
+            ),
+        ),
+        role=pool.role,
+        replicas=pool.replicas,
+        layout=None
         if layout is None
-        else {
-            "precision": layout.precision,
-            "kv_precision": layout.kv_precision,
-            "tp": layout.tp,
-            "pp": layout.pp,
-            "ep": layout.ep,
-            "dp": layout.dp,
-            "cp": layout.cp,
-            "max_batch": pool.max_batch,
-        },
-        "usd_per_hour": decimal_text(offer.usd_hour),
-    }
+        else types.Layout(
+            precision=layout.precision,
+            kv_precision=layout.kv_precision,
+            tp=layout.tp,
+            pp=layout.pp,
+            ep=layout.ep,
+            dp=layout.dp,
+            cp=layout.cp,
+            max_batch=pool.max_batch,
+        ),
+        usd_per_hour=usd_per_hour,
+    )
 
 
-def predicted_data(estimate: BandedPrediction) -> dict[str, Any]:
-    """Return a predicted number, its band and what it rests on as data."""
-    return {
-        "value": _rounded(estimate.value),
-        "low": _rounded(estimate.low),
-        "high": _rounded(estimate.high),
-        "basis": estimate.basis,
-    }
+def prediction(estimate: BandedPrediction) -> types.Prediction:
+    """Return a predicted number, its band and what it rests on, rounded."""
+    return types.Prediction(
+        value=rounded(estimate.value),
+        low=rounded(estimate.low),
+        high=rounded(estimate.high),
+        basis=estimate.basis,
+    )
 
 
-def _safety(safety: ConfidenceCost | None) -> dict[str, Any] | None:
-    if safety is None:
+def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:
+    if confidence_cost is None:
         return None
-    return {
-        "confidence": _rounded(safety.confidence),
-        "usd_month": _optional_decimal(safety.extra_usd_month),
-        "fleet": safety.even_odds_fleet,
-    }
+    return types.Safety(
+        confidence=rounded(confidence_cost.confidence),
+        usd_month=plain_money(confidence_cost.extra_usd_month),
+        fleet=_fleet(confidence_cost.even_odds_fleet),
+    )
 
 
-def _verified(verification: SimulationCheck | None) -> dict[str, Any] | None:
-    if verification is None:
+def _verification(
+    simulation_check: SimulationCheck | None,
+) -> types.Verification | None:
+    if simulation_check is None:
         return None
-    return {
-        "by": "simulation",
-        "passed": verification.passed,
-        "requests": verification.request_count,
-        "requests_of": verification.request_source,
-        "routing": verification.routing,
-        "seeds": verification.seed_count,
-        "added_groups": verification.added_groups,
-        "found": {
-            metric: dict(
-                zip(
-                    ("value", "low", "high"),
-                    map(_rounded, estimate_band),
-                    strict=True,
-                )
+    return types.Verification(
+        passed=simulation_check.passed,
+        requests=simulation_check.request_count,
+        requests_of=simulation_check.request_source,
+        routing=simulation_check.routing,
+        seeds=simulation_check.seed_count,
+        added_groups=simulation_check.added_groups,
+        found={
+            metric: types.SimulatedPercentile(
+                value=rounded(value), low=rounded(low), high=rounded(high)
             )
-            for metric, estimate_band in verification.percentile_bands.items()
+            for metric, (
+                value,
+                low,
+                high,
+            ) in simulation_check.percentile_bands.items()
         },
-    }
-
-
-def _energy(solution: Solution) -> dict[str, Any] | None:
-    """Energy of the hours that the first line of the bill pays."""
-    if not solution.pools or solution.bill is None:
-        return None
-    first_pool = solution.pools[0]
-    instance = solution.pools[0].offer.instance
-    energy_machine = PoweredMachine(
-        provider=instance.provider,
-        region=first_pool.offer.region,
-        chip=instance.chip,
-        board_count=instance.accelerators * instance.fraction,
-        role=first_pool.role,
     )
-    consumption = machine_energy(
-        energy_machine, first_pool.nodes, solution.bill.lines[0].quantity
-    )
-    if consumption is None:
-        return None
-    carbon_kg = (
-        None if consumption.kg_co2e is None else _rounded(consumption.kg_co2e)
-    )
-    return {
-        "kw": _rounded(consumption.kw),
-        "kwh": _rounded(consumption.kwh),
-        "kg_co2e": carbon_kg,
-    }
 
 
-def _run(training_run: TrainingRun | None) -> dict[str, Any] | None:
-    if training_run is None:
-        return None
-    return {
-        "method": training_run.method,
-        "tokens": _rounded(training_run.total_tokens),
-        "steps": training_run.optimizer_steps,
-        "sequence": training_run.sequence_tokens,
-        "global_batch": training_run.global_batch,
-        "checkpoint_interval_s": _rounded(training_run.checkpoint_interval_s),
-        "checkpoint_blocks_s": _rounded(training_run.checkpoint_stall_s),
-        "checkpoint_gb": _rounded(training_run.checkpoint_bytes / 1e9),
-        "stops": _rounded(training_run.interruptions),
-        "spares": training_run.spare_nodes,
-        "hours_p50": _rounded(training_run.hours_p50_p90[0]),
-        "hours_p90": _rounded(training_run.hours_p50_p90[1]),
-        "usd_p50": _optional_decimal(training_run.usd_p50_p90[0]),
-        "usd_p90": _optional_decimal(training_run.usd_p50_p90[1]),
-        "storage": _storage(training_run.storage),
-        "layouts": [
-            layout_data(timed_layout) for timed_layout in training_run.layouts
-        ],
-        "ways": [
-            {
-                "way": scenario.name,
-                "usd": None
-                if scenario.usd is None
-                else _optional_decimal(scenario.usd),
-                "hours_p90": None
-                if scenario.duration_hours is None
-                else _rounded(scenario.duration_hours),
-                "remark": scenario.remark,
-            }
-            for scenario in training_run.scenarios
-        ],
-    }
-
-
-def _storage(storage: RunStorage) -> dict[str, Any]:
-    """Where data and checkpoints lie; MB/s that the job reads and that storage gives."""
-    storage_kind = (
-        {"kind": "object"}
-        if storage.file_system is None
-        else {
-            "kind": "parallel",
-            "gib": storage.file_system.capacity_gib,
-            "mb_s_tib": storage.file_system.mb_s_per_tib,
-        }
-    )
-    return {
-        **storage_kind,
-        "wanted_mb_s": _rounded(storage.required_bytes_per_s / 1e6),
-        "given_mb_s": _rounded(storage.supplied_bytes_per_s / 1e6),
-        "checkpoint_write_s": _rounded(storage.checkpoint_write_s),
-    }
-
-
-def layout_data(timed_layout: TimedLayout) -> dict[str, Any]:
-    """Return a layout of a training job as data."""
-    parallel_layout = timed_layout.job.layout
-    software = timed_layout.job.software
-    return {
-        "tp": parallel_layout.tp,
-        "pp": parallel_layout.pp,
-        "vpp": parallel_layout.vpp,
-        "cp": parallel_layout.cp,
-        "ep": parallel_layout.ep,
-        "dp": parallel_layout.dp,
-        "sharding": parallel_layout.sharding,
-        "shard": parallel_layout.shard_size,
-        "micro_batch": _rounded(parallel_layout.micro),
-        "recompute": parallel_layout.recompute,
-        "precision": software.precision,
-        "step_time_s": _rounded(timed_layout.step_time.total),
-        "peak_gib": _rounded(timed_layout.peak_gib),
-        "limit": timed_layout.bottleneck,
-    }
-
-
-def _calibration(correction: Correction | None) -> dict[str, Any] | None:
+def _calibration(correction: Correction | None) -> types.Calibration | None:
     if correction is None:
         return None
-    return {
-        "sha256": correction.sha256,
-        "accelerator": correction.accelerator,
-        "points": correction.points,
-    }
+    return types.Calibration(
+        sha256=correction.sha256,
+        accelerator=correction.accelerator,
+        points=correction.points,
+    )
 
 
-def _binding(constraint: BindingLimit) -> dict[str, Any]:
-    return {
-        "constraint": constraint.constraint,
-        "slack": None
-        if constraint.slack is None
-        else _rounded(constraint.slack),
-        "relax_to": constraint.relax_to,
-        "saves_usd_month": _optional_decimal(constraint.saves_usd),
-        "usd_month": _optional_decimal(constraint.usd),
-        "fleet": constraint.fleet,
-    }
+def _energy(energy: Energy | None) -> types.EnergyUse | None:
+    if energy is None:
+        return None
+    return types.EnergyUse(
+        kw=rounded(energy.kw),
+        kwh=rounded(energy.kwh),
+        kg_co2e=None if energy.kg_co2e is None else rounded(energy.kg_co2e),
+    )
 
 
-def _alternative(alternative: RivalFleet) -> dict[str, Any]:
-    offer = alternative.offer
-    pool_data = {
-        "provider": offer.provider,
-        "region": offer.region,
-        "instance_type": offer.instance.instance_type,
-        "accelerator": offer.instance.accelerator,
-        "nodes": alternative.nodes,
-        "purchase": offer.purchase,
-        "usd_per_hour": decimal_text(offer.usd_hour),
-    }
-    return {
-        "pools": [pool_data],
-        "usd_month": decimal_text(alternative.usd),
-        "rejected_by": alternative.rejected_by,
-    }
-
-
-def _cost(solution: Solution) -> dict[str, Any]:
-    monthly_bill = solution.bill
-    return {
-        "currency": "USD",
-        "usd_hour": decimal_text(monthly_bill.usd_hour)
-        if monthly_bill
-        else "0",
-        "usd_month": decimal_text(monthly_bill.total)
-        if monthly_bill
-        else "0",
-        "lines": [_cost_line(cost_line) for cost_line in monthly_bill.lines]
-        if monthly_bill
-        else [],
-        "excludes": sorted(
-            [
-                *EXCLUDED_COSTS,
-                *(monthly_bill.unpriced_lines if monthly_bill else ()),
-            ]
+def _run(training_run: TrainingRun | None) -> types.Run | None:
+    if training_run is None:
+        return None
+    hours_p50, hours_p90 = training_run.hours_p50_p90
+    usd_p50, usd_p90 = training_run.usd_p50_p90
+    return types.Run(
+        method=training_run.method,
+        tokens=rounded(training_run.total_tokens),
+        steps=training_run.optimizer_steps,
+        sequence=training_run.sequence_tokens,
+        global_batch=training_run.global_batch,
+        checkpoint_interval_s=rounded(training_run.checkpoint_interval_s),
+        checkpoint_blocks_s=rounded(training_run.checkpoint_stall_s),
+        checkpoint_gb=rounded(training_run.checkpoint_bytes / BYTES_PER_GB),
+        stops=rounded(training_run.interruptions),
+        spares=training_run.spare_nodes,
+        hours_p50=rounded(hours_p50),
+        hours_p90=rounded(hours_p90),
+        usd_p50=plain_money(usd_p50),
+        usd_p90=plain_money(usd_p90),
+        storage=_storage(training_run.storage),
+        layouts=tuple(
+            training_layout(timed_layout)
+            for timed_layout in training_run.layouts
         ),
-    }
+        ways=tuple(
+            types.RunScenario(
+                way=scenario.name,
+                usd=_optional_money(scenario.usd),
+                hours_p90=None
+                if scenario.duration_hours is None
+                else rounded(scenario.duration_hours),
+                remark=scenario.remark,
+            )
+            for scenario in training_run.scenarios
+        ),
+    )
 
 
-def _cost_line(cost_line: BillLine) -> dict[str, Any]:
-    return {
-        "name": cost_line.name,
-        "kind": cost_line.kind,
-        "unit": cost_line.unit,
-        "quantity": decimal_text(cost_line.quantity),
-        "unit_price": _optional_decimal(cost_line.unit_price),
-        "usd_month": _optional_decimal(cost_line.usd),
-        "price_source": cost_line.source or None,
-        "price_as_of": cost_line.as_of or None,
-        "price_found": cost_line.is_priced,
-    }
+def _storage(storage: JobStorage) -> types.StorageSpeed:
+    file_system = storage.file_system
+    return types.StorageSpeed(
+        kind="object" if file_system is None else "parallel",
+        gib=file_system.capacity_gib if file_system else None,
+        mb_s_tib=file_system.mb_s_per_tib if file_system else None,
+        wanted_mb_s=rounded(storage.required_bytes_per_s / BYTES_PER_MB),
+        given_mb_s=rounded(storage.supplied_bytes_per_s / BYTES_PER_MB),
+        checkpoint_write_s=rounded(storage.checkpoint_write_s),
+    )
 
 
-def _shutdown(spec: Spec) -> dict[str, Any]:
-    shutdown = spec.shutdown
-    return {
-        "idle": None if shutdown.idle is None else decimal_text(shutdown.idle),
-        "ttl": None if shutdown.ttl is None else decimal_text(shutdown.ttl),
-        "schedule": shutdown.schedule,
-    }
+def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
+    """Return a layout of a training job with its step time and memory, rounded."""
+    layout = timed_layout.job.layout
+    return types.TrainingLayout(
+        tp=layout.tp,
+        pp=layout.pp,
+        vpp=layout.vpp,
+        cp=layout.cp,
+        ep=layout.ep,
+        dp=layout.dp,
+        sharding=layout.sharding,
+        shard=layout.shard_size,
+        micro_batch=rounded(layout.micro),
+        recompute=layout.recompute,
+        precision=timed_layout.job.software.precision,
+        step_time_s=rounded(timed_layout.step_time.total),
+        peak_gib=rounded(timed_layout.peak_gib),
+        limit=timed_layout.bottleneck,
+    )
 
 
-def _warning(warning: PlanWarning) -> dict[str, Any]:
-    position = warning.place
-    return {
-        "code": warning.code,
-        "message": warning.message,
-        "path": position.path if position else None,
-        "line": position.line if position else None,
-        "column": position.column if position else None,
-    }
+def _fleet(fleet: FleetSummary | None) -> types.FleetRef | None:
+    if fleet is None:
+        return None
+    return types.FleetRef(
+        provider=fleet.provider,
+        region=fleet.region,
+        instance_type=fleet.instance_type,
+        nodes=fleet.nodes,
+    )
 
 
-def decimal_text(amount: Decimal) -> str:
-    """A decimal as text, without an exponent."""
-    return format(amount, "f")
+def _binding(limit: BindingLimit) -> types.Binding:
+    return types.Binding(
+        constraint=limit.constraint,
+        slack=None if limit.slack is None else rounded(limit.slack),
+        relax_to=limit.relax_to,
+        saves_usd_month=_optional_money(limit.saves_usd),
+        usd_month=_optional_money(limit.usd),
+        fleet=_fleet(limit.fleet),
+    )
 
 
-def _optional_decimal(amount: Decimal | None) -> str | None:
-    return None if amount is None else decimal_text(amount)
+def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
+    offer = rival_fleet.offer
+    rival_pool = types.RivalPool(
+        provider=offer.provider,
+        region=offer.region,
+        instance_type=offer.instance.instance_type,
+        accelerator=offer.instance.accelerator,
+        nodes=rival_fleet.nodes,
+        purchase=offer.purchase,
+        usd_per_hour=plain_money(offer.usd_hour),
+    )
+    return types.Alternative(
+        pools=(rival_pool,),
+        usd_month=plain_money(rival_fleet.usd),
+        rejected_by=rival_fleet.rejected_by,
+    )
 
 
-def _rounded(number: float) -> float | int:
-    """A float with six significant digits: more would be noise, and differ by machine."""
+def _cost(bill: Bill | None, kind: types.WorkloadKind) -> types.Cost:
+    """The bill; an infeasible plan costs nothing in the period that it would have."""
+    if bill is None:
+        return types.Cost(
+            period="run" if kind == "training" else "month",
+            total=Decimal(0),
+            usd_hour=Decimal(0),
+            usd_month=None if kind == "training" else Decimal(0),
+            lines=(),
+            excludes=tuple(sorted(EXCLUDED_COSTS)),
+        )
+    total = plain_money(bill.total)
+    return types.Cost(
+        period=bill.period,
+        total=total,
+        usd_hour=plain_money(bill.usd_hour),
+        usd_month=total if bill.period == "month" else None,
+        lines=tuple(_cost_line(bill_line) for bill_line in bill.lines),
+        excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
+    )
+
+
+def _cost_line(bill_line: BillLine) -> types.CostLine:
+    return types.CostLine(
+        name=bill_line.name,
+        kind=bill_line.kind,
+        unit=bill_line.unit,
+        quantity=plain_money(bill_line.quantity),
+        unit_price=_optional_money(bill_line.unit_price),
+        usd=_optional_money(bill_line.usd),
+        pool=bill_line.pool or None,
+        price_source=bill_line.source or None,
+        price_as_of=bill_line.as_of or None,
+        price_found=bill_line.is_priced,
+    )
+
+
+def _notice(warning: PlanWarning) -> types.Notice:
+    place = warning.place
+    return types.Notice(
+        code=warning.code,
+        message=warning.message,
+        path=place.path if place else None,
+        line=place.line if place else None,
+        column=place.column if place else None,
+    )
+
+
+def plain_money(amount: Decimal) -> Decimal:
+    """The same decimal without an exponent, so that its text is digits only."""
+    return Decimal(format(amount, "f"))
+
+
+def _optional_money(amount: Decimal | None) -> Decimal | None:
+    return None if amount is None else plain_money(amount)
+
+
+def rounded(number: float) -> types.Number:
+    """A number with six significant digits, whole when it is."""
     if number == 0 or not math.isfinite(number):
         return 0
-    rounded = round(
-        number, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(number)))
-    )
-    return int(rounded) if rounded == int(rounded) else rounded
+    digits = SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(number)))
+    short_number = round(number, digits)
+    if short_number == int(short_number):
+        return int(short_number)
+    return short_number

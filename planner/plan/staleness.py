@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planner.errors import Problem, StaleError
 from planner.version import VERSION
 
+if TYPE_CHECKING:
+    from planner.plan.types import Plan, StackStatus
+
 
 def check_staleness(
-    plan: dict[str, Any],
+    plan: Plan,
     *,
     spec_sha256: str | None,
     catalog_sha256: str,
-    state: dict[str, Any],
+    stack_status: StackStatus | None,
 ) -> None:
     """Raise StaleError when spec, catalog, tool or state changed since the plan was made.
 
-    `spec_sha256` is None when the spec is not at hand. `state` has the digest of the stack's
-    state (None: no stack) and the digest of the plan that it was made by: a plan that is already
-    applied may be applied again, and changes nothing.
+    `spec_sha256` is None when the spec is not at hand, `stack_status` when there is no stack. A
+    plan that is already applied may be applied again, and changes nothing.
     """
     reasons = []
-    if spec_sha256 is not None and spec_sha256 != plan["spec"]["sha256"]:
-        reasons.append(f"{plan['spec']['path']} has changed")
-    if catalog_sha256 != plan["catalog"]["sha256"]:
+    if spec_sha256 is not None and spec_sha256 != plan.spec.sha256:
+        reasons.append(f"{plan.spec.path} has changed")
+    if catalog_sha256 != plan.catalog.sha256:
         reasons.append("the catalog has changed")
-    if plan["tool_version"] != VERSION:
+    if plan.tool_version != VERSION:
         reasons.append(
-            f"it was made by tonnage {plan['tool_version']}, this is {VERSION}"
+            f"it was made by tonnage {plan.tool_version}, this is {VERSION}"
         )
-    already_applied = state.get("plan") == plan["digest"]
-    if (
-        state.get("sha256") != plan["stack"]["state_sha256"]
-        and not already_applied
-    ):
-        reasons.append(f"stack {plan['stack']['name']} has changed")
+    state_sha256 = stack_status.state_sha256 if stack_status else None
+    already_applied = stack_status and stack_status.plan == plan.digest
+    if state_sha256 != plan.stack.state_sha256 and not already_applied:
+        reasons.append(f"stack {plan.stack.name} has changed")
     if reasons:
         raise StaleError(
             *(

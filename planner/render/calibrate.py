@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.render import figures
 from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
+    from planner.estimate.benchmark_sweep import BenchmarkSweep
     from planner.estimate.calibrate import CalibrationReport, PointComparison
-    from planner.solve.serving.benchmark_sweep import BenchmarkSweep
 
 MS_PER_SECOND = 1000.0
 
@@ -96,14 +96,11 @@ def _error_row(
     return (metric_name.upper(), mean_error("before_s"), mean_error("after_s"))
 
 
-def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
+def recipe_page(sweep: BenchmarkSweep) -> Page:
     """Return the commands of a sweep, with its time and cost."""
-    pool_entry = plan["solution"]["pools"][0]
-    layout_entry = pool_entry["layout"]
-    model_name = plan["workload"]["model"]["name"]
     metadata_flags = (
-        f"--metadata gpu={pool_entry['accelerator']} tp={layout_entry['tp']} "
-        f"dtype={layout_entry['precision']}"
+        f"--metadata gpu={sweep.accelerator} tp={sweep.layout.tp} "
+        f"dtype={sweep.layout.precision}"
     )
     table_rows = tuple(
         (
@@ -116,15 +113,15 @@ def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
     guidellm_rates = ",".join(
         str(load_step.user_count) for load_step in sweep.steps
     )
-    cost_text = figures.dollars(str(round(sweep.usd, 2)), cents=True)
+    cost_text = figures.dollars(sweep.usd, cents=True)
     calibrate_flags = (
-        f"--model {model_name} --gpu {pool_entry['accelerator']} --tp "
-        f"{layout_entry['tp']}"
+        f"--model {sweep.model_name} --gpu {sweep.accelerator} --tp "
+        f"{sweep.layout.tp}"
     )
     return (
         Paragraph(
             (
-                f"one {pool_entry['instance_type']} for {sweep.minutes:.0f} minutes: about "
+                f"one {sweep.instance_type} for {sweep.minutes:.0f} minutes: about "
                 f"{cost_text}"
             ),
             "strong",
@@ -144,7 +141,7 @@ def recipe_page(plan: dict[str, Any], sweep: BenchmarkSweep) -> Page:
         Heading("then"),
         Paragraph(
             f"tonnage calibrate bench*.json {calibrate_flags} --precision "
-            f"{layout_entry['precision']} -o mine.json"
+            f"{sweep.layout.precision} -o mine.json"
         ),
     )
 

@@ -3,69 +3,69 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from planner.plan.document import decimal_text, layout_data, predicted_data
+from msgspec import to_builtins
+
+from planner.plan.document import plain_money, prediction, training_layout
 from planner.render import figures
 from planner.render.page import Page, PageTable, Paragraph
-from planner.render.plan import prediction_rows as rows
+from planner.render.plan import prediction_rows
 from planner.render.training import duration_text, layout_summary, layout_table
 
 if TYPE_CHECKING:
+    from planner.plan.types import Prediction
     from planner.solve.training.fixed import TrainingEstimate
 
 
 def cluster_page(estimate: TrainingEstimate) -> Page:
     """Return what the cluster is, its layouts, and how the job would run in the best."""
-    json_content = _json_content(estimate)
-    instance = estimate.offer.instance
+    offer = estimate.offer
+    instance = offer.instance
     fleet_text = (
-        f"{estimate.nodes} x {instance.instance_type}  {instance.accelerators} x "
-        f"{instance.accelerator}"
+        f"{estimate.nodes} x {instance.instance_type}  "
+        f"{instance.accelerators} x {instance.accelerator}"
     )
-    best_layout = json_content["layouts"][0]
+    layouts = [training_layout(layout) for layout in estimate.layouts]
     ending_text = (
-        f"ends within {duration_text(json_content['hours'])} (90 %), "
-        f"{figures.dollars(json_content['usd'])} "
-    )
-    ending_text += (
-        f"{json_content['purchase'].replace('_', ' ')} in "
-        f"{json_content['provider']} {json_content['region']}"
+        f"ends within {duration_text(estimate.hours)} (90 %), "
+        f"{figures.dollars(estimate.expected_usd)} "
+        f"{offer.purchase.replace('_', ' ')} in "
+        f"{offer.provider} {offer.region}"
     )
     return (
         Paragraph(fleet_text, "strong"),
-        Paragraph(
-            f"  {layout_summary(best_layout)} in {best_layout['precision']}"
-        ),
+        Paragraph(f"  {layout_summary(layouts[0])} in {layouts[0].precision}"),
         Paragraph(f"  {ending_text}"),
         PageTable(
             ("predicted", ">value", ">90 % band", "basis"),
-            tuple(rows(json_content["predicted"])),
+            tuple(prediction_rows(_predictions(estimate))),
         ),
-        layout_table(json_content["layouts"]),
+        layout_table(layouts),
     )
 
 
 def cluster_json(estimate: TrainingEstimate) -> str:
     """Return the prediction as JSON."""
-    return json.dumps(_json_content(estimate), indent=2, sort_keys=True) + "\n"
-
-
-def _json_content(estimate: TrainingEstimate) -> dict[str, Any]:
     offer = estimate.offer
-    return {
+    json_content = {
         "instance_type": offer.instance.instance_type,
         "nodes": estimate.nodes,
         "provider": offer.provider,
         "region": offer.region,
         "purchase": offer.purchase,
-        "layouts": [
-            layout_data(estimate_part) for estimate_part in estimate.layouts
-        ],
-        "predicted": {
-            metric_key: predicted_data(estimate_part)
-            for metric_key, estimate_part in estimate.predicted.items()
-        },
+        "layouts": [training_layout(layout) for layout in estimate.layouts],
+        "predicted": _predictions(estimate),
         "hours": figures.round_to_six(estimate.hours),
-        "usd": decimal_text(estimate.expected_usd),
+        "usd": plain_money(estimate.expected_usd),
+    }
+    return (
+        json.dumps(to_builtins(json_content), indent=2, sort_keys=True) + "\n"
+    )
+
+
+def _predictions(estimate: TrainingEstimate) -> dict[str, Prediction]:
+    return {
+        metric_key: prediction(banded_prediction)
+        for metric_key, banded_prediction in estimate.predicted.items()
     }

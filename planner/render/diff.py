@@ -14,6 +14,8 @@ from planner.render.page import (
 )
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.plan.diff import PlanChange, PlanDiff
 
 
@@ -33,7 +35,7 @@ def diff_page(diffs: tuple[PlanDiff, ...], side_names: tuple[str, str]) -> Page:
 def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
     if not plan_diff.changes:
         period_suffix = "/mo" if plan_diff.period == "month" else ""
-        cost_text = figures.dollars(str(plan_diff.usd_after))
+        cost_text = figures.dollars(plan_diff.usd_after)
         return [
             Paragraph(
                 f"{plan_diff.name}: no change, {cost_text}{period_suffix}"
@@ -98,5 +100,5 @@ def _change_row(diff_change: PlanChange) -> tuple[str, ...]:
     )
 
 
-def _dollars_cents(amount_usd: object) -> str:
-    return figures.dollars(str(amount_usd), cents=True)
+def _dollars_cents(amount_usd: Decimal) -> str:
+    return figures.dollars(amount_usd, cents=True)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
+from planner.plan.document import prediction
 from planner.render import figures
 from planner.render.page import Page, PageTable, Paragraph
 from planner.render.plan import prediction_rows
 
 if TYPE_CHECKING:
+    from planner.plan.types import Prediction
     from planner.solve.serving.fixed import FixedFleet
 
 
@@ -38,7 +42,7 @@ def estimate_page(estimate: FixedFleet) -> Page:
         Paragraph("  " + replica_text),
         PageTable(
             ("predicted", ">value", ">90 % band", "basis"),
-            tuple(prediction_rows(_metric_entries(estimate))),
+            tuple(prediction_rows(_predictions(estimate))),
         ),
     )
 
@@ -59,18 +63,15 @@ def estimate_json(estimate: FixedFleet) -> str:
             "max_batch": estimate.max_batch,
         },
         "requests_per_s_most": figures.round_to_six(estimate.max_rps),
-        "predicted": _metric_entries(estimate),
+        "predicted": _predictions(estimate),
     }
-    return json.dumps(json_content, indent=2, sort_keys=True) + "\n"
+    return (
+        json.dumps(to_builtins(json_content), indent=2, sort_keys=True) + "\n"
+    )
 
 
-def _metric_entries(estimate: FixedFleet) -> dict[str, dict[str, Any]]:
+def _predictions(estimate: FixedFleet) -> dict[str, Prediction]:
     return {
-        metric_key: {
-            "value": figures.round_to_six(prediction.value),
-            "low": figures.round_to_six(prediction.low),
-            "high": figures.round_to_six(prediction.high),
-            "basis": prediction.basis,
-        }
-        for metric_key, prediction in estimate.predicted.items()
+        metric_key: prediction(banded_prediction)
+        for metric_key, banded_prediction in estimate.predicted.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.render import figures
 from planner.render.page import Block, Heading, Page, PageTable, Paragraph
@@ -11,20 +11,22 @@ from planner.render.plan import (
     alternative_blocks,
     binding_blocks,
     chosen_blocks,
+    fleet_text,
     plan_page,
 )
 
 if TYPE_CHECKING:
+    from planner.plan.types import Plan
     from planner.solve.counterfactual import Counterfactual
 
 
-def reasons_page(plan: dict[str, Any]) -> Page:
+def reasons_page(plan: Plan) -> Page:
     """Return why the plan is what it is: the funnel, the wishes that cost, the alternatives."""
-    if plan["solution"]["status"] == "infeasible":
+    if plan.solution.status == "infeasible":
         return plan_page(plan)
     funnel_rows = [
-        (funnel_step["rule"], f"{funnel_step['offers']:,}")
-        for funnel_step in plan["solution"]["funnel"]
+        (funnel_step.rule, f"{funnel_step.offers:,}")
+        for funnel_step in plan.solution.funnel
     ]
     page_blocks: list[Block] = [
         Heading("Why this fleet"),
@@ -41,19 +43,17 @@ def reasons_page(plan: dict[str, Any]) -> Page:
     return tuple(page_blocks)
 
 
-def rejections_page(
-    plan: dict[str, Any], answers: list[Counterfactual]
-) -> Page:
+def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
     """Return why machine types were not chosen, beside the one that was."""
-    chosen_pool = (
-        plan["solution"]["pools"][0] if plan["solution"]["pools"] else None
-    )
-    chosen_usd = Decimal(plan["cost"]["usd_month"])
+    chosen_pool = plan.solution.pools[0] if plan.solution.pools else None
+    chosen_usd = plan.cost.total
     period_suffix = "" if _is_training(plan) else " a month"
     table_rows = []
     for answer in answers:
-        is_chosen = chosen_pool and answer.fleet.split(" x ")[0].endswith(
-            chosen_pool["instance_type"]
+        is_chosen = (
+            chosen_pool is not None
+            and answer.fleet is not None
+            and answer.fleet.instance_type == chosen_pool.instance_type
         )
         reason_text = "chosen" if is_chosen else answer.reason
         if answer.usd is not None and not is_chosen:
@@ -63,7 +63,7 @@ def rejections_page(
                 f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
             )
         table_rows.append(
-            (answer.fleet, _dollars_or_dash(answer.usd), reason_text)
+            (_fleet_text(answer), _dollars_or_dash(answer.usd), reason_text)
         )
     return (
         PageTable(
@@ -72,11 +72,9 @@ def rejections_page(
     )
 
 
-def scaling_page(
-    plan: dict[str, Any], factor: float, answer: Counterfactual
-) -> Page:
+def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     """Return what so many times the traffic, or the tokens, would cost."""
-    chosen_usd = Decimal(plan["cost"]["usd_month"])
+    chosen_usd = plan.cost.total
     question_text = (
         f"{factor:g} times the {'tokens' if _is_training(plan) else 'traffic'}"
     )
@@ -84,10 +82,10 @@ def scaling_page(
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
     extra_usd = answer.usd - chosen_usd
     table_rows = (
-        ("now", "", figures.dollars(str(chosen_usd)), ""),
+        ("now", "", figures.dollars(chosen_usd), ""),
         (
             question_text,
-            answer.fleet,
+            _fleet_text(answer),
             _dollars_or_dash(answer.usd),
             figures.signed_dollars(extra_usd),
         ),
@@ -95,13 +93,19 @@ def scaling_page(
     return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
 
 
-def _is_training(plan: dict[str, Any]) -> bool:
-    return bool(plan["workload"]["kind"] == "training")
+def _fleet_text(answer: Counterfactual) -> str:
+    if answer.users:
+        return f"{answer.users} users"
+    return fleet_text(answer.fleet)
 
 
-def _cost_title(plan: dict[str, Any]) -> str:
+def _is_training(plan: Plan) -> bool:
+    return bool(plan.workload.kind == "training")
+
+
+def _cost_title(plan: Plan) -> str:
     return ">USD" if _is_training(plan) else ">$/mo"
 
 
 def _dollars_or_dash(amount_usd: Decimal | None) -> str:
-    return "-" if amount_usd is None else figures.dollars(str(amount_usd))
+    return "-" if amount_usd is None else figures.dollars(amount_usd)

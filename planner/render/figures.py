@@ -5,11 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 
-def dollars(amount_text: str | None, *, cents: bool = False) -> str:
+def dollars(amount_usd: Decimal | None, *, cents: bool = False) -> str:
     """Write money: $48,912 or $48,912.07; a missing price is ?."""
-    if amount_text is None:
+    if amount_usd is None:
         return "?"
-    amount_usd = Decimal(amount_text)
     return (
         f"${amount_usd:,.2f}"
         if cents or 0 < abs(amount_usd) < 10
@@ -38,9 +37,8 @@ def signed_share(relative_error: float) -> str:
     return f"{100 * relative_error:+.0f} %"
 
 
-def quantity(number_text: str) -> str:
+def quantity(amount: Decimal) -> str:
     """Write how much of something: at most two decimals, none when they are zero."""
-    amount = Decimal(number_text)
     if 0 < abs(amount) < Decimal("0.01"):
         return f"{amount.normalize():f}"
     return f"{amount:,.2f}".rstrip("0").rstrip(".")
@@ -57,9 +55,8 @@ def milliseconds(time_ms: float) -> str:
     )
 
 
-def compact_seconds(seconds_text: str) -> str:
+def compact_seconds(duration_s: Decimal) -> str:
     """Write seconds as people do: 30m, 12h, 3d."""
-    duration_s = Decimal(seconds_text)
     for unit_letter, unit_s in (("d", 86_400), ("h", 3600), ("m", 60)):
         if duration_s >= unit_s and duration_s % unit_s == 0:
             return f"{duration_s / unit_s:f}{unit_letter}"
@@ -84,10 +81,10 @@ def percentage(fraction: float) -> str:
     return f"{fraction * 100:.0f} %"
 
 
-def unit_price(price_text: str | None) -> str:
+def unit_price(price_usd: Decimal | None) -> str:
     """Write a unit price as exactly as it is known."""
-    if price_text is None:
+    if price_usd is None:
         return "?"
-    decimal_text = f"{Decimal(price_text):,.6f}".rstrip("0")
+    decimal_text = f"{price_usd:,.6f}".rstrip("0")
     whole_digits, _, fraction_digits = decimal_text.partition(".")
     return f"{whole_digits}.{fraction_digits.ljust(2, '0')}"

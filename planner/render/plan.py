@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from typing import Any, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from planner.render import figures, training
 from planner.render.page import (
@@ -17,6 +18,12 @@ from planner.render.page import (
     total_row_tones,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.plan.types import FleetRef, Plan, Prediction
+    from planner.solve.solution import FleetSummary
+
 GOOD_TONE: Final[Tone] = "good"
 LINE_WIDTH: Final = 100
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
@@ -27,17 +34,18 @@ ROUTING_PHRASES: Final = {
 }
 
 
-def plan_page(
-    plan: dict[str, Any], *, full: bool = False, saved_path: str = ""
-) -> Page:
+MetricT = TypeVar("MetricT")
+
+
+def plan_page(plan: Plan, *, full: bool = False, saved_path: str = "") -> Page:
     """Return the page; `full` lists every resource, `saved_path` names the file for the next step."""
     page_blocks: list[Block] = [*_request_blocks(plan)]
-    if plan["solution"]["status"] == "infeasible":
+    if plan.solution.status == "infeasible":
         return (*page_blocks, *_infeasible_blocks(plan))
     page_blocks += chosen_blocks(plan)
     page_blocks += alternative_blocks(plan)
-    if plan["solution"].get("run"):
-        page_blocks += training.run_blocks(plan["solution"]["run"])
+    if plan.solution.run:
+        page_blocks += training.run_blocks(plan.solution.run)
     else:
         page_blocks += binding_blocks(plan)
     page_blocks += _cost_blocks(plan)
@@ -47,14 +55,12 @@ def plan_page(
     return tuple(page_blocks)
 
 
-def _request_blocks(plan: dict[str, Any]) -> list[Block]:
-    spec_entry = plan["spec"]
-    workload_entry = plan["workload"]
-    spec_phrases = [spec_entry["path"], workload_entry["kind"]]
-    if "model" in workload_entry:
-        spec_phrases.append(workload_entry["model"]["name"])
-    spec_phrases += _traffic_phrases(spec_entry["normalized"])
-    sla_limits = (spec_entry["normalized"].get("sla") or {}).get("limits", [])
+def _request_blocks(plan: Plan) -> list[Block]:
+    spec_phrases = [plan.spec.path, str(plan.workload.kind)]
+    if plan.workload.model is not None:
+        spec_phrases.append(plan.workload.model.name)
+    spec_phrases += _traffic_phrases(plan.spec.normalized)
+    sla_limits = (plan.spec.normalized.get("sla") or {}).get("limits", [])
     spec_phrases += [
         (
             f"{sla_limit['metric'].upper()} p{sla_limit['percentile']} <= "
@@ -62,10 +68,9 @@ def _request_blocks(plan: dict[str, Any]) -> list[Block]:
         )
         for sla_limit in sla_limits
     ]
-    catalog_entry = plan["catalog"]
     catalog_line = (
-        f"catalog of {catalog_entry['as_of']} ({catalog_entry['sha256'][:8]}), "
-        f"{plan['solution']['considered']:,} offers considered"
+        f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
+        f"{plan.solution.considered:,} offers considered"
     )
     phrase_lines = (
         "  ·  ".join(spec_phrases[:4]),
@@ -90,7 +95,9 @@ def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
         return training.job_phrases(normalized_spec)
     traffic_entry = normalized_spec.get("traffic", {})
     if "peak_rps" in traffic_entry:
-        return [f"peak {figures.quantity(traffic_entry['peak_rps'])} req/s"]
+        return [
+            f"peak {figures.quantity(Decimal(traffic_entry['peak_rps']))} req/s"
+        ]
     if "requests_per_day" in traffic_entry:
         return [f"{traffic_entry['requests_per_day']:,} requests a day"]
     if "total_requests" in traffic_entry:
@@ -104,18 +111,20 @@ def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
     )
 
 
-def chosen_blocks(plan: dict[str, Any]) -> list[Block]:
+def chosen_blocks(plan: Plan) -> list[Block]:
     """What was chosen, its layout and what it is expected to do."""
     table_rows = []
-    for pool_entry in plan["solution"]["pools"]:
-        accelerator_text = f"{pool_entry['accelerators_per_node']} x {pool_entry['accelerator']}"
+    for pool_entry in plan.solution.pools:
+        accelerator_text = (
+            f"{pool_entry.accelerators_per_node} x {pool_entry.accelerator}"
+        )
         table_rows.append(
             (
                 "CHOSEN",
-                f"{pool_entry['provider']} {pool_entry['region']}",
-                f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
+                f"{pool_entry.provider} {pool_entry.region}",
+                f"{pool_entry.nodes} x {pool_entry.instance_type}",
                 accelerator_text,
-                pool_entry["purchase"],
+                pool_entry.purchase,
                 _total_text(plan),
             )
         )
@@ -128,7 +137,7 @@ def chosen_blocks(plan: dict[str, Any]) -> list[Block]:
         *(Paragraph("  " + layout_line) for layout_line in _layout_lines(plan)),
     ]
     metric_rows = prediction_rows(
-        _limited_metrics(plan, plan["solution"]["predicted"])
+        _limited_metrics(plan, plan.solution.predicted)
     )
     if metric_rows:
         column_titles = ("predicted at peak", ">value", ">90 % band", "basis")
@@ -137,111 +146,101 @@ def chosen_blocks(plan: dict[str, Any]) -> list[Block]:
 
 
 def _limited_metrics(
-    plan: dict[str, Any], metric_entries: dict[str, Any]
-) -> dict[str, Any]:
+    plan: Plan, metrics: Mapping[str, MetricT]
+) -> dict[str, MetricT]:
     """Leave out the percentiles that nobody limits; without limits, show the 95th of tokens."""
-    sla_limits = (plan["spec"]["normalized"].get("sla") or {}).get("limits", [])
+    sla_limits = (plan.spec.normalized.get("sla") or {}).get("limits", [])
     shown_percentiles = {
-        f"{metric_entry['metric']}_p{metric_entry['percentile']}_ms"
-        for metric_entry in sla_limits
+        f"{sla_limit['metric']}_p{sla_limit['percentile']}_ms"
+        for sla_limit in sla_limits
     } or DEFAULT_PERCENTILES
     return {
-        metric_key: metric_entry
-        for metric_key, metric_entry in metric_entries.items()
+        metric_key: metric
+        for metric_key, metric in metrics.items()
         if metric_key in shown_percentiles or not metric_key.endswith("_ms")
     }
 
 
-def _verification_blocks(plan: dict[str, Any]) -> list[Block]:
+def _verification_blocks(plan: Plan) -> list[Block]:
     """How the fleet did when its requests were simulated one by one."""
-    verification = plan["solution"].get("verified")
-    if not verification:
+    verification = plan.solution.verified
+    if verification is None:
         return []
-    metric_texts = [
-        f"{_metric_title(metric_key)} {_metric_text(metric_key, metric_entry['value'])} ({_metric_text(metric_key, metric_entry['low'])} to "
-        f"{_metric_text(metric_key, metric_entry['high'])})"
-        for metric_key, metric_entry in sorted(
-            _limited_metrics(plan, verification["found"]).items()
+    metric_texts = []
+    percentiles = _limited_metrics(plan, verification.found)
+    for metric_key, percentile in sorted(percentiles.items()):
+        value_text = _metric_text(metric_key, percentile.value)
+        low_text = _metric_text(metric_key, percentile.low)
+        high_text = _metric_text(metric_key, percentile.high)
+        metric_texts.append(
+            f"{_metric_title(metric_key)} {value_text} "
+            f"({low_text} to {high_text})"
         )
-    ]
     trace_phrase = (
-        "of the trace, " if verification["requests_of"] == "trace" else ""
+        "of the trace, " if verification.requests_of == "trace" else ""
     )
     summary_text = (
-        f"  verified with {verification['requests']:,} simulated requests "
-        f"{trace_phrase}routed "
+        f"  verified with {verification.requests:,} simulated requests "
+        f"{trace_phrase}routed {ROUTING_PHRASES[verification.routing]}: "
+        f"{', '.join(metric_texts)}"
     )
-    summary_text += (
-        f"{ROUTING_PHRASES[verification['routing']]}: {', '.join(metric_texts)}"
-    )
-    if verification["added_groups"]:
+    if verification.added_groups:
         summary_text += (
-            f"; that took {verification['added_groups']} more than the formulas"
+            f"; that took {verification.added_groups} more than the formulas"
         )
     return [Paragraph(summary_text)]
 
 
-def _total_text(plan: dict[str, Any]) -> str:
-    partial_mark = (
-        ">= "
-        if any(
-            not cost_line["price_found"] for cost_line in plan["cost"]["lines"]
-        )
-        else ""
-    )
-    period_suffix = "" if plan["solution"].get("run") else "/mo"
-    return f"{partial_mark}{figures.dollars(plan['cost']['usd_month'])}{period_suffix}"
+def _total_text(plan: Plan) -> str:
+    partial_mark = ">= " if plan.cost.is_partial else ""
+    period_suffix = "/mo" if plan.cost.period == "month" else ""
+    return f"{partial_mark}{figures.dollars(plan.cost.total)}{period_suffix}"
 
 
-def _layout_lines(plan: dict[str, Any]) -> list[str]:
-    if plan["solution"].get("run"):
-        return training.run_lines(plan["solution"]["run"])
+def _layout_lines(plan: Plan) -> list[str]:
+    if plan.solution.run:
+        return training.run_lines(plan.solution.run)
     layout_lines = []
-    for pool_entry in plan["solution"]["pools"]:
-        layout_entry = pool_entry["layout"]
+    for pool_entry in plan.solution.pools:
+        layout_entry = pool_entry.layout
         if layout_entry is None:
             layout_lines.append(
-                f"one machine for each of {pool_entry['nodes']} users"
+                f"one machine for each of {pool_entry.nodes} users"
             )
             continue
-        layout_text = f"TP{layout_entry['tp']}" + (
-            f" PP{layout_entry['pp']}" if layout_entry["pp"] > 1 else ""
+        layout_text = f"TP{layout_entry.tp}" + (
+            f" PP{layout_entry.pp}" if layout_entry.pp > 1 else ""
         )
-        layout_text += (
-            f" EP{layout_entry['ep']}" if layout_entry["ep"] > 1 else ""
-        )
-        replica_noun = "replica" if pool_entry["replicas"] == 1 else "replicas"
+        layout_text += f" EP{layout_entry.ep}" if layout_entry.ep > 1 else ""
+        replica_noun = "replica" if pool_entry.replicas == 1 else "replicas"
         pool_text = (
-            f"{pool_entry['replicas']} {replica_noun} of {layout_text} in "
-            f"{layout_entry['precision']}, "
+            f"{pool_entry.replicas} {replica_noun} of {layout_text} in "
+            f"{layout_entry.precision}, "
         )
-        pool_text += f"up to {layout_entry['max_batch']} requests each"
-        if pool_entry["nodes_least"] < pool_entry["nodes"]:
+        pool_text += f"up to {layout_entry.max_batch} requests each"
+        if pool_entry.min_nodes < pool_entry.nodes:
             pool_text += (
-                f"; {pool_entry['nodes_least']} to {pool_entry['nodes']} nodes "
+                f"; {pool_entry.min_nodes} to {pool_entry.nodes} nodes "
                 "over the week"
             )
         layout_lines.append(pool_text)
     return layout_lines
 
 
-def prediction_rows(metric_entries: dict[str, Any]) -> list[tuple[str, ...]]:
+def prediction_rows(
+    predictions: Mapping[str, Prediction],
+) -> list[tuple[str, ...]]:
     """Rows of predicted numbers: name, value, band, basis."""
-    table_rows: list[tuple[str, ...]] = []
-    for metric_key, metric_entry in sorted(metric_entries.items()):
-        value_text, low_text, high_text = (
-            _metric_text(metric_key, metric_entry[statistic])
-            for statistic in ("value", "low", "high")
+    return [
+        (
+            _metric_title(metric_key),
+            _metric_text(metric_key, prediction.value),
+            f"{_metric_text(metric_key, prediction.low)} to "
+            f"{_metric_text(metric_key, prediction.high)}",
+            prediction.basis,
         )
-        table_rows.append(
-            (
-                _metric_title(metric_key),
-                value_text,
-                f"{low_text} to {high_text}",
-                metric_entry["basis"],
-            )
-        )
-    return table_rows
+        for metric_key, prediction in sorted(predictions.items())
+    ]
 
 
 def _metric_title(metric_key: str) -> str:
@@ -275,63 +274,61 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
     )
 
 
-def alternative_blocks(plan: dict[str, Any]) -> list[Block]:
+def alternative_blocks(plan: Plan) -> list[Block]:
     """What was not chosen, and what stopped it."""
     table_rows = []
-    for alternative in plan["alternatives"]:
-        for pool_entry in alternative["pools"]:
-            location = f"{pool_entry['provider']} {pool_entry['region']}"
-            machine_text = (
-                f"{pool_entry['nodes']} x {pool_entry['instance_type']}"
-            )
-            cost_text = figures.dollars(alternative["usd_month"])
+    for alternative in plan.alternatives:
+        for pool_entry in alternative.pools:
+            location = f"{pool_entry.provider} {pool_entry.region}"
+            machine_text = f"{pool_entry.nodes} x {pool_entry.instance_type}"
+            cost_text = figures.dollars(alternative.usd_month)
             table_rows.append(
                 (
                     location,
                     machine_text,
-                    pool_entry["purchase"],
+                    pool_entry.purchase,
                     cost_text,
-                    alternative["rejected_by"],
+                    alternative.rejected_by,
                 )
             )
     if not table_rows:
         return []
-    cost_title = ">USD" if plan["solution"].get("run") else ">$/mo"
+    cost_title = ">USD" if plan.solution.run else ">$/mo"
     column_titles = ("not chosen", "", "", cost_title, "what stops it")
     return [PageTable(column_titles, tuple(table_rows))]
 
 
-def binding_blocks(plan: dict[str, Any]) -> list[Block]:
+def binding_blocks(plan: Plan) -> list[Block]:
     """The wishes that cost money, and what relaxing each would save."""
     table_rows = []
-    for relaxation in plan["solution"]["binding"]:
+    for relaxation in plan.solution.binding:
         slack_text = (
             ""
-            if relaxation["slack"] is None
-            else figures.percentage(relaxation["slack"])
+            if relaxation.slack is None
+            else figures.percentage(relaxation.slack)
         )
-        savings_text = figures.dollars(relaxation["saves_usd_month"])
+        savings_text = figures.dollars(relaxation.saves_usd_month)
         table_rows.append(
             (
-                relaxation["constraint"],
+                relaxation.constraint,
                 slack_text,
-                relaxation["relax_to"],
+                relaxation.relax_to,
                 savings_text,
-                relaxation["fleet"],
+                fleet_text(relaxation.fleet),
             )
         )
-    safety_cost = plan["solution"].get("safety")
-    if safety_cost and safety_cost["fleet"]:
+    safety_cost = plan.solution.safety
+    if safety_cost and safety_cost.fleet:
         constraint_text = (
-            f"confidence {figures.percentage(safety_cost['confidence'])}"
+            f"confidence {figures.percentage(safety_cost.confidence)}"
         )
         table_rows.append(
             (
                 constraint_text,
                 "",
                 "50 %",
-                figures.dollars(safety_cost["usd_month"]),
-                safety_cost["fleet"],
+                figures.dollars(safety_cost.usd_month),
+                fleet_text(safety_cost.fleet),
             )
         )
     if not table_rows:
@@ -345,27 +342,34 @@ def binding_blocks(plan: dict[str, Any]) -> list[Block]:
     return [PageTable(column_titles, tuple(table_rows))]
 
 
-def _cost_blocks(plan: dict[str, Any]) -> list[Block]:
+def fleet_text(fleet: FleetRef | FleetSummary | None) -> str:
+    """Name a fleet in a line: cloud, region, machine type and how many, as far as told."""
+    if fleet is None:
+        return ""
+    words = (fleet.provider, fleet.region, fleet.instance_type)
+    name = " ".join(word for word in words if word)
+    return f"{name} x {fleet.nodes}" if fleet.nodes else name
+
+
+def _cost_blocks(plan: Plan) -> list[Block]:
     table_rows = []
-    for cost_line in plan["cost"]["lines"]:
-        price_text = figures.unit_price(cost_line["unit_price"])
+    for cost_line in plan.cost.lines:
+        price_text = figures.unit_price(cost_line.unit_price)
         quantity_text = (
-            f"{figures.quantity(cost_line['quantity'])} {cost_line['unit']}"
+            f"{figures.quantity(cost_line.quantity)} {cost_line.unit}"
         )
-        price_date = cost_line["price_as_of"] or "no price known"
+        price_date = cost_line.price_as_of or "no price known"
         table_rows.append(
             (
-                cost_line["name"],
+                cost_line.name,
                 quantity_text,
                 price_text,
-                figures.dollars(cost_line["usd_month"], cents=True),
+                figures.dollars(cost_line.usd, cents=True),
                 price_date,
             )
         )
     table_rows.append(("total", "", "", _total_text(plan), ""))
-    period_title = (
-        "cost of the run" if plan["solution"].get("run") else "cost of a month"
-    )
+    period_title = "cost of the run" if plan.solution.run else "cost of a month"
     column_titles = (
         period_title,
         ">quantity",
@@ -380,33 +384,33 @@ def _cost_blocks(plan: dict[str, Any]) -> list[Block]:
     ]
 
 
-def _energy_blocks(plan: dict[str, Any]) -> list[Block]:
+def _energy_blocks(plan: Plan) -> list[Block]:
     """Power and energy, when the board power of the accelerators is known."""
-    energy_use = plan["solution"].get("energy")
+    energy_use = plan.solution.energy
     if not energy_use:
         return []
-    period_text = "the run" if plan["solution"].get("run") else "a month"
+    period_text = "the run" if plan.solution.run else "a month"
     energy_text = (
-        f"energy  {energy_use['kw']:,.1f} kW at work, {energy_use['kwh']:,.0f} "
+        f"energy  {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
         f"kWh in {period_text}"
     )
-    if energy_use["kg_co2e"] is not None:
-        energy_text += f", {energy_use['kg_co2e']:,.0f} kg CO2e"
+    if energy_use.kg_co2e is not None:
+        energy_text += f", {energy_use.kg_co2e:,.0f} kg CO2e"
     return [Paragraph(energy_text)]
 
 
-def _resource_blocks(plan: dict[str, Any], *, full: bool) -> list[Block]:
-    resources = plan["graph"]["resources"]
+def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    resources = plan.graph.resources
     if full:
         table_rows = tuple(
-            (resource["name"], resource["type"]) for resource in resources
+            (resource.name, resource.type) for resource in resources
         )
         return [
             Heading(f"{len(resources)} resources to create"),
             PageTable(("", ""), table_rows),
         ]
     type_counts = Counter(
-        resource["type"].split(":")[-1] for resource in resources
+        resource.type.split(":")[-1] for resource in resources
     )
     counts_text = ", ".join(
         f"{resource_count} {resource_type}"
@@ -421,20 +425,20 @@ def _resource_blocks(plan: dict[str, Any], *, full: bool) -> list[Block]:
     ]
 
 
-def _closing_blocks(plan: dict[str, Any], saved_path: str) -> list[Block]:
-    shutdown_entry = plan["shutdown"]
+def _closing_blocks(plan: Plan, saved_path: str) -> list[Block]:
+    shutdown_entry = plan.shutdown
     shutdown_phrases = (
-        [f"idle {figures.compact_seconds(shutdown_entry['idle'])}"]
-        if shutdown_entry["idle"]
+        [f"idle {figures.compact_seconds(shutdown_entry.idle)}"]
+        if shutdown_entry.idle
         else []
     )
     shutdown_phrases += (
-        [f"ttl {figures.compact_seconds(shutdown_entry['ttl'])}"]
-        if shutdown_entry["ttl"]
+        [f"ttl {figures.compact_seconds(shutdown_entry.ttl)}"]
+        if shutdown_entry.ttl
         else []
     )
     shutdown_phrases += (
-        [shutdown_entry["schedule"]] if shutdown_entry["schedule"] else []
+        [shutdown_entry.schedule] if shutdown_entry.schedule else []
     )
     shutdown_line = "shutdown  " + (
         ", ".join(shutdown_phrases) or "never: it runs until it is destroyed"
@@ -443,15 +447,15 @@ def _closing_blocks(plan: dict[str, Any], saved_path: str) -> list[Block]:
         Paragraph(""),
         Paragraph(shutdown_line, "" if shutdown_phrases else "warn"),
     ]
-    if shutdown_entry["backstop"]:
+    if shutdown_entry.backstop:
         page_blocks.append(
-            Paragraph(f"  enforced from outside: {shutdown_entry['backstop']}")
+            Paragraph(f"  enforced from outside: {shutdown_entry.backstop}")
         )
     page_blocks += [
-        Paragraph(f"! {plan_warning['message']}", "warn")
-        for plan_warning in plan["warnings"]
+        Paragraph(f"! {plan_warning.message}", "warn")
+        for plan_warning in plan.warnings
     ]
-    excluded_text = ", ".join(plan["cost"]["excludes"])
+    excluded_text = ", ".join(plan.cost.excludes)
     page_blocks.append(Paragraph(f"not in the total: {excluded_text}", "dim"))
     if saved_path:
         page_blocks.append(
@@ -462,10 +466,10 @@ def _closing_blocks(plan: dict[str, Any], saved_path: str) -> list[Block]:
     return page_blocks
 
 
-def _infeasible_blocks(plan: dict[str, Any]) -> list[Block]:
+def _infeasible_blocks(plan: Plan) -> list[Block]:
     funnel_text = "  >  ".join(
-        f"{funnel_step['rule']} {funnel_step['offers']:,}"
-        for funnel_step in plan["solution"]["funnel"]
+        f"{funnel_step.rule} {funnel_step.offers:,}"
+        for funnel_step in plan.solution.funnel
     )
     page_blocks: list[Block] = [
         Paragraph(
@@ -476,17 +480,15 @@ def _infeasible_blocks(plan: dict[str, Any]) -> list[Block]:
     ]
     table_rows = [
         (
-            relaxation["constraint"],
-            relaxation["relax_to"],
-            figures.dollars(relaxation["usd_month"]),
-            relaxation["fleet"],
+            relaxation.constraint,
+            relaxation.relax_to,
+            figures.dollars(relaxation.usd_month),
+            fleet_text(relaxation.fleet),
         )
-        for relaxation in plan["solution"]["binding"]
+        for relaxation in plan.solution.binding
     ]
     if table_rows:
-        cost_title = (
-            ">USD" if plan["workload"]["kind"] == "training" else ">$/mo"
-        )
+        cost_title = ">USD" if plan.workload.kind == "training" else ">$/mo"
         column_titles = (
             "nearest, changing one thing",
             "to",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planner.render import figures
 from planner.render.page import Block, Page, PageTable, Paragraph
+
+if TYPE_CHECKING:
+    from planner.plan.types import StackStatus
 
 
 def stacks_page(stack_names: list[str]) -> Page:
@@ -15,20 +18,20 @@ def stacks_page(stack_names: list[str]) -> Page:
     return tuple(Paragraph(stack_name) for stack_name in stack_names)
 
 
-def status_page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
+def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
-    stack_facts = stack_status["facts"]
+    stack_facts = stack_status.facts
     completeness = (
         "complete"
-        if stack_status["complete"]
+        if stack_status.complete
         else "INCOMPLETE: the last apply failed"
     )
     headline = (
-        f"{stack_status['stack']}  ·  {len(stack_status['resources'])} resources  "
+        f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
         f"·  {completeness}"
     )
     page_blocks: list[Block] = [
-        Paragraph(headline, "strong" if stack_status["complete"] else "bad")
+        Paragraph(headline, "strong" if stack_status.complete else "bad")
     ]
     if stack_facts:
         page_blocks.append(
@@ -36,18 +39,18 @@ def status_page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
                 ("", "", "", ">"),
                 tuple(
                     (
-                        f"{pool_entry['provider']} {pool_entry['region']}",
-                        f"{pool_entry['nodes']} x {pool_entry['instance_type']}",
-                        pool_entry["purchase"],
-                        f"{figures.dollars(stack_facts['usd_hour'], cents=True)}/h",
+                        f"{pool_entry.provider} {pool_entry.region}",
+                        f"{pool_entry.nodes} x {pool_entry.instance_type}",
+                        pool_entry.purchase,
+                        f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h",
                     )
-                    for pool_entry in stack_facts["pools"]
+                    for pool_entry in stack_facts.pools
                 ),
             )
         )
     output_rows = tuple(
         (output_name, str(output_value))
-        for output_name, output_value in sorted(stack_status["outputs"].items())
+        for output_name, output_value in sorted(stack_status.outputs.items())
     )
     if output_rows:
         page_blocks.append(PageTable(("output", "value"), output_rows))
@@ -56,8 +59,8 @@ def status_page(stack_status: dict[str, Any], *, full: bool = False) -> Page:
             PageTable(
                 ("resource", "type"),
                 tuple(
-                    (resource["name"], resource["type"])
-                    for resource in stack_status["resources"]
+                    (resource.name, resource.type)
+                    for resource in stack_status.resources
                 ),
             )
         )

@@ -9,6 +9,14 @@ from planner.render import figures
 from planner.render.page import PageTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.plan.types import (
+        Run,
+        RunScenario,
+        StorageSpeed,
+        TrainingLayout,
+    )
     from planner.render.page import Block
 
 RECOMPUTE_SUFFIXES: Final = {
@@ -40,58 +48,60 @@ def job_phrases(normalized_spec: dict[str, Any]) -> list[str]:
         )
     if "deadline" in train_entry:
         phrases.append(
-            f"within {figures.compact_seconds(train_entry['deadline'])}"
+            f"within {figures.compact_seconds(Decimal(train_entry['deadline']))}"
         )
     return phrases
 
 
-def run_lines(run_entry: dict[str, Any]) -> list[str]:
+def run_lines(run_entry: Run) -> list[str]:
     """The layout and the run, a line each."""
-    layout_entry = run_entry["layouts"][0]
+    layout_entry = run_entry.layouts[0]
     steps_text = (
-        f"{run_entry['steps']:,} steps of {run_entry['global_batch']:,} x "
-        f"{run_entry['sequence']:,} tokens"
+        f"{run_entry.steps:,} steps of {run_entry.global_batch:,} x "
+        f"{run_entry.sequence:,} tokens"
     )
     checkpoint_text = (
         "a checkpoint of "
-        f"{figures.quantity(str(run_entry['checkpoint_gb']))} GB every "
+        f"{figures.quantity(Decimal(str(run_entry.checkpoint_gb)))} GB every "
     )
     checkpoint_text += (
-        f"{run_entry['checkpoint_interval_s'] / 60:,.0f} min, "
-        f"{run_entry['stops']:,.1f} stops expected"
+        f"{run_entry.checkpoint_interval_s / 60:,.0f} min, "
+        f"{run_entry.stops:,.1f} stops expected"
     )
-    if run_entry["spares"]:
+    if run_entry.spares:
         checkpoint_text += (
-            f", {run_entry['spares']} spare "
-            f"machine{'s' if run_entry['spares'] > 1 else ''}"
+            f", {run_entry.spares} spare "
+            f"machine{'s' if run_entry.spares > 1 else ''}"
         )
     ending_text = (
-        f"ends within {duration_text(run_entry['hours_p50'])} in half of 1,000 "
+        f"ends within {duration_text(run_entry.hours_p50)} in half of 1,000 "
         "simulated runs "
     )
     ending_text += (
-        f"({figures.dollars(run_entry['usd_p50'])}), "
-        f"{duration_text(run_entry['hours_p90'])} in 90 % of them "
+        f"({figures.dollars(run_entry.usd_p50)}), "
+        f"{duration_text(run_entry.hours_p90)} in 90 % of them "
     )
-    ending_text += f"({figures.dollars(run_entry['usd_p90'])})"
-    layout_text = f"{layout_summary(layout_entry)} in {layout_entry['precision']}; {steps_text}"
+    ending_text += f"({figures.dollars(run_entry.usd_p90)})"
+    layout_text = f"{layout_summary(layout_entry)} in {layout_entry.precision}; {steps_text}"
     return [
         layout_text,
         checkpoint_text,
-        storage_line(run_entry["storage"]),
+        storage_line(run_entry.storage),
         ending_text,
     ]
 
 
-def storage_line(storage_entry: dict[str, Any]) -> str:
+def storage_line(storage_entry: StorageSpeed) -> str:
     """Where data and checkpoints lie, and whether they come fast enough, in a line."""
     storage_text = "object storage"
-    if storage_entry["kind"] == "parallel":
-        storage_text = f"a parallel file system of {storage_entry['gib']:,} GiB"
-    write_text = f"a checkpoint is written in {storage_entry['checkpoint_write_s']:,.0f} s"
+    if storage_entry.kind == "parallel":
+        storage_text = f"a parallel file system of {storage_entry.gib:,} GiB"
+    write_text = (
+        f"a checkpoint is written in {storage_entry.checkpoint_write_s:,.0f} s"
+    )
     read_text = (
-        f"the job reads {_rate_text(storage_entry['wanted_mb_s'])} of "
-        f"{_rate_text(storage_entry['given_mb_s'])}"
+        f"the job reads {_rate_text(storage_entry.wanted_mb_s)} of "
+        f"{_rate_text(storage_entry.given_mb_s)}"
     )
     return f"data on {storage_text}, {read_text}; {write_text}"
 
@@ -104,40 +114,44 @@ def _rate_text(rate_mb_s: float) -> str:
     )
 
 
-def layout_summary(layout_entry: dict[str, Any]) -> str:
+def layout_summary(layout_entry: TrainingLayout) -> str:
     """A layout in short: TP2 PP4x5 CP2 DP16, ZeRO-1, micro-batch 1, recomputed."""
     degree_texts = []
-    for degree_key in ("tp", "pp", "cp", "ep", "dp"):
-        if layout_entry[degree_key] > 1 or degree_key == "dp":
-            chunks_suffix = (
-                f"x{layout_entry['vpp']}"
-                if degree_key == "pp" and layout_entry["vpp"] > 1
-                else ""
-            )
-            degree_texts.append(
-                f"{degree_key.upper()}{layout_entry[degree_key]}{chunks_suffix}"
-            )
+    degrees = {
+        "TP": layout_entry.tp,
+        "PP": layout_entry.pp,
+        "CP": layout_entry.cp,
+        "EP": layout_entry.ep,
+        "DP": layout_entry.dp,
+    }
+    for degree_name, degree in degrees.items():
+        if degree == 1 and degree_name != "DP":
+            continue
+        degree_text = f"{degree_name}{degree}"
+        if degree_name == "PP" and layout_entry.vpp > 1:
+            degree_text += f"x{layout_entry.vpp}"
+        degree_texts.append(degree_text)
     summary_text = " ".join(degree_texts)
-    sharding_text = SHARDING_NAMES[layout_entry["sharding"]] + (
-        f" of {layout_entry['shard']}" if layout_entry["shard"] else ""
+    sharding_text = SHARDING_NAMES[layout_entry.sharding] + (
+        f" of {layout_entry.shard}" if layout_entry.shard else ""
     )
     summary_text += (
         f", {sharding_text}"
-        if sharding_text and layout_entry["dp"] * layout_entry["cp"] > 1
+        if sharding_text and layout_entry.dp * layout_entry.cp > 1
         else ""
     )
-    summary_text += f", micro-batch {layout_entry['micro_batch']:g}"
-    return summary_text + RECOMPUTE_SUFFIXES[layout_entry["recompute"]]
+    summary_text += f", micro-batch {layout_entry.micro_batch:g}"
+    return summary_text + RECOMPUTE_SUFFIXES[layout_entry.recompute]
 
 
-def layout_table(layout_entries: list[dict[str, Any]]) -> PageTable:
+def layout_table(layout_entries: Sequence[TrainingLayout]) -> PageTable:
     """The best layouts with what limits them."""
     table_rows = tuple(
         (
             layout_summary(layout_entry),
-            f"{layout_entry['step_time_s']:,.2f} s",
-            f"{layout_entry['peak_gib']:,.0f} GiB",
-            layout_entry["limit"],
+            f"{layout_entry.step_time_s:,.2f} s",
+            f"{layout_entry.peak_gib:,.0f} GiB",
+            layout_entry.limit,
         )
         for layout_entry in layout_entries
     )
@@ -146,11 +160,11 @@ def layout_table(layout_entries: list[dict[str, Any]]) -> PageTable:
     )
 
 
-def run_blocks(run_entry: dict[str, Any]) -> list[Block]:
+def run_blocks(run_entry: Run) -> list[Block]:
     """The best layouts, and other ways to run the same job."""
-    run_tables: list[Block] = [layout_table(run_entry["layouts"])]
-    if len(run_entry["ways"]) > 1:
-        base_usd = Decimal(run_entry["ways"][0]["usd"])
+    run_tables: list[Block] = [layout_table(run_entry.layouts)]
+    base_usd = run_entry.ways[0].usd if run_entry.ways else None
+    if len(run_entry.ways) > 1 and base_usd is not None:
         run_tables.append(
             PageTable(
                 (
@@ -162,33 +176,31 @@ def run_blocks(run_entry: dict[str, Any]) -> list[Block]:
                 ),
                 tuple(
                     _scenario_row(scenario, base_usd)
-                    for scenario in run_entry["ways"]
+                    for scenario in run_entry.ways
                 ),
             )
         )
     return run_tables
 
 
-def _scenario_row(
-    scenario: dict[str, Any], base_usd: Decimal
-) -> tuple[str, ...]:
-    if scenario["usd"] is None:
+def _scenario_row(scenario: RunScenario, base_usd: Decimal) -> tuple[str, ...]:
+    if scenario.usd is None or scenario.hours_p90 is None:
         return (
-            scenario["way"].replace("_", " "),
+            scenario.way.replace("_", " "),
             "",
             "",
             "",
-            scenario["remark"],
+            scenario.remark,
         )
-    extra_usd = Decimal(scenario["usd"]) - base_usd
+    extra_usd = scenario.usd - base_usd
     change_text = "" if not extra_usd else figures.signed_dollars(extra_usd)
-    scenario_name = scenario["way"].replace("_", " ")
+    scenario_name = scenario.way.replace("_", " ")
     return (
         scenario_name,
-        figures.dollars(scenario["usd"]),
+        figures.dollars(scenario.usd),
         change_text,
-        duration_text(scenario["hours_p90"]),
-        scenario["remark"],
+        duration_text(scenario.hours_p90),
+        scenario.remark,
     )
 
 

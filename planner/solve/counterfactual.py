@@ -11,6 +11,7 @@ from planner.market.offer import group_offers
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.solve.serving.explain import describe_fleet, rejection_reason
 from planner.solve.serving.search import ServingSearch
+from planner.solve.solution import FleetSummary
 from planner.solve.training.requirement import training_requirement
 from planner.solve.training.search import TrainSearch
 from planner.solve.workspace.requirement import (
@@ -29,11 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """What a machine type could do: the fleet, USD a month, and why it is not chosen."""
+    """What another wish or machine type would take, and why it is not chosen.
 
-    fleet: str
+    `usd` is for a month, or for the run of a training job; nothing when there is no such fleet.
+    `users` counts the people of a workspace.
+    """
+
+    fleet: FleetSummary | None
     usd: Decimal | None
     reason: str
+    users: int = 0
 
 
 def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Counterfactual]:
@@ -87,9 +93,10 @@ def what_if(
         solution = solver.solve(replace(spec, users=user_count))
         usd_month = solution.bill.total if solution.bill else None
         return Counterfactual(
-            f"{user_count} users",
+            None,
             usd_month,
             "" if usd_month is not None else "infeasible",
+            users=user_count,
         )
     requirement = solver.requirement(spec).with_scaled_load(traffic_factor)
     candidates = (
@@ -98,7 +105,7 @@ def what_if(
         .candidates
     )
     if not candidates:
-        return Counterfactual("", None, "infeasible")
+        return Counterfactual(None, None, "infeasible")
     return Counterfactual(
         describe_fleet(candidates[0]), candidates[0].bill.total, ""
     )
@@ -118,10 +125,10 @@ def _scaled_training(
         replace(spec, data=replace(spec.data, tokens=round(token_count)))
     )
     if solution.bill is None:
-        return Counterfactual("", None, "infeasible")
+        return Counterfactual(None, None, "infeasible")
     pool = solution.pools[0]
-    fleet_label = f"{pool.offer.provider} {pool.offer.instance.instance_type} x {pool.nodes}"
-    return Counterfactual(fleet_label, solution.bill.total, "")
+    fleet = replace(_machine_type(pool.offer), nodes=pool.nodes)
+    return Counterfactual(fleet, solution.bill.total, "")
 
 
 def _explain_type(
@@ -131,20 +138,20 @@ def _explain_type(
         group_offers(offers), spec_rules(spec, solver.unbuilt_reason)
     )
     allowed_offers = offer_filter.cheapest()
-    machine_label = f"{offers[0].provider} {offers[0].instance.instance_type}"
+    machine_type = _machine_type(offers[0])
     if not allowed_offers:
         violated_rules = min(
             (offer_filter.violations(offer) for offer in offers), key=len
         )
         unbuilt_reason = solver.unbuilt_reason(offers[0].instance)
         return Counterfactual(
-            machine_label,
+            machine_type,
             None,
             unbuilt_reason
             or "excluded by " + ", ".join(sorted(violated_rules)),
         )
     if isinstance(spec, Training):
-        return _explain_training(spec, solver, machine_label, allowed_offers)
+        return _explain_training(spec, solver, machine_type, allowed_offers)
     if isinstance(spec, Workspace):
         shortfall = workspace_requirement(spec).shortfall(
             allowed_offers[0].instance
@@ -156,7 +163,7 @@ def _explain_type(
             spec, cheapest_offer, solver.catalog.price_book
         ).total
         return Counterfactual(
-            f"{machine_label} x {spec.users}",
+            replace(machine_type, nodes=spec.users),
             None if shortfall else usd_month,
             shortfall or "price",
         )
@@ -171,19 +178,19 @@ def _explain_type(
         )
     if search_result.rejected_offers:
         return Counterfactual(
-            machine_label,
+            machine_type,
             None,
             rejection_reason(search_result.rejected_offers[0].rejection),
         )
     return Counterfactual(
-        machine_label, None, "no layout of the model fits its accelerators"
+        machine_type, None, "no layout of the model fits its accelerators"
     )
 
 
 def _explain_training(
     spec: Training,
     solver: Solver,
-    machine_label: str,
+    machine_type: FleetSummary,
     allowed_offers: list[Offer],
 ) -> Counterfactual:
     requirement = training_requirement(
@@ -195,11 +202,16 @@ def _explain_training(
     if search_result.feasible:
         best_candidate = search_result.feasible[0]
         return Counterfactual(
-            f"{machine_label} x {best_candidate.cluster.nodes}",
+            replace(machine_type, nodes=best_candidate.cluster.nodes),
             best_candidate.bill.total,
             "price",
         )
-    return Counterfactual(machine_label, None, search_result.rejected[0].reason)
+    return Counterfactual(machine_type, None, search_result.rejected[0].reason)
+
+
+def _machine_type(offer: Offer) -> FleetSummary:
+    """The machine type of an offer, anywhere and in any number."""
+    return FleetSummary(offer.provider, "", offer.instance.instance_type, 0)
 
 
 def _machine_key(offer: Offer) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from planner.cost.bill import Bill
+    from planner.cost.energy import Energy
     from planner.cost.file_system import FileSystem
     from planner.cost.weekly_load import Week
     from planner.errors import Place
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
-    from planner.solve.serving.bill import Bill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class SizedPool:
     the seconds of a daily batch run, 0 for everything else.
     """
 
+    name: str
     offer: Offer
     nodes: int
     min_nodes: int
@@ -52,12 +54,22 @@ class BandedPrediction:
     basis: Literal["measured", "calibrated", "physics", "spec"]
 
 
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """A fleet that is named and not bought; region or nodes are empty where they are open."""
+
+    provider: str
+    region: str
+    instance_type: str
+    nodes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingLimit:
     """A constraint: its slack, and what moving it to `relax_to` would save a month.
 
     In an infeasible solution `relax_to` is the nearest value with which a fleet exists, and
-    `usd_month` what that fleet costs.
+    `usd` what that fleet costs.
     """
 
     constraint: str
@@ -65,7 +77,7 @@ class BindingLimit:
     relax_to: str
     saves_usd: Decimal | None
     usd: Decimal | None
-    fleet: str
+    fleet: FleetSummary | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +103,7 @@ class ConfidenceCost:
 
     confidence: float
     extra_usd_month: Decimal
-    even_odds_fleet: str
+    even_odds_fleet: FleetSummary | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +139,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStorage:
+class JobStorage:
     """Where data and checkpoints lie: `file_system` is a parallel file system, or objects do.
 
     Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
@@ -159,7 +171,7 @@ class TrainingRun:
     interruptions: float
     spare_nodes: int
     boot_disk_gb: int
-    storage: RunStorage
+    storage: JobStorage
     hours_p50_p90: tuple[float, float]
     usd_p50_p90: tuple[Decimal, Decimal]
     layouts: tuple[TimedLayout, ...]
@@ -185,3 +197,4 @@ class Solution:
     simulation_check: SimulationCheck | None = None
     training_run: TrainingRun | None = None
     calibration: Correction | None = None
+    energy: Energy | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.cost.energy import PoweredMachine, machine_energy, sum_energy
 from planner.errors import Problem, SpecError
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.perf.serving.replica import NO_MARGIN_LEVEL, Confidence
@@ -23,13 +24,14 @@ from planner.solve.serving.requirement import (
 from planner.solve.serving.search import ServingCandidate, ServingSearch
 from planner.solve.serving.verify import verify_finalists
 from planner.solve.solution import (
-    RivalFleet,
+    BandedPrediction,
     BindingLimit,
     ConfidenceCost,
+    FleetSummary,
     PlanWarning,
-    SizedPool,
-    BandedPrediction,
+    RivalFleet,
     SimulationCheck,
+    SizedPool,
     Solution,
 )
 from planner.solve.training.answer import solve_training as training
@@ -40,6 +42,7 @@ from planner.spec.model import Training, Workspace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.cost.energy import Energy
     from planner.market.offer import Catalog, Instance, Offer
     from planner.spec.model import Batch, Inference, Spec
 
@@ -84,6 +87,10 @@ class Solver:
         offer_filter = OfferFilter(
             self.catalog.offer_groups, spec_rules(spec, self.unbuilt_reason)
         )
+        solution = self._solve_kind(spec, offer_filter)
+        return replace(solution, energy=_machine_energy(solution))
+
+    def _solve_kind(self, spec: Spec, offer_filter: OfferFilter) -> Solution:
         if isinstance(spec, Workspace):
             return self._solve_workspace(spec, offer_filter)
         if isinstance(spec, Training):
@@ -143,6 +150,7 @@ class Solver:
             spare_groups,
         )
         pool = SizedPool(
+            name="batch" if requirement.mode == "batch" else "serve",
             offer=selection.offer,
             nodes=selection.sizing.nodes,
             min_nodes=min(
@@ -269,6 +277,7 @@ class Solver:
                 monthly_bill.total if monthly_bill else None,
             )
         pool = SizedPool(
+            name="workspace",
             offer=selected_offer,
             nodes=spec.users,
             min_nodes=spec.users,
@@ -370,12 +379,14 @@ class Solver:
                 usd_month = workspace.workspace_bill(
                     spec, cheapest_offer, self.catalog.price_book
                 ).total
-                fleet_label = (
-                    f"{cheapest_offer.provider} {cheapest_offer.region} "
-                    f"{cheapest_offer.instance.instance_type}"
+                fleet = FleetSummary(
+                    cheapest_offer.provider,
+                    cheapest_offer.region,
+                    cheapest_offer.instance.instance_type,
+                    0,
                 )
                 nearest_bindings.append(
-                    _relaxation(rule.key, "any", usd_month, fleet_label)
+                    _relaxation(rule.key, "any", usd_month, fleet)
                 )
         if exceeding_usd_month is not None:
             nearest_bindings.append(
@@ -383,7 +394,7 @@ class Solver:
                     "buy.budget",
                     f"{exceeding_usd_month:,.0f} USD/month",
                     exceeding_usd_month,
-                    "",
+                    None,
                 )
             )
         return Solution(
@@ -405,7 +416,10 @@ _WorkspaceChoice: TypeAlias = "tuple[Decimal, tuple[str, ...], Offer, str]"
 
 
 def _relaxation(
-    constraint: str, relax_to: str, usd_month: Decimal, fleet_label: str
+    constraint: str,
+    relax_to: str,
+    usd_month: Decimal,
+    fleet: FleetSummary | None,
 ) -> BindingLimit:
     return BindingLimit(
         constraint=constraint,
@@ -413,7 +427,7 @@ def _relaxation(
         relax_to=relax_to,
         saves_usd=None,
         usd=usd_month,
-        fleet=fleet_label,
+        fleet=fleet,
     )
 
 
@@ -453,8 +467,37 @@ def _confidence_cost(
     return ConfidenceCost(
         requirement.confidence.level,
         extra_usd_month,
-        describe_fleet(even_candidates[0]) if extra_usd_month else "",
+        describe_fleet(even_candidates[0]) if extra_usd_month else None,
     )
+
+
+def _machine_energy(solution: Solution) -> Energy | None:
+    """Energy of all pools in the hours that their machines are paid for.
+
+    Nothing when there is no pool, or when the power of one of them is not known.
+    """
+    pool_energies = []
+    for pool in solution.pools:
+        instance = pool.offer.instance
+        powered_machine = PoweredMachine(
+            provider=instance.provider,
+            region=pool.offer.region,
+            chip=instance.chip,
+            board_count=instance.accelerators * instance.fraction,
+            role=pool.role,
+        )
+        paid_hours = sum(
+            bill_line.quantity
+            for bill_line in (solution.bill.lines if solution.bill else ())
+            if bill_line.pool == pool.name
+        )
+        pool_energy = machine_energy(
+            powered_machine, pool.nodes, Decimal(paid_hours)
+        )
+        if pool_energy is None:
+            return None
+        pool_energies.append(pool_energy)
+    return sum_energy(pool_energies) if pool_energies else None
 
 
 def _memory_predictions(

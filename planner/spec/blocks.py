@@ -72,7 +72,9 @@ def _build_sla(
 
 
 def _build_lengths(
-    place: Place, mean: Decimal, p95: Decimal | None
+    place: Place,  # noqa: ARG001 - every block is built with its place
+    mean: Decimal,
+    p95: Decimal | None,
 ) -> model.TokenLengths:
     # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
     return model.TokenLengths(
@@ -916,19 +918,3 @@ def workload_kind(root_node: MappingNode) -> str:
         if isinstance(kind_node, ScalarNode)
         else ""
     )
-
-
-__all__ = [
-    "BATCH_TRAFFIC",
-    "BUY",
-    "DATA",
-    "KINDS",
-    "MODEL",
-    "SHUTDOWN",
-    "SLA",
-    "TRAFFIC",
-    "TRAIN",
-    "WHERE",
-    "Kind",
-    "kind_of",
-]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 PLACEHOLDER = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
 def placeholder_values(
-    project: str, started_at: datetime, ttl_s: str | None
+    project: str, started_at: datetime, ttl_s: Decimal | None
 ) -> dict[str, str]:
     """Return what `${...}` stands for; the deadline counts from the first apply."""
     placeholders = {"project": project}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.plan.types import Plan, StackStatus
+
 Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
 
 
@@ -40,19 +42,6 @@ class EngineOutcome:
     elapsed_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackStatus:
-    """A stack as it stands: resources as (type, name), outputs, and what it was made by."""
-
-    name: str
-    plan_digest: str
-    state_sha256: str
-    complete: bool
-    resources: tuple[tuple[str, str], ...]
-    outputs: dict[str, Any]
-    plan_facts: dict[str, Any]
-
-
 Listener: TypeAlias = "Callable[[ProgressEvent], None]"
 
 
@@ -68,10 +57,10 @@ class StackEngine(Protocol):
     def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the state has it; nothing when it does not exist."""
 
-    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
+    def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, in the order of names, without doing it."""
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
+    def apply(self, plan: Plan, listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says.
 
         A second call changes nothing. What was done is saved step by step, so that a failure

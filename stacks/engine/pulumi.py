@@ -19,7 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.json import decode as json_decode
+from msgspec.json import encode as json_encode
+
 from planner.errors import LockedError, MissingError, Problem, UsageError
+from planner.plan.types import ResourceRef, StackFacts, StackStatus
 from stacks.engine import state as states
 from stacks.engine.failure import combined_error
 from stacks.engine.fill import fill_text, placeholder_values
@@ -27,15 +31,14 @@ from stacks.engine.protocol import (
     EngineOutcome,
     ProgressEvent,
     ResourceStep,
-    StackStatus,
 )
-from stacks.engine.simulated import plan_facts
 from stacks.graph import Graph, parse_graph
 from stacks.stack_spec import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from planner.plan.types import Plan
     from providers.simulated.world import World
     from stacks.engine.protocol import Action, Listener
 
@@ -75,9 +78,7 @@ class PulumiEngine:
 
     def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the backend has it."""
-        with self._open_stack(
-            stack_name, EMPTY_GRAPH, {}, create=False
-        ) as pulumi_stack:
+        with self._open_stack(stack_name, EMPTY_GRAPH, None) as pulumi_stack:
             if pulumi_stack is None:
                 return None
             deployment = pulumi_stack.export_stack().deployment or {}
@@ -108,8 +109,8 @@ class PulumiEngine:
             sort_keys=True,
         )
         return StackStatus(
-            name=stack_name,
-            plan_digest=str(
+            stack=stack_name,
+            plan=str(
                 start_config.get(PLAN_OUTPUT)
                 or stack_outputs.get(PLAN_OUTPUT, "")
             ),
@@ -118,10 +119,13 @@ class PulumiEngine:
             resources=tuple(
                 sorted(
                     (
-                        state_record["type"],
-                        state_record["urn"].rsplit("::", 1)[-1],
-                    )
-                    for state_record in state_records
+                        ResourceRef(
+                            type=state_record["type"],
+                            name=state_record["urn"].rsplit("::", 1)[-1],
+                        )
+                        for state_record in state_records
+                    ),
+                    key=lambda resource: (resource.type, resource.name),
                 )
             ),
             outputs={
@@ -129,10 +133,12 @@ class PulumiEngine:
                 for entry_name, entry_value in stack_outputs.items()
                 if entry_name not in RESERVED_OUTPUTS
             },
-            plan_facts=json.loads(stack_outputs.get(FACTS_OUTPUT, "{}")),
+            facts=json_decode(
+                stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
+            ),
         )
 
-    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
+    def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
         steps_by_name: dict[str, ResourceStep] = {}
 
@@ -143,9 +149,9 @@ class PulumiEngine:
             ):
                 steps_by_name[resource_step.name] = resource_step
 
-        resource_graph = parse_graph(plan["graph"])
+        resource_graph = parse_graph(plan.graph)
         with self._open_stack(
-            plan["stack"]["name"], resource_graph, plan
+            plan.stack.name, resource_graph, plan
         ) as pulumi_stack:
             event_recorder = _EventRecorder(
                 lambda progress_event: record_step(progress_event.step)
@@ -161,10 +167,10 @@ class PulumiEngine:
             for resource_name in sorted(steps_by_name)
         )
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
+    def apply(self, plan: Plan, listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says."""
-        stack_name = plan["stack"]["name"]
-        resource_graph = parse_graph(plan["graph"])
+        stack_name = plan.stack.name
+        resource_graph = parse_graph(plan.graph)
         stack_lock = states.exclusive_lock(
             self.folder / f"{stack_name}.json", stack_name
         )
@@ -189,14 +195,14 @@ class PulumiEngine:
             elapsed_s=event_recorder.elapsed_s(),
         )
 
-    def _record_start(self, pulumi_stack: Any, plan: dict[str, Any]) -> None:
+    def _record_start(self, pulumi_stack: Any, plan: Plan) -> None:
         """Write down by which plan and since when, before anything is created.
 
         A run that fails exports nothing, and the same plan must be able to go on.
         """
         automation = self._import_automation()
         config_values = {
-            PLAN_OUTPUT: plan["digest"],
+            PLAN_OUTPUT: plan.digest,
             STARTED_OUTPUT: self._started_at,
         }
         pulumi_stack.set_all_config(
@@ -213,9 +219,7 @@ class PulumiEngine:
         )
         with (
             stack_lock,
-            self._open_stack(
-                stack_name, EMPTY_GRAPH, {}, create=False
-            ) as pulumi_stack,
+            self._open_stack(stack_name, EMPTY_GRAPH, None) as pulumi_stack,
         ):
             if pulumi_stack is None:
                 next_step = "run: tonnage status"
@@ -252,13 +256,11 @@ class PulumiEngine:
         self,
         stack_name: str,
         resource_graph: Graph,
-        plan: dict[str, Any],
-        *,
-        create: bool = True,
+        plan: Plan | None,
     ) -> Iterator[Any]:
         """Open a stack with its program, and close the program's loop however the work ends.
 
-        Yields None when the stack does not exist and is not to be created.
+        With a plan the stack is created when there is none. Without one, None is yielded then.
         """
         automation = self._import_automation()
         from stacks.engine.program import Program
@@ -272,7 +274,7 @@ class PulumiEngine:
         )
         open_function = (
             automation.create_or_select_stack
-            if create
+            if plan is not None
             else automation.select_stack
         )
         try:
@@ -287,7 +289,7 @@ class PulumiEngine:
         except automation.StackNotFoundError:
             yield None
             return
-        if create:
+        if plan is not None:
             prior_outputs = {
                 entry_name: entry_value.value
                 for entry_name, entry_value in pulumi_stack.outputs().items()
@@ -306,9 +308,11 @@ class PulumiEngine:
                 plan, resource_graph, started_at
             )
             program.exports = {
-                PLAN_OUTPUT: plan["digest"],
+                PLAN_OUTPUT: plan.digest,
                 STARTED_OUTPUT: started_at,
-                FACTS_OUTPUT: json.dumps(plan_facts(plan), sort_keys=True),
+                FACTS_OUTPUT: json_encode(
+                    StackFacts.of(plan), order="sorted"
+                ).decode(),
             }
         try:
             yield pulumi_stack
@@ -316,7 +320,7 @@ class PulumiEngine:
             program.close()
 
     def _text_filler(
-        self, plan: dict[str, Any], resource_graph: Graph, started_at: str
+        self, plan: Plan, resource_graph: Graph, started_at: str
     ) -> Callable[[str], str]:
         project_id = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
         simulated_world = self._load_world()
@@ -332,7 +336,7 @@ class PulumiEngine:
         placeholders = placeholder_values(
             project_id,
             datetime.fromisoformat(started_at),
-            plan["shutdown"]["ttl"],
+            plan.shutdown.ttl,
         )
         return lambda template_text: fill_text(template_text, placeholders)
 

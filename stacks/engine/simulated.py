@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import convert, to_builtins
+
 from planner.errors import MissingError, Problem
+from planner.plan.types import ResourceRef, StackFacts, StackStatus
 from providers.simulated.cloud import Cloud, CloudError, durations_s
 from providers.simulated.world import load_memory, save_memory
 from stacks.engine import state as states
@@ -22,13 +25,13 @@ from stacks.engine.protocol import (
     EngineOutcome,
     ProgressEvent,
     ResourceStep,
-    StackStatus,
 )
 from stacks.graph import Graph, parse_graph
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from planner.plan.types import Plan
     from providers.simulated.world import World, WorldMemory
     from stacks.engine.protocol import Action, Listener
 
@@ -61,22 +64,25 @@ class SimulatedEngine:
             ].items()
         )
         return StackStatus(
-            name=stack_name,
-            plan_digest=stack_state["plan"],
+            stack=stack_name,
+            plan=stack_state["plan"],
             state_sha256=states.state_digest(stack_state),
             complete=stack_state["complete"],
-            resources=tuple(resource_rows),
+            resources=tuple(
+                ResourceRef(type=resource_type, name=resource_name)
+                for resource_type, resource_name in resource_rows
+            ),
             outputs=stack_state["outputs"],
-            plan_facts=stack_state["facts"],
+            facts=convert(stack_state["facts"], StackFacts | None),
         )
 
-    def preview(self, plan: dict[str, Any]) -> tuple[ResourceStep, ...]:
+    def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do."""
-        stack_name = plan["stack"]["name"]
+        stack_name = plan.stack.name
         stack_state = states.load_state(
             self.state_path(stack_name)
         ) or states.empty_state(stack_name)
-        resource_graph = parse_graph(plan["graph"])
+        resource_graph = parse_graph(plan.graph)
         return diff_steps(
             resource_graph,
             stack_state,
@@ -85,9 +91,9 @@ class SimulatedEngine:
             ).immutable_changes,
         )
 
-    def apply(self, plan: dict[str, Any], listener: Listener) -> EngineOutcome:
+    def apply(self, plan: Plan, listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says."""
-        stack_name = plan["stack"]["name"]
+        stack_name = plan.stack.name
         state_path = self.state_path(stack_name)
         with (
             states.exclusive_lock(self.memory_path, "the simulated clouds"),
@@ -97,7 +103,7 @@ class SimulatedEngine:
                 stack_name
             )
             world_memory = load_memory(self.memory_path)
-            resource_graph = parse_graph(plan["graph"])
+            resource_graph = parse_graph(plan.graph)
             simulated_run = self._start_run(
                 resource_graph, stack_state, world_memory, state_path, listener
             )
@@ -120,13 +126,13 @@ class SimulatedEngine:
                 )
             stack_state |= {
                 "complete": False,
-                "plan": plan["digest"],
-                "facts": plan_facts(plan),
+                "plan": plan.digest,
+                "facts": to_builtins(StackFacts.of(plan)),
             }
             simulated_run.placeholders = placeholder_values(
                 self.world.project,
                 datetime.fromisoformat(stack_state["started"]),
-                plan["shutdown"]["ttl"],
+                plan.shutdown.ttl,
             )
             simulated_run.run_steps(planned_steps)
             simulated_run.record_outputs(plan)
@@ -158,7 +164,7 @@ class SimulatedEngine:
                     )
                 )
             world_memory = load_memory(self.memory_path)
-            region = stack_state["facts"].get("region", "")
+            region = (stack_state["facts"] or {}).get("region", "")
             simulated_run = self._start_run(
                 Graph(provider="", region=region, resources=()),
                 stack_state,
@@ -286,7 +292,7 @@ class _SimulatedRun:
             remaining_steps + self._replaced_steps(), is_backwards=True
         )
 
-    def record_outputs(self, plan: dict[str, Any]) -> None:
+    def record_outputs(self, plan: Plan) -> None:
         resource_outputs = {
             resource_name: resource_record["outputs"]
             for resource_name, resource_record in self.stack_state[
@@ -298,9 +304,7 @@ class _SimulatedRun:
                 resource_outputs[output_reference["$ref"]],
                 output_reference["output"],
             )
-            for output_name, output_reference in plan["graph"][
-                "outputs"
-            ].items()
+            for output_name, output_reference in plan.graph.outputs.items()
         }
         self.stack_state["complete"] = True
         self.save_progress()
@@ -459,15 +463,3 @@ def _with_action(
     return ResourceStep(
         new_action, planned_step.type, planned_step.name, planned_step.reasons
     )
-
-
-def plan_facts(plan: dict[str, Any]) -> dict[str, Any]:
-    """What `status` shows of a plan."""
-    return {
-        "region": plan["graph"]["region"],
-        "pools": plan["solution"]["pools"],
-        "usd_hour": plan["cost"]["usd_hour"],
-        "usd_month": plan["cost"]["usd_month"],
-        "workload": plan["workload"],
-        "shutdown": plan["shutdown"],
-    }

@@ -30,7 +30,7 @@ def empty_state(stack_name: str) -> dict[str, Any]:
         "complete": False,
         "resources": {},
         "outputs": {},
-        "facts": {},
+        "facts": None,
     }
 
 

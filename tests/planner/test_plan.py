@@ -14,7 +14,7 @@ from planner.plan.canonical import digest, dump_document, parse_plan
 from planner.plan.diff import compare_plans
 from planner.plan.staleness import check_staleness
 from planner.render import markdown, text
-from planner.render.diff import diff_page as diff_page
+from planner.render.diff import diff_page
 from planner.render.page import Heading, PageTable, Paragraph
 from planner.render.plan import plan_page
 from tests.conftest import BLUEPRINTS, chat

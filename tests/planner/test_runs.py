@@ -588,9 +588,7 @@ def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
     chosen = search.solve(offers, 1).feasible[0]
     assert solution.bill is not None
     assert (
-        solution.bill.total
-        == chosen.bill.usd_month
-        >= cheapest.bill.usd_month
+        solution.bill.total == chosen.bill.usd_month >= cheapest.bill.usd_month
     )
     assert chosen.monthly_usd <= cheapest.monthly_usd * 6 / 10 + 1
     (nearest,) = solve(

@@ -163,18 +163,10 @@ def test_cheaper_fleets_that_were_not_chosen_say_why(catalog) -> None:
         catalog, chat(model="llama-3.1-70b", traffic="peak_rps: 3")
     )
     assert solution.bill is not None
-    cheaper = [
-        a
-        for a in solution.alternatives
-        if a.usd < solution.bill.total
-    ]
+    cheaper = [a for a in solution.alternatives if a.usd < solution.bill.total]
     assert cheaper
     assert all(a.rejected_by and a.rejected_by != "price" for a in cheaper)
-    dearer = [
-        a
-        for a in solution.alternatives
-        if a.usd > solution.bill.total
-    ]
+    dearer = [a for a in solution.alternatives if a.usd > solution.bill.total]
     assert all(a.rejected_by == "price" for a in dearer)
 
 
@@ -207,8 +199,7 @@ def test_a_budget_makes_what_is_dearer_infeasible(catalog) -> None:
     )
     assert below.status == "infeasible"
     assert any(
-        b.constraint == "buy.budget" and b.usd == cost
-        for b in below.bindings
+        b.constraint == "buy.budget" and b.usd == cost for b in below.bindings
     )
     enough = chat(
         traffic="peak_rps: 6", extra=f"buy: {{budget: {cost + 1}/month}}"

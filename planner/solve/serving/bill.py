@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import (
-    CENT,
-    QUANTITY_STEP,
-    BillLine,
     Usage,
+    cache_disk_gb,
     service_lines,
-    sum_lines,
     usage_value,
 )
 from planner.cost.weekly_load import HOURS_PER_MONTH
+from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 
 if TYPE_CHECKING:
@@ -25,17 +23,6 @@ if TYPE_CHECKING:
     from planner.solve.serving.sizing import FleetSizing
 
 BYTES_PER_GB: Final = Decimal(10**9)
-COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """The lines of a month, their sum, and the names of lines whose price is not known."""
-
-    lines: tuple[BillLine, ...]
-    total: Decimal
-    usd_hour: Decimal
-    unpriced_lines: tuple[str, ...]
 
 
 def paid_node_hours(
@@ -54,22 +41,6 @@ def paid_node_hours(
         sizing.peak_groups,
         sizing.nodes_per_group,
         sizing.total_groups - sizing.peak_groups,
-    )
-
-
-def machine_line(offer: Offer, nodes: int, node_hours: Decimal) -> BillLine:
-    """The line of the machines themselves."""
-    quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
-    instance = offer.instance
-    return BillLine(
-        name=f"{nodes} x {instance.instance_type} {offer.purchase}",
-        kind="accelerators",
-        unit="node-hour",
-        quantity=quantity,
-        unit_price=offer.usd_hour,
-        usd=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
-        source=offer.source,
-        as_of=offer.as_of,
     )
 
 
@@ -112,7 +83,7 @@ def serving_bill(
         peak_nodes=sizing.nodes,
         node_hours=node_hours,
         running_hours=requirement.week.running_hours,
-        cache_gb=cache_gb(offer, stored_gb),
+        cache_gb=cache_disk_gb(offer.instance.nvme_gb, stored_gb),
         weights_gb=stored_gb,
         sent_gb=sent_gb if serves_traffic else Decimal(0),
         received_gb=received_gb if serves_traffic else Decimal(0),
@@ -120,28 +91,14 @@ def serving_bill(
     )
     return sum_bill(
         [
-            machine_line(offer, sizing.nodes, node_hours),
+            machine_line(
+                offer,
+                sizing.nodes,
+                node_hours,
+                pool="serve" if serves_traffic else "batch",
+            ),
             *service_lines(monthly_usage, price_book),
         ],
-        offer,
-        sizing.nodes,
+        offer.usd_hour * sizing.nodes,
+        "month",
     )
-
-
-def sum_bill(bill_lines: list[BillLine], offer: Offer, nodes: int) -> Bill:
-    """Add the lines up; the hourly figure is that of all machines running."""
-    known_usd_month, unpriced_lines = sum_lines(bill_lines)
-    return Bill(
-        lines=tuple(bill_lines),
-        total=known_usd_month,
-        usd_hour=offer.usd_hour * nodes,
-        unpriced_lines=tuple(unpriced_lines),
-    )
-
-
-def cache_gb(offer: Offer, stored_gb: Decimal) -> Decimal:
-    """Size of the disk for the weights: none when local NVMe holds them."""
-    required_gb = stored_gb * usage_value("cache_headroom")
-    if Decimal(offer.instance.nvme_gb) >= required_gb:
-        return Decimal(0)
-    return Decimal(int(required_gb) + 1)

@@ -12,7 +12,7 @@ from planner.solve.serving.sizing import (
     LayoutRejection,
     predict_service,
 )
-from planner.solve.solution import RivalFleet, BindingLimit
+from planner.solve.solution import BindingLimit, FleetSummary, RivalFleet
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -367,12 +367,14 @@ def _relaxation(
     ]
 
 
-def describe_fleet(candidate: ServingCandidate) -> str:
-    """Name a fleet in one line."""
+def describe_fleet(candidate: ServingCandidate) -> FleetSummary:
+    """Name the fleet of a candidate."""
     offer = candidate.offer
-    return (
-        f"{offer.provider} {offer.region} {offer.instance.instance_type} x "
-        f"{candidate.sizing.nodes}"
+    return FleetSummary(
+        offer.provider,
+        offer.region,
+        offer.instance.instance_type,
+        candidate.sizing.nodes,
     )
 
 
@@ -443,8 +445,7 @@ def _priced_binding(
         constraint=constraint,
         slack=slack,
         relax_to=relax_to,
-        saves_usd=selection.bill.total
-        - cheapest_candidate.bill.total,
+        saves_usd=selection.bill.total - cheapest_candidate.bill.total,
         usd=cheapest_candidate.bill.total,
         fleet=describe_fleet(cheapest_candidate),
     )
@@ -456,9 +457,7 @@ def _smaller_fleet(
     """The chosen fleet with one group fewer, and the limit that it breaks."""
     sizing = selection.sizing
     remaining_groups = sizing.total_groups - 1
-    usd_month = (
-        selection.bill.total * remaining_groups / sizing.total_groups
-    )
+    usd_month = selection.bill.total * remaining_groups / sizing.total_groups
     if requirement.mode == "batch":
         failure_reason = "deadline: the run would end too late"
     elif sizing.total_groups > sizing.peak_groups:

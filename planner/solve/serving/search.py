@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.cost.bill import Bill
 from planner.cost.weekly_load import HOURS_PER_MONTH
+from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
 from planner.perf.serving.replica import Replica
-from planner.solve.serving.bill import COMMITTED_PURCHASES, Bill, serving_bill
+from planner.solve.serving.bill import serving_bill
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     FleetSizing,

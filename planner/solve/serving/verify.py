@@ -24,10 +24,10 @@ from planner.solve.solution import SimulationCheck
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from planner.cost.bill import Bill
     from planner.market.offer import Offer
     from planner.perf.serving.monte_carlo import SimulationSummary
     from planner.perf.serving.simulation import ReplicaTable, Request
-    from planner.solve.serving.bill import Bill
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
 

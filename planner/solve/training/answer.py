@@ -13,10 +13,10 @@ from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.reliability import interruption
 from planner.solve.solution import (
-    RivalFleet,
+    JobStorage,
     PlanWarning,
+    RivalFleet,
     SizedPool,
-    RunStorage,
     Solution,
     TrainingRun,
 )
@@ -89,6 +89,7 @@ def solve_training(
         cp=parallel_layout.cp,
     )
     training_pool = SizedPool(
+        name="train",
         offer=cluster.offer,
         nodes=cluster.nodes + cluster.spares,
         min_nodes=cluster.nodes,
@@ -171,8 +172,8 @@ def _run_summary(
     )
 
 
-def _storage_summary(cluster: Cluster) -> RunStorage:
-    return RunStorage(
+def _storage_summary(cluster: Cluster) -> JobStorage:
+    return JobStorage(
         file_system=cluster.file_system,
         required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
         supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,

@@ -9,21 +9,22 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill_line import Usage, egress_lines, service_lines
+from planner.cost.bill import sum_bill
+from planner.cost.bill_line import (
+    Usage,
+    cache_disk_gb,
+    egress_lines,
+    service_lines,
+)
 from planner.cost.file_system import file_systems
 from planner.cost.weekly_load import HOURS_PER_MONTH
+from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common.constant import constant
 from planner.perf.common.memory import GIB
 from planner.perf.reliability import interruption, simulated_run
 from planner.perf.training.error_band import half_width_ln
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.work import rank_work
-from planner.solve.serving.bill import (
-    COMMITTED_PURCHASES,
-    cache_gb,
-    machine_line,
-    sum_bill,
-)
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     fastest_layouts,
@@ -32,6 +33,7 @@ from planner.solve.training.machine_layouts import (
 )
 
 if TYPE_CHECKING:
+    from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
     from planner.cost.file_system import FileSystem
     from planner.cost.service_price import PriceBook
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from planner.perf.reliability.simulated_run import RunDistribution
     from planner.perf.training.job import Job
     from planner.perf.training.layout_search import TimedLayout
-    from planner.solve.serving.bill import Bill
     from planner.solve.training.requirement import TrainingRequirement
 
 BYTES_PER_GB: Final = 1e9
@@ -299,7 +300,7 @@ class Cluster:
             network_hours=Decimal(duration_s / HOUR_S),
         )
         cost_lines = [
-            machine_line(self.offer, total_nodes, paid_hours),
+            machine_line(self.offer, total_nodes, paid_hours, pool="train"),
             *service_lines(usage, price_book),
         ]
         cost_lines += (
@@ -310,7 +311,7 @@ class Cluster:
         cost_lines += data_egress_lines(
             self.requirement, self.offer.provider, price_book
         )
-        return sum_bill(cost_lines, self.offer, total_nodes)
+        return sum_bill(cost_lines, self.offer.usd_hour * total_nodes, "run")
 
     @property
     def boot_disk_gb(self) -> Decimal:
@@ -327,8 +328,8 @@ class Cluster:
             if self.file_system is None
             else 0.0
         )
-        return cache_gb(
-            self.offer,
+        return cache_disk_gb(
+            self.offer.instance.nvme_gb,
             Decimal((weights_bytes + checkpoint_parts_bytes) / BYTES_PER_GB),
         )
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from planner.cost.bill import sum_bill
+from planner.market.purchase import machine_line
 from planner.perf.reliability import interruption
-from planner.solve.serving.bill import machine_line, sum_bill
 from planner.solve.training.cluster import Cluster, paid_node_hours
 
 if TYPE_CHECKING:
+    from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.reliability.interruption import Hazard
-    from planner.solve.serving.bill import Bill
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class MixedCluster(Cluster):
                 self.offer,
                 spot_nodes,
                 paid_node_hours(self.offer, spot_nodes, paid_s, duration_s),
+                pool="train",
             ),
             machine_line(
                 self.on_demand_offer,
@@ -80,8 +82,11 @@ class MixedCluster(Cluster):
                     duration_s,
                     duration_s,
                 ),
+                pool="train",
             ),
         ]
         return sum_bill(
-            [*machine_lines, *uniform_bill.lines[1:]], self.offer, self.nodes
+            [*machine_lines, *uniform_bill.lines[1:]],
+            self.offer.usd_hour * self.nodes,
+            "run",
         )

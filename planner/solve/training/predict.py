@@ -22,7 +22,9 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
     band_width = half_width_ln(training_job)
     basis = prediction_basis(training_job)
 
-    def with_band(estimate: float, log_width: float = band_width) -> BandedPrediction:
+    def with_band(
+        estimate: float, log_width: float = band_width
+    ) -> BandedPrediction:
         return BandedPrediction(
             estimate,
             estimate * math.exp(-log_width),

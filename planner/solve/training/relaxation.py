@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from planner.solve.solution import BindingLimit
+from planner.solve.solution import BindingLimit, FleetSummary
 from planner.solve.training.cluster import DAY_S, HOUR_S
 from planner.solve.training.search import TrainSearch
 
@@ -127,5 +127,7 @@ def _relaxation(
         relax_to=relaxed_value,
         saves_usd=None,
         usd=candidate.bill.total,
-        fleet=f"{offer.provider} {offer.region} {offer.instance.instance_type} x {nodes}",
+        fleet=FleetSummary(
+            offer.provider, offer.region, offer.instance.instance_type, nodes
+        ),
     )

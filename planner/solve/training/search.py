@@ -34,10 +34,10 @@ from planner.solve.training.machine_layouts import (
 )
 
 if TYPE_CHECKING:
+    from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Instance, Offer
     from planner.perf.training.layout_search import LayoutSearch
-    from planner.solve.serving.bill import Bill
     from planner.solve.training.requirement import TrainingRequirement
 
 NODE_COUNTS: Final = tuple(

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import Usage, service_lines
 from planner.cost.weekly_load import HOURS_PER_MONTH, Week, weekly_load
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
+from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving import memory as startup
@@ -17,12 +19,6 @@ from planner.perf.serving.replica import SERVING_ENGINE
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
-from planner.solve.serving.bill import (
-    COMMITTED_PURCHASES,
-    Bill,
-    machine_line,
-    sum_bill,
-)
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -152,11 +148,11 @@ def workspace_bill(
     )
     return sum_bill(
         [
-            machine_line(offer, spec.users, machine_hours),
+            machine_line(offer, spec.users, machine_hours, pool="workspace"),
             *service_lines(monthly_usage, price_book),
         ],
-        offer,
-        spec.users,
+        offer.usd_hour * spec.users,
+        "month",
     )
 
 

@@ -6,8 +6,9 @@ those who bring their own cluster.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from planner.plan.types import Launch
 from stacks.runtime.vm.training import MASTER_PORT, nccl_environment
 from stacks.stack_spec import lookup_table
 
@@ -33,19 +34,19 @@ wait %1
 """
 
 
-def training_launch(stack_spec: StackSpec) -> dict[str, Any] | None:
+def training_launch(stack_spec: StackSpec) -> Launch | None:
     """The launch of a training job; nothing for everything else."""
     if not stack_spec.is_training:
         return None
     ranks_per_node = stack_spec.instance.accelerators
     nccl_variables = nccl_environment(stack_spec)
-    return {
-        "world_size": stack_spec.working_nodes * ranks_per_node,
-        "nodes": stack_spec.working_nodes,
-        "ranks_per_node": ranks_per_node,
-        "environment": nccl_variables,
-        "arguments": list(stack_spec.job_arguments),
-        "slurm": SLURM_SCRIPT.format(
+    return Launch(
+        world_size=stack_spec.working_nodes * ranks_per_node,
+        nodes=stack_spec.working_nodes,
+        ranks_per_node=ranks_per_node,
+        environment=nccl_variables,
+        arguments=stack_spec.job_arguments,
+        slurm=SLURM_SCRIPT.format(
             name=stack_spec.name,
             nodes=stack_spec.working_nodes,
             each=ranks_per_node,
@@ -59,4 +60,4 @@ def training_launch(stack_spec: StackSpec) -> dict[str, Any] | None:
             ),
             arguments=" ".join(stack_spec.job_arguments),
         ),
-    }
+    )

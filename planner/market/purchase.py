@@ -1,0 +1,33 @@
+"""Ways to buy machines, and the line that buying them adds to a bill."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.cost.bill_line import CENT, QUANTITY_STEP, BillLine
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+
+# A commitment is paid for in every hour of its term, whether the machine runs or not.
+COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
+
+
+def machine_line(
+    offer: Offer, nodes: int, node_hours: Decimal, *, pool: str
+) -> BillLine:
+    """The line of the machines of a pool: node-hours times the price of one."""
+    quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
+    instance = offer.instance
+    return BillLine(
+        name=f"{nodes} x {instance.instance_type} {offer.purchase}",
+        kind="accelerators",
+        pool=pool,
+        unit="node-hour",
+        quantity=quantity,
+        unit_price=offer.usd_hour,
+        usd=(quantity * offer.usd_hour).quantize(CENT, ROUND_HALF_UP),
+        source=offer.source,
+        as_of=offer.as_of,
+    )
