@@ -23,14 +23,17 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in a file; line and column count from 1, 0 means the whole file."""
+    """A position in a file.
+
+    Line and column count from 1; line 0 is the whole file.
+    """
 
     path: str
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
-        """Write it as compilers do: path:line:column."""
+        """Return path:line:column, as compilers write it."""
         return (
             f"{self.path}:{self.line}:{self.column}" if self.line else self.path
         )
@@ -38,7 +41,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong: what, where, why, and the one next step."""
+    """A single problem, and the step that solves it.
+
+    code       short identifier of the problem
+    message    what is wrong
+    next_step  what the user should do
+    place      position in a file, where one is known
+    cause      underlying reason, else empty
+    """
 
     code: str
     message: str
@@ -48,7 +58,10 @@ class Problem:
 
 
 class TonnageError(Exception):
-    """Base of every error that a user can cause; `exit_code` is its class's."""
+    """Base of every error that a user can cause.
+
+    Each class sets its own `exit_code`.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -64,7 +77,7 @@ class UsageError(TonnageError):
 
 
 class SpecError(TonnageError):
-    """A spec has problems; all of them are listed."""
+    """A spec has problems; `problems` lists all of them."""
 
     exit_code = 2
 
@@ -76,19 +89,19 @@ class CredentialError(TonnageError):
 
 
 class ResourceError(TonnageError):
-    """A resource could not be created, changed or deleted; what was done is saved."""
+    """A resource could not be created, changed or deleted; the state is saved."""
 
     exit_code = 4
 
 
 class MissingError(TonnageError):
-    """What was named does not exist."""
+    """A named stack, plan, model or blueprint does not exist."""
 
     exit_code = 6
 
 
 class InfeasibleError(TonnageError):
-    """No offer meets every constraint, and that is proved."""
+    """No offer meets every constraint; the search has proved it."""
 
     exit_code = 10
 
@@ -100,7 +113,7 @@ class StaleError(TonnageError):
 
 
 class LockedError(TonnageError):
-    """Another process holds the stack."""
+    """Another process has locked the stack."""
 
     exit_code = 12
 

@@ -1,1 +1,4 @@
-"""What the clouds sell and allow. Read-only: nothing here changes a cloud."""
+"""Offers, prices and limits of the clouds.
+
+Nothing in this package changes a cloud.
+"""

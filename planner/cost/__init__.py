@@ -1,1 +1,1 @@
-"""Cost lines, months and the time that machines run. Never speed."""
+"""Bill lines, service prices, energy and paid hours; independent of performance."""

@@ -1,4 +1,4 @@
-"""A bill: its lines, what they come to in its period, and what has no price."""
+"""A bill: its lines, their sum over a period, and the lines without a price."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ Period: TypeAlias = Literal["month", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What machines and everything beside them cost, in USD.
+    """The cost of machines and services over one period.
 
-    `total` is for the whole `period`: a month, or the run of a training job. `usd_hour` is
-    for one hour with all machines running. Lines without a price are named in `unpriced_lines`
-    and are not in the total.
+    `total`  sum of the priced lines over the period, USD
+    `period`  month, or run for a training job
+    `usd_hour`  machines alone, all of them running, USD an hour
+    `unpriced_lines`  names of the lines without a known price, not in the total
     """
 
     lines: tuple[BillLine, ...]
@@ -35,7 +36,7 @@ class Bill:
 def sum_bill(
     bill_lines: Sequence[BillLine], usd_hour: Decimal, period: Period
 ) -> Bill:
-    """Add up the lines of a period."""
+    """Return the bill of the lines of a period; `usd_hour` counts machines alone."""
     total, unpriced_lines = sum_lines(bill_lines)
     return Bill(
         lines=tuple(bill_lines),

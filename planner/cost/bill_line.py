@@ -1,6 +1,6 @@
-"""The lines of the bill: what it is, how much of it, at which price of which date.
+"""Lines of a bill: quantity, unit price, and the date of the price.
 
-Decimal throughout. A price that is not known is no line of zero: it is excluded and said so.
+Amounts are Decimal. A line without a known price is named, and left out of the sum.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ ROLE_LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """One line; `unit_price` and `usd` are None when no price is known.
+    """One line of a bill.
 
-    `pool` names the pool whose machines the line pays for; lines of the whole stack have none.
+    `quantity`  amount over the period of the bill, in `unit`
+    `unit_price`  USD per `unit`, None when no price is known
+    `usd`  quantity * unit price, USD; None when no price is known
+    `source`, `as_of`  where the price is from, and its date
+    `pool`  pool whose machines the line pays for, empty for the whole stack
     """
 
     name: str
@@ -59,10 +63,16 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the fleet uses in a month, beside its accelerators.
+    """What a fleet uses over the period of a bill, besides its machines.
 
-    node_hours are hours of running nodes, on_hours of the stack, nodes the most at once;
-    `network_hours` hours are those in which the network is there.
+    `peak_nodes`  nodes at the peak
+    `node_hours`  hours of running nodes, summed over nodes
+    `running_hours`  hours in which any node runs
+    `cache_gb`  disk for weights and data on each node, GB
+    `weights_gb`  checkpoint in object storage, GB-month
+    `sent_gb`, `received_gb`  traffic with clients, GB
+    `serves_traffic`  whether there are a load balancer and egress
+    `network_hours`  hours in which the network exists
     """
 
     provider: str
@@ -79,7 +89,7 @@ class Usage:
 
 @cache
 def usage_value(usage_name: str) -> Decimal:
-    """Return an assumption of how much is used, from data/usage.csv."""
+    """Return a usage assumption of data/usage.csv, in the unit of its row."""
     column_types = {
         "usage": table.nonempty_text,
         "value": table.finite_decimal,
@@ -107,7 +117,11 @@ def priced_line(
     quantity: Decimal,
     service_price: ServicePrice | None,
 ) -> BillLine:
-    """A line for a quantity at a price, rounded to the cent; without a price it is unknown."""
+    """Return the line of a quantity at a price, rounded to the cent.
+
+    Without a price `unit_price` and `usd` are None.
+    """
+    # The rounded quantity is priced: quantity * price gives the amount.
     rounded_quantity = quantity.quantize(QUANTITY_STEP, ROUND_HALF_UP)
     if service_price is None:
         return BillLine(
@@ -137,9 +151,11 @@ def priced_line(
 def service_lines(
     monthly_usage: Usage, price_book: PriceBook
 ) -> list[BillLine]:
-    """Return every line that is not an accelerator, in the order of the bill."""
+    """Return all lines except the machines, in the order of the bill."""
+    # Disks exist while nodes run: node-hours / 730 = disk-months.
     months = monthly_usage.node_hours / HOURS_PER_MONTH
     bill_lines = [_disk_line(monthly_usage, price_book, months)]
+    # No cache disk when local NVMe holds the weights.
     if monthly_usage.cache_gb:
         bill_lines.append(_cache_line(monthly_usage, price_book, months))
     bill_lines += _network_lines(monthly_usage, price_book)
@@ -148,6 +164,7 @@ def service_lines(
         bill_lines += egress_lines(
             monthly_usage.provider, monthly_usage.sent_gb, price_book
         )
+    # Logs grow with node-hours, an assumption of data/usage.csv.
     logged_gb = monthly_usage.node_hours * usage_value("log_gb_per_node_hour")
     storage_line = _role_line(
         monthly_usage, price_book, "object_storage", monthly_usage.weights_gb
@@ -160,7 +177,7 @@ def service_lines(
 
 
 def sum_lines(bill_lines: Sequence[BillLine]) -> tuple[Decimal, list[str]]:
-    """Return the sum of the known lines, and the names of the unknown ones."""
+    """Return the sum of the priced lines in USD, and the names of the others."""
     total_usd = sum(
         (
             bill_line.usd
@@ -177,7 +194,7 @@ def sum_lines(bill_lines: Sequence[BillLine]) -> tuple[Decimal, list[str]]:
 def _role_line(
     monthly_usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
 ) -> BillLine:
-    """The line of a role that has one price; its name and unit stand in ROLES."""
+    """Return the line of a role with one price; `ROLE_LABELS` has its name and unit."""
     line_name, default_unit = ROLE_LABELS[role]
     role_prices = price_book.find(monthly_usage.provider, role)
     return priced_line(
@@ -185,6 +202,7 @@ def _role_line(
         role,
         role_prices[0].unit if role_prices else default_unit,
         quantity,
+        # The first price, or None when the provider has none.
         (*role_prices, None)[0],
     )
 
@@ -192,7 +210,8 @@ def _role_line(
 def _disk_line(
     monthly_usage: Usage, price_book: PriceBook, months: Decimal
 ) -> BillLine:
-    """Boot disks: by the GB, or by the disk where a cloud sells fixed sizes."""
+    """Return the boot disks, by the GB, or by the disk where sizes are fixed."""
+    # Azure sells fixed sizes: one Premium SSD P10 of 128 GiB a node.
     fixed_prices = price_book.find(monthly_usage.provider, "disk_p10")
     if fixed_prices:
         return priced_line(
@@ -206,6 +225,7 @@ def _disk_line(
 def _cache_line(
     monthly_usage: Usage, price_book: PriceBook, months: Decimal
 ) -> BillLine:
+    # Without a price of its own a cache disk costs as a boot disk.
     disk_prices = price_book.find(
         monthly_usage.provider, "cache_disk"
     ) or price_book.find(monthly_usage.provider, "disk")
@@ -223,15 +243,18 @@ def _cache_line(
 def _network_lines(
     monthly_usage: Usage, price_book: PriceBook
 ) -> list[BillLine]:
-    """NAT by the hour or by the node, what flows through it, and its public address.
+    """Return the lines of the NAT gateway, its traffic and its public address.
 
-    Nodes reach object storage through a private endpoint; only images pass the NAT.
+    The gateway is paid by the hour or by the node-hour. Object storage has a private
+    endpoint, so only container images pass the NAT.
     """
     node_starts = (
+        # Starts a month of an always-on node * mean running nodes.
         usage_value("node_starts_per_month")
         * monthly_usage.node_hours
         / HOURS_PER_MONTH
     )
+    # Google Cloud charges NAT for each VM and hour.
     node_prices = price_book.find(monthly_usage.provider, "nat_per_node")
     if node_prices:
         nat_line = priced_line(
@@ -249,6 +272,7 @@ def _network_lines(
         monthly_usage,
         price_book,
         "nat_data",
+        # Each node start pulls the container image once.
         usage_value("container_image_gb") * node_starts,
     )
     return [
@@ -263,16 +287,21 @@ def _network_lines(
 def _balancer_lines(
     monthly_usage: Usage, price_book: PriceBook
 ) -> list[BillLine]:
-    """The load balancer and what it processes, by the GB or by units of 1 GB an hour."""
+    """Return the lines of the load balancer and of the traffic that it processes.
+
+    Traffic is paid by the GB, or by units of 1 GB an hour.
+    """
     unit_prices = price_book.find(monthly_usage.provider, "load_balancer_unit")
     data_role = "load_balancer_unit" if unit_prices else "load_balancer_data"
     data_line = _role_line(
         monthly_usage,
         price_book,
         data_role,
+        # The balancer processes both directions.
         monthly_usage.sent_gb + monthly_usage.received_gb,
     )
     return [
+        # It exists all month, also while no node runs.
         _role_line(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
         data_line,
     ]
@@ -284,7 +313,10 @@ def egress_lines(
     price_book: PriceBook,
     line_name: str = "egress",
 ) -> list[BillLine]:
-    """What leaves a cloud for the internet, one line for each price tier that is reached."""
+    """Return the internet egress, one line for each price tier that is reached.
+
+    quantity of a tier = min(egress, end of the tier) - start of the tier, GB
+    """
     price_tiers = price_book.find(provider, "egress")
     if not price_tiers:
         return [priced_line(line_name, "egress", "GB", egress_gb, None)]
@@ -293,9 +325,11 @@ def egress_lines(
         tier_start_gb = price_tier.from_gb or Decimal(0)
         tier_end_gb = (
             egress_gb
+            # None: the tier has no upper end.
             if price_tier.to_gb is None
             else min(egress_gb, price_tier.to_gb)
         )
+        # Free tiers get no line.
         if tier_end_gb > tier_start_gb and price_tier.usd:
             bill_lines.append(
                 priced_line(
@@ -307,6 +341,7 @@ def egress_lines(
                 )
             )
     last_tier_gb = price_tiers[-1].to_gb
+    # Beyond the last tier the price is not known.
     if last_tier_gb is not None and egress_gb > last_tier_gb:
         bill_lines.append(
             priced_line(
@@ -321,8 +356,13 @@ def egress_lines(
 
 
 def cache_disk_gb(nvme_gb: float, stored_gb: Decimal) -> Decimal:
-    """GB of the disk for weights of `stored_gb`; none when local NVMe has room for them."""
+    """Return the GB of the disk that caches the weights of a node.
+
+    disk = stored_gb * headroom, rounded up to a whole GB; 0 when local NVMe has that room
+    """
+    # Cache size relative to the weights, a row of data/usage.csv.
     required_gb = stored_gb * usage_value("cache_headroom")
     if Decimal(nvme_gb) >= required_gb:
         return Decimal(0)
+    # Next whole GB above the need.
     return Decimal(int(required_gb) + 1)

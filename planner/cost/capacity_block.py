@@ -1,6 +1,6 @@
-"""Machines that are reserved for a time: which times are sold.
+"""Capacity blocks: machines reserved for a fixed time, and the times that are sold.
 
-Their price is quoted when they are bought, so it is never part of a plan, only compared with it.
+The price is quoted at purchase. A block is compared with a plan, and never part of one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def _block_table() -> dict[tuple[str, str], table.TableRow]:
 
 
 def max_nodes(provider: str) -> int | None:
-    """Machines that a provider sells in blocks at most, or nothing when it sells none."""
+    """Return the most nodes of a block that a provider sells, None without blocks."""
     return max(
         (
+            # The largest over all kinds of blocks of the provider.
             block_row["most_nodes"]
             for (_, block_provider), block_row in _block_table().items()
             if block_provider == provider
@@ -58,14 +59,18 @@ def max_nodes(provider: str) -> int | None:
 def block_days(
     purchase: str, provider: str, node_count: int, duration_s: float
 ) -> int | None:
-    """Days of the shortest block that holds a run, or nothing when none is sold.
+    """Return the days of the shortest block that covers a run, None without one.
 
-    Whole days up to a limit, then whole steps.
+    days = ceil(duration / 24 h)
+    Beyond the limit `days` it is the next multiple of `step_days`, at most `longest_days`. The
+    limits are rows of data/blocks.csv.
     """
     block_row = _block_table().get((purchase, provider))
     if block_row is None or node_count > block_row["most_nodes"]:
         return None
+    # Seconds to whole days; the shortest block is one day.
     whole_days = max(1, math.ceil(duration_s / 3600 / HOURS_PER_DAY))
+    # Long blocks are sold in steps, such as weeks.
     if whole_days > block_row["days"]:
         whole_days = (
             math.ceil(whole_days / block_row["step_days"])

@@ -1,4 +1,4 @@
-"""Power and energy of machines, and the carbon of the grid of their region where it is known."""
+"""Power and energy of machines, and the carbon of the grid where it is known."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ ANY_REGION: Final = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoweredMachine:
-    """What of a machine counts for its power: where it stands, its boards and what they do.
+    """The properties of a machine that set its power.
 
-    `board_count` is its accelerators, a share of one counting as that share.
+    `provider`, `region`  location, for PUE and grid
+    `chip`  accelerator with its board power (TDP), W
+    `board_count`  accelerators; a slice counts as its fraction
+    `role`  serve, batch, train or workspace, for the mean load
     """
 
     provider: str
@@ -34,7 +37,12 @@ class PoweredMachine:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """kW at work, kWh of the hours that are paid, kg CO2e where the grid is known."""
+    """Power and energy of machines in a month.
+
+    `kw`  power of all nodes at work, kW
+    `kwh`  energy of the paid node-hours, kWh
+    `kg_co2e`  carbon of that energy, kg CO2e; None when the grid is not known
+    """
 
     kw: float
     kwh: float
@@ -71,26 +79,35 @@ def _energy_facts() -> dict[tuple[str, str, str], float]:
 def machine_energy(
     machine: PoweredMachine, node_count: int, node_hours: Decimal
 ) -> Energy | None:
-    """Return the energy of machines, or nothing when the power of their accelerator is not known.
+    """Return the energy of machines, None when the board power is not known.
 
-    kW = machines * boards * board power * (machine / boards) * load * PUE.
+    node kW = boards * TDP / 1000 * (node / boards) * load * PUE
+    kW      = nodes * node kW
+    kWh     = node-hours * node kW
+    kg CO2e = kWh * grid g/kWh / 1000
+    The factors are rows of data/energy.csv.
     """
     energy_facts = _energy_facts()
     location = (machine.provider, machine.region)
     if machine.chip.tdp_w is None:
         return None
+    # Other architectures take the mean of the known nodes.
     node_factor = energy_facts.get(
         ("node", "any", machine.chip.architecture),
         energy_facts["node", "any", ""],
     )
+    # PUE of the region, else that of the provider.
     pue_factor = energy_facts.get(
         ("pue", *location), energy_facts["pue", machine.provider, ANY_REGION]
     )
     board_kw = machine.board_count * machine.chip.tdp_w / 1000
     node_kw = (
         board_kw
+        # Power of the whole node / power of its boards.
         * node_factor
+        # Mean load as a share of full power.
         * energy_facts["load", "any", machine.role]
+        # Power of the data center / power of its machines.
         * pue_factor
     )
     energy_kwh = node_kw * float(node_hours)
@@ -98,17 +115,22 @@ def machine_energy(
     return Energy(
         node_kw * node_count,
         energy_kwh,
+        # g/kWh to kg; regions without a row have no known grid.
         None if grid_g_per_kwh is None else energy_kwh * grid_g_per_kwh / 1000,
     )
 
 
 def sum_energy(parts: Sequence[Energy]) -> Energy:
-    """Add up the energy of pools; carbon is unknown when that of one of them is."""
+    """Return the energy of all pools together.
+
+    Carbon is None when it is not known for one of them.
+    """
     carbon_kg = [part.kg_co2e for part in parts]
     return Energy(
         sum(part.kw for part in parts),
         sum(part.kwh for part in parts),
         None
+        # A sum without one pool would understate the carbon.
         if None in carbon_kg
         else sum(kilograms for kilograms in carbon_kg if kilograms is not None),
     )

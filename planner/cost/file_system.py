@@ -1,6 +1,6 @@
-"""Parallel file systems: which sizes and speeds are sold, and what one costs.
+"""Parallel file systems: sizes and tiers that are sold, throughput and price.
 
-Speed is bought with capacity: every TiB of a tier brings so many MB/s.
+Throughput comes with capacity: each TiB of a tier adds its MB/s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ MB: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystem:
-    """A parallel file system: `capacity_gib` of a tier of `mb_s_per_tib`; `role` names its price."""
+    """A parallel file system of one tier.
+
+    `capacity_gib`  size, GiB
+    `mb_s_per_tib`  throughput of the tier, MB/s per TiB
+    `role`  role of its price in the price book
+    """
 
     provider: str
     capacity_gib: int
@@ -34,11 +39,11 @@ class FileSystem:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes/s of all clients together."""
+        """Throughput of all clients together, bytes/s: TiB * MB/s per TiB * 10^6."""
         return self.capacity_gib / 1024 * self.mb_s_per_tib * MB
 
     def priced_line(self, price_book: PriceBook, months: Decimal) -> BillLine:
-        """What it costs for so many months."""
+        """Return the bill line for a number of months."""
         tier_prices = price_book.find(self.provider, self.role)
         price_unit = tier_prices[0].unit if tier_prices else "GiB-month"
         line_name = f"parallel file system, {self.mb_s_per_tib} MB/s/TiB"
@@ -46,6 +51,7 @@ class FileSystem:
             line_name,
             "storage",
             price_unit,
+            # Quantity in GiB-months.
             Decimal(self.capacity_gib) * months,
             (*tier_prices, None)[0],
         )
@@ -54,7 +60,11 @@ class FileSystem:
 def file_systems(
     provider: str, bytes_per_s: float, stored_bytes: float
 ) -> list[FileSystem]:
-    """The smallest file system of each tier that gives `bytes_per_s` bytes/s and holds `stored_bytes` bytes."""
+    """Return the smallest file system of each tier with the throughput and the size.
+
+    `bytes_per_s`  throughput needed, bytes/s
+    `stored_bytes`  size needed, bytes
+    """
     return [
         FileSystem(
             provider=provider,
@@ -62,6 +72,7 @@ def file_systems(
             mb_s_per_tib=tier_row["mb_s_tib"],
             role=tier_row["price"],
         )
+        # One candidate for each tier: more MB/s per TiB or more TiB.
         for tier_row in _tier_table()
         if tier_row["provider"] == provider
     ]
@@ -70,10 +81,15 @@ def file_systems(
 def _sold_gib(
     tier_row: table.TableRow, bytes_per_s: float, stored_bytes: float
 ) -> int:
-    """GiB that are sold: the least, or a multiple of the step."""
+    """Return the GiB to buy: the smallest size, or a multiple of the step.
+
+    need = max(stored GiB, MB/s needed / MB/s per TiB * 1024)
+    """
+    # Capacity for the data, and capacity that brings the throughput.
     required_gib = max(
         stored_bytes / GIB, bytes_per_s / MB / tier_row["mb_s_tib"] * 1024
     )
+    # The smallest size need not be a multiple of the step.
     smallest_gib: int = tier_row["least_gib"]
     return (
         smallest_gib

@@ -1,4 +1,4 @@
-"""Prices of everything that is not an accelerator, by provider and role."""
+"""Prices of all services besides machines, by provider and role."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePrice:
-    """One price: USD per `unit`; egress has tiers that count GB of a month."""
+    """One price of a service, or one tier of it.
+
+    `usd`  price, USD per `unit`
+    `from_gb`, `to_gb`  GB of a month that an egress tier covers, None for an open end
+    `source`, `as_of`  where the price is from, and its date
+    """
 
     provider: str
     role: str
@@ -28,7 +33,10 @@ class ServicePrice:
 
 @dataclass(frozen=True, slots=True)
 class PriceBook:
-    """All service prices; a role that a provider has no price for is unknown, never zero."""
+    """Service prices by provider and role.
+
+    A role without a price is unknown, never zero.
+    """
 
     prices: dict[tuple[str, str], tuple[ServicePrice, ...]]
 

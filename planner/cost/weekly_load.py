@@ -1,6 +1,6 @@
-"""A week of a workload: its load by the hour, and the hours in which it runs at all.
+"""Weekly load of a workload by the hour, and the hours in which it runs.
 
-Hours of the week count from Monday 00:00 in the time zone of the schedule (UTC without one).
+Hour 0 is Monday 00:00 in the time zone of the schedule, UTC without one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,24 @@ HOURS_PER_MONTH: Final = Decimal(730)  # billing convention of the three clouds
 
 @dataclass(frozen=True)
 class Week:
-    """Load relative to the peak, and the running share, of each of 168 hours."""
+    """Load and running share of each of the 168 hours of a week.
+
+    `relative_load`  load relative to the peak, 0 to 1
+    `running_share`  share of the hour that the schedule allows, 0 to 1
+    """
 
     relative_load: tuple[float, ...]
     running_share: tuple[Decimal, ...]
 
     @cached_property
     def mean_load(self) -> float:
-        """Mean load of a served hour, relative to the peak, over the whole week."""
+        """Mean load relative to the peak over all hours of the week.
+
+        sum of load * running share / 168
+        """
         return (
             sum(
+                # Hours outside the schedule serve nothing and count as 0.
                 hour_load * float(hour_share)
                 for hour_load, hour_share in zip(
                     self.relative_load, self.running_share, strict=True
@@ -42,7 +50,7 @@ class Week:
 
     @cached_property
     def running_hours(self) -> Decimal:
-        """Hours of a month in which anything runs."""
+        """Hours of a month in which anything runs: sum of shares / 168 * 730."""
         return (
             sum(self.running_share, Decimal(0))
             / HOURS_PER_WEEK
@@ -52,10 +60,11 @@ class Week:
     def hourly_nodes(
         self, group_count: int, group_nodes: int, spare_groups: int = 0
     ) -> tuple[int, ...]:
-        """Nodes of each hour when `group_count` of `group_nodes` nodes carry the peak.
+        """Return the nodes of each hour of the week.
 
-        Load per group never exceeds that of the peak; at least one group runs in a running hour,
-        and the spare groups beside it.
+        nodes = group_nodes * (max(1, ceil(group_count * load)) + spare_groups)
+        `group_count` groups of `group_nodes` nodes carry the peak. The load of a group never
+        exceeds that at the peak. Hours outside the schedule have 0 nodes.
         """
         return tuple(
             _running_nodes(group_count * hour_load, group_nodes, spare_groups)
@@ -69,7 +78,10 @@ class Week:
     def node_hours(
         self, group_count: int, group_nodes: int, spare_groups: int = 0
     ) -> Decimal:
-        """Node-hours of a month, scaled down with the load."""
+        """Return the node-hours of a month when nodes follow the load.
+
+        sum of hourly nodes * running share / 168 * 730
+        """
         week_node_hours = sum(
             (
                 _running_nodes(
@@ -84,16 +96,19 @@ class Week:
             ),
             Decimal(0),
         )
+        # A month of 730 hours has 730 / 168 weeks.
         return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
     @cached_property
     def _hour_counts(self) -> Counter[tuple[float, Decimal]]:
+        # Few distinct pairs of load and share: equal hours are grouped.
         return Counter(zip(self.relative_load, self.running_share, strict=True))
 
 
 def _running_nodes(
     group_count: float, group_nodes: int, spare_groups: int
 ) -> int:
+    # 1e-9 absorbs floating-point error at whole numbers.
     return group_nodes * (max(1, math.ceil(group_count - 1e-9)) + spare_groups)
 
 
@@ -126,8 +141,12 @@ def _profile_table() -> dict[tuple[str, str, int], float]:
 def weekly_load(
     profile: str | tuple[Decimal, ...], schedule: str | None
 ) -> Week:
-    """Return the week of a traffic profile and a schedule."""
+    """Return the week of a traffic profile and a schedule.
+
+    `profile` is a name of data/profiles.csv, or 24 or 168 hourly weights.
+    """
     if isinstance(profile, str):
+        # Hour 0 is Monday 00:00.
         day_kinds = ["weekday"] * 5 + ["weekend"] * 2
         hourly_load = [
             _profile_table()[profile, day_kind, hour]
@@ -135,6 +154,7 @@ def weekly_load(
             for hour in range(24)
         ]
     else:
+        # The largest weight is load 1; 24 weights repeat on all days.
         peak_weight = max(profile)
         hourly_load = [
             float(hour_weight / peak_weight) for hour_weight in profile
@@ -143,14 +163,17 @@ def weekly_load(
 
 
 def running_shares(schedule: str | None) -> tuple[Decimal, ...]:
-    """Return the running share of each hour of the week; everything without a schedule."""
+    """Return the running share of each hour of the week, all 1 without a schedule."""
     if schedule is None:
         return (Decimal(1),) * HOURS_PER_WEEK
     schedule_days, start_minute, end_minute, _ = parse_schedule(schedule)
     hour_shares = [Decimal(0)] * HOURS_PER_WEEK
+    # An end at or before the start is on the next day.
     duration_min = (end_minute - start_minute) % 1440 or 1440
     for day_index in schedule_days:
         first_minute = day_index * 1440 + start_minute
         for minute in range(first_minute, first_minute + duration_min):
+            # Sunday night runs on into Monday morning.
             hour_shares[minute // 60 % HOURS_PER_WEEK] += 1
+    # Minutes to a share; overlapping days count once.
     return tuple(min(Decimal(1), hour_share / 60) for hour_share in hour_shares)

@@ -1,4 +1,4 @@
-"""The shortest benchmark worth running: loads, requests, minutes and dollars."""
+"""The smallest benchmark sweep over concurrency, with its duration and cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ MS_PER_S: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class SweepStep:
-    """One load of the sweep."""
+    """One concurrency of the sweep.
+
+    `user_count`  requests in flight at once
+    `request_count`  requests sent in all
+    `minutes`  predicted duration, minutes
+    """
 
     user_count: int
     request_count: int
@@ -34,7 +39,13 @@ class SweepStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSweep:
-    """A sweep over concurrency at the lengths of a spec, on one machine."""
+    """A sweep over concurrency on one machine, at the mean lengths of a spec.
+
+    `layout`  layout of the replica that is measured
+    `prompt_tokens`, `answer_tokens`  mean lengths, tokens
+    `minutes`  duration of all steps and of the start-up, minutes
+    `usd`  price of the machine for that time, USD
+    """
 
     model_name: str
     instance_type: str
@@ -48,11 +59,12 @@ class BenchmarkSweep:
 
 
 def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
-    """Return the sweep for a plan's pool that serves a model; nothing without one.
+    """Return the sweep for the pool of a plan that serves a model, None without one.
 
-    Loads grow fourfold from 1 to what the replica has room for: the batch is what times depend
-    on most. A load lasts requests / users * (TTFT + answer * TPOT), as predicted at peak; boot
-    and loading come on top.
+    Concurrency grows fourfold from 1 to min(max_batch, 256).
+    minutes of a step = requests / users * (TTFT + answer tokens * TPOT) / 60
+    minutes in all    = sum of the steps + 2 * boot / 60
+    TTFT and TPOT are the predicted 95th percentiles at peak.
     """
     pool = next((pool for pool in plan.solution.pools if pool.layout), None)
     model = plan.workload.model
@@ -66,13 +78,16 @@ def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
     )
     tpot = predictions.get("tpot_p95_ms")
     ttft = predictions.get("ttft_p95_ms")
+    # A plan of a batch run predicts no latency.
     tpot_s = tpot.value / MS_PER_S if tpot else USUAL_TPOT_S
     ttft_s = ttft.value / MS_PER_S if ttft else USUAL_TTFT_S
     sweep_steps = []
     user_count = 1
+    # Batch size dominates step time, so concurrency is what is swept.
     while user_count <= min(pool.layout.max_batch, MAX_USERS):
         request_count = max(MIN_REQUESTS, REQUESTS_PER_USER * user_count)
         duration_s = (
+            # Rounds of requests * time of one request.
             request_count / user_count * (ttft_s + answer_tokens * tpot_s)
         )
         sweep_steps.append(
@@ -81,6 +96,7 @@ def plan_sweep(plan: Plan, spec: Inference | Batch) -> BenchmarkSweep | None:
         user_count *= USERS_FACTOR
     total_minutes = (
         sum(sweep_step.minutes for sweep_step in sweep_steps)
+        # Start-up: one boot time for the node, one more for the weights.
         + 2 * constant("boot") / 60
     )
     total_usd = pool.usd_per_hour * Decimal(total_minutes) / 60

@@ -1,4 +1,4 @@
-"""Accelerators and their MIG profiles: peaks of the data sheet, usable memory, links."""
+"""Accelerators and MIG profiles: data sheet peaks, memory, links and sources."""
 
 from __future__ import annotations
 
@@ -34,10 +34,18 @@ PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """One chip. Memory in GiB as the driver reports it; peaks are dense, in TFLOP/s.
+    """An accelerator, or a slice of one.
 
-    `link_gb_s` is the bidirectional scale-up bandwidth of one accelerator, 0 without a link;
-    `link_domain` is how many accelerators it joins.
+    memory_gib      memory that the driver reports, GiB
+    bandwidth_gb_s  memory bandwidth, GB/s
+    bf16_tflops     dense peak in 16 bit, TFLOP/s; fp8 and fp4 alike
+    int8_tops       dense peak in int8, TOP/s
+    link_gb_s       bidirectional scale-up bandwidth of an accelerator, GB/s; 0 without a link
+    link_domain     accelerators that the scale-up link joins
+    tdp_w           board power, W
+    precisions      precisions with hardware support
+    confidence      confidence in the row: high, medium or low
+    source          where the row is from, and `as_of` when it was read
     """
 
     accelerator: str
@@ -65,7 +73,10 @@ class Accelerator:
     as_of: str
 
     def tflops(self, precision: str) -> float:
-        """Peak of a compute precision; weight-only formats compute in 16 bit, so 0 is absent."""
+        """Dense peak of a compute precision, TFLOP/s or TOP/s.
+
+        0 without units for it. Weight-only formats have no peak: their products run in 16 bit.
+        """
         if precision == "bf16":
             return self.bf16_tflops or 0.0
         if precision == "fp8":
@@ -75,11 +86,12 @@ class Accelerator:
         return (self.fp4_tflops or 0.0) if precision == "fp4" else 0.0
 
     def compute_precision(self, precision: str) -> str:
-        """The precision in which weights of `precision` are multiplied.
+        """Return the precision of the products with weights in `precision`.
 
-        4-bit integers and mxfp4 are unpacked to 16 bit unless fp4 units exist; fp8 and int8 need
-        units of their own and fall back to 16 bit as weight-only formats.
+        Formats without matrix units of their own run as weight-only formats in bf16; mxfp4
+        uses fp4 units.
         """
+        # mxfp4 is fp4 with block scales, so fp4 units compute it.
         unit_precision = "fp4" if precision == "mxfp4" else precision
         if (
             unit_precision in self.precisions
@@ -89,11 +101,12 @@ class Accelerator:
         return "bf16"
 
     def supports(self, precision: str) -> bool:
-        """Whether an engine can hold weights of this precision on it.
+        """Whether weights of this precision can be served on the accelerator.
 
-        fp8 and fp4 formats need the units (weight-only fp8 exists from Ampere on but is slower
-        than bf16 compute and is not proposed); int8 and int4 run anywhere as weight-only.
+        fp8 and fp4 need matrix units: weight-only fp8 is slower than bf16. int8 and int4 run
+        on every accelerator with bf16 units as weight-only formats.
         """
+        # Without units these formats would run slower than bf16.
         if precision in ("fp8", "fp4"):
             return precision in self.precisions and self.tflops(precision) > 0
         return bool(self.bf16_tflops)
@@ -101,7 +114,12 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
-    """A slice of a GPU: memory in GB as marketed, share of the compute."""
+    """A MIG profile of an accelerator.
+
+    memory_gb         memory in its name, GB
+    compute_fraction  share of the compute units
+    max_instances     slices of this profile on one accelerator
+    """
 
     accelerator: str
     profile: str
@@ -114,7 +132,7 @@ class MigProfile:
 
 @cache
 def accelerators() -> dict[str, Accelerator]:
-    """Return all accelerators by name; raises CatalogError on a bad row."""
+    """Return all accelerators by name. Raises CatalogError for an invalid row."""
     columns: dict[str, Any] = {
         "accelerator": table.nonempty_text,
         "vendor": table.nonempty_text,
@@ -130,6 +148,7 @@ def accelerators() -> dict[str, Accelerator]:
         "int8_tops": table.optional(table.real_between(1, 100_000)),
         "fp4_tflops": table.optional(table.real_between(1, 100_000)),
         "link": table.one_of(*LINK_KINDS),
+        # An empty cell means that there is no link.
         "link_gb_s": lambda cell: table.real_between(0, 10_000)(cell or "0"),
         "link_domain": table.integer_between(1, 10_000),
         "pcie_gen": lambda cell: table.integer_between(0, 8)(cell or "0"),
@@ -152,7 +171,7 @@ def accelerators() -> dict[str, Accelerator]:
 
 @cache
 def mig_profiles() -> tuple[MigProfile, ...]:
-    """Return all MIG profiles; raises CatalogError on a bad row."""
+    """Return all MIG profiles. Raises CatalogError for an invalid row."""
     columns: dict[str, Any] = {
         "accelerator": table.one_of(*accelerators()),
         "profile": table.nonempty_text,
@@ -168,9 +187,10 @@ def mig_profiles() -> tuple[MigProfile, ...]:
 
 
 def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
-    """Return a MIG slice as an accelerator of its own, or nothing when there is no such profile.
+    """Return a MIG slice as an accelerator, or `None` without such a profile.
 
-    It has its share of the compute, and of the bandwidth as much as of the memory; no link.
+    Peaks scale with `compute_fraction`; memory and bandwidth scale with `memory_gb` over the
+    largest profile. A slice has no link.
     """
     chip_profiles = {
         mig_profile.profile: mig_profile
@@ -179,6 +199,7 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
     }
     if profile not in chip_profiles:
         return None
+    # The largest profile stands for the whole accelerator.
     memory_share = chip_profiles[profile].memory_gb / max(
         mig_profile.memory_gb for mig_profile in chip_profiles.values()
     )
@@ -186,6 +207,7 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
     peak_columns = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
     peaks = {
         column: getattr(accelerator, column)
+        # An absent peak stays absent.
         and getattr(accelerator, column) * compute_share
         for column in peak_columns
     }
@@ -194,6 +216,7 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
         accelerator=f"{accelerator.accelerator}/{profile}",
         name=f"{accelerator.name} MIG {profile}",
         memory_gib=accelerator.memory_gib * memory_share,
+        # Memory slices carry their own share of the bandwidth.
         bandwidth_gb_s=(accelerator.bandwidth_gb_s or 0.0) * memory_share,
         link="none",
         link_gb_s=0.0,

@@ -1,4 +1,4 @@
-"""Reads a Hugging Face config.json into an architecture.
+"""Read the architecture of a model from a Hugging Face config.json.
 
 Covers Llama, Qwen, Mistral, Mixtral, DeepSeek V3 and R1 (MLA), Gemma (sliding window), gpt-oss
 and Phi. Parameters are counted from the shapes, so no weights are needed.
@@ -34,7 +34,8 @@ MODEL_TYPES: Final = {
 def parse_config(raw_config: bytes, path: str) -> Llm:
     """Return the architecture that a config.json describes.
 
-    Raises SpecError: not JSON, an architecture that is not known, or a missing or absurd size.
+    Raises SpecError for text that is not JSON, an unknown architecture, and a missing or
+    invalid size.
     """
     position = Place(path)
     try:
@@ -46,6 +47,7 @@ def parse_config(raw_config: bytes, path: str) -> Llm:
     text_config = config.get("text_config", {})
     if not isinstance(text_config, dict):
         _refuse(position, "text_config is not a JSON object")
+    # Multimodal models nest the language model under text_config.
     config = {**config, **text_config}
     model_type = str(config.get("model_type", ""))
     if model_type not in MODEL_TYPES:
@@ -77,6 +79,7 @@ class _ModelConfig:
             dimension = self.config.get(config_key)
             if (
                 isinstance(dimension, int)
+                # JSON true and false are integers in Python.
                 and not isinstance(dimension, bool)
                 and 0 <= dimension <= 10**8
             ):
@@ -115,6 +118,7 @@ class _ModelConfig:
             "kv_heads": self.read_size(
                 "num_key_value_heads", default=head_count
             ),
+            # MLA: dimensions without and with rotary positions.
             "head_dim": (self.read_size("qk_nope_head_dim") + qk_rope_dim)
             if kv_lora_rank
             else self.read_size("head_dim", default=hidden_width // head_count),
@@ -129,6 +133,7 @@ class _ModelConfig:
             if expert_count
             else 0,
             "shared_experts": self.read_size("n_shared_experts", default=0),
+            # Leading layers with a dense MLP instead of experts.
             "dense_layers": self.read_size("first_k_dense_replace", default=0)
             if expert_count
             else 0,
@@ -145,6 +150,7 @@ class _ModelConfig:
             "max_context": self.read_size(
                 "max_position_embeddings", default=131_072
             ),
+            # A gated MLP has gate, up and down; Phi has no gate.
             "mlp_matrices": 2 if model_type == "phi" else 3,
             "precision": self._precision(),
             "source": f"config.json ({model_type})",
@@ -153,7 +159,10 @@ class _ModelConfig:
         return _count_params(architecture, self._attention_params(architecture))
 
     def _check_shapes(self, architecture: dict[str, Any]) -> None:
-        """Refuse shapes that no model has, and by which something would be divided by 0."""
+        """Refuse shapes that are impossible.
+
+        Sizes above 0, KV heads <= heads, and 0 < experts per token <= experts.
+        """
         for dimension in (
             "kv_heads",
             "head_dim",
@@ -183,11 +192,21 @@ class _ModelConfig:
             )
 
     def _attention_params(self, architecture: dict[str, Any]) -> float:
-        """Parameters of the attention of one layer."""
+        """Parameters of the attention projections of one layer.
+
+        Grouped-query attention, with `d` the head dimension:
+          `2 * hidden * d * (heads + kv_heads)`
+        Multi-head latent attention (MLA) is the sum of
+          queries, through `q_lora_rank` when it is set
+          down projection to the latent and the rotary key
+          up projection of the latent to keys and values
+          output projection
+        """
         hidden_width = architecture["hidden"]
         head_count = architecture["heads"]
         if not architecture["kv_lora_rank"]:
             return float(
+                # Query and output: all heads; key and value: KV heads.
                 2
                 * hidden_width
                 * architecture["head_dim"]
@@ -195,15 +214,18 @@ class _ModelConfig:
             )
         query_rank = self.read_size("q_lora_rank", default=0)
         query_width = head_count * architecture["head_dim"]
+        # Queries pass a low-rank projection when the model has one.
         query_params = (
             hidden_width * query_rank + query_rank * query_width
             if query_rank
             else hidden_width * query_width
         )
         nope_dim = architecture["head_dim"] - architecture["qk_rope_dim"]
+        # Down projection to the KV latent and the shared rotary key.
         latent_params = hidden_width * (
             architecture["kv_lora_rank"] + architecture["qk_rope_dim"]
         )
+        # Up projection of the latent to keys without positions and values.
         value_params = (
             architecture["kv_lora_rank"]
             * head_count
@@ -219,7 +241,11 @@ class _ModelConfig:
     def _sliding_window(
         self, model_type: str, layer_count: int
     ) -> tuple[int, int]:
-        """Length of the sliding window, and in how many layers it acts."""
+        """Return the window in tokens, and the number of layers that use it.
+
+        `layer_types` decides when it is present, else the pattern of the model family; (0, 0)
+        means full attention in all layers.
+        """
         window_tokens = self.config.get("sliding_window")
         if (
             not isinstance(window_tokens, int)
@@ -239,6 +265,7 @@ class _ModelConfig:
             model_type in ("gemma2", "gemma3", "gemma3_text", "gpt_oss")
             and pattern
         ):
+            # Every pattern-th layer attends to the full context.
             return window_tokens, layer_count - layer_count // pattern
         return (
             (window_tokens, layer_count)
@@ -259,13 +286,18 @@ class _ModelConfig:
 def _count_params(
     architecture: dict[str, Any], layer_attention_params: float
 ) -> Llm:
-    """Add total and active parameters, counted from the shapes (norms and biases ignored)."""
+    """Return the model with total and active parameters, counted from the shapes.
+
+    Active parameters: attention, dense MLPs, shared experts, routers, embeddings and the
+    routed experts of one token. Norms and biases are not counted.
+    """
     uncounted = Llm(params=0.0, active_params=0.0, **architecture)
     dense_mlp_params = uncounted.mlp_matrices * uncounted.hidden * uncounted.ffn
     dense_layers = uncounted.layers - uncounted.moe_layers
     shared_matrices = (
         uncounted.moe_layers * uncounted.shared_experts * uncounted.mlp_matrices
     )
+    # One router logit for each expert, from the hidden state.
     router_params = uncounted.moe_layers * uncounted.hidden * uncounted.experts
     always_active_params = (
         uncounted.layers * layer_attention_params
@@ -282,7 +314,7 @@ def _count_params(
 
 
 def _safe_name(name_or_path: object, model_type: str) -> str:
-    """A name that is safe in a script: the last part of a path, of letters, digits, . _ and -."""
+    """Return the last part of a path, with only letters, digits, `.`, `_` and `-`."""
     base_name = (
         str(name_or_path or model_type).rstrip("/").rsplit("/", 1)[-1].lower()
     )

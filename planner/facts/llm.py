@@ -1,4 +1,4 @@
-"""Language models by architecture: what memory and step time are computed from."""
+"""Language models by architecture, from which memory and step time follow."""
 
 from __future__ import annotations
 
@@ -16,15 +16,26 @@ PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
 
 @dataclass(frozen=True, kw_only=True)
 class Llm:
-    """A decoder model. Counts of parameters are absolute; lengths are in tokens.
+    """A decoder model. Parameters are absolute counts, lengths are in tokens.
 
-    `kv_lora_rank` > 0 means multi-head latent attention (MLA). `window_layers` of the `layers`
-    keep only the last `window` tokens. `experts` > 0 means a mixture of experts in all layers but
-    the first `dense_layers`, or in `expert_layers` of them, over `expert_hidden` of the width.
-
-    Hybrids attend in `attention_layers` only (0: all) and keep `state_bytes` for each sequence in
-    each of `state_layers`. With `sparse` a token attends to so many others, chosen by an index of
-    `index_bytes` a token. `precision` is the released one.
+    ffn               width of a dense MLP
+    moe_ffn           width of a routed expert
+    dense_layers      leading layers without experts
+    expert_layers     layers with experts; 0 means all but `dense_layers`
+    expert_hidden     input width of the experts; 0 means `hidden`
+    kv_lora_rank      width of the KV latent; above 0 is multi-head latent attention (MLA)
+    q_lora_rank       width of the query latent in MLA; 0 means a full projection
+    qk_rope_dim       part of `head_dim` with rotary positions in MLA
+    v_head_dim        dimension of a value; 0 means `head_dim`
+    window            sliding window in tokens, in `window_layers` of the layers
+    attention_layers  layers with attention in a hybrid model; 0 means all
+    state_bytes       recurrent state of a sequence in each of `state_layers`, bytes
+    sparse            tokens to which a token attends under sparse attention; 0 means all
+    index_bytes       index of sparse attention for each token, bytes
+    tied              whether the output head shares the input embedding
+    mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
+    precision         precision of the released weights
+    assumption        what was assumed about the architecture, else empty
     """
 
     model: str
@@ -66,7 +77,7 @@ class Llm:
 
     @cached_property
     def moe_layers(self) -> int:
-        """Layers that hold experts."""
+        """Number of layers with routed experts."""
         return (
             self.expert_layers or self.layers - self.dense_layers
             if self.experts
@@ -80,7 +91,7 @@ class Llm:
 
     @cached_property
     def embedding_params(self) -> float:
-        """Parameters of input embedding and output head; once when they are tied."""
+        """Parameters of input embedding and output head, counted once if tied."""
         return float(self.vocab * self.hidden * (1 if self.tied else 2))
 
     @cached_property
@@ -95,7 +106,7 @@ class Llm:
 
     @cached_property
     def active_expert_params(self) -> float:
-        """Parameters of the routed experts that one token uses."""
+        """Parameters of the routed experts that one token activates."""
         return (
             self.expert_params * self.experts_per_token / self.experts
             if self.experts
@@ -106,8 +117,10 @@ class Llm:
     def attention_params(self) -> float:
         """Parameters of the attention projections of all layers.
 
-        Latent attention (MLA): down and up projections of queries and of the shared latent.
+        Query, key, value and output projections; with MLA the down and up projections of the
+        queries and of the KV latent.
         """
+        # MLA values may have another dimension than queries and keys.
         value_dim = self.v_head_dim or self.head_dim
         output_params = self.heads * value_dim * self.hidden
         if self.kv_lora_rank:
@@ -119,7 +132,9 @@ class Llm:
                 else self.hidden * query_width
             )
             nope_dim = self.head_dim - self.qk_rope_dim
+            # Down projection to the KV latent and the shared rotary key.
             latent_params = self.hidden * (self.kv_lora_rank + self.qk_rope_dim)
+            # Up projection of the latent to keys without positions and values.
             latent_params += (
                 self.kv_lora_rank * self.heads * (nope_dim + value_dim)
             )
@@ -127,6 +142,7 @@ class Llm:
                 self.attending_layers
                 * (query_params + latent_params + output_params)
             )
+        # Keys and values of the grouped KV heads.
         kv_width = 2 * self.kv_heads * self.head_dim
         return float(
             self.attending_layers
@@ -138,7 +154,8 @@ class Llm:
 
     @cached_property
     def dense_params(self) -> float:
-        """Parameters that every token uses, without embedding and head."""
+        """Parameters that every token uses, without input embedding and output head."""
+        # Published counts are rounded, so the difference may be below 0.
         return max(
             0.0, self.params - self.expert_params - self.embedding_params
         )
@@ -146,7 +163,7 @@ class Llm:
 
 @cache
 def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
-    """Return model -> (architecture, why it is not modelled, other names)."""
+    """Return model -> (architecture, reason why it is not modeled, aliases)."""
     count_columns = (
         "layers",
         "hidden",
@@ -182,6 +199,7 @@ def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "hf_name": table.any_text,
         "family": table.nonempty_text,
         "released": table.partial_date,
+        # Billions of parameters, in total and active for each token.
         "params_b": table.optional(table.real_between(0.01, 10_000)),
         "active_b": table.optional(table.real_between(0.01, 10_000)),
         **dict.fromkeys(
@@ -249,7 +267,7 @@ def _architecture(table_row: table.TableRow) -> Llm | None:
 
 
 def models() -> dict[str, Llm]:
-    """Return the models that can be sized, by name."""
+    """Return the models with a modeled architecture, by name."""
     return {
         model_name: architecture
         for model_name, (architecture, _, _) in _model_table().items()
@@ -258,7 +276,7 @@ def models() -> dict[str, Llm]:
 
 
 def unsized_models() -> dict[str, str]:
-    """Return known models that cannot be sized yet, with the reason."""
+    """Return the known models without a modeled architecture, with the reason."""
     return {
         model_name: reason
         for model_name, (architecture, reason, _) in _model_table().items()
@@ -267,7 +285,10 @@ def unsized_models() -> dict[str, str]:
 
 
 def find_model(name: str, place: Place | None = None) -> Llm:
-    """Return a model by name, other name or Hugging Face name; raises MissingError."""
+    """Return a model by name, alias or Hugging Face name.
+
+    Raises MissingError for an unknown model, and for one that is not modeled.
+    """
     lowercase_name = name.lower()
     for model_name, (
         architecture,
@@ -290,6 +311,7 @@ def find_model(name: str, place: Place | None = None) -> Llm:
                 next_step=next_step,
             )
         )
+    # A close name is most likely a spelling error.
     close_matches = difflib.get_close_matches(
         lowercase_name, list(_model_table()), 1, cutoff=0.5
     )
@@ -305,12 +327,15 @@ def find_model(name: str, place: Place | None = None) -> Llm:
 
 
 def dense_model(params: int) -> Llm:
-    """A dense model of a size, when nothing else is known of it.
+    """Return an assumed dense model with `params` parameters.
 
-    Llama's proportions: layers = 14.2 * (params / 1e9)^0.40, rounded to 4, and a width so that
-    params = 12.6 * layers * width^2, rounded to 1,024; grouped-query attention with 8 KV heads.
+    Llama proportions, with grouped-query attention and 8 KV heads:
+    `layers = 14.2 * (params / 1e9)^0.40`, rounded to 4, and a width such that
+    `params = 12.6 * layers * width^2`, rounded to 1,024.
     """
+    # Depth grows with the power 0.40 of the size.
     layers = max(8, round((params / 1e9) ** 0.40 * 14.2 / 4) * 4)
+    # A width in multiples of 1,024 is 8 heads of 128 each.
     heads = max(8, round((params / (12.6 * layers)) ** 0.5 / 1024) * 8)
     hidden = heads * 128
     return Llm(
@@ -320,6 +345,7 @@ def dense_model(params: int) -> Llm:
         active_params=float(params),
         layers=layers,
         hidden=hidden,
+        # The gated MLP takes 3 * 3.5 of the 12.6; attention takes the rest.
         ffn=int(3.5 * hidden),
         heads=heads,
         kv_heads=8,

@@ -1,6 +1,6 @@
-"""Reads a CSV table of facts and refuses the first row that breaks a rule, by file and line.
+"""Read CSV tables of facts; the first invalid row is refused with file and line.
 
-The rules of a table are its columns: a converter each, which raises ValueError with a reason.
+A table is defined by its columns. Each has a converter, which raises ValueError with a reason.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class TableRow:
 def read_rows(
     text: str, path: str, columns: Mapping[str, Callable[[str], Any]]
 ) -> Iterator[TableRow]:
-    """Yield the rows of a table; the header must be exactly `columns`, in any order.
+    """Yield the rows of a table.
 
-    Raises CatalogError that names file, line and column of the first bad cell.
+    The header must have exactly the names in `columns`, in any order. Raises CatalogError with
+    file, line and column of the first invalid cell.
     """
     csv_reader = csv.reader(text.splitlines(), strict=True)
     header = next(csv_reader, [])
     if sorted(header) != sorted(columns):
+        # Both missing and unknown columns.
         odd_columns = set(header) ^ set(columns)
         refuse_row(
             Place(path, 1, 1),
@@ -65,6 +67,7 @@ def read_rows(
                 )
             ]
         except (ValueError, InvalidOperation):
+            # A second pass over the row finds the column, only on an error.
             _refuse_cell(position, header, converters, cells)
         yield TableRow(position, dict(zip(header, converted, strict=True)))
 
@@ -72,7 +75,10 @@ def read_rows(
 def rows_by_key(
     table_rows: Iterable[TableRow], *columns: str
 ) -> dict[tuple[Any, ...], TableRow]:
-    """Return rows by the cells of some columns; refuses a row that is given twice."""
+    """Return rows by their cells in some columns.
+
+    Raises CatalogError for a key that appears twice.
+    """
     rows_by_cells: dict[tuple[Any, ...], TableRow] = {}
     for table_row in table_rows:
         row_key = tuple(table_row[column] for column in columns)
@@ -85,7 +91,7 @@ def rows_by_key(
 
 
 def refuse_row(place: Place, message: str) -> NoReturn:
-    """Raise the error of a row that cannot be used."""
+    """Raise CatalogError for an invalid row."""
     next_step = "restore the file, or correct the row"
     raise CatalogError(
         Problem(
@@ -106,6 +112,7 @@ def _refuse_cell(
     for column, converter, cell in zip(header, converters, cells, strict=True):
         try:
             converter(cell)
+        # Decimal raises this instead of ValueError for text.
         except InvalidOperation:
             refuse_row(place, f"{column}: '{cell}' is not a number")
         except ValueError as error:
@@ -114,19 +121,19 @@ def _refuse_cell(
 
 
 def nonempty_text(cell: str) -> str:
-    """Non-empty text."""
+    """Return text that is not empty."""
     if not cell:
         raise ValueError("is empty")
     return cell
 
 
 def any_text(cell: str) -> str:
-    """Any text, also none."""
+    """Return text, which may be empty."""
     return cell
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of the words."""
+    """Return a converter that accepts one of the words."""
     known_words = frozenset(words)
 
     def convert_word(cell: str) -> str:
@@ -138,7 +145,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def subset_of(*words: str) -> Callable[[str], tuple[str, ...]]:
-    """Some of the words, separated by semicolons."""
+    """Return a converter of words separated by semicolons, each from the given set."""
     parse_word = one_of(*words)
     return lambda cell: tuple(
         parse_word(word_text) for word_text in cell.split(";") if word_text
@@ -146,17 +153,17 @@ def subset_of(*words: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def word_list(cell: str) -> tuple[str, ...]:
-    """Words separated by semicolons."""
+    """Return words separated by semicolons."""
     return tuple(word_text for word_text in cell.split(";") if word_text)
 
 
 def yes_or_no(cell: str) -> bool:
-    """Yes or no."""
+    """Return whether the cell is yes; it must be yes or no."""
     return one_of("yes", "no")(cell) == "yes"
 
 
 def real_between(minimum: float, maximum: float) -> Callable[[str], float]:
-    """A finite number within bounds."""
+    """Return a converter of finite numbers within bounds, both included."""
 
     def convert_real(cell: str) -> float:
         number = float(cell)
@@ -168,7 +175,7 @@ def real_between(minimum: float, maximum: float) -> Callable[[str], float]:
 
 
 def integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
-    """An integer within bounds."""
+    """Return a converter of integers within bounds, both included."""
 
     def convert_integer(cell: str) -> int:
         number = int(cell)
@@ -180,22 +187,23 @@ def integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def usd_price(cell: str) -> Decimal:
-    """USD, positive and finite."""
+    """Return a price in USD, above 0 and below 1,000,000."""
     price_usd = Decimal(cell)
+    # Decimal also parses NaN and Infinity.
     if not price_usd.is_finite() or not 0 < price_usd < 10**6:
         raise ValueError("is not a price above 0 and below 1,000,000")
     return price_usd
 
 
 def partial_date(cell: str) -> str:
-    """A date as exact as known: 2026, 2026-07, 2026-07-30, or unknown."""
+    """Return a date as exact as it is known: 2026, 2026-07, 2026-07-30 or unknown."""
     if not re.fullmatch(r"20\d\d(-(0[1-9]|1[0-2])(-\d\d)?)?|unknown", cell):
         raise ValueError("is not a date")
     return cell
 
 
 def finite_decimal(cell: str) -> Decimal:
-    """Any finite decimal number."""
+    """Return a finite decimal number."""
     number = Decimal(cell)
     if not number.is_finite():
         raise ValueError("is not finite")
@@ -205,7 +213,7 @@ def finite_decimal(cell: str) -> Decimal:
 def optional(
     converter: Callable[[str], CellT],
 ) -> Callable[[str], CellT | None]:
-    """The same, or nothing when the cell is empty."""
+    """Return a converter that maps an empty cell to `None`."""
     return lambda cell: converter(cell) if cell else None
 
 

@@ -1,1 +1,1 @@
-"""What can be bought, where and at which price, and which of it a spec allows. No speed."""
+"""Offers of machines: regions, purchase options, prices, and rules of a spec."""

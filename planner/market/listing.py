@@ -1,4 +1,4 @@
-"""Offers and the state of the catalog as rows, ranked by what a unit of them costs."""
+"""Offers and catalog contents as table rows, ranked by price per unit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,28 @@ ListingRows: TypeAlias = "list[dict[str, str]]"
 
 
 def unit_price(offer: Offer, price_unit: str) -> float:
-    """USD an hour for one GPU, TFLOP/s (bf16), GB/s, GiB, or the whole machine."""
+    """Return the USD an hour per unit of an offer, infinite without the data.
+
+    gpu:       whole accelerator
+    hour:      machine
+    memory:    usable GiB
+    tflop:     TFLOP/s in bf16
+    bandwidth: GB/s of accelerator memory
+    """
     instance = offer.instance
+    # A slice counts as its fraction of an accelerator.
     accelerator_count = instance.accelerators * instance.fraction
     unit_amounts = {
         "gpu": accelerator_count,
         "hour": 1.0,
+        # Node memory is already that of the slice.
         "memory": instance.node.memory_gib * instance.accelerators,
         "tflop": accelerator_count * (instance.chip.bf16_tflops or 0),
         "bandwidth": accelerator_count * (instance.chip.bandwidth_gb_s or 0),
     }
     return (
         float(offer.usd_hour) / unit_amounts[price_unit]
+        # 0 stands for a figure that the data sheet does not have.
         if unit_amounts[price_unit]
         else math.inf
     )
@@ -39,10 +49,15 @@ def rank_offers(
     price_unit: str,
     filter_patterns: dict[str, tuple[str, ...]],
 ) -> list[Offer]:
-    """Return the offers that keep every wish, the cheapest by the unit first."""
+    """Return the offers that match all filters, the lowest unit price first.
+
+    `accelerator_pattern` is a glob, or a prefix when it has no wildcard. `filter_patterns` has
+    globs by cloud, region, kind (machine type) and purchase; an empty tuple allows all.
+    """
     accelerator_glob = (
         accelerator_pattern
         if any(wildcard in accelerator_pattern for wildcard in "*?")
+        # h100 finds all variants: h100-sxm, h100-pcie, h100-nvl.
         else f"{accelerator_pattern}*"
     )
     matching_offers = [
@@ -61,7 +76,7 @@ def rank_offers(
 
 
 def offer_rows(offers: list[Offer]) -> ListingRows:
-    """Return offers as rows."""
+    """Return offers as table rows; prices in USD an hour."""
     return [
         {
             "cloud": offer.provider,
@@ -81,9 +96,10 @@ def offer_rows(offers: list[Offer]) -> ListingRows:
 
 
 def catalog_rows(catalog: Catalog) -> ListingRows:
-    """Return how many offers the catalog has, by cloud and purchase option."""
+    """Return the number of offers and regions by cloud and purchase option."""
     offer_counts = Counter(
         (offer.provider, offer.purchase)
+        # Offers that cannot be ordered are counted too.
         for offer in (*catalog.offers, *catalog.unlisted)
     )
     provider_regions = {
@@ -101,6 +117,7 @@ def catalog_rows(catalog: Catalog) -> ListingRows:
             "as_of": catalog.as_of,
             "sha256": catalog.sha256[:16],
             "used": "no, shown only"
+            # Not sold at the listed price at any time, so plans skip them.
             if purchase in ("list_unclear", "capacity_block", "dws_calendar")
             else "yes",
         }
@@ -109,7 +126,7 @@ def catalog_rows(catalog: Catalog) -> ListingRows:
 
 
 def unpriced_rows(catalog: Catalog) -> ListingRows:
-    """Return the machine types that no price is known of: they are never chosen."""
+    """Return the machine types without a known price, which are never chosen."""
     return [
         {
             "cloud": instance.provider,

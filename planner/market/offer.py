@@ -1,4 +1,4 @@
-"""What can be bought: instance types, offers and the catalog that lists them."""
+"""Instance types, their offers, and the catalog of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,20 @@ ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A machine type: its accelerators, host, network and fabric. GiB, Gbps, GB."""
+    """A machine type of a cloud: accelerators, host, network and fabric.
+
+    `fraction`  share of a whole accelerator, 1 unless it is a slice
+    `memory_gib_each`  memory of each accelerator as the cloud states it, GiB
+    `ram_gib`  host memory, GiB
+    `nvme_gb`  local NVMe, GB
+    `network_gbps`  network of the machine, Gbit/s
+    `fabric`  fabric between machines, such as efa, roce or infiniband, or none
+    `fabric_gbps`  fabric of the machine, Gbit/s
+    `scaleup`  link between accelerators, such as nvswitch, nvlink_pairs or pcie
+    `arch`  processor architecture, x86_64 or arm64
+    `on_demand`, `spot`  whether it is sold in this way
+    `confidence`  how far the row is to be trusted
+    """
 
     provider: str
     instance_type: str
@@ -54,24 +67,33 @@ class Instance:
     def node(self) -> Node:
         """The machine as the performance model sees it.
 
-        The memory of each accelerator is the smaller of what the driver reports for the chip and
-        what the cloud states for the machine.
+        memory_gib   = min(stated by the cloud, fraction * reported by the driver)
+        network_gb_s = max(fabric, network) / 8, GB/s one way
         """
         return Node(
             accelerator=self.chip,
             accelerator_count=self.accelerators,
+            # Clouds state marketed memory; the driver reports less.
             memory_gib=min(
                 self.memory_gib_each, self.chip.memory_gib * self.fraction
             ),
+            # A slice has this share of the compute rate too.
             compute_fraction=self.fraction,
             scaleup_link=self.scaleup,
+            # Gbit/s to GB/s of the faster of the two.
             network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An instance type in a region at a purchase option; USD an hour for one machine."""
+    """An instance type in a region under a purchase option.
+
+    `zones`  zones of the region that have the type
+    `usd_hour`  price of one machine, USD an hour
+    `basis`  how the price is known: observed, derived or inferred
+    `source`, `as_of`  where the price is from, and its date
+    """
 
     instance: Instance
     region: str
@@ -85,12 +107,12 @@ class Offer:
 
     @property
     def provider(self) -> str:
-        """The cloud that sells it."""
+        """The cloud that sells the instance type."""
         return self.instance.provider
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies it, and the last tie-break between equal offers."""
+        """Identity of the offer, and the last tie-break between equal costs."""
         return (
             self.provider,
             self.instance.instance_type,
@@ -103,7 +125,10 @@ class Offer:
 class Catalog:
     """All offers and service prices of one date.
 
-    `unlisted` offers cannot be ordered at their price; `unpriced` types have none at all.
+    `offers`  offers that can be ordered at their price
+    `unlisted`  offers whose price is quoted at purchase or unclear
+    `unpriced`  machine types without any price
+    `sha256`, `as_of`  digest of the manifest, and the date of the catalog
     """
 
     offers: tuple[Offer, ...]
@@ -124,6 +149,7 @@ def group_offers(offers: Iterable[Offer]) -> tuple[tuple[Offer, ...], ...]:
     ranked_offers = sorted(offers, key=_offer_rank)
     return tuple(
         tuple(offer_group)
+        # A group: provider, machine type and purchase option.
         for _, offer_group in groupby(
             ranked_offers, key=lambda offer: _offer_rank(offer)[:3]
         )
@@ -136,6 +162,7 @@ def _offer_rank(offer: Offer) -> tuple[str, str, str, Decimal, str]:
         instance.provider,
         instance.instance_type,
         offer.purchase,
+        # Within a group the cheapest region is first, then by name.
         offer.usd_hour,
         offer.region,
     )

@@ -1,4 +1,4 @@
-"""Which offers may be used at all: one named rule for each wish of the spec."""
+"""Rules of a spec that decide which offers may be used."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
 @dataclass(frozen=True, slots=True)
 class OfferRule:
-    """A rule by its key in the spec.
+    """A rule, named by its key in the spec.
 
-    It looks at one part of an offer: its machine type, its region or its purchase option.
+    `offer_part`  the part of an offer that the rule reads
+    `allows`  whether a value of that part is allowed
     """
 
     key: str
@@ -36,7 +37,7 @@ def spec_rules(
 ) -> tuple[OfferRule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
-    `unbuilt_reason` says why no stack can be built yet for a machine type, or nothing.
+    `unbuilt_reason` returns why no stack exists for a machine type, or None.
     """
     where_spec = spec.where
     allowed_patterns = where_spec.accelerators.allow
@@ -58,6 +59,7 @@ def spec_rules(
             "where.regions",
             "region",
             lambda region: (
+                # An empty list allows all regions.
                 not where_spec.regions
                 or _matches_any(region, where_spec.regions)
             ),
@@ -70,6 +72,7 @@ def spec_rules(
                     not allowed_patterns
                     or _matches_any(instance.accelerator, allowed_patterns)
                 )
+                # A denied accelerator stays out even when it is allowed too.
                 and not _matches_any(instance.accelerator, denied_patterns)
             ),
         ),
@@ -82,8 +85,8 @@ def spec_rules(
 def allowed_purchases(spec: Spec) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
-    spot auto means spot where an interruption breaks no promise: a batch or training run is
-    resumed, a service or a person's workspace is not.
+    auto adds spot for batch and training runs only: they resume after an interruption, while a
+    service or a workspace breaks.
     """
     if spec.buy.spot == "only":
         return ("spot",)
@@ -92,8 +95,10 @@ def allowed_purchases(spec: Spec) -> tuple[str, ...]:
         for commitment in spec.buy.commit
         if commitment != "none"
     ]
+    # none: capacity without a commitment, that is on demand.
     if "none" in spec.buy.commit:
         purchase_options.insert(0, "on_demand")
+    # A whole spot fleet can be reclaimed at once; runs can resume.
     if spec.buy.spot == "auto" and isinstance(spec, Batch | Training):
         purchase_options.append("spot")
     return tuple(purchase_options)
@@ -102,7 +107,7 @@ def allowed_purchases(spec: Spec) -> tuple[str, ...]:
 class OfferFilter:
     """The offers of a catalog under the rules of a spec.
 
-    Each rule is asked once for each machine type, region or purchase option.
+    Violations are cached by machine type and purchase option, and by region.
     """
 
     def __init__(
@@ -116,16 +121,18 @@ class OfferFilter:
         self._region_cache: dict[str, frozenset[str]] = {}
 
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
-        """Return the cheapest region of each machine type and purchase, skipping one rule.
+        """Return the cheapest allowed region of each machine type and purchase.
 
-        Speed is the same in every region, and so is the price of everything else in the catalog:
-        that drops only dominated offers.
+        The rule `skipped_rule` is not applied. Performance and service prices are equal in all
+        regions of the catalog, so only dominated offers are dropped.
         """
         ignored_rules = {skipped_rule}
         cheapest_offers = []
         for offer_group in self.offer_groups:
+            # Machine type and purchase option are the same in a whole group.
             if not self._instance_violations(offer_group[0]) <= ignored_rules:
                 continue
+            # Groups are sorted by price: the first allowed region is cheapest.
             for offer in offer_group:
                 if self._region_violations(offer.region) <= ignored_rules:
                     cheapest_offers.append(offer)
@@ -134,12 +141,12 @@ class OfferFilter:
 
     @property
     def allowed_count(self) -> int:
-        """How many offers keep every rule."""
+        """Number of offers that every rule allows."""
         return self.funnel[-1][1]
 
     @cached_property
     def funnel(self) -> tuple[tuple[str, int], ...]:
-        """How many offers are left after each rule in turn."""
+        """Rule keys in order, each with the number of offers left after it."""
         offer_counts: Counter[frozenset[str]] = Counter()
         for offer_group in self.offer_groups:
             instance_violations = self._instance_violations(
@@ -148,6 +155,7 @@ class OfferFilter:
             for region, offer_count in Counter(
                 offer.region for offer in offer_group
             ).items():
+                # Offers with equal violations are counted together.
                 offer_counts[
                     instance_violations | self._region_violations(region)
                 ] += offer_count
@@ -158,6 +166,7 @@ class OfferFilter:
             remaining_count = sum(
                 offer_count
                 for violated_rules, offer_count in offer_counts.items()
+                # An offer is left while it breaks no rule so far.
                 if applied_rules.isdisjoint(violated_rules)
             )
             funnel_stages.append((rule.key, remaining_count))
@@ -172,6 +181,7 @@ class OfferFilter:
     def _instance_violations(self, offer: Offer) -> frozenset[str]:
         instance = offer.instance
         purchase = offer.purchase
+        # id() is cheap to hash, and the offers keep the instance alive.
         violations = self._instance_cache.get((id(instance), purchase))
         if violations is None:
             violations = self._violated_keys(
@@ -199,7 +209,7 @@ class OfferFilter:
 
 
 def _has_data_sheet(instance: Instance) -> bool:
-    """Whether enough is known of an accelerator to say how fast it is."""
+    """Return whether bandwidth and bf16 rate of an accelerator are known."""
     return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
 
 

@@ -1,4 +1,4 @@
-"""Ways to buy machines, and the line that buying them adds to a bill."""
+"""Purchase options of machines, and the bill line of bought machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ COMMITTED_PURCHASES: Final = ("reserved_1y", "reserved_3y")
 def machine_line(
     offer: Offer, nodes: int, node_hours: Decimal, *, pool: str
 ) -> BillLine:
-    """The line of the machines of a pool: node-hours times the price of one."""
+    """Return the bill line of the machines of a pool.
+
+    USD = node-hours, rounded to four digits * USD an hour of one machine, rounded to the cent
+    """
+    # The rounded quantity is priced: quantity * price gives the amount.
     quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)
     instance = offer.instance
     return BillLine(

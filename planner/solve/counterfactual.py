@@ -1,4 +1,4 @@
-"""Questions about a solution: why not that machine, and what would more traffic cost."""
+"""Counterfactuals of a solution: another machine type, or another amount of traffic."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """What another wish or machine type would take, and why it is not chosen.
+    """What another machine type or another load would take.
 
-    `usd` is for a month, or for the run of a training job; nothing when there is no such fleet.
-    `users` counts the people of a workspace.
+    `fleet`  the fleet or machine type, None when there is none
+    `usd`  its cost for a month, or for the run of a training job; None without a fleet
+    `reason`  why it is not chosen, empty when a changed load can be served
+    `users`  people of a workspace
     """
 
     fleet: FleetSummary | None
@@ -43,10 +45,11 @@ class Counterfactual:
 
 
 def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Counterfactual]:
-    """Say for every machine type that matches what keeps it from being chosen.
+    """Return for each matching machine type why it is not chosen.
 
-    First the rules that exclude it, then what it lacks or misses, then its price. Raises
-    MissingError when no machine type matches.
+    In order: rules that exclude it, a limit that it misses, its price.
+    `pattern` is a glob over machine types and accelerators. Raises MissingError when nothing
+    matches.
     """
     matching_offers = [
         offer
@@ -59,6 +62,7 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Counterfactual]:
         raise MissingError(
             Problem(code="offer", message=message, next_step=next_step)
         )
+    # One answer for each type, over all regions and purchase options.
     machine_types = sorted(
         {
             (offer.provider, offer.instance.instance_type)
@@ -82,13 +86,17 @@ def why_not(spec: Spec, solver: Solver, pattern: str) -> list[Counterfactual]:
 def what_if(
     spec: Spec, solver: Solver, traffic_factor: float
 ) -> Counterfactual:
-    """Return the fleet for so many times the traffic (or the people of a workspace)."""
+    """Return the fleet and its cost at `traffic_factor` times the traffic.
+
+    A workspace scales its users, a training run its tokens. A serving fleet is not simulated.
+    """
     offers = OfferFilter(
         solver.catalog.offer_groups, spec_rules(spec, solver.unbuilt_reason)
     ).cheapest()
     if isinstance(spec, Training):
         return _scaled_training(spec, solver, traffic_factor)
     if isinstance(spec, Workspace):
+        # The load of a workspace is its users.
         user_count = max(1, round(spec.users * traffic_factor))
         solution = solver.solve(replace(spec, users=user_count))
         usd_month = solution.bill.total if solution.bill else None
@@ -98,6 +106,7 @@ def what_if(
             "" if usd_month is not None else "infeasible",
             users=user_count,
         )
+    # Rate or concurrency is scaled; lengths and limits stay.
     requirement = solver.requirement(spec).with_scaled_load(traffic_factor)
     candidates = (
         ServingSearch(solver.catalog.price_book)
@@ -114,7 +123,8 @@ def what_if(
 def _scaled_training(
     spec: Training, solver: Solver, token_factor: float
 ) -> Counterfactual:
-    """The cluster for so many times the tokens, or the pairs."""
+    """Return the cluster and its cost at `token_factor` times the training tokens."""
+    # Resolved tokens: the spec may give samples, or nothing.
     token_count = (
         training_requirement(
             spec, solver.read_file, solver.confidence.level
@@ -140,9 +150,11 @@ def _explain_type(
     allowed_offers = offer_filter.cheapest()
     machine_type = _machine_type(offers[0])
     if not allowed_offers:
+        # The offer with the fewest violations is nearest to the rules.
         violated_rules = min(
             (offer_filter.violations(offer) for offer in offers), key=len
         )
+        # A type without a stack has a reason of its own.
         unbuilt_reason = solver.unbuilt_reason(offers[0].instance)
         return Counterfactual(
             machine_type,
@@ -156,6 +168,7 @@ def _explain_type(
         shortfall = workspace_requirement(spec).shortfall(
             allowed_offers[0].instance
         )
+        # Allowed offers differ in the purchase option.
         cheapest_offer = min(
             allowed_offers, key=lambda offer: (offer.usd_hour, offer.key)
         )
@@ -167,6 +180,7 @@ def _explain_type(
             None if shortfall else usd_month,
             shortfall or "price",
         )
+    # A search over this machine type alone gives its best fleet.
     search_result = ServingSearch(solver.catalog.price_book).solve(
         solver.requirement(spec), allowed_offers
     )
@@ -176,6 +190,7 @@ def _explain_type(
             search_result.candidates[0].bill.total,
             "price",
         )
+    # Offers are ordered by cost bound; the first one is reported.
     if search_result.rejected_offers:
         return Counterfactual(
             machine_type,
@@ -199,6 +214,7 @@ def _explain_training(
     search_result = TrainSearch(requirement, solver.catalog.price_book).solve(
         allowed_offers, 1
     )
+    # A feasible cluster can only lose by its cost.
     if search_result.feasible:
         best_candidate = search_result.feasible[0]
         return Counterfactual(
@@ -210,7 +226,7 @@ def _explain_training(
 
 
 def _machine_type(offer: Offer) -> FleetSummary:
-    """The machine type of an offer, anywhere and in any number."""
+    """Return the machine type of an offer, without region and number of nodes."""
     return FleetSummary(offer.provider, "", offer.instance.instance_type, 0)
 
 
@@ -222,6 +238,7 @@ def _matches_pattern(offer: Offer, pattern: str) -> bool:
     lowered_pattern = pattern.lower()
     searched_names = (
         offer.instance.instance_type.lower(),
+        # Accelerator names are lower case in the facts.
         offer.instance.accelerator,
     )
     return any(

@@ -1,1 +1,1 @@
-"""What the user asked for: the schema, the units, the one YAML reader, errors with positions."""
+"""The spec: its schema, units, YAML reader and errors with positions."""

@@ -1,6 +1,6 @@
-"""The keys of a spec, their kinds and their documentation: the single definition.
+"""The keys of a spec, with their types, defaults and documentation.
 
-The reader, the JSON Schema and the reference page are all made from these tables.
+The reader, the JSON Schema and the reference page are generated from these tables.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def _build_training(
         return model.TrainingMethod(place=place, **train_values)
     batch_size, counts_tokens = global_batch
     batch_sequences = (
+        # A batch in tokens is rarely a whole number of sequences.
         _round_batch(batch_size / sequence_tokens)
         if counts_tokens
         else batch_size
@@ -100,11 +101,17 @@ def _build_training(
 
 
 def _round_batch(exact_sequences: float) -> int:
-    """The most even number of sequences within 5 %: 4M tokens of 4,096 are meant as 1,024."""
+    """Return the roundest number of sequences within 5 % of a number.
+
+    It is a multiple of the largest power of two that has a multiple in that range: 4M tokens
+    in sequences of 4,096 tokens become 1,024 sequences.
+    """
     low_sequences = math.ceil(0.95 * exact_sequences)
     high_sequences = math.floor(1.05 * exact_sequences)
+    # Small batches have no whole number within 5 %.
     if low_sequences > high_sequences:
         return max(1, round(exact_sequences))
+    # Halve the step until one of its multiples lies in the range.
     rounding_step: int = 1 << high_sequences.bit_length()
     while (
         not (high_sequences // rounding_step) * rounding_step >= low_sequences
@@ -114,6 +121,7 @@ def _round_batch(exact_sequences: float) -> int:
         1,
         min(
             (
+                # The largest and the smallest multiple in the range.
                 (high_sequences // rounding_step) * rounding_step,
                 -(-low_sequences // rounding_step) * rounding_step,
             ),
@@ -127,7 +135,7 @@ def _build_fits(place: Place, model_: str, use: str) -> model.FitRequirement:
 
 
 class _LengthsType:
-    """Token lengths: one number, or {mean, p95}."""
+    """Token lengths: one number, or a mapping of mean and p95."""
 
     block = Block(
         "tokens",
@@ -158,11 +166,12 @@ class _LengthsType:
     )
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read a number as a fixed length, a mapping as a distribution."""
+        """Return a fixed length for a number, and a distribution for a mapping."""
         if not isinstance(node, ScalarNode):
             token_lengths = self.block.read(node, field_path, report)
             if (
                 token_lengths is not MISSING
+                # A p95 below the mean has no length distribution in the model.
                 and token_lengths.p95 < token_lengths.mean
             ):
                 return report.add(
@@ -192,7 +201,7 @@ class _LengthsType:
 
 
 class _GlobalBatchType:
-    """So many tokens or sequences of a step: 4M tokens, 512 sequences, or 512."""
+    """Global batch of a step: 4M tokens, 512 sequences, or 512."""
 
     batch_text = TextPattern(
         r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?",
@@ -200,7 +209,7 @@ class _GlobalBatchType:
     )
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read (count, whether it is of tokens)."""
+        """Return the count, and whether it counts tokens instead of sequences."""
         batch_text = self.batch_text.read(node, field_path, report)
         if batch_text is MISSING:
             return MISSING
@@ -220,10 +229,11 @@ class _GlobalBatchType:
                 f"{field_path} is {batch_size:,}",
                 "write 1 to 10 billion",
             )
+        # A plain number counts sequences.
         return batch_size, "tokens" in batch_text
 
     def schema(self) -> dict[str, Any]:
-        """Describe the form, or a plain number."""
+        """Describe the text form and the plain number."""
         return {
             "anyOf": [
                 self.batch_text.schema(),
@@ -233,14 +243,15 @@ class _GlobalBatchType:
 
 
 class _ScheduleType:
-    """Hours of the week in a time zone that exists."""
+    """Hours of the week in a known time zone."""
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read days, times and zone."""
+        """Return the text after a check of its days, times and zone."""
         schedule_text = SCHEDULE_TEXT.read(node, field_path, report)
         if schedule_text is MISSING:
             return MISSING
         try:
+            # The pattern checks the form only; times may be out of range.
             zone_name = parse_schedule(schedule_text)[3]
             ZoneInfo(zone_name)
         except ValueError as time_error:
@@ -265,13 +276,13 @@ class _ScheduleType:
 
 
 class _ProfileType:
-    """A weekly shape: a known name, or 24 or 168 hourly weights."""
+    """Shape of the load over a week: a name, or 24 or 168 hourly weights."""
 
     shape_names = Choice(("flat", "business-hours", "diurnal"))
     hourly_weights = ListOf(Quantity(unit.parse_number, "0.4", maximum=10**6))
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read a name or a list of weights."""
+        """Return a name, or a tuple of weights."""
         if isinstance(node, ScalarNode):
             return self.shape_names.read(node, field_path, report)
         hourly_weights = self.hourly_weights.read(node, field_path, report)
@@ -294,14 +305,17 @@ class _ProfileType:
 
 
 class _RenamedBlock:
-    """Reads `for` (a Python keyword) into `use` and `model` into `model_`."""
+    """A block with keys that cannot be argument names in Python.
+
+    argument_names  argument of `build_object` by key, such as `for` to `use`
+    """
 
     def __init__(self, block: Block, argument_names: dict[str, str]) -> None:
         self.block = block
         self.argument_names = argument_names
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read the block under its own key names."""
+        """Read the block, and build the object with the renamed arguments."""
         build_object = self.block.build_object
         renamed_block = Block(
             self.block.name,
@@ -911,9 +925,10 @@ SPEC_KINDS: Final = {
 
 
 def workload_kind(root_node: MappingNode) -> str:
-    """Return the text of `kind`, or nothing when it is absent or no text."""
+    """Return the value of `kind`, or an empty text when there is none."""
     kind_node = root_node.nodes.get("kind")
     return (
+        # The kind selects the table of keys before any field is read.
         re.sub(r"\s", "", kind_node.text)
         if isinstance(kind_node, ScalarNode)
         else ""

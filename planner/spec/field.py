@@ -1,6 +1,6 @@
-"""What a field of a spec accepts: one definition that reads, explains and makes the JSON Schema.
+"""Field types of a spec: each reads a node and describes itself as JSON Schema.
 
-A Kind turns a node into a value and reports every problem instead of stopping at the first.
+A field type reports every problem of a node instead of stopping at the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Missing:
-    """Marks a value that could not be read; the problem is already reported."""
+    """Marks a value that could not be read and whose problem is reported."""
 
 
 MISSING: Final = _Missing()
@@ -26,7 +26,7 @@ NULL_WORDS: Final = ("", "~", "null", "Null", "NULL")
 
 
 class ProblemReport:
-    """Collects the problems of one file."""
+    """The problems of one file, in the order in which they are found."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -34,7 +34,7 @@ class ProblemReport:
     def add(
         self, place: Place, code: str, message: str, next_step: str
     ) -> _Missing:
-        """Record a problem; the value it concerns is then MISSING."""
+        """Record a problem and return `MISSING` as the value of the field."""
         self.problems.append(
             Problem(
                 code=code, message=message, place=place, next_step=next_step
@@ -44,10 +44,10 @@ class ProblemReport:
 
 
 class FieldType(Protocol):
-    """How one sort of value is read and described."""
+    """How one type of value is read and described."""
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Return the value, or MISSING after reporting why not."""
+        """Return the value, or `MISSING` after a problem is reported."""
 
     def schema(self) -> dict[str, Any]:
         """Describe the accepted values as JSON Schema, draft 2020-12."""
@@ -56,7 +56,7 @@ class FieldType(Protocol):
 def require_scalar(
     node: Node, field_path: str, report: ProblemReport
 ) -> ScalarNode | None:
-    """Return the node when it is a single, non-empty value; otherwise report it."""
+    """Return a node with a single value; report a problem for any other node."""
     if not isinstance(node, ScalarNode):
         report.add(
             node.place,
@@ -65,6 +65,7 @@ def require_scalar(
             "write one value",
         )
         return None
+    # Quoted, the same words are text.
     if node.is_plain and node.text in NULL_WORDS:
         report.add(
             node.place,
@@ -77,21 +78,25 @@ def require_scalar(
 
 
 def suggest_word(word: str, known_words: list[str]) -> str:
-    """Return ' (did you mean x?)' when a known word is close, else nothing."""
+    """Return a question with the closest known word, or an empty text."""
     close_matches = difflib.get_close_matches(word, known_words, 1, cutoff=0.6)
     return f"did you mean '{close_matches[0]}'?" if close_matches else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """Text that matches a pattern."""
+    """Text that matches a regular expression.
+
+    hint        what the text must be, for messages
+    max_length  largest number of characters
+    """
 
     pattern: str = r".+"
     hint: str = "text"
     max_length: int = 200
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read text as it stands."""
+        """Return the text unchanged when it matches."""
         scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
@@ -117,12 +122,12 @@ class TextPattern:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a closed set of words."""
+    """One word of a closed set."""
 
     choices: tuple[str, ...]
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read a word, with a did-you-mean for others."""
+        """Return the word; the problem of an unknown word suggests the closest one."""
         scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
@@ -141,7 +146,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number with or without a unit, within bounds."""
+    """A number with or without a unit, within bounds.
+
+    convert  turns text into the base unit, or raises ValueError with a hint
+    example  value for the JSON Schema
+    minimum  lowest value in the base unit, and `maximum` the highest
+    """
 
     convert: Callable[[str], Any]
     example: str
@@ -149,11 +159,12 @@ class Quantity:
     maximum: Any = None
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read and convert to the base unit."""
+        """Return the number in the base unit."""
         scalar_node = require_scalar(node, field_path, report)
         if scalar_node is None:
             return MISSING
         try:
+            # Underscores group digits, as in 1_000_000.
             converted = self.convert(scalar_node.text.replace("_", ""))
         except ValueError as convert_error:
             message = f"{field_path}: '{scalar_node.text[:60]}' cannot be read"
@@ -185,13 +196,13 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; `allows_single` also accepts one value without brackets."""
+    """A list of one type; `allows_single` also accepts one value without brackets."""
 
     element_type: FieldType
     allows_single: bool = False
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read every item; one bad item makes the list MISSING."""
+        """Return a tuple of all elements, or `MISSING` when one of them is invalid."""
         if self.allows_single and isinstance(node, ScalarNode):
             single_value = self.element_type.read(node, field_path, report)
             return MISSING if single_value is MISSING else (single_value,)
@@ -223,19 +234,20 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class LabelTable:
-    """Free keys to text values, for labels."""
+    """A mapping of free keys to text values, for labels."""
 
     key: TextPattern
     value: TextPattern
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
-        """Read all pairs."""
+        """Return the valid pairs; report the others."""
         if not isinstance(node, MappingNode):
             message = f"{field_path} takes keys and values"
             return report.add(node.place, "type", message, "write {key: value}")
         label_texts: dict[str, str] = {}
         for label_key, label_node in node.nodes.items():
             self.key.read(
+                # Keys are checked like values, at their own position.
                 ScalarNode(
                     node.key_places[label_key], label_key, is_plain=False
                 ),
@@ -256,7 +268,13 @@ class LabelTable:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a block: what it takes, its default and one sentence for people."""
+    """A key of a block.
+
+    field_type  type of its value
+    doc         one sentence for the reference page and for messages
+    required    whether the key must be present
+    default     value of an absent key
+    """
 
     name: str
     field_type: FieldType
@@ -269,7 +287,8 @@ class Field:
 class Block:
     """A mapping with known keys that becomes one object.
 
-    `exclusive_groups` names groups of keys of which exactly one must be present.
+    build_object      builds it from `place` and the values by key
+    exclusive_groups  groups of keys, of each of which exactly one must be present
     """
 
     name: str
@@ -279,7 +298,7 @@ class Block:
     exclusive_groups: tuple[tuple[str, ...], ...] = ()
 
     def read(self, node: Node, block_path: str, report: ProblemReport) -> Any:
-        """Read all fields; report unknown, missing and contradictory keys together."""
+        """Return the object; report unknown, missing and conflicting keys together."""
         if not isinstance(node, MappingNode):
             message = f"{block_path} takes keys and values"
             known_keys = ", ".join(
@@ -291,6 +310,7 @@ class Block:
         problem_count = len(report.problems)
         field_values = self._read_values(node, block_path, report)
         self._check_groups(node, block_path, report)
+        # An object is built only from a block without problems.
         if len(report.problems) > problem_count:
             return MISSING
         return self.build_object(place=node.place, **field_values)
@@ -322,6 +342,7 @@ class Block:
                 field_values[field.name] = field.field_type.read(
                     node.nodes[field.name], field_path, report
                 )
+            # The documentation of the key tells the user what to write.
             elif field.required:
                 report.add(
                     node.place,
@@ -379,6 +400,7 @@ class Block:
         ]:
             block_schema["required"] = required_keys
         group_schemas = [
+            # Exactly one key of each group must be present.
             {"oneOf": [{"required": [group_key]} for group_key in key_group]}
             for key_group in self.exclusive_groups
         ]

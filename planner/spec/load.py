@@ -1,4 +1,4 @@
-"""From the bytes of a file to a Spec, or to every problem that it has."""
+"""Load a spec from the bytes of a file, or report every problem in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_IDLE_S: Final = Decimal(3600)
 
 
 def load_spec(file_bytes: bytes, source_path: str) -> Spec:
-    """Read a spec; raises SpecError with all problems of the file at once."""
+    """Return the spec of a file. Raises SpecError with all of its problems."""
     root_node = parse_yaml(file_bytes, source_path)
     if not isinstance(root_node, MappingNode):
         raise SpecError(
@@ -35,6 +35,7 @@ def load_spec(file_bytes: bytes, source_path: str) -> Spec:
         )
     kind_name = workload_kind(root_node)
     report = ProblemReport()
+    # Without a kind the allowed keys are unknown, so nothing else is checked.
     if kind_name not in SPEC_KINDS:
         if "kind" in root_node.nodes:
             Choice(tuple(SPEC_KINDS)).read(
@@ -56,12 +57,16 @@ def load_spec(file_bytes: bytes, source_path: str) -> Spec:
         exclusive_groups=spec_block.exclusive_groups,
     ).read(root_node, "", report)
     if report.problems:
+        # Problems in the order of the file, not of the tables.
         raise SpecError(*sorted(report.problems, key=_position))
     return _check_spec(loaded_spec)
 
 
 def plain_values(spec_value: Any) -> Any:
-    """A spec as plain JSON values: base units, decimals as strings, without file positions."""
+    """Return a spec as plain JSON values in base units.
+
+    Decimals become text; file positions and absent values are left out.
+    """
     if is_dataclass(spec_value) and not isinstance(spec_value, type):
         field_values = {
             spec_field.name: getattr(spec_value, spec_field.name)
@@ -81,6 +86,7 @@ def plain_values(spec_value: Any) -> Any:
     if isinstance(spec_value, tuple):
         return [plain_values(element) for element in spec_value]
     return (
+        # One text for equal decimals, without an exponent.
         format(spec_value.normalize(), "f")
         if isinstance(spec_value, Decimal)
         else spec_value
@@ -90,6 +96,7 @@ def plain_values(spec_value: Any) -> Any:
 def _without_header(spec_block: Block) -> Any:
     def build(**field_values: Any) -> Any:
         for header_key in ("apiVersion", "kind"):
+            # The class of the object stands for the kind.
             field_values.pop(header_key)
         return spec_block.build_object(**field_values)
 
@@ -97,10 +104,14 @@ def _without_header(spec_block: Block) -> Any:
 
 
 def _check_spec(spec: Spec) -> Spec:
-    """Apply the rules that concern several blocks at once."""
+    """Check the rules across blocks, and set the default shutdown.
+
+    Raises SpecError with the problems.
+    """
     problems: list[Problem] = []
     if isinstance(spec, Inference | Batch):
         spec_traffic = spec.traffic
+        # A trace has the lengths of each request.
         if spec_traffic.trace is None:
             problems.extend(
                 Problem(
@@ -113,6 +124,7 @@ def _check_spec(spec: Spec) -> Spec:
                 if getattr(spec_traffic, token_key) is None
             )
     if (
+        # Services have no default shutdown; the other kinds stop when idle.
         isinstance(spec, Workspace | Batch | Training)
         and spec.shutdown == ShutdownRule()
     ):
@@ -133,6 +145,7 @@ def _dataset_problems(training_spec: Training) -> list[Problem]:
         next_step = "keep one of them"
     elif (
         not (training_data.tokens or training_data.samples)
+        # Pretraining has a default number of tokens for each parameter.
         and train_method != "pretrain"
     ):
         message = f"data: method {train_method} needs tokens or samples"

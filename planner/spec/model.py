@@ -1,6 +1,7 @@
-"""A spec as values: what the user asked for, in base units, with the place of each block.
+"""The values of a spec in base units, with the position of each block.
 
-Times are seconds, sizes bytes, money USD a month, shares fractions of one.
+Times are seconds, sizes bytes, shares fractions of one. `PurchaseRule.budget` is USD a month,
+`TrainingMethod.budget` USD of the run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """Which model: by name, by number of parameters, or by a config.json beside the spec."""
+    """A model by name, by parameter count, or by a config.json beside the spec.
+
+    precision     allowed precisions of the weights
+    kv_precision  precision of the KV cache
+    context       longest sequence that must fit, tokens
+    """
 
     place: Place
     name: str | None = None
@@ -34,7 +40,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyLimit:
-    """One latency limit: metric ttft, tpot or e2e, percentile, seconds."""
+    """A latency limit: metric ttft, tpot or e2e, percentile, and limit in seconds."""
 
     metric: Metric
     percentile: int
@@ -42,13 +48,17 @@ class LatencyLimit:
 
     @property
     def key(self) -> str:
-        """Its key in the spec, such as ttft_p95."""
+        """Key of the limit in the spec, such as ttft_p95."""
         return f"{self.metric}_p{self.percentile}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLevels:
-    """What the service promises; empty when nothing is promised."""
+    """Service levels that must be met.
+
+    limits        latency limits at peak load
+    availability  share of time with enough replicas for the peak
+    """
 
     place: Place
     limits: tuple[LatencyLimit, ...] = ()
@@ -57,7 +67,7 @@ class ServiceLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLengths:
-    """A length distribution by its mean and 95th percentile."""
+    """Distribution of lengths in tokens, by its mean and 95th percentile."""
 
     mean: Decimal
     p95: Decimal
@@ -65,7 +75,18 @@ class TokenLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """How requests arrive. Exactly one of the first five says how many."""
+    """Arrival of requests; exactly one of the first five below is set.
+
+    peak_rps          requests/s in the busiest minutes
+    requests_per_day  requests of a day
+    total_requests    requests of a whole batch run
+    concurrency       requests in flight, closed loop
+    trace             path of a CSV file with timestamps and lengths
+    burstiness        coefficient of variation of the times between arrivals; 1 is Poisson
+    profile           shape of a week by name, or hourly weights
+    prefix_hit        share of prompt tokens in the prefix cache
+    routing           how requests are assigned to replicas
+    """
 
     place: Place
     peak_rps: Decimal | None = None
@@ -83,7 +104,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRule:
-    """Accelerators that may or may not be used, by glob pattern."""
+    """Accelerators that are allowed or denied, by glob pattern."""
 
     place: Place | None = None
     allow: tuple[str, ...] = ()
@@ -92,7 +113,7 @@ class AcceleratorRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRule:
-    """Where it may run."""
+    """Clouds, regions and accelerators that may be used."""
 
     place: Place | None = None
     clouds: tuple[str, ...] = ("aws", "azure", "gcp")
@@ -102,7 +123,11 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseRule:
-    """How capacity may be bought, and the most that it may cost a month."""
+    """Purchase options that may be used, and the budget.
+
+    commit  allowed commitments: none, 1y or 3y
+    budget  maximum cost, USD a month
+    """
 
     place: Place | None = None
     spot: Literal["auto", "never", "only"] = "auto"
@@ -112,7 +137,12 @@ class PurchaseRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRule:
-    """When capacity is given back."""
+    """When capacity is released.
+
+    idle      time without GPU work, seconds
+    ttl       time after creation, seconds, also when busy
+    schedule  hours of the week in which machines run
+    """
 
     place: Place | None = None
     idle: Decimal | None = None
@@ -122,7 +152,7 @@ class ShutdownRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRequirement:
-    """What a workspace must be able to hold."""
+    """A model that a workspace must fit in memory, and its use."""
 
     place: Place
     model: str
@@ -131,7 +161,7 @@ class FitRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceGpus:
-    """The accelerators of a workspace: memory of each in bytes, and how many."""
+    """The accelerators of a workspace: memory of each in bytes, and their count."""
 
     place: Place
     memory: int
@@ -140,7 +170,7 @@ class WorkspaceGpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadBase:
-    """What all kinds share."""
+    """Fields that all kinds of workloads share."""
 
     place: Place
     name: str
@@ -162,7 +192,7 @@ class Inference(WorkloadBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(WorkloadBase):
-    """Inference without latency: so many requests before a deadline."""
+    """Inference without latency limits: a number of requests before a deadline."""
 
     model: ModelSpec
     traffic: Traffic
@@ -171,7 +201,14 @@ class Batch(WorkloadBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """What is trained on: so many tokens or samples, where it lies, how large it is in bytes."""
+    """The dataset of a training job.
+
+    location  address in object storage
+    tokens    trained tokens over all passes
+    samples   sequences, or pairs of them for dpo, instead of tokens
+    size      bytes
+    storage   auto, object or parallel
+    """
 
     place: Place
     location: str
@@ -183,7 +220,17 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingMethod:
-    """How it is trained. `global_batch` is sequences of a step; no `checkpoint` means the best."""
+    """How a model is trained.
+
+    sequence      tokens in a sequence
+    global_batch  sequences in an optimizer step
+    precision     allowed precisions of matrix products
+    deadline      maximum duration, seconds
+    budget        maximum cost of the run, USD
+    checkpoint    time between checkpoints, seconds; `None` is the optimum
+    evaluation    evaluated tokens for each trained token
+    rank          rank of LoRA adapters
+    """
 
     place: Place
     method: Method
@@ -200,7 +247,7 @@ class TrainingMethod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training(WorkloadBase):
-    """A model that is trained on a dataset, perhaps before a deadline."""
+    """A model that is trained on a dataset, with or without a deadline."""
 
     model: ModelSpec
     data: Dataset
@@ -209,7 +256,13 @@ class Training(WorkloadBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace(WorkloadBase):
-    """An interactive machine for each of a few people."""
+    """An interactive machine for each of a few people.
+
+    fits         model that must fit; exclusive with `accelerator`
+    accelerator  memory and count of the accelerators
+    users        people, each with a machine
+    disk         disk of each machine, bytes
+    """
 
     fits: FitRequirement | None = None
     accelerator: WorkspaceGpus | None = None

@@ -9,9 +9,10 @@ DAY_GROUPS: Final = {"weekdays": DAYS[:5], "weekends": DAYS[5:], "daily": DAYS}
 
 
 def parse_schedule(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
-    """Split a schedule into days (Monday is 0), start and end in minutes, and time zone.
+    """Split a schedule into days, start and end in minutes, and time zone.
 
-    An end at or before the start means the next day. Raises ValueError for a time that is none.
+    Monday is day 0. An end at or before the start means the next day. Raises ValueError for an
+    invalid time.
     """
     schedule_words = schedule.split()
     start_minute, end_minute = (
@@ -34,6 +35,7 @@ def _parse_days(days_text: str) -> tuple[int, ...]:
         first_day = DAYS.index(first_name)
         last_day = DAYS.index(last_name or first_name)
         day_numbers.update(
+            # A range may wrap around the week, such as sat-mon.
             (first_day + day_offset) % 7
             for day_offset in range((last_day - first_day) % 7 + 1)
         )
@@ -42,6 +44,7 @@ def _parse_days(days_text: str) -> tuple[int, ...]:
 
 def _parse_minutes(time_text: str) -> int:
     hours, minutes = (int(number_text) for number_text in time_text.split(":"))
+    # 24:00 is the end of a day.
     if hours > 24 or minutes > 59 or hours * 60 + minutes > 1440:
         raise ValueError(f"{time_text} is not a time of the day")
     return hours * 60 + minutes

@@ -1,4 +1,4 @@
-"""The JSON Schema of a spec, made from the same tables that read it."""
+"""The JSON Schema of a spec, generated from the tables that read it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one YAML reader: text to a tree of nodes that know their line and column.
+"""Parse YAML text into a tree of nodes with their line and column.
 
-Works on parser events and never constructs Python objects from tags, so that hostile input is
-refused before it costs anything. Scalars stay text; what they mean is decided by the field.
+The reader works on parser events and builds no Python objects from tags, so hostile input is
+refused early. Scalars stay text; the field types give them a meaning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORBIDDEN_CHARS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
-    """A single value, still text; `is_plain` tells that it was not quoted."""
+    """A single value as text; `is_plain` is true when it was not quoted."""
 
     place: Place
     text: str
@@ -47,7 +47,7 @@ class SequenceNode:
 
 @dataclass(frozen=True, slots=True)
 class MappingNode:
-    """Keys to nodes in the order of the file; `key_places` says where each key stands."""
+    """Nodes by key in file order; `key_places` has the position of each key."""
 
     place: Place
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -58,11 +58,11 @@ Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
 def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
-    """Read one YAML document.
+    """Return the tree of a single YAML document.
 
-    Refuses with SpecError: more than 256 KiB, not UTF-8, NUL or bidirectional control
-    characters, aliases, merge keys, tags, several documents, depth over 32, more than 2,000
-    nodes, duplicate keys, keys that are not text.
+    Raises SpecError for more than 256 KiB, text that is not UTF-8, NUL or bidirectional
+    control characters, aliases, merge keys, tags, several documents, a depth over 32, more
+    than 2,000 nodes, duplicate keys, and keys that are not text.
     """
     if len(file_bytes) > MAX_BYTES:
         _refuse(
@@ -71,6 +71,7 @@ def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
             f"the file has {len(file_bytes):,} bytes, more than 262,144",
         )
     try:
+        # A byte order mark at the start is accepted.
         yaml_text = file_bytes.decode("utf-8-sig")
     except UnicodeDecodeError as decode_error:
         line_number = file_bytes.count(b"\n", 0, decode_error.start) + 1
@@ -95,10 +96,14 @@ def parse_yaml(file_bytes: bytes, source_path: str) -> Node:
 
 
 def _refuse_brackets(yaml_text: str, source_path: str) -> None:
-    """Refuse absurd nesting before the parser sees it: its time grows with the square of it."""
+    """Refuse deep flow nesting before the parser runs.
+
+    The time of the parser grows with the square of the depth.
+    """
     bracket_depth = 0
     for bracket_match in BRACKET.finditer(yaml_text):
         bracket_depth += 1 if bracket_match[0] in "[{" else -1
+        # Brackets inside text also count, so the limit is doubled.
         if bracket_depth > 2 * MAX_DEPTH:
             line_number = yaml_text.count("\n", 0, bracket_match.start()) + 1
             _refuse(
@@ -122,7 +127,7 @@ def _refuse(
 
 
 class _NodeReader:
-    """Builds the tree from events, counting depth and nodes as it goes."""
+    """Builds the tree from parser events, and counts its depth and nodes."""
 
     def __init__(self, source_path: str) -> None:
         self.path = source_path
@@ -188,6 +193,7 @@ class _NodeReader:
     ) -> Node:
         node_place = self._place_of(yaml_event)
         self.node_count += 1
+        # Nested aliases could expand to an exponential size.
         if isinstance(yaml_event, yaml.AliasEvent) or yaml_event.anchor:
             _refuse(
                 node_place,
@@ -211,7 +217,10 @@ class _NodeReader:
                     f"a value of {len(yaml_event.value):,} characters",
                 )
             return ScalarNode(
-                node_place, yaml_event.value, yaml_event.style is None
+                # Plain scalars have no style in the events.
+                node_place,
+                yaml_event.value,
+                yaml_event.style is None,
             )
         if isinstance(yaml_event, yaml.SequenceStartEvent):
             return self._read_sequence(node_place, yaml_events, node_depth)
@@ -246,6 +255,7 @@ class _NodeReader:
             if isinstance(yaml_event, yaml.MappingEndEvent):
                 break
             key_node = self._read_key(yaml_event, yaml_events, node_depth)
+            # YAML parsers keep the last value in silence; here it is an error.
             if key_node.text in mapping_node.nodes:
                 first_place = mapping_node.key_places[key_node.text]
                 _refuse(
@@ -274,6 +284,7 @@ class _NodeReader:
         )
         if not isinstance(key_node, ScalarNode):
             _refuse(key_node.place, "key", "a key must be text")
+        # A quoted << is an ordinary key.
         if key_node.text == "<<" and key_node.is_plain:
             _refuse(
                 key_node.place,

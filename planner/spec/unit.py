@@ -1,7 +1,7 @@
-"""Quantities as people write them: 70B, 8k, 800ms, 14d, 4TiB, 99.9%, 60000/month.
+"""Quantities in text form: 70B, 8k, 800ms, 14d, 4TiB, 99.9%, 60000/month.
 
-Every reader takes text and returns a number in the base unit, or raises ValueError with a
-sentence that says what would be accepted.
+Each parser returns a number in the base unit, or raises ValueError with a sentence that states
+the accepted form.
 """
 
 from __future__ import annotations
@@ -45,14 +45,20 @@ PERIODS_PER_MONTH: Final = {  # billing convention of the three clouds: 730 hour
 
 
 def parse_number(text: str) -> Decimal:
-    """A plain non-negative number; no exponent, no sign, no NaN, at most 15 digits."""
+    """Return a plain number of at least 0.
+
+    No sign, exponent or NaN; at most 15 digits before the point.
+    """
     if not re.fullmatch(NUMBER_PATTERN, text):
         raise ValueError("write a plain number, for example 12 or 1.5")
     return Decimal(text)
 
 
 def parse_count(text: str) -> int:
-    """How many: 12, 8k, 4M, 70B, 1T (decimal thousands); a trailing word `tokens` is allowed."""
+    """Return a whole number: 12, 8k, 4M, 70B or 1T, in powers of 1,000.
+
+    A trailing word `tokens` is allowed.
+    """
     return _parse_scaled(
         text.removesuffix("tokens"),
         COUNT_FACTORS,
@@ -61,7 +67,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_context(text: str) -> int:
-    """Tokens of a sequence: 4096, 8k, 1M (binary thousands: 8k is 8192)."""
+    """Return a sequence length in tokens: 4096, 8k or 1M, in powers of 1,024."""
     return _parse_scaled(
         text.removesuffix("tokens"),
         CONTEXT_FACTORS,
@@ -70,7 +76,7 @@ def parse_context(text: str) -> int:
 
 
 def parse_seconds(text: str) -> Decimal:
-    """A time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
+    """Return a time span in seconds: 800ms, 20s, 30m, 72h, 14d."""
     quantity_match = re.fullmatch(
         NUMBER_PATTERN + r"\s*([a-z]+)", text.strip().lower()
     )
@@ -82,7 +88,7 @@ def parse_seconds(text: str) -> Decimal:
 
 
 def parse_bytes(text: str) -> int:
-    """A size in bytes: 200GiB (binary) or 4TB (decimal)."""
+    """Return a size in bytes: 200GiB (binary) or 4TB (decimal)."""
     quantity_match = re.fullmatch(
         NUMBER_PATTERN + r"\s*([a-z]+)", text.strip().lower()
     )
@@ -94,8 +100,9 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_percent(text: str) -> Decimal:
-    """A share as a fraction of one: 99.9% is 0.999."""
+    """Return a percentage as a fraction of one: 99.9% is 0.999."""
     percent_match = re.fullmatch(NUMBER_PATTERN + r"\s*%", text.strip())
+    # Shares above one are refused.
     if not percent_match or Decimal(percent_match[1]) > 100:
         raise ValueError(
             "write a percentage from 0% to 100%, for example 99.9%"
@@ -104,7 +111,7 @@ def parse_percent(text: str) -> Decimal:
 
 
 def parse_spending(text: str) -> Decimal:
-    """Money in USD a month: 60000/month, 20/hour, $500/day."""
+    """Return an amount of USD a month: 60000/month, 20/hour, $500/day."""
     money_match = re.fullmatch(
         r"\$?" + NUMBER_PATTERN + r"\s*/\s*([a-z]+)", text.strip().lower()
     )
@@ -121,11 +128,13 @@ def _parse_scaled(
     quantity_match = re.fullmatch(
         NUMBER_PATTERN + r"\s*([A-Za-z]?)", text.strip()
     )
+    # Suffixes have no case: 70b is 70B.
     if not quantity_match or quantity_match[2].lower() not in suffix_factors:
         raise ValueError(f"write {accepted_form}")
     scaled_number = (
         Decimal(quantity_match[1]) * suffix_factors[quantity_match[2].lower()]
     )
+    # Decimal arithmetic is exact: 1.5k is whole, 1.5 is not.
     if scaled_number != scaled_number.to_integral_value():
         raise ValueError(f"write {accepted_form}; {text.strip()} is not whole")
     return int(scaled_number)

@@ -1,1 +1,1 @@
-"""The embedded snapshot of offers and prices: dated, hashed, validated row by row."""
+"""The embedded snapshot of offers and prices, with a date, digests and checked rows."""

@@ -1,4 +1,4 @@
-"""Opens a catalog: every row of every table is checked, and references between tables hold."""
+"""Load a catalog; every row and every reference between tables is checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ SCALE_UP_LINKS: Final = (
 
 
 def load_catalog(manifest_path: Path | None = None) -> Catalog:
-    """Open the catalog of a manifest, or the embedded one; raises CatalogError at the bad row."""
+    """Return the catalog of a manifest, or the embedded one.
+
+    Raises CatalogError with the position of the first invalid row.
+    """
     table_texts, manifest_sha256, as_of = verify_manifest(
         manifest_path or CATALOG_FOLDER / "manifest.json"
     )
@@ -52,6 +55,7 @@ def load_catalog(manifest_path: Path | None = None) -> Catalog:
         offers=tuple(
             candidate
             for candidate in offers
+            # Plans use only prices at which a machine can be ordered.
             if candidate.purchase in ORDERABLE_PURCHASES
         ),
         unlisted=tuple(
@@ -62,6 +66,7 @@ def load_catalog(manifest_path: Path | None = None) -> Catalog:
         unpriced=tuple(
             instance
             for machine_key, instance in instances.items()
+            # Machine types without any price are named, not planned with.
             if machine_key not in priced_types
         ),
         price_book=_price_book(table_texts["services.csv"]),
@@ -88,7 +93,10 @@ def _instances(
 ) -> tuple[
     dict[tuple[str, str], Instance], dict[tuple[str, str], tuple[str, ...]]
 ]:
-    """Return the machine types, and the regions that each is offered in (empty: where priced)."""
+    """Return machine types, and the regions in which each is offered.
+
+    Both by provider and machine type. No regions means every region with a price.
+    """
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
         "instance_type": table.nonempty_text,
@@ -136,6 +144,7 @@ def _instances(
             }
         )
         offered_regions[machine_key] = (
+            # A star means every region that has a price.
             () if table_row["regions"] == ("*",) else table_row["regions"]
         )
     return instances, offered_regions
@@ -170,7 +179,11 @@ def _offers(
     zones: dict[tuple[str, str, str], tuple[str, ...]],
     references: tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]],
 ) -> list[Offer]:
-    """Join prices with machines: a price in a region is no hardware in that region."""
+    """Return the offers: prices joined with machine types and zones.
+
+    A price alone does not prove that a region has the hardware. A price is skipped without
+    zones or outside of the regions of the machine type.
+    """
     sources, offered_regions = references
     columns: dict[str, Any] = {
         "provider": table.one_of(*PROVIDERS),
@@ -186,6 +199,7 @@ def _offers(
         "source": table.one_of(*sources),
         "confidence": table.CONFIDENCE_LEVEL,
     }
+    # Machine types with zone rows of their own; * serves the others.
     zoned_types = {
         (provider, instance_type) for provider, _, instance_type in zones
     }
@@ -208,6 +222,7 @@ def _offers(
                 f"instance_type: no machine is named '{machine_key[1]}'",
             )
         region_key = (machine_key[0], table_row["region"])
+        # Quoted prices of blocks may apply to every region.
         any_region = (
             table_row["region"] == "*"
             and table_row["purchase"] not in ORDERABLE_PURCHASES
@@ -227,6 +242,7 @@ def _offers(
             "on_demand": instance_type.on_demand,
             "spot": instance_type.spot,
         }
+        # A spot price at or above on demand means that there is no capacity.
         is_sold_out = table_row["purchase"] == "spot" and table_row[
             "usd_hour"
         ] >= on_demand_usd_hour.get(
@@ -248,6 +264,7 @@ def _offers(
                 instance=instance_type,
                 region=table_row["region"],
                 zones=offer_zones,
+                # A price of accelerators alone cannot be ordered.
                 purchase=table_row["purchase"]
                 if table_row["scope"] == "machine"
                 else "dws_calendar",
@@ -270,6 +287,7 @@ def _price_book(table_text: str) -> PriceBook:
         "region": table.nonempty_text,
         "unit": table.nonempty_text,
         "usd": lambda cell_text: (
+            # Services may be free, machines may not.
             table.usd_price(cell_text) if float(cell_text) else Decimal(0)
         ),
         "from_gb": table.optional(table.finite_decimal),
@@ -294,7 +312,9 @@ def _price_book(table_text: str) -> PriceBook:
         {
             role_key: tuple(
                 sorted(
-                    price_tiers, key=lambda price_tier: price_tier.from_gb or 0
+                    # Volume tiers in the order of their lower limit.
+                    price_tiers,
+                    key=lambda price_tier: price_tier.from_gb or 0,
                 )
             )
             for role_key, price_tiers in tiers_by_role.items()

@@ -1,6 +1,6 @@
-"""The manifest of a catalog: the SHA-256 of each file, and the date of the newest price.
+"""The manifest of a catalog: SHA-256 of each file, and date of the newest price.
 
-Run `python -m providers.catalog.manifest` after a change to the rows.
+Run `python -m providers.catalog.manifest` after a change of the rows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ CATALOG_FOLDER: Final = Path(__file__).parent / "data"
 
 
 def sha256_hex(file_bytes: bytes) -> str:
-    """SHA-256 as hexadecimal text."""
+    """Return the SHA-256 digest as hexadecimal text."""
     return hashlib.sha256(file_bytes).hexdigest()
 
 
 def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
-    """Return the texts of a catalog, its digest and its date.
+    """Return the texts of the files, the digest of the manifest, and its date.
 
-    The digest is that of the manifest, which holds the digests of the files. Raises CatalogError
-    when a file is missing or differs from the manifest.
+    The digest of the manifest covers all files, since it lists their digests. Raises
+    CatalogError for a missing file, and for one that differs from the manifest.
     """
     try:
         manifest_bytes = manifest_path.read_bytes()
@@ -42,6 +42,7 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
         file_texts = {}
         for file_name in CATALOG_FILES:
             file_bytes = (manifest_path.parent / file_name).read_bytes()
+            # A changed file would make plans that nobody can reproduce.
             if sha256_hex(file_bytes) != file_digests.get(file_name):
                 _raise_invalid(
                     manifest_path.parent / file_name,
@@ -59,13 +60,14 @@ def verify_manifest(manifest_path: Path) -> tuple[dict[str, str], str, str]:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write manifest.json for the files of a folder."""
+    """Write manifest.json for the files of a folder, dated by the newest price."""
     price_rows = csv.DictReader(
         (folder / "prices.csv").read_text(encoding="utf-8").splitlines()
     )
     price_dates = [
         price_row["as_of"]
         for price_row in price_rows
+        # Only full dates compare as text.
         if len(price_row["as_of"]) == len("2026-07-30")
     ]
     file_digests = {

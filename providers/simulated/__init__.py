@@ -1,1 +1,1 @@
-"""The mocked clouds: capacity, quota, prices, faults and a clock."""
+"""Simulated clouds with capacity, quota, prices, faults and a clock."""

@@ -1,4 +1,4 @@
-"""How many nodes of which type a group of machines asks for, read from its inputs."""
+"""Number and type of the nodes that a group of machines requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """The nodes of a group; `offer_key` is provider, region, instance type and purchase."""
+    """The nodes that a group requests.
+
+    offer_key   provider, region, machine type and purchase option
+    node_count  requested nodes
+    """
 
     offer_key: tuple[str, str, str, str]
     node_count: int
@@ -20,10 +24,14 @@ def node_group(
     objects: dict[str, dict[str, Any]],
     region: str,
 ) -> NodeGroup | None:
-    """Return the fleet of an Auto Scaling group, a managed group or a scale set."""
+    """Return the nodes that a resource requests, or `None` for other resources.
+
+    Groups are Auto Scaling groups, managed instance groups and virtual machine scale sets.
+    """
     if resource_type == "aws:autoscaling/group:Group":
         mixed_policy = inputs.get("mixedInstancesPolicy")
         launch_template = inputs.get("launchTemplate") or {}
+        # On AWS the stack uses a mixed instances policy for spot only.
         if mixed_policy:
             launch_template = mixed_policy["launchTemplate"][
                 "launchTemplateSpecification"
@@ -44,6 +52,7 @@ def node_group(
             int(inputs["desiredCapacity"]),
         )
     if resource_type == "gcp:compute/instanceGroupManager:InstanceGroupManager":
+        # The link contains the id of the template; a group has one version.
         template_link = str(inputs["versions"][0]["instanceTemplate"])
         template_object = next(
             (
@@ -64,6 +73,7 @@ def node_group(
             ("gcp", region, instance_type, purchase), int(inputs["targetSize"])
         )
     if resource_type == "azure-native:compute:VirtualMachineScaleSet":
+        # A scale set states its machine type itself.
         machine_sku = inputs["sku"]
         is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
         purchase = "spot" if is_spot else "on_demand"

@@ -1,7 +1,7 @@
-"""The calls of the simulated clouds: create, update, delete and read objects under their rules.
+"""The calls of the simulated clouds: create, update, delete and read objects.
 
-What they check: names that must be unique, references that must exist, deletions that something
-still needs, capacity, quota, and the faults of the world.
+They check unique names, references that block a deletion, capacity, quota, and the faults of
+the world.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NON_BLOCKING: Final = (
 
 
 class CloudError(Exception):
-    """A call that the cloud refused: its code, and a sentence."""
+    """A call that the cloud refused, with its error code and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -59,7 +59,7 @@ class CloudError(Exception):
 
 
 class Cloud:
-    """One cloud of a world in one region, working on what the world remembers."""
+    """A cloud of a world in one region; it works on the state of the world."""
 
     def __init__(self, world: World, memory: WorldMemory, region: str) -> None:
         self.world = world
@@ -69,11 +69,12 @@ class Cloud:
     def create(
         self, resource_type: str, resource_name: str, inputs: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Create an object; returns its id and its outputs. Raises CloudError."""
+        """Create an object and return its id and outputs. Raises CloudError."""
         self._inject_fault("create", resource_type, resource_name)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
         self.memory.serial += 1
+        # A digest of the history: the same calls give the same ids.
         id_seed = f"{resource_type}/{resource_name}/{self.memory.serial}"
         id_suffix = hashlib.sha256(id_seed.encode()).hexdigest()[:12]
         fixed_name = inputs.get(name_properties().get(resource_type, ""))
@@ -93,7 +94,7 @@ class Cloud:
         return object_id, outputs
 
     def update(self, object_id: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Change an object in place; returns its outputs. Raises CloudError."""
+        """Change an object in place and return its outputs. Raises CloudError."""
         cloud_object = self._find_object(object_id)
         self._inject_fault("update", cloud_object["type"], cloud_object["name"])
         self._check_limits(cloud_object["type"], inputs, object_id)
@@ -104,6 +105,7 @@ class Cloud:
             str(fixed_name or object_id),
             inputs,
         )
+        # Each change of a launch template makes a new version.
         if "latestVersion" in outputs:
             outputs["latestVersion"] = (
                 int(cloud_object["outputs"].get("latestVersion", 1)) + 1
@@ -116,7 +118,10 @@ class Cloud:
         return outputs
 
     def delete(self, object_id: str) -> None:
-        """Delete an object; one that is gone is fine. Raises CloudError while it is needed."""
+        """Delete an object; an absent one is no error.
+
+        Raises CloudError while another object refers to it.
+        """
         target_object = self.memory.objects.get(object_id)
         if target_object is None:
             return
@@ -127,6 +132,7 @@ class Cloud:
             dependent["name"]
             for dependent_id, dependent in self.memory.objects.items()
             if dependent_id != object_id
+            # A reference is an id anywhere in the inputs.
             and _refers_to(dependent["inputs"], object_id)
             and not _is_non_blocking(dependent["type"])
         ]
@@ -138,7 +144,7 @@ class Cloud:
         del self.memory.objects[object_id]
 
     def read(self, object_id: str) -> dict[str, Any] | None:
-        """Return an object, or nothing when it is gone."""
+        """Return an object, or `None` when it does not exist."""
         return self.memory.objects.get(object_id)
 
     def immutable_changes(
@@ -147,7 +153,7 @@ class Cloud:
         prior_inputs: dict[str, Any],
         target_inputs: dict[str, Any],
     ) -> list[str]:
-        """Return the changed properties that cannot be changed in place."""
+        """Return the changed properties that force a replacement."""
         immutable_names = _immutable_names().get(resource_type, frozenset())
         return [
             property_name
@@ -175,6 +181,7 @@ class Cloud:
                 continue
             call_count = self.memory.fired.get(str(fault_index), 0)
             self.memory.fired[str(fault_index)] = call_count + 1
+            # Calls before and after this range succeed.
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
@@ -197,7 +204,10 @@ class Cloud:
     def _check_limits(
         self, resource_type: str, inputs: dict[str, Any], own_id: str | None
     ) -> None:
-        """Check capacity and quota for the nodes that a group asks for."""
+        """Check capacity and quota for the nodes that a group requests.
+
+        Refused when `used + requested > limit` for any matching rule.
+        """
         node_group = capacity.node_group(
             resource_type, inputs, self.memory.objects, self.region
         )
@@ -206,6 +216,7 @@ class Cloud:
         other_groups = [
             other_group
             for object_id, cloud_object in self.memory.objects.items()
+            # A changed group replaces its own earlier request.
             if object_id != own_id
             and (
                 other_group := capacity.node_group(
@@ -217,6 +228,7 @@ class Cloud:
             )
         ]
         for node_limits, error_codes, limit_kind in (
+            # Quota is refused first when both are exceeded.
             (self.world.quota, QUOTA_CODES, "quota"),
             (self.world.capacity, CAPACITY_CODES, "capacity"),
         ):
@@ -261,7 +273,7 @@ class Cloud:
         display_name: str,
         inputs: dict[str, Any],
     ) -> dict[str, Any]:
-        """Inputs are outputs too; the rest comes from the templates."""
+        """Return the inputs as outputs, with those that the templates add."""
         object_outputs = {
             **inputs,
             "name": inputs.get("name", display_name),
@@ -279,6 +291,7 @@ class Cloud:
                 filled_text = filled_text.replace(
                     "{" + placeholder + "}", replacement
                 )
+            # Templates are JSON, so an output may be a list or an object.
             object_outputs[output_name] = json.loads(filled_text)
         return object_outputs
 
@@ -311,7 +324,7 @@ def _table_rows(file_name: str) -> list[dict[str, str]]:
 
 @cache
 def name_properties() -> dict[str, str]:
-    """Return the property that names a resource of each type for good."""
+    """Return the property with the fixed name of a resource, by resource type."""
     return {
         table_row["type"]: table_row["property"]
         for table_row in _table_rows("names.csv")
@@ -320,7 +333,10 @@ def name_properties() -> dict[str, str]:
 
 @cache
 def durations_s() -> dict[str, float]:
-    """Return how long the creation of a type takes on the simulated clock; * is the rest."""
+    """Return the time to create a resource on the simulated clock, seconds, by type.
+
+    The type * stands for all other types.
+    """
     return {
         table_row["type"]: float(table_row["seconds"])
         for table_row in _table_rows("durations.csv")

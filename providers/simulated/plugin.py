@@ -1,7 +1,7 @@
-"""A Pulumi provider plugin over the simulated world: the real engine on mocked clouds.
+"""A Pulumi provider plugin that serves the simulated world.
 
-The engine starts it as `pulumi-resource-aws`, `-gcp` or `-azure-native`; each is a process of its
-own, so they share the world through its file, one call at a time.
+The engine starts it as `pulumi-resource-aws`, `-gcp` or `-azure-native`. Each is a process of
+its own. They share the world through its file, one call at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STOP_GRACE_S: Final = 20.0
 
 
 def struct_to_dict(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Read a protobuf struct; whole doubles become integers, nulls are left out."""
+    """Convert a protobuf struct; whole numbers become integers, nulls are left out."""
     field_pairs = (
         (field_name, _plain_value(protobuf_struct.fields[field_name]))
         for field_name in sorted(protobuf_struct.fields)
@@ -50,6 +50,7 @@ def _plain_value(protobuf_value: struct_pb2.Value) -> Any:
         ]
     if value_kind == "number_value":
         number = protobuf_value.number_value
+        # Protobuf has no integers: every number is a double.
         return int(number) if number.is_integer() else number
     return (
         None
@@ -59,14 +60,14 @@ def _plain_value(protobuf_value: struct_pb2.Value) -> Any:
 
 
 def dict_to_struct(properties: dict[str, Any]) -> struct_pb2.Struct:
-    """Write a protobuf struct."""
+    """Convert properties to a protobuf struct."""
     protobuf_struct = struct_pb2.Struct()
     protobuf_struct.update(properties)
     return protobuf_struct
 
 
 class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc, unused-ignore]
-    """The calls that the engine makes, answered from the world."""
+    """The resource provider service of the engine, on a simulated world."""
 
     def __init__(
         self, plugin_version: str, folder: Path, world_rules: world.World
@@ -77,11 +78,11 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         self.region = ""
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Agree on a protocol without wrappers around secrets and references."""
+        """Select the protocol without wrappers around secrets and references."""
         return provider_pb2.ProviderHandshakeResponse()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Tell the version that the engine asked for."""
+        """Return the version that the engine asked for."""
         return plugin_pb2.PluginInfo(version=self.plugin_version)
 
     def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -89,11 +90,12 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Say that another region is another place: everything in it must be replaced."""
+        """Compare configurations: another region replaces every resource."""
         prior_inputs = struct_to_dict(request.old_inputs)
         target_inputs = struct_to_dict(request.news)
         changed_keys = [
             property_name
+            # Azure calls it location, the others region.
             for property_name in ("location", "region")
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
@@ -107,7 +109,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         )
 
     def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Learn the region."""
+        """Set the region from the configuration."""
         provider_config = struct_to_dict(request.args)
         self.region = str(
             provider_config.get("region")
@@ -121,7 +123,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Compare inputs with inputs, and say what cannot change in place."""
+        """Compare old and new inputs, and name those that force a replacement."""
         prior_inputs = struct_to_dict(request.old_inputs)
         target_inputs = struct_to_dict(request.news)
         changed_keys = sorted(
@@ -130,6 +132,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
         )
+        # A diff depends on the rules only, so no state is loaded.
         cloud = Cloud(self.world_rules, world.WorldMemory(), self.region)
         replacing_keys = cloud.immutable_changes(
             request.type, prior_inputs, target_inputs
@@ -158,7 +161,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         )
 
     def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Create an object; a preview knows no outputs yet."""
+        """Create an object; a preview returns the inputs without outputs."""
         inputs = struct_to_dict(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(
@@ -176,6 +179,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Change an object in place."""
         inputs = struct_to_dict(request.news)
+        # A preview assumes that outputs stay and inputs are applied.
         if request.preview:
             outputs = {**struct_to_dict(request.olds), **inputs}
             return provider_pb2.UpdateResponse(
@@ -188,13 +192,13 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
             )
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Delete an object; one that is gone is fine."""
+        """Delete an object; an absent one is no error."""
         with self._open_cloud(context) as cloud:
             cloud.delete(request.id)
         return empty_pb2.Empty()
 
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Return an object as it is; an empty answer means that it is gone."""
+        """Return an object; an empty response means that it does not exist."""
         with self._open_cloud(context) as cloud:
             cloud_object = cloud.read(request.id)
         if cloud_object is None:
@@ -206,7 +210,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Nothing runs long enough to be cancelled."""
+        """Do nothing: no call is long enough to be canceled."""
         return empty_pb2.Empty()
 
     def _open_cloud(self, context: Any) -> _WorldTransaction:
@@ -214,7 +218,10 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
 
 
 class _WorldTransaction:
-    """One call on the shared world: under its lock, saved also when the cloud refuses."""
+    """A transaction on the shared world, under its file lock.
+
+    The state is saved also when the cloud refuses a call.
+    """
 
     def __init__(self, provider: SimulatedProvider, context: Any) -> None:
         self.provider = provider
@@ -237,12 +244,16 @@ class _WorldTransaction:
             world.save_memory(self.path, self.memory)
         finally:
             self.lock.release()
+        # The engine reports the refusal as an error of the resource.
         if isinstance(error, CloudError):
             self.context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
 def main(plugin_version: str) -> None:
-    """Serve until the engine ends it; the first line on standard output is the port."""
+    """Serve until the engine ends the process.
+
+    The first line on standard output is the port, as the engine expects.
+    """
     world_path = os.environ.get(WORLD_VARIABLE, "")
     world_rules = (
         world.read_world(Path(world_path).read_bytes(), world_path)

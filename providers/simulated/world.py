@@ -1,4 +1,4 @@
-"""A simulated world: what its clouds have and forbid, and the file that remembers what exists.
+"""The rules of a simulated world, and the file with its objects.
 
 A world file is YAML (all keys optional):
 
@@ -9,7 +9,7 @@ A world file is YAML (all keys optional):
     prices:   [{provider: gcp, region: "*", instance_type: a3-*, purchase: spot, usd_hour: 30}]
     faults:   [{on: create, type: "*:Group", code: InsufficientInstanceCapacity, times: 1}]
 
-Patterns take * and ?; what no row matches is unlimited, and costs what the catalog says.
+Patterns take * and ?. Offers that match no row are unlimited and have the catalog price.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ NAME_PATTERN: Final = TextPattern(
 
 @dataclass(frozen=True, slots=True)
 class NodeLimit:
-    """At most so many nodes that match."""
+    """A limit on the nodes of all matching offers together.
+
+    The first four fields are patterns; `nodes` is the limit.
+    """
 
     provider: str
     region: str
@@ -60,7 +63,10 @@ class NodeLimit:
 
 @dataclass(frozen=True, slots=True)
 class PriceOverride:
-    """Another price than the catalog's."""
+    """A price in USD an hour that replaces that of the catalog.
+
+    The first four fields are patterns of offers.
+    """
 
     provider: str
     region: str
@@ -71,7 +77,15 @@ class PriceOverride:
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """A call that fails: the first `times` matching calls after `after` of them."""
+    """A call that fails.
+
+    on     operation: create, update or delete
+    type   pattern of the resource type
+    name   pattern of the resource name
+    code   error code of the cloud
+    times  matching calls that fail
+    after  matching calls that succeed before
+    """
 
     on: str
     type: str
@@ -83,7 +97,15 @@ class FaultRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The rules of a simulated world."""
+    """The rules of a simulated world.
+
+    clock     time at which the world begins
+    project   project or account
+    capacity  nodes that the clouds have
+    quota     nodes that the account may have
+    prices    prices that replace those of the catalog
+    faults    calls that fail
+    """
 
     clock: datetime
     project: str = "simulated-project"
@@ -101,6 +123,7 @@ def _parse_time(time_text: str) -> datetime:
             "write a time such as 2026-11-21T08:00:00Z"
         ) from parse_error
     return (
+        # A time without a zone is UTC.
         parsed_time if parsed_time.tzinfo else parsed_time.replace(tzinfo=UTC)
     )
 
@@ -211,7 +234,7 @@ WORLD_BLOCK: Final = Block(
 
 
 def read_world(file_bytes: bytes, file_path: str) -> World:
-    """Read a world file; raises SpecError with every problem in it."""
+    """Return the rules of a world file. Raises SpecError with all of its problems."""
     report = ProblemReport()
     parsed_block = WORLD_BLOCK.read(
         parse_yaml(file_bytes, file_path), "", report
@@ -223,14 +246,14 @@ def read_world(file_bytes: bytes, file_path: str) -> World:
 
 
 def default_world() -> World:
-    """A world with everything in stock and nothing going wrong."""
+    """Return a world without limits, price changes and faults."""
     return World(clock=_parse_time(DEFAULT_CLOCK))
 
 
 def matches(
     world_rule: NodeLimit | PriceOverride, offer_key: tuple[str, str, str, str]
 ) -> bool:
-    """Whether a row concerns (provider, region, instance type, purchase)."""
+    """Whether a rule matches (provider, region, machine type, purchase option)."""
     patterns = (
         world_rule.provider,
         world_rule.region,
@@ -244,9 +267,13 @@ def matches(
 
 
 def reprice_catalog(world: World, catalog: Catalog) -> Catalog:
-    """Return the catalog with the prices of the world; its digest then tells them apart."""
+    """Return the catalog with the prices of the world.
+
+    Its digest also covers these prices, so plans for both catalogs differ.
+    """
     if not world.prices:
         return catalog
+    # The same prices always give the same digest.
     digest_seed = catalog.sha256 + repr(world.prices)
     offers = tuple(_reprice_offer(world, offer) for offer in catalog.offers)
     return replace(
@@ -264,6 +291,7 @@ def _reprice_offer(world: World, offer: Offer) -> Offer:
         offer.purchase,
     )
     for override in world.prices:
+        # The first matching row applies.
         if matches(override, offer_key):
             return replace(
                 offer, usd_hour=override.usd_hour, source="world file"
@@ -273,7 +301,13 @@ def _reprice_offer(world: World, offer: Offer) -> Offer:
 
 @dataclass(slots=True)
 class WorldMemory:
-    """What exists: objects by id, how often each fault has fired, and the seconds that passed."""
+    """The state of a simulated world.
+
+    seconds  time since the clock of the world began
+    serial   number of the last created object
+    objects  objects by id
+    fired    matching calls so far, by index of the fault
+    """
 
     seconds: float = 0.0
     serial: int = 0
@@ -282,7 +316,10 @@ class WorldMemory:
 
 
 def load_memory(memory_path: Path) -> WorldMemory:
-    """Read what exists; nothing when there is no file. Raises SpecError on a broken file."""
+    """Return the state in a file, or an empty state without a file.
+
+    Raises SpecError for a damaged file.
+    """
     if not memory_path.exists():
         return WorldMemory()
     try:
@@ -301,7 +338,7 @@ def load_memory(memory_path: Path) -> WorldMemory:
 
 
 def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
-    """Write what exists, all or nothing."""
+    """Write the state atomically."""
     memory_path.parent.mkdir(parents=True, exist_ok=True)
     memory_fields = {
         "seconds": world_memory.seconds,
@@ -313,4 +350,5 @@ def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
     temporary_path.write_text(
         json.dumps(memory_fields, sort_keys=True), encoding="utf-8"
     )
+    # A rename is atomic: a crash leaves the old or the new file.
     temporary_path.replace(memory_path)

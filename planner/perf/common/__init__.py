@@ -1,1 +1,1 @@
-"""What serving and training share: layouts, constants, coefficient tables, memory of weights."""
+"""Code shared by serving and training: layouts, constants, coefficients, weights."""

@@ -1,8 +1,9 @@
-"""Books of coefficients: what hardware and software reach of what they could.
+"""Tables of fitted coefficients: the share of peak performance that is reached.
 
-A coefficient is its base value times the factor of every key that applies, and its yearly factor
-to the power of the years since mid-2025. Values are fitted, shrunk to their priors; a spread of 0
-holds a coefficient at its physical value.
+    coefficient = base * product of factors whose key applies * yearly factor ^ years
+
+`years` counts from mid-2025. The fit shrinks each value to its prior. A coefficient with
+`prior_sigma` 0 is not fitted and stays at its physical value.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from planner.facts import table
 
+# Base values hold at this date; yearly factors count from it.
 REFERENCE_YEAR: Final = 2025.5
 MEASURED_YEARS: Final = (
     2023.5,
@@ -25,7 +27,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CoefficientRow:
-    """One factor of a coefficient, with what it was before the fit and how far it may move."""
+    """One factor of a coefficient.
+
+    coefficient    the coefficient that the factor multiplies
+    key            the key that selects the factor; empty for a base value, `year` for a trend
+    fitted_factor  value after the fit: the coefficient's unit for a base value, else a ratio
+    prior_factor   value before the fit, same unit
+    prior_sigma    standard deviation of ln(fitted / prior); 0 excludes the factor from the fit
+    """
 
     coefficient: str
     key: str
@@ -35,27 +44,32 @@ class CoefficientRow:
 
 
 def years_since(year: float) -> float:
-    """Years since the reference date, held to the span of the measurements."""
+    """Return years since the reference date, clamped to the measured years."""
+    # No trend is extrapolated outside the measured years.
     return min(max(year, MEASURED_YEARS[0]), MEASURED_YEARS[1]) - REFERENCE_YEAR
 
 
 class CoefficientTable(Generic[T]):
-    """The coefficients of one model, each a field of `coefficient_type`, from a file of planner/perf/data."""
+    """The coefficients of one model, read from one CSV file of planner/perf/data.
+
+    Each field of `coefficient_type` is one coefficient.
+    """
 
     def __init__(self, coefficient_type: type[T], file_name: str) -> None:
         self.coefficient_type = coefficient_type
         self.file_name = file_name
+        # A search asks for the same few key sets many times.
         self.select = lru_cache(maxsize=4096)(self._select)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the coefficients are called."""
+        """Names of the coefficients."""
         table_fields = fields(self.coefficient_type)  # type: ignore[arg-type]
         return tuple(field.name for field in table_fields)
 
     @cached_property
     def rows(self) -> tuple[CoefficientRow, ...]:
-        """The table; raises CatalogError on a bad row."""
+        """Rows of the table; raises CatalogError on an invalid row."""
         columns: dict[str, Any] = {
             "coefficient": table.one_of(*self.names),
             "key": table.any_text,
@@ -90,11 +104,18 @@ class CoefficientTable(Generic[T]):
     def _select(
         self, selected_keys: frozenset[str], year: float = REFERENCE_YEAR
     ) -> T:
-        """Return the coefficients for a set of keys and the year of the software."""
+        """Return the coefficients for a set of keys and the year of the software.
+
+        coefficient = product over its rows of
+            fitted_factor                          if the key is empty or in `selected_keys`
+            fitted_factor ^ years_since(`year`)    if the key is `year`
+        """
+        # The base value is the row with an empty key: the product starts at 1.
         factors = dict.fromkeys(self.names, 1.0)
         for coefficient_row in self.rows:
             if coefficient_row.key == YEARLY_KEY:
                 factors[coefficient_row.coefficient] *= (
+                    # Trend of software: a constant relative change each year.
                     coefficient_row.fitted_factor ** years_since(year)
                 )
             elif (

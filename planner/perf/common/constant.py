@@ -1,4 +1,4 @@
-"""Constants of engines, formats and the field: rows with unit, meaning, source and date."""
+"""Constants of engines and formats; each row has unit, meaning, source and date."""
 
 from __future__ import annotations
 
@@ -28,11 +28,17 @@ def _constant_values() -> dict[tuple[str, str], float]:
     )
     return {
         (constant_name, key_name): csv_row["value"]
+        # Unit and source serve the reader of the table; code needs the value.
         for (constant_name, key_name), csv_row in keyed_rows.items()
     }
 
 
 @cache
 def constant(constant_name: str, key_name: str = "") -> float:
-    """Return a constant, of a kind where there are several; KeyError when there is none."""
+    """Return the value of a constant in the unit of its row.
+
+    `key_name` selects the variant of a constant with several. Raises KeyError on an unknown
+    one.
+    """
+    # A constant without variants has an empty key.
     return _constant_values()[constant_name, key_name]

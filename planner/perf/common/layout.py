@@ -1,4 +1,4 @@
-"""How one replica is laid over accelerators, and the hardware that it is laid over."""
+"""Parallel layout of one replica, and the node that it runs on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
 class ReplicaLayout:
     """Precision and parallelism of one replica; `dp` and `cp` are 1 in serving.
 
-    tp * pp accelerators hold one replica. `ep` spreads experts over the tp group; with `adp`
-    (attention data parallelism) attention is cut over tp / adp only, and repeated adp times.
+    precision     number format of the weights
+    kv_precision  number format of the KV cache
+    tp            tensor-parallel size
+    pp            pipeline stages
+    ep            expert-parallel size within the tp group: experts divided among accelerators
+    dp            data-parallel size
+    cp            context-parallel size
+    adp           attention data parallelism: adp groups of tp / adp accelerators, each with
+                  its own requests and a full copy of the attention weights
+
+    One replica takes tp * pp accelerators.
     """
 
     precision: str
@@ -31,18 +40,25 @@ class ReplicaLayout:
 
     @property
     def accelerators(self) -> int:
-        """Accelerators of one replica."""
+        """Number of accelerators of one replica: tp * pp."""
         return self.tp * self.pp
 
     @property
     def attention_tp(self) -> int:
-        """Accelerators over which attention is cut."""
+        """Number of accelerators that share one attention layer: tp / adp."""
         return self.tp // self.adp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The accelerators of one machine. `network_gb_s` is one way, of the whole node."""
+    """The accelerators and links of one machine.
+
+    accelerator_count  accelerators of the machine
+    memory_gib         memory of one accelerator, GiB
+    compute_fraction   share of an accelerator's compute and bandwidth (below 1 for a slice)
+    scaleup_link       kind of link between accelerators, such as `nvlink_pairs` or `pcie`
+    network_gb_s       one-way network bandwidth of the whole machine, GB/s
+    """
 
     accelerator: Accelerator
     accelerator_count: int
@@ -52,26 +68,37 @@ class Node:
     network_gb_s: float
 
     def has_link(self, tp: int) -> bool:
-        """Whether tp accelerators share a scale-up link (else they talk over PCIe)."""
+        """Return whether tp accelerators share a scale-up link; PCIe otherwise."""
         if self.scaleup_link in ("pcie", "none"):
             return False
+        # NVLink bridges join two cards; larger groups use PCIe.
         return self.scaleup_link != "nvlink_pairs" or tp <= 2
 
     def link_gb_s(self, tp: int) -> float:
-        """One-way bandwidth between tp accelerators: a link, PCIe, or a share of the network."""
+        """Return the one-way bandwidth of one accelerator in its tp group, GB/s.
+
+        tp larger than the node  network_gb_s / accelerator_count
+        scale-up link            link_gb_s / 2, since data sheets add up both directions
+        otherwise                16 lanes of PCIe
+        """
         if tp > self.accelerator_count:
+            # Across nodes: an equal share of the node's NICs.
             return self.network_gb_s / self.accelerator_count
         if self.has_link(tp):
+            # The data sheet gives the sum of both directions.
             return self.accelerator.link_gb_s / 2
+        # Generation 3 is the oldest in the table.
         return constant("pcie_gen", str(max(3, self.accelerator.pcie_gen)))
 
 
 def can_shard(llm: Llm, tp: int) -> bool:
-    """Whether a model can be cut into tp parts.
+    """Return whether tensor parallelism can divide a model into tp parts.
 
-    Heads must divide by tp; KV heads must divide by tp or tp by KV heads; the width of the MLP
-    must divide by tp. MLA keeps one latent per token, so KV heads do not matter there.
+    Conditions: tp divides the attention heads and the MLP width; tp divides the KV heads or
+    the KV heads divide tp. The KV condition does not apply to MLA, which stores one latent per
+    token.
     """
+    # KV heads can be repeated on several accelerators when tp exceeds them.
     kv_divides = (
         llm.kv_lora_rank > 0 or llm.kv_heads % tp == 0 or tp % llm.kv_heads == 0
     )

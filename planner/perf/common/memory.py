@@ -1,6 +1,6 @@
-"""What weights, KV cache and training states take.
+"""Memory of weights, checkpoints and the KV cache.
 
-Sizes in bytes unless the name says GiB. Never looks at price or speed.
+Sizes are in bytes unless the name says GiB. The functions do not depend on price or speed.
 """
 
 from __future__ import annotations
@@ -15,22 +15,30 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
 
 GIB: Final = 2**30
+# Bytes of one element of the KV cache.
 KV_ELEMENT_BYTES: Final = {"bf16": 2, "fp8": 1}
 
 
 def weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
-    """Weight bytes of one accelerator, quantization scales included.
+    """Return weight bytes of one accelerator, quantization scales included.
 
-    (attention + rest + experts) / pp + embedding * 2 / tp of the fuller pipeline stage; attention
-    and rest are cut over tp / adp, experts over tp. Embedding and head stay in 16 bit.
+        (attention + dense) / (tp / adp) / pp
+        + experts / tp / pp
+        + 2 bytes * embedding parameters / tp / stages that share them
+
+    The embedding and the output head have 16 bits. With pp > 1 they are on the first and the
+    last stage, so the fuller of these has half of their bytes.
     """
     precision = layout.precision
     attention_tp = layout.attention_tp
+    # Parameters outside attention, experts, embedding and head.
     dense_params = max(0.0, llm.dense_params - llm.attention_params)
     body_bytes = llm.attention_params * attention_bytes(
         llm, precision
     ) + dense_params * dense_bytes(precision)
+    # Experts are divided over the whole tp group, with or without ADP.
     expert_bytes = llm.expert_params * quantized_bytes(precision) / layout.tp
+    # The embedding is on the first stage, the head on the last.
     embedding_stages = 1 if layout.pp == 1 else 2
     return (
         body_bytes / attention_tp + expert_bytes
@@ -38,17 +46,23 @@ def weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
 
 
 def quantized_bytes(precision: str) -> float:
-    """Bytes of a quantized parameter with its share of the scales."""
+    """Return bytes of one quantized parameter, with its share of the scales."""
     return constant("weight_bytes", precision)
 
 
 def dense_bytes(precision: str) -> float:
-    """Bytes of a parameter outside the experts: mxfp4 models keep attention in 16 bit."""
+    """Return bytes of one parameter outside the experts.
+
+    mxfp4 releases quantize only the experts; the rest has 16 bits.
+    """
     return 2.0 if precision == "mxfp4" else quantized_bytes(precision)
 
 
 def attention_bytes(llm: Llm, precision: str) -> float:
-    """Bytes of an attention parameter: fp4 releases with latent attention keep it in 16 bit."""
+    """Return bytes of one attention parameter.
+
+    fp4 releases with latent attention (MLA) have 16-bit attention weights.
+    """
     return (
         2.0
         if precision == "fp4" and llm.kv_lora_rank
@@ -57,36 +71,44 @@ def attention_bytes(llm: Llm, precision: str) -> float:
 
 
 def checkpoint_bytes(llm: Llm, layout: ReplicaLayout) -> float:
-    """Bytes of the checkpoint: fp8 is made from a 16-bit release when it is loaded."""
+    """Return bytes of the checkpoint to load.
+
+    An fp8 deployment of a 16-bit release loads 16-bit weights and quantizes them on loading.
+    """
     if layout.precision == "fp8" and llm.precision == "bf16":
         return 2.0 * llm.params
     return weight_bytes(llm, layout) * layout.accelerators
 
 
 def kv_token_bytes(llm: Llm, layout: ReplicaLayout) -> float:
-    """KV bytes that one token adds to one layer of one accelerator.
+    """Return KV bytes of one token in one layer on one accelerator.
 
-    Grouped-query attention: 2 * head_dim * max(1, kv_heads / tp) * bytes.
-    Latent attention (MLA): (rank + rope) * bytes, the same on every accelerator.
+    Grouped-query attention: 2 * head_dim * max(1, kv_heads / attention_tp) * element bytes.
+    Latent attention (MLA): (kv_lora_rank + qk_rope_dim) * element bytes on every accelerator.
     """
     element_bytes = KV_ELEMENT_BYTES[layout.kv_precision]
+    # MLA: one latent vector serves all heads, so tp does not divide it.
     if llm.kv_lora_rank:
         return float((llm.kv_lora_rank + llm.qk_rope_dim) * element_bytes)
     return float(
+        # K and V.
         2
         * llm.head_dim
+        # A KV head is repeated when there are fewer heads than accelerators.
         * max(1, math.ceil(llm.kv_heads / layout.attention_tp))
         * element_bytes
     )
 
 
 def kv_bytes(llm: Llm, layout: ReplicaLayout, context_tokens: float) -> float:
-    """KV bytes of one sequence on one accelerator, in whole pages of 16 tokens.
+    """Return KV bytes of one sequence on one accelerator, in whole pages of 16 tokens.
 
-    Sliding layers keep min(tokens, window); linear and state-space layers keep a state of constant
-    size; the others keep everything, and sparse attention its index beside it.
+    full layers            all tokens, plus the index of sparse attention
+    sliding-window layers  min(tokens, window)
+    linear, state-space    a state of constant size
     """
     page_tokens = constant("kv_block")
+    # The last page of a sequence is allocated as a whole.
     full_tokens = math.ceil(context_tokens / page_tokens) * page_tokens
     window_tokens = min(
         full_tokens, math.ceil(llm.window / page_tokens) * page_tokens
@@ -95,7 +117,9 @@ def kv_bytes(llm: Llm, layout: ReplicaLayout, context_tokens: float) -> float:
         llm.attending_layers - llm.window_layers
     ) * full_tokens + llm.window_layers * window_tokens
     state_bytes = (
+        # Recurrent state of linear and state-space layers.
         llm.state_layers * llm.state_bytes / layout.attention_tp
+        # Keys of the indexer that selects tokens in sparse attention.
         + llm.index_bytes * full_tokens
     )
     return (

@@ -1,1 +1,1 @@
-"""What failures and reclaims cost in time: hazards, checkpoints, goodput, simulated runs."""
+"""Failures, spot reclaims and checkpoints: goodput by formula and by simulated runs."""

@@ -1,8 +1,11 @@
-"""From steps to a run: failures, checkpoints, and the share of the time that is progress.
+"""Failures, spot reclaims and checkpoints of a run, and its goodput.
 
-A run is a chain of segments: work for an interval, then save. With failures of rate 1 / mtbf and a
-restart after each, a segment takes (e^(segment / mtbf) - 1) * (mtbf + restart) on average (Daly,
-2006), in which the interval is progress. Seconds.
+A run is a chain of segments: an interval of work, then a checkpoint. With failures at rate
+1 / mtbf and a restart after each, the mean time of a segment is
+
+(exp(segment / mtbf) - 1) * (mtbf + restart)
+
+of which the interval is progress (Daly, 2006). Times are in seconds.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 DAY_S: Final = 86_400.0
 MONTH_S: Final = 730 * 3600.0
+# Each step shrinks the bracket by 0.618: 60 reach 3e-13 of it.
 SECTION_STEPS: Final = 60
 MAX_INTERVAL_S: Final = 30 * DAY_S
 ReclaimLevel: TypeAlias = Literal[
@@ -32,11 +36,14 @@ ReclaimLevel: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """What stops a run: failures of machines, and machines that are taken back.
+    """Rates and durations of what stops a run on a cluster.
 
-    `failures_per_s` and `reclaims_per_s` a second of the whole cluster; `restart_s` seconds after a failure,
-    `wait_s` until a reclaimed cluster is whole again, `notice_s` before it is taken; `partial_speed` is
-    the share of the speed at which the rest of the machines go on.
+    failures_per_s  failures of all machines, 1/s
+    reclaims_per_s  reclaims of spot machines, 1/s
+    restart_s       time from a failure until work continues, s
+    wait_s          mean time until a reclaimed cluster is complete again, s
+    notice_s        warning before a reclaim, s
+    partial_speed   share of the speed with the machines that remain after a reclaim
     """
 
     failures_per_s: float
@@ -48,14 +55,18 @@ class Hazard:
 
     @property
     def mtbf_s(self) -> float:
-        """Mean seconds between stops of any kind."""
+        """Mean time between stops of any kind, in seconds."""
         stops_per_s = self.failures_per_s + self.reclaims_per_s
         return 1 / stops_per_s if stops_per_s else math.inf
 
     @property
     def mean_pause_s(self) -> float:
-        """Mean seconds from a stop until work goes on."""
+        """Mean time from a stop until work continues, in seconds.
+
+        A failure pauses for `restart_s`, a reclaim for `wait_s` + `restart_s`.
+        """
         stops_per_s = self.failures_per_s + self.reclaims_per_s
+        # A reclaimed cluster first waits for machines, then restarts.
         reclaim_pauses = self.reclaims_per_s * (self.wait_s + self.restart_s)
         return (
             (self.failures_per_s * self.restart_s + reclaim_pauses)
@@ -96,11 +107,15 @@ def _reclaim_table() -> dict[tuple[str, str], table.TableRow]:
 
 
 def no_spare_share(spare_count: int, offered_load: float) -> float:
-    """Share of failures that find no spare machine: Erlang's loss formula.
+    """Return the share of failures without a free spare machine.
 
-    `offered_load` is failures a second times the seconds until a machine that failed is replaced.
+    Erlang's loss formula: B(0) = 1, B(k) = a * B(k - 1) / (k + a * B(k - 1))
+
+    a  `offered_load`: failures/s * seconds until a failed machine is replaced
+    k  spare machines
     """
     blocked_share = 1.0
+    # Recursion over the spares: no factorials, so no overflow.
     for spare_index in range(1, spare_count + 1):
         blocked_share = (
             offered_load
@@ -117,12 +132,17 @@ def run_hazard(
     reclaim_level: ReclaimLevel = "never",
     spare_count: int = 0,
 ) -> Hazard:
-    """Return what stops a run on so many machines of a cloud, with published rates of reclaims.
+    """Return the hazard of a run on `machine_count` machines of a cloud.
 
-    Machines fail independently; without a spare one has to boot first. Spot machines of one kind
-    are taken together: of a reclaim of one, all others follow within minutes in most cases, so
-    the cluster's rate is hardly larger.
+    failures  machines * `node_failures`; machines fail independently
+    restart   `train_restart` + `boot` * share of failures without a spare
+    reclaims  r * (1 + (1 - `reclaim_together`) * (machines - 1)), r the rate of one machine
+
+    Most reclaims take all spot machines of one type and zone within minutes, so the rate of a
+    cluster is little above that of a machine. `reclaim_level` is a column of
+    planner/perf/data/reclaims.csv.
     """
+    # Failures a machine and day (arXiv:2410.21680, RSC-1).
     failures_per_s = machine_count * constant("node_failures") / DAY_S
     restart_s = constant("train_restart")
     restart_s += constant("boot") * no_spare_share(
@@ -138,11 +158,14 @@ def run_hazard(
         )
     reclaim_row = (
         _reclaim_table().get((provider, family))
+        # Mean of the cloud where the machine family has no rate.
         or _reclaim_table()[provider, ""]
     )
     reclaims_per_s = (
+        # A share p reclaimed in a month is a constant rate -ln(1 - p).
         -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / MONTH_S
     )
+    # Share of reclaims that come alone (arXiv:2604.16457).
     separate_share = 1 - constant("reclaim_together")
     return Hazard(
         failures_per_s=failures_per_s,
@@ -155,7 +178,10 @@ def run_hazard(
 
 
 def checkpoint_bytes(job: Job) -> float:
-    """Bytes of a full checkpoint: weights, master copy and states of all that is trained."""
+    """Return the bytes of a full checkpoint.
+
+    Weights, master copies and moments of all trained parameters; adapters alone with LoRA.
+    """
     optimizer = optimizers()[job.optimizer]
     if job.frozen_bytes:
         layout = job.layout
@@ -169,16 +195,23 @@ def checkpoint_bytes(job: Job) -> float:
 
 
 def progress_share(interval_s: float, save_s: float, hazard: Hazard) -> float:
-    """Share of the time that is progress when a checkpoint is saved after every interval.
+    """Return the share of the time that is progress.
 
-    A segment that ends has seen e^(segment / mtbf) - 1 stops; while spot is away, others go on.
+    (interval + partial) / ((exp(x) - 1) * (mtbf + pause)), at most 1
+
+    x        (interval + save) / mtbf
+    partial  work of the remaining machines while spot machines are absent
+
+    Source: Daly (2006). exp(x) - 1 is the mean number of stops of a segment.
     """
     if hazard.mtbf_s == math.inf:
         return interval_s / (interval_s + save_s)
     segment_ratio = (interval_s + save_s) / hazard.mtbf_s
+    # A segment of 50 mtbf practically never ends.
     if segment_ratio > 50:
         return 0.0
     expected_stops = math.expm1(segment_ratio)
+    # Stops that are reclaims, each with `wait_s` at partial speed.
     partial_work_s = (
         expected_stops
         * hazard.reclaims_per_s
@@ -200,10 +233,14 @@ def finish_quantile(
     hazard: Hazard,
     run_share: float,
 ) -> float:
-    """Seconds within which a share of the runs ends: the mean, and a normal quantile of its sum.
+    """Return the time within which a share of the runs ends, in seconds.
 
-    Each of the stops loses a uniform part of a segment and a pause; their number is Poisson, so
-    the variance is the mean number of stops times the mean square of a loss.
+    mean + z * sqrt(stops * E[L^2])
+
+    mean   work / `progress_share`
+    z      normal quantile of `run_share`
+    stops  mean number of stops; their number is Poisson
+    L      loss of a stop: a uniform part of a segment plus a pause
     """
     mean_s = (
         work_s / progress_share(interval_s, save_s, hazard)
@@ -216,10 +253,13 @@ def finish_quantile(
     half_segment_s = (interval_s + save_s) / 2
     mean_absence_s = hazard.reclaims_per_s / stops_per_s * hazard.wait_s
     mean_square_s2 = (
+        # Mean square of a uniform loss from 0 to a whole segment.
         4 * half_segment_s**2 / 3
+        # Cross term of lost work and pause, which are independent.
         + 2 * half_segment_s * hazard.mean_pause_s
         + hazard.restart_s**2
     )
+    # Exponential absence: mean square 2 wait^2, and its cross term.
     mean_square_s2 += 2 * mean_absence_s * (hazard.wait_s + hazard.restart_s)
     return mean_s + NormalDist().inv_cdf(run_share) * math.sqrt(
         mean_s * stops_per_s * mean_square_s2
@@ -227,17 +267,27 @@ def finish_quantile(
 
 
 def young_interval(save_s: float, mtbf_s: float) -> float:
-    """Young's interval: sqrt(2 * save * mtbf)."""
+    """Return Young's checkpoint interval in seconds.
+
+    sqrt(2 * save * mtbf)
+    """
     return math.sqrt(2 * save_s * mtbf_s)
 
 
 def daly_interval(save_s: float, mtbf_s: float, restart_s: float) -> float:
-    """Daly's first order: sqrt(2 * save * (mtbf + restart)) - save."""
+    """Return Daly's first-order checkpoint interval in seconds.
+
+    sqrt(2 * save * (mtbf + restart)) - save, at least the time of a save.
+    """
     return max(save_s, math.sqrt(2 * save_s * (mtbf_s + restart_s)) - save_s)
 
 
 def best_interval(save_s: float, hazard: Hazard) -> float:
-    """The interval of the largest effective share, by golden section; longest without stops."""
+    """Return the checkpoint interval with the largest share of progress, in seconds.
+
+    Golden-section search; the constant `train_interval` when nothing stops the run.
+    """
+    # The bracket is wide around Young's interval.
     shortest_s = save_s / 10 + 1.0
     longest_s = min(
         MAX_INTERVAL_S,
@@ -249,6 +299,7 @@ def best_interval(save_s: float, hazard: Hazard) -> float:
     for _ in range(SECTION_STEPS):
         left_probe_s = longest_s - golden_ratio * (longest_s - shortest_s)
         right_probe_s = shortest_s + golden_ratio * (longest_s - shortest_s)
+        # Golden section assumes one maximum of the share of progress.
         if progress_share(left_probe_s, save_s, hazard) < progress_share(
             right_probe_s, save_s, hazard
         ):

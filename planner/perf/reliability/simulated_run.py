@@ -1,6 +1,6 @@
-"""Plays whole runs, with failures, reclaims and waits drawn: when they end, what is paid.
+"""Monte Carlo simulation of runs with failures, spot reclaims and waits.
 
-The same seed gives the same runs.
+The same seed gives the same runs. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ SEED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """One run: seconds until it ended, seconds in which machines were paid, and its stops."""
+    """Outcome of one simulated run.
+
+    end_s       time until the run ends, s
+    paid_s      time in which the machines are paid, s
+    stop_count  failures and reclaims
+    """
 
     end_s: float
     paid_s: float
@@ -28,18 +33,23 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunDistribution:
-    """Many runs, in the order of their ends and of what was paid."""
+    """Distribution of many simulated runs.
+
+    end_times_s   times until the runs end, ascending, s
+    paid_times_s  paid times, ascending, s
+    mean_stops    mean number of stops
+    """
 
     end_times_s: tuple[float, ...]
     paid_times_s: tuple[float, ...]
     mean_stops: float
 
     def end_quantile_s(self, run_share: float) -> float:
-        """Seconds within which this share of the runs ends."""
+        """Return the time within which `run_share` of the runs end, in seconds."""
         return _empirical_quantile(self.end_times_s, run_share)
 
     def paid_quantile_s(self, run_share: float) -> float:
-        """Paid seconds that this share of the runs stays within."""
+        """Return the paid time that `run_share` of the runs do not exceed, in s."""
         return _empirical_quantile(self.paid_times_s, run_share)
 
 
@@ -50,10 +60,11 @@ def simulate_run(
     hazard: Hazard,
     generator: random.Random,
 ) -> RunOutcome:
-    """Play one run of `work_s` seconds of progress, saving for `save_s` seconds after every `interval_s`.
+    """Simulate one run of `work_s` seconds of progress.
 
-    Stops come as a Poisson process. What was done since the last checkpoint is done again, except
-    that a notice long enough to save loses nothing. Spot is not paid while it is gone.
+    A checkpoint of `save_s` seconds follows every `interval_s` seconds of work. Stops are a
+    Poisson process. A stop loses the work since the last checkpoint. A reclaim with a notice
+    saves that work first. Spot machines are not paid while they are absent.
     """
     stops_per_s = hazard.failures_per_s + hazard.reclaims_per_s
     cycle_s = interval_s + save_s
@@ -69,13 +80,16 @@ def simulate_run(
         stop_count += 1
         whole_cycles = time_to_stop_s // cycle_s
         paid_s += time_to_stop_s + hazard.restart_s
+        # Only work with a checkpoint survives the stop.
         done_s += whole_cycles * interval_s
+        # The kind of a stop is drawn in proportion to the rates.
         if draw_uniform() * stops_per_s < hazard.reclaims_per_s:
             away_s = (
                 generator.expovariate(1 / hazard.wait_s)
                 if hazard.wait_s
                 else 0.0
             )
+            # The remaining machines may finish the work during the absence.
             if hazard.partial_speed:
                 away_s = min(
                     away_s, max(0.0, work_s - done_s) / hazard.partial_speed
@@ -83,6 +97,7 @@ def simulate_run(
                 done_s += away_s * hazard.partial_speed
             absence_s += away_s
             if hazard.notice_s:
+                # The notice is long enough for one more checkpoint.
                 done_s += max(
                     0.0,
                     min(
@@ -92,15 +107,23 @@ def simulate_run(
                 )
         needed_s = _remaining_time(work_s - done_s, save_s, interval_s)
     paid_s += needed_s
+    # Absence delays the end and is not paid.
     return RunOutcome(paid_s + absence_s, paid_s, stop_count)
 
 
 def _remaining_time(
     remaining_s: float, save_s: float, interval_s: float
 ) -> float:
-    """Seconds for what is left without any stop: the last piece ends the run, not a checkpoint."""
+    """Return the time of the remaining work without a stop, in seconds.
+
+    remaining + save * (ceil(remaining / interval) - 1)
+
+    No checkpoint follows the last interval.
+    """
     return remaining_s + save_s * max(
-        0, math.ceil(remaining_s / interval_s - 1e-9) - 1
+        # The tolerance ignores rounding at a whole number of intervals.
+        0,
+        math.ceil(remaining_s / interval_s - 1e-9) - 1,
     )
 
 
@@ -111,7 +134,7 @@ def simulate_runs(
     hazard: Hazard,
     seed: int = SEED,
 ) -> RunDistribution:
-    """Play a thousand runs."""
+    """Simulate `RUN_COUNT` runs from one seed."""
     generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
     outcomes = [
         simulate_run(work_s, save_s, interval_s, hazard, generator)
@@ -130,6 +153,7 @@ def _empirical_quantile(
     return sorted_times_s[
         min(
             len(sorted_times_s) - 1,
+            # Least time with at least `run_share` of the runs within it.
             max(0, math.ceil(run_share * len(sorted_times_s)) - 1),
         )
     ]

@@ -1,1 +1,1 @@
-"""How fast and how large a replica is that serves a model: work, step, load, latency, memory."""
+"""Speed, latency and memory of replicas that serve a model."""

@@ -1,4 +1,4 @@
-"""The coefficients of serving."""
+"""Fitted coefficients of serving."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from planner.perf.common.coefficient_table import CoefficientTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """The coefficients that apply to one replica; units and meaning stand in the table."""
+    """The coefficients that apply to one replica.
 
+    The file planner/perf/data/coefficients.csv gives the unit and the meaning of each field.
+    """
+
+    # Values are products of keyed factors and depend on the year.
     answer_share: float
     answer_variance: float
     expert_bytes: float
@@ -57,4 +61,5 @@ class Coefficients:
     weight_bandwidth: float
 
 
+# One table for all engines; keys select what applies to a replica.
 SERVING: Final = CoefficientTable(Coefficients, "coefficients.csv")

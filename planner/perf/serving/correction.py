@@ -1,8 +1,10 @@
-"""What a benchmark of one deployment teaches: factors on its predicted times.
+"""Correction of predicted times from a benchmark of one deployment.
 
-The logarithm of measured over predicted is a line in three features, of which the prior knows how
-far they may be from 0. Each point moves the belief (recursive least squares, which is ridge
-regression shrunk to the prior); what is left of the doubt gives the band.
+    ln(measured / predicted) = w0 + w1 * ln(batch / 16) + w2 * ln(context / 2000) + noise
+
+The weights have normal priors with mean 0. Each measured point updates them by recursive least
+squares, which equals ridge regression shrunk to the prior. The posterior variance gives the
+error band.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.error_band import Basis
 
 FeatureVector: TypeAlias = tuple[float, ...]
+# Batch and context at which the constant feature alone is the bias.
 REFERENCE_BATCH: Final = 16.0
 REFERENCE_CONTEXT: Final = 2000.0
 FEATURE_NAMES: Final = ("constant", "batch", "context")
@@ -27,7 +30,7 @@ MEASURED_POINTS: Final = 5  # points from which a deployment counts as measured
 
 
 def feature_vector(batch_size: float, context_tokens: float) -> FeatureVector:
-    """1, ln(batch / 16), ln(context / 2000)."""
+    """Return (1, ln(batch / 16), ln(context / 2000))."""
     return (
         1.0,
         math.log(max(batch_size, 1.0) / REFERENCE_BATCH),
@@ -37,7 +40,12 @@ def feature_vector(batch_size: float, context_tokens: float) -> FeatureVector:
 
 @dataclass(frozen=True, slots=True)
 class BiasModel:
-    """Weights of the features, their covariance, and the noise of one measurement."""
+    """Normal distribution of the weights of ln(measured / predicted time).
+
+    weights      posterior mean of each feature's weight, ln per feature
+    covariance   posterior covariance of the weights
+    noise_sigma  standard deviation of one measured log ratio
+    """
 
     weights: FeatureVector
     covariance: tuple[FeatureVector, ...]
@@ -46,25 +54,31 @@ class BiasModel:
     def update(
         self, feature_values: FeatureVector, log_ratio: float
     ) -> BiasModel:
-        """Return the belief after one measured log ratio.
+        """Return the posterior after one measured log ratio.
 
-        K = P x / (x' P x + noise^2);  w += K (value - x' w);  P -= K x' P.
+        K = P x / (x' P x + noise^2);  w += K (log_ratio - x' w);  P -= K x' P
+
+        P is `covariance`, w is `weights`, x is `feature_values`.
         """
+        # P x: covariance of each weight with the predicted log ratio.
         projections = tuple(
             _dot_product(covariance_row, feature_values)
             for covariance_row in self.covariance
         )
+        # x' P x + noise^2: variance of the measured log ratio.
         total_variance = (
             _dot_product(projections, feature_values) + self.noise_sigma**2
         )
         kalman_gain = tuple(
             projection / total_variance for projection in projections
         )
+        # The part of the measurement that the weights do not explain.
         residual = log_ratio - _dot_product(self.weights, feature_values)
         updated_weights = tuple(
             weight + row_gain * residual
             for weight, row_gain in zip(self.weights, kalman_gain, strict=True)
         )
+        # P - K x' P: the measurement reduces the variance along x.
         updated_covariance = tuple(
             tuple(
                 covariance_entry - row_gain * projection
@@ -79,11 +93,11 @@ class BiasModel:
         return BiasModel(updated_weights, updated_covariance, self.noise_sigma)
 
     def mean(self, feature_values: FeatureVector) -> float:
-        """The expected log ratio."""
+        """Return the expected log ratio."""
         return _dot_product(self.weights, feature_values)
 
     def deviation(self, feature_values: FeatureVector) -> float:
-        """Its standard deviation, with the noise of one more measurement."""
+        """Return the standard deviation of a new log ratio, noise included."""
         return math.sqrt(
             _dot_product(
                 tuple(
@@ -97,11 +111,12 @@ class BiasModel:
 
 
 def prior(metric: str) -> BiasModel:
-    """Return what is believed of ttft or tpot before any measurement."""
+    """Return the prior of ttft or tpot, before any measurement."""
     prior_sigmas = tuple(
         constant(f"prior_{feature_name}", metric)
         for feature_name in FEATURE_NAMES
     )
+    # The prior weights of the features are independent: a diagonal matrix.
     covariance = tuple(
         tuple(
             prior_sigma * prior_sigma if row_index == column_index else 0.0
@@ -110,14 +125,17 @@ def prior(metric: str) -> BiasModel:
         for row_index, prior_sigma in enumerate(prior_sigmas)
     )
     return BiasModel(
-        (0.0,) * len(prior_sigmas), covariance, constant("point_noise", metric)
+        # Mean 0: without measurements the prediction is not corrected.
+        (0.0,) * len(prior_sigmas),
+        covariance,
+        constant("point_noise", metric),
     )
 
 
 def posterior(
     metric: str, log_ratios: Iterable[tuple[FeatureVector, float]]
 ) -> BiasModel:
-    """Return the belief after all points."""
+    """Return the posterior after all measured points."""
     bias_model = prior(metric)
     for feature_values, log_ratio in log_ratios:
         bias_model = bias_model.update(feature_values, log_ratio)
@@ -126,10 +144,13 @@ def posterior(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What was learned of a model on an accelerator in a precision, from so many points.
+    """Correction of one model on one accelerator in one precision.
 
-    `tp` is the layout that was measured; others of the same deployment are corrected too, but
-    count as calibrated only. `sha256` is that of the file that it was read from.
+    tp           tensor-parallel size of the measured layout; another layout has the basis
+                 `calibrated`
+    points       number of measured points
+    bias_models  posterior by metric (ttft, tpot)
+    sha256       hash of the calibration file
     """
 
     model: str
@@ -141,7 +162,7 @@ class Correction:
     sha256: str = ""
 
     def applies(self, model: str, accelerator: str, precision: str) -> bool:
-        """Whether it was learned of this model on this accelerator in this precision."""
+        """Return whether the correction is of this model, accelerator and precision."""
         return (self.model, self.accelerator, self.precision) == (
             model,
             accelerator,
@@ -151,7 +172,7 @@ class Correction:
     def factor(
         self, metric: str, batch_size: float, context_tokens: float
     ) -> float:
-        """The factor on a predicted time."""
+        """Return the factor exp(mean log ratio) on a predicted time."""
         return math.exp(
             self.bias_models[metric].mean(
                 feature_vector(batch_size, context_tokens)
@@ -161,12 +182,17 @@ class Correction:
     def band(
         self, metric: str, batch_size: float, context_tokens: float, tp: int
     ) -> Band:
-        """The 90 % band around the corrected time; twice as wide on another layout."""
+        """Return the 90 % band around the corrected time.
+
+        half width in ln = z(0.95) * deviation; doubled for another tp than the measured one.
+        """
+        # Few points leave the prior visible, so they count as calibrated.
         is_measured = tp == self.tp and self.points >= MEASURED_POINTS
         basis: Basis = "measured" if is_measured else "calibrated"
         log_sigma = self.bias_models[metric].deviation(
             feature_vector(batch_size, context_tokens)
         )
+        # Bias carries over to another tp only in part: twice the width.
         half_width = BAND_Z_SCORE * log_sigma * (1 if tp == self.tp else 2)
         return Band(math.exp(-half_width), math.exp(half_width), basis)
 

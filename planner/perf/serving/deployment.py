@@ -1,4 +1,4 @@
-"""One exactly given configuration: a model, laid out on hardware, under an engine and a load."""
+"""One fully specified deployment: model, layout, hardware, engine and load."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ LoadKind: TypeAlias = Literal["offline", "static", "closed", "open"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """How a whole deployment is loaded. Lengths are means, in tokens.
+    """Load of a whole deployment; lengths are means in tokens.
 
-    `user_count` are requests always under way (closed) or started together (static); `rate_per_s` is
-    requests a second (open), `request_count` how many of them a run has. `length_keys` says how they
-    differ: see engine.keys.
+    load_kind      offline, static, closed or open
+    user_count     requests always in flight (closed) or started together (static)
+    rate_per_s     requests per second (open)
+    length_keys    keys of the variation of lengths: see `engine.coefficient_keys`
+    request_count  requests of one run
     """
 
     load_kind: LoadKind
@@ -53,9 +55,11 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment of `replica_count` equal replicas; `prefill_workers` workers of their own take prompts.
+    """A deployment of `replica_count` equal replicas.
 
-    `speculative` says that answers are guessed ahead; by how much is `draft`, when it is known.
+    prefill_workers  number and layout of separate prefill workers; None without disaggregation
+    speculative      whether the engine uses speculative decoding
+    draft            draft length and gain of speculative decoding, when known
     """
 
     llm: Llm
@@ -70,24 +74,25 @@ class Deployment:
 
     @property
     def coefficient_keys(self) -> frozenset[str]:
-        """What selects the coefficients."""
+        """Keys that select the coefficients."""
         return coefficient_keys(
             self.layout, self.node, self.engine, self.demand.length_keys
         )
 
     @property
     def max_sequences(self) -> float:
-        """The most requests that the engine runs at once on a replica."""
+        """Largest number of requests that the engine runs at once on a replica."""
+        # The limit is for one attention group; ADP runs adp of them.
         return float(self.engine.max_sequences * self.layout.adp)
 
     @property
     def profile(self) -> ReplicaProfile:
-        """What a replica has to do."""
+        """Work of one replica in bytes, FLOP and counts."""
         return profile_replica(self.llm, self.layout, self.node)
 
     @property
     def prefill_profile(self) -> ReplicaProfile:
-        """What a prefill worker has to do; the replica itself without such workers."""
+        """Work of one prefill worker, or of a replica without such workers."""
         return profile_replica(
             self.llm,
             self.prefill_workers[1] if self.prefill_workers else self.layout,
@@ -96,11 +101,15 @@ class Deployment:
 
     @property
     def overhead_gib(self) -> float | None:
-        """GiB beside weights and cache, where the rules of the engine are known."""
+        """GiB of one accelerator outside weights and KV cache, or None.
+
+        Only the start-up rules of vLLM are known: see `serving.memory`. Other engines have
+        None.
+        """
         return _overhead_gib(self.llm, self.layout, self.node, self.engine)
 
     def replica_rates(self) -> ReplicaRates:
-        """Return a replica under this load, ready for the formulas of load shapes."""
+        """Return one replica under this load, as input of `load_shape`."""
         demand = self.demand
         layout_and_node = self.layout, self.node
         coefficients, profile, times = _shared_inputs(
@@ -112,23 +121,29 @@ class Deployment:
         )
         prompt_busy_s = prompt_busy_time(times, demand.prompt_tokens)
         idle_prompt_s = prompt_latency(times, demand.prompt_tokens)
+        # Share of prompt time that decoding requests wait for.
         interference_share = coefficients.interference
         serial_share = 1.0
         if self.prefill_workers:
             prefill_times = step_times(self.prefill_profile, coefficients)
             prompt_busy_s = (
+                # The prefill workers share the prompts of all replicas.
                 prompt_busy_time(prefill_times, demand.prompt_tokens)
                 * self.replica_count
                 / self.prefill_workers[0]
             )
+            # Decoding starts once the KV cache has crossed the network.
             idle_prompt_s = prompt_latency(
                 prefill_times, demand.prompt_tokens
             ) + kv_transfer_time(profile, coefficients, demand.prompt_tokens)
+            # Prompts on separate workers do not stop decoding.
             interference_share = serial_share = 0.0
         overhead_gib = self.overhead_gib
         overhead_gib = (
+            # Counted start-up memory where known, else the fitted reserve.
             coefficients.reserve_gib if overhead_gib is None else overhead_gib
         )
+        # The batch is limited by the engine or by KV memory.
         max_batch = min(
             self.max_sequences,
             memory_capacity(
@@ -160,7 +175,7 @@ def _shared_inputs(
     length_keys: tuple[str, ...],
     speculation: Draft,
 ) -> tuple[Coefficients, ReplicaProfile, StepTimes]:
-    """What the rows of one deployment share, whatever its load."""
+    """Return what depends on the deployment but not on its load."""
     layout, node = layout_and_node
     coefficients = SERVING.select(
         coefficient_keys(layout, node, serving_engine, length_keys),

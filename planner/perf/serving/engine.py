@@ -1,4 +1,4 @@
-"""Serving engines: what they are called, how old they are, what they keep in which precision."""
+"""Serving engines: kind, age, limits and KV-cache precision."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ QUANTIZED_FORMATS: Final = ("fp8", "fp4", "mxfp4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingEngine:
-    """A serving engine: its kind, and the year (with fraction) from which its version is.
+    """A serving engine in one version.
 
-    `max_sequences` is the most that it runs at once on one accelerator group; `latency_tuned` marks a server
-    that is tuned for one latency limit and measured by a load generator.
+    kind           engine name used as a coefficient key
+    software_year  release date of the version, in years with fraction
+    max_sequences  most sequences that one attention group runs at once
+    latency_tuned  whether the server is tuned for one latency limit and measured by a load
+                   generator (MLPerf Server)
     """
 
     kind: str
@@ -36,7 +39,7 @@ class ServingEngine:
 
 @cache
 def engine_rows() -> dict[str, dict[str, Any]]:
-    """Return the kinds of engines with their default limits and default KV precision."""
+    """Return the rows of the engines by name: kind, limit, KV precision and year."""
     columns: dict[str, Any] = {
         "engine": table.nonempty_text,
         "kind": table.nonempty_text,
@@ -59,7 +62,7 @@ def engine_rows() -> dict[str, dict[str, Any]]:
 def find_engine(
     engine_name: str, requested_year: float | None = None
 ) -> ServingEngine:
-    """Return an engine by name, of its newest known version unless a year is given."""
+    """Return an engine by name; its newest known version unless a year is given."""
     engine_row = engine_rows()[engine_name]
     software_year = (
         engine_row["year"] if requested_year is None else requested_year
@@ -72,11 +75,12 @@ def find_engine(
 
 
 def kv_precision(engine_name: str, llm: Llm, precision: str) -> str:
-    """Return what an engine keeps in its KV cache when nobody says.
+    """Return the default KV-cache precision of an engine.
 
-    Engines that quantize by themselves do so for quantized weights; latent attention is kept in
-    16 bit by those that only read a checkpoint's own scales.
+    Some engines quantize the KV cache together with the weights. SGLang does so only with
+    scales of the checkpoint, so its latent attention (MLA) has a 16-bit cache.
     """
+    # The engine default applies only to quantized weights.
     quantizes_kv = (
         engine_rows()[engine_name]["kv_quantized"]
         and precision in QUANTIZED_FORMATS
@@ -94,11 +98,15 @@ def coefficient_keys(
     serving_engine: ServingEngine,
     length_keys: tuple[str, ...] = VARIED_LENGTHS,
 ) -> frozenset[str]:
-    """Name what selects coefficients: architecture, precision, engine, links, lengths.
+    """Return the keys that select coefficients.
 
-    `length_keys` are "spread" when they differ a little, and "varied" too when they do so widely.
+    They name hardware, precision, engine, links and lengths.
+
+    `length_keys` has `spread` when request lengths differ a little, and `varied` as well when
+    they differ widely.
     """
     accelerator = node.accelerator
+    # Format of the matrix products: older GPUs multiply 4 bit in 16 bit.
     compute_format = accelerator.compute_precision(layout.precision)
     key_names = {
         accelerator.architecture,
@@ -107,14 +115,18 @@ def coefficient_keys(
         compute_format,
         serving_engine.kind,
     }
+    # Quantized weights that are converted to 16 bit before the product.
     if compute_format == "bf16" and layout.precision not in ("bf16", "auto"):
         key_names.add("unpacked")
+    # Attention kernels of early versions reach another KV bandwidth.
     if serving_engine.software_year < EARLY_YEAR:
         key_names.add("early")
     if serving_engine.latency_tuned:
         key_names.add("tuned")
+    # Whole experts on single accelerators make the load unequal.
     if layout.ep > 1:
         key_names.add("ep")
+    # PCIe has a higher latency and a lower share of its bandwidth.
     if not node.has_link(layout.tp):
         key_names.add("pcie")
     return frozenset(key_names.union(length_keys))

@@ -1,10 +1,14 @@
-"""How far a prediction may be off: 90 % bands from measurements that the fit had not seen.
+"""90 % error bands of predictions, from measurements that the fit had not seen.
 
-A band is a pair of factors on the predicted number. It is that of other sources, or of drafts and
-split pools whose settings nobody states. What is new widens it: a model family or an accelerator
-without measurements adds what its absence adds to the error, in quadrature. Hardware of an
-architecture that nobody measured rests on its data sheet. Beyond the lengths, sizes and batches
-that were measured, every doubling widens it.
+A band is a pair of factors on the predicted number. The base width is that of left-out
+sources, or of rows whose settings are unstated. Widths are half widths in ln:
+
+    width^2 = base^2
+            + sum over new (family, GPU) of (left-out width^2 - fitted width^2)
+            + (doublings beyond the measured ranges * width of one doubling)^2
+
+An architecture without measurements rests on its data sheet; its band is wider by the constant
+`unseen`.
 """
 
 from __future__ import annotations
@@ -35,15 +39,24 @@ BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Factors between which 90 % of measurements lie, and what the prediction rests on."""
+    """Factors on a prediction that contain 90 % of measurements.
+
+    low    5 % quantile of measured / predicted
+    high   95 % quantile of measured / predicted
+    basis  what the prediction rests on
+    """
 
     low: float
     high: float
     basis: Basis
 
     def quantile(self, probability: float) -> float:
-        """The factor below which this share of measurements lies, as in a lognormal."""
+        """Return the factor that `probability` of the measurements do not exceed.
+
+        The factors are taken as lognormal with 5 % quantile `low` and 95 % quantile `high`.
+        """
         midpoint = math.sqrt(self.low * self.high)
+        # Half the band in ln is z(0.95) standard deviations.
         log_sigma = math.log(self.high / self.low) / 2 / BAND_Z_SCORE
         return midpoint * math.exp(
             NormalDist().inv_cdf(probability) * log_sigma
@@ -103,13 +116,17 @@ def _measured_ranges() -> dict[str, tuple[float, float]]:
 
 
 def extrapolation(**features: float) -> tuple[int, str]:
-    """Return how many doublings the furthest feature lies beyond what was measured, and which."""
+    """Return the most doublings beyond a measured range, and the feature.
+
+    doublings = ceil(log2(max(low / value, value / high, 1)))
+    """
     extrapolations = []
     for feature_name, feature_value in features.items():
         range_low, range_high = _measured_ranges()[feature_name]
         extrapolations.append(
             (
                 math.ceil(
+                    # Distance outside the range in doublings, 0 inside it.
                     math.log2(
                         max(
                             range_low / feature_value,
@@ -132,28 +149,34 @@ def error_band(
     basis: Basis,
     doublings: int = 0,
 ) -> Band:
-    """Return the band of throughput, tpot or ttft under a kind of load, in logs of the table."""
+    """Return the band of throughput, tpot or ttft under one kind of load."""
     band_rows = _band_rows()
+    # A load without rows of its own takes the nearest kind of load.
     load_kind = (
         load_kind
         if (target, load_kind, "source") in band_rows
         else FALLBACK_LOADS[target]
     )
+    # Settings such as drafts or split pools that the row does not state.
     if "loose" in novelties and (target, load_kind, "loose") in band_rows:
         log_low, log_high = band_rows[target, load_kind, "loose"]
     else:
         log_low, log_high = band_rows[target, load_kind, "source"]
     squared_width = ((log_high - log_low) / 2) ** 2
+    # Independent errors add in quadrature: the excess over the full fit.
     for novelty in novelties & {"family", "GPU"}:
         squared_width += max(
             0.0,
             _half_width(target, load_kind, novelty) ** 2
             - _half_width(target, load_kind, "none") ** 2,
         )
+    # Extrapolation: the width grows with each doubling.
     squared_width += (doublings * constant("beyond", target)) ** 2
     half_width = math.sqrt(squared_width) * (
+        # Unmeasured architecture: 1.5 times the width.
         constant("unseen") if basis == "spec" else 1.0
     )
+    # Widening keeps the median error of the base band.
     log_middle = (log_low + log_high) / 2
     return Band(
         math.exp(log_middle - half_width),
@@ -170,7 +193,12 @@ def _half_width(target: str, load_kind: str, novelty: str) -> float:
 def assess_novelty(
     llm: Llm, accelerator: Accelerator, *, unstated_settings: bool = False
 ) -> tuple[frozenset[str], Basis]:
-    """Return what is new about a configuration, and what its prediction therefore rests on."""
+    """Return what is new about a configuration, and the basis of its prediction.
+
+    spec        no measurement of this architecture
+    physics     something else is new: family, GPU or unstated settings
+    calibrated  family and GPU are among the measurements
+    """
     measured_names = measured_scope()
     novelties = set()
     if ("family", llm.family) not in measured_names:

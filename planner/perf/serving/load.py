@@ -1,4 +1,4 @@
-"""What traffic asks of a replica: lengths as distributions, arrivals by their variation."""
+"""Load of a service: length distributions, arrival variation and routing."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ _BIN_Z_SCORES: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthDistribution:
-    """A lognormal distribution of tokens, given by its mean and 95th percentile."""
+    """A lognormal distribution of tokens, defined by its mean and 95th percentile."""
 
     mean_tokens: float
     p95_tokens: float
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm.
+        """Standard deviation of ln(length).
 
-        From ln(p95 / mean) = z * sigma - sigma^2 / 2; ratios above exp(z^2 / 2) have no solution
-        and take sigma = z.
+        Solves ln(p95 / mean) = z * sigma - sigma^2 / 2 with z = z(0.95). There is no solution
+        for ln(p95 / mean) > z^2 / 2; sigma is z then.
         """
         log_ratio = math.log(max(1.0, self.p95_tokens / self.mean_tokens))
+        # The smaller root: it is 0 when p95 equals the mean.
         return Z95 - math.sqrt(max(0.0, Z95**2 - 2 * log_ratio))
 
     @property
@@ -64,12 +65,15 @@ class LengthDistribution:
         return math.exp(self.sigma**2) - 1
 
     def bin_lengths(self) -> tuple[float, ...]:
-        """Lengths that stand for the bins; their mean, by SHARES, is the mean."""
+        """Return one representative length for each bin, in tokens.
+
+        Their mean, weighted by `BIN_SHARES`, is `mean_tokens`.
+        """
         return _bin_lengths(self)
 
 
 def bin_mean(bin_values: Sequence[float]) -> float:
-    """Mean of values that stand for the bins."""
+    """Return the mean of one value for each bin, weighted by `BIN_SHARES`."""
     return sum(
         bin_value * bin_share
         for bin_value, bin_share in zip(bin_values, BIN_SHARES, strict=True)
@@ -77,10 +81,11 @@ def bin_mean(bin_values: Sequence[float]) -> float:
 
 
 def percentile_bin(percentile: int) -> int:
-    """Index of the bin that holds a percentile."""
+    """Return the index of the bin that contains a percentile."""
     cumulative = 0.0
     for bin_index, bin_share in enumerate(BIN_SHARES):
         cumulative += bin_share
+        # The tolerance absorbs the rounding of the summed shares.
         if cumulative >= percentile / 100 - 1e-9:
             return bin_index
     return len(BIN_SHARES) - 1
@@ -89,8 +94,11 @@ def percentile_bin(percentile: int) -> int:
 @cache
 def _bin_lengths(lengths: LengthDistribution) -> tuple[float, ...]:
     bin_tokens = [
-        math.exp(lengths.sigma * z_score) for z_score in _BIN_Z_SCORES
+        # Lognormal quantiles with median 1.
+        math.exp(lengths.sigma * z_score)
+        for z_score in _BIN_Z_SCORES
     ]
+    # Scaling by the bins' own mean makes the discrete mean exact.
     mean_scale = lengths.mean_tokens / bin_mean(bin_tokens)
     return tuple(
         max(1.0, length_tokens * mean_scale) for length_tokens in bin_tokens
@@ -99,11 +107,14 @@ def _bin_lengths(lengths: LengthDistribution) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLoad:
-    """Prompt and answer lengths, arrivals, and the share of prompts found in the prefix cache.
+    """Lengths, arrivals and prefix-cache hits of the requests of a whole service.
 
-    `rate_per_s` is requests a second of the whole service at peak; `concurrency` instead makes it a
-    closed loop. `arrival_variation` is the squared coefficient of variation of inter-arrival times,
-    `routing` how a router spreads requests over replicas.
+    rate_per_s          requests per second at peak
+    concurrency         requests in flight of a closed loop; 0 for an open load
+    arrival_variation   squared coefficient of variation of interarrival times; 1 is Poisson
+    prefix_hit          share of prompt tokens found in the prefix cache
+    max_context_tokens  longest context that must fit, in tokens
+    routing             how the router assigns requests to replicas
     """
 
     prompt_lengths: LengthDistribution
@@ -116,25 +127,34 @@ class ServingLoad:
     routing: Routing = "random"
 
     def thinned_variation(self, arrival_share: float) -> float:
-        """Variation of a part of all arrivals, taken at random: 1 + part * (variation - 1)."""
+        """Return the arrival variation of a random share of all arrivals.
+
+        variation = 1 + share * (arrival_variation - 1); a small share is almost Poisson.
+        """
         return 1 + arrival_share * (self.arrival_variation - 1)
 
     def replica_variation(self, replica_count: int) -> float:
-        """Variation of the arrivals at each of some replicas.
+        """Return the arrival variation at one of `replica_count` replicas.
 
-        Every n-th request of a renewal process: variation / n. Joining the least loaded replica
-        is taken as that, since it waits no longer.
+        random        1 + (arrival_variation - 1) / n
+        round-robin   arrival_variation / n: every n-th request of a renewal process
+        least-loaded  taken as round-robin, whose waits are at least as long
         """
+        # Random routing thins the arrivals with share 1 / n.
         if self.routing == "random":
             return self.thinned_variation(1 / replica_count)
         return self.arrival_variation / replica_count
 
     @property
     def decode_context_tokens(self) -> float:
-        """Mean tokens of context while requests decode; long answers do so for longer."""
+        """Mean context of a decode step, in tokens.
+
+        prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + answer variation)
+        """
         return (
             self.prompt_lengths.mean_tokens
             + self.answer_lengths.mean_tokens
             / 2
+            # Long answers are in flight for more steps: length-biased mean.
             * (1 + self.answer_lengths.variation)
         )

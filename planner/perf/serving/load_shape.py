@@ -1,7 +1,9 @@
-"""Throughput and mean latency of a replica in the usual ways of loading it.
+"""Throughput and mean latency of one replica.
 
-As in physics, every number may be an array. Lengths in tokens, times in seconds, rates of one
-replica.
+Loads are offline, static batch, closed loop and open.
+
+Every number may be an array with one value for each configuration. Lengths are in tokens,
+times in seconds, rates per second of one replica.
 """
 
 from __future__ import annotations
@@ -25,17 +27,24 @@ if TYPE_CHECKING:
 FIXED_POINT_STEPS: Final = (
     4  # of the fixed point; the error falls about tenfold in each
 )
+# Resolution of the batch: max_batch / 2^14.
 BISECTION_STEPS: Final = 14
+# Limit of rho in queue formulas, which diverge at 1.
 MAX_UTILIZATION: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRates:
-    """A replica and what it is asked: mean lengths, and how many requests it has room for.
+    """Times and limits of one replica under a load with given mean lengths.
 
-    `prompt_busy_s` is the time for which a prompt holds the server of prompts, `idle_prompt_s` its time on an
-    idle one, `interference_share` the part of it that decoding requests wait for. `serial_share` is 1, or 0 when
-    workers of their own take the prompts while this replica decodes.
+    step_times          times of the terms of a step
+    prompt_tokens       mean prompt length, tokens
+    answer_tokens       mean answer length, tokens
+    max_batch           most requests in flight; may be a fraction
+    prompt_busy_s       time that one prompt occupies the replica, s
+    idle_prompt_s       time of one prompt on an idle replica, s
+    interference_share  share of `prompt_busy_s` that decoding requests wait for
+    serial_share        1, or 0 when separate workers process the prompts
     """
 
     step_times: StepTimes
@@ -50,9 +59,11 @@ class ReplicaRates:
 
     @property
     def attention_s(self) -> float:
-        """Seconds of attention of a mean request; long answers are in flight for longer.
+        """Seconds of attention of one request in a step, at the mean decode context.
 
-        Context: prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + variation^2).
+        context = prompt + E[answer^2] / (2 E[answer]) = prompt + answer / 2 * (1 + c^2)
+
+        c^2 is the squared coefficient of variation of answers, `answer_variance`.
         """
         length_factor = 1 + self.coefficients.answer_variance
         return attention_time(
@@ -63,9 +74,12 @@ class ReplicaRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanLatency:
-    """Mean time to first token and per output token, and requests in flight.
+    """Mean latency of a replica and its batch.
 
-    `queue_s` is the mean wait of a prompt for earlier ones.
+    ttft_s      mean time to first token, s
+    tpot_s      mean time per output token, s
+    batch_size  mean number of decoding requests
+    queue_s     mean wait of a prompt for earlier prompts, s
     """
 
     ttft_s: float
@@ -81,28 +95,33 @@ def memory_capacity(
     prompt_tokens: float,
     answer_tokens: float,
 ) -> float:
-    """How many requests the memory of one replica holds; may be a fraction.
+    """Return how many requests fit in the memory of one replica; may be a fraction.
 
-    (share * memory - weights - kept GiB) / KV bytes of what is reserved for a request.
+        (memory_share * memory - weights - overhead) / KV bytes of one request * adp
+
+    The engine reserves KV cache for the prompt and `answer_share` of the answer.
     """
     pool_bytes = (
         coefficients.memory_share * profile.memory_bytes
         - profile.weight_bytes
         - overhead_gib * GIB
     )
+    # Tokens for which the scheduler reserves KV cache at admission.
     reserved_tokens = prompt_tokens + coefficients.answer_share * answer_tokens
     request_bytes = (
         reserved_tokens * profile.kv_full_bytes
+        # Sliding-window layers store at most the window.
         + smaller(reserved_tokens, profile.window_tokens)
         * profile.kv_window_bytes
     ) / profile.pp + profile.kv_state_bytes
+    # Each of the adp attention groups has its own requests.
     return larger(pool_bytes, 0.0) / larger(request_bytes, 1.0) * profile.adp
 
 
 def kv_transfer_time(
     profile: ReplicaProfile, coefficients: Coefficients, prompt_tokens: float
 ) -> float:
-    """Seconds to send the KV cache of a prompt from its prefill worker over the network."""
+    """Return the seconds to send the KV cache of a prompt over the network."""
     cache_bytes = (
         prompt_tokens * profile.kv_full_bytes
         + smaller(prompt_tokens, profile.window_tokens)
@@ -110,14 +129,21 @@ def kv_transfer_time(
         + profile.kv_state_bytes
     )
     return cache_bytes / (
+        # Share of the machine's NICs that one accelerator has.
         profile.nic_share_bytes_per_s * coefficients.network_bandwidth
     )
 
 
 def tpot_at_batch(rates: ReplicaRates, batch_size: float) -> float:
-    """Seconds per output token with `batch_size` requests in flight and prompts coming in between."""
+    """Return the seconds per output token with `batch_size` requests in flight.
+
+        tpot = decode(batch) + interference * batch * prompt_busy / answer
+
+    The second term is the time of the prompts that other requests bring meanwhile.
+    """
     return (
         decode_time(rates.step_times, batch_size, rates.attention_s)
+        # During one answer each request of the batch is replaced by a prompt.
         + rates.interference_share
         * batch_size
         * rates.prompt_busy_s
@@ -126,10 +152,17 @@ def tpot_at_batch(rates: ReplicaRates, batch_size: float) -> float:
 
 
 def offline_throughput(rates: ReplicaRates) -> float:
-    """Output tokens a second of a replica that is kept full: as fast as its slower half."""
+    """Return the output tokens per second of a replica with a full batch at all times.
+
+        min(batch * answer / cycle, answer / prompt_busy)
+        cycle = answer * decode(batch) + serial_share * batch * prompt_busy
+
+    The second limit is that of the prompts; it binds with separate prefill workers.
+    """
     cycle_s = (
         rates.answer_tokens
         * decode_time(rates.step_times, rates.max_batch, rates.attention_s)
+        # Prompts take turns with decode steps on the same replica.
         + rates.serial_share * rates.max_batch * rates.prompt_busy_s
     )
     return (
@@ -137,17 +170,25 @@ def offline_throughput(rates: ReplicaRates) -> float:
             rates.max_batch * rates.answer_tokens / cycle_s,
             rates.answer_tokens / rates.prompt_busy_s,
         )
+        # Start and end of a run are below the full batch.
         / rates.coefficients.run_time
     )
 
 
 def static_throughput(rates: ReplicaRates, batch_size: float) -> float:
-    """Output tokens a second when `batch_size` prompts start together and answer to the end."""
+    """Return the output tokens per second when `batch_size` prompts start together.
+
+        batch * answer / (batch * prompt_busy + (answer - 1) * decode(batch))
+
+    The batch is constant until all answers end.
+    """
     step_s = decode_time(
         rates.step_times,
         batch_size,
         attention_time(
-            rates.step_times, rates.prompt_tokens + rates.answer_tokens / 2
+            # Mean context of an answer: half of it is present.
+            rates.step_times,
+            rates.prompt_tokens + rates.answer_tokens / 2,
         ),
     )
     return (
@@ -155,25 +196,32 @@ def static_throughput(rates: ReplicaRates, batch_size: float) -> float:
         * rates.answer_tokens
         / (
             batch_size * rates.prompt_busy_s
+            # The first token comes from the prompt itself.
             + (rates.answer_tokens - 1) * step_s
         )
     )
 
 
 def static_ttft(rates: ReplicaRates, batch_size: float) -> float:
-    """Seconds to the first token when `batch_size` prompts start together."""
+    """Return the seconds to the first token when `batch_size` prompts start at once."""
     return (
         rates.idle_prompt_s + larger(batch_size - 1, 0.0) * rates.prompt_busy_s
     )
 
 
 def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
-    """Mean latency with `user_count` requests always under way.
+    """Return the mean latency with `user_count` requests always in flight.
 
-    Prompts pass one server and decode in between: mean-value analysis (Schweitzer) with the
-    queue weighted, solved together with the batch. Who finds no slot waits for a whole request.
+    Prompts pass one server; decoding is the think time. R is the stay at that server by
+    Schweitzer's approximate mean-value analysis with a weight w on the queue:
+
+        R = T + w * T * (N - 1) * R / (R + D)
+
+    T is `prompt_busy_s`, D the decode time of an answer, N the active requests. R and the
+    batch are solved together. A request above `max_batch` waits for a slot.
     """
     coefficients = rates.coefficients
+    # Requests beyond max_batch wait outside the replica.
     active_requests = smaller(user_count, rates.max_batch)
     attention_s = rates.attention_s
     batch_size = active_requests
@@ -182,6 +230,7 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
         decode_s = rates.answer_tokens * decode_time(
             rates.step_times, batch_size, attention_s
         )
+        # Coefficient b of R^2 + b R - T D = 0, the equation for the stay.
         linear_term_s = (
             decode_s
             - rates.prompt_busy_s
@@ -189,6 +238,7 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
             * coefficients.prompt_queue
             * (active_requests - 1)
         )
+        # Positive root of that equation.
         prompt_stay_s = (
             -linear_term_s
             + (
@@ -197,11 +247,13 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
             )
             ** 0.5
         ) / 2
+        # Time of one answer with the prompts that interrupt it.
         answer_s = (
             decode_s
             + rates.interference_share * batch_size * rates.prompt_busy_s
         )
         batch_size = larger(
+            # Little's law: share of the cycle that a request decodes.
             active_requests * answer_s / (answer_s + prompt_stay_s),
             smaller(active_requests, 1.0),
         )
@@ -212,17 +264,20 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
         * rates.prompt_busy_s
         / rates.answer_tokens
     )
+    # Each multiple of max_batch ahead takes one whole request.
     slot_wait_s = larger(user_count / rates.max_batch - 1, 0.0) * (
         rates.answer_tokens * tpot_s + prompt_stay_s
     )
     prompt_delay_s = (
         coefficients.prompt_share
         * (rates.idle_prompt_s + prompt_stay_s - rates.prompt_busy_s)
+        # Requests sent at once: half of such a wave is ahead on average.
         + coefficients.wave * batch_size * rates.prompt_busy_s / 2
     )
     ttft_s = (
         coefficients.first_token
         + prompt_delay_s
+        # The running decode step ends before a prompt starts.
         + coefficients.step_wait * tpot_s
         + slot_wait_s
     )
@@ -237,9 +292,14 @@ def closed_latency(rates: ReplicaRates, user_count: float) -> MeanLatency:
 def open_latency(
     rates: ReplicaRates, rate_per_s: float, tpot_s: float
 ) -> MeanLatency:
-    """Mean latency at a rate whose time per token is known: M/D/1 for the prompts."""
+    """Return the mean latency at an arrival rate with a known time per token.
+
+    Prompts queue as M/D/1: wait = T * rho / (2 (1 - rho)) with rho = rate * T. The batch
+    follows from Little's law.
+    """
     coefficients = rates.coefficients
     utilization = smaller(rate_per_s * rates.prompt_busy_s, MAX_UTILIZATION)
+    # Pollaczek-Khinchine mean wait with a constant service time.
     queue_s = rates.prompt_busy_s * utilization / (2 * (1 - utilization))
     ttft_s = (
         coefficients.first_token
@@ -250,19 +310,21 @@ def open_latency(
     return MeanLatency(
         ttft_s=ttft_s,
         tpot_s=tpot_s,
+        # Little's law: arrival rate times time in decode.
         batch_size=rate_per_s * rates.answer_tokens * tpot_s,
         queue_s=queue_s,
     )
 
 
 def poisson_latency(rates: ReplicaRates, rate_per_s: float) -> MeanLatency:
-    """Mean latency with Poisson arrivals at `rate_per_s`: the batch is rate * answer * time per token.
+    """Return the mean latency with Poisson arrivals at `rate_per_s`.
 
-    That equation is solved by bisection below the room. A batch at the room tells that requests
-    come faster than they leave, and queue without end.
+    Solves batch = rate * answer * server_time * tpot(batch) by bisection on [0, max_batch]. A
+    result at `max_batch` means that the arrival rate exceeds the capacity.
     """
     lower_batch = 0.0
     upper_batch = rates.max_batch
+    # A latency-tuned server is slower than the model by this factor.
     slowdown = rates.coefficients.server_time
     for _ in range(BISECTION_STEPS):
         middle_batch = (lower_batch + upper_batch) / 2
@@ -271,6 +333,7 @@ def poisson_latency(rates: ReplicaRates, rate_per_s: float) -> MeanLatency:
             * rates.answer_tokens
             * slowdown
             * tpot_at_batch(rates, middle_batch)
+            # Little's law holds at or below this batch: the root is not above.
             <= middle_batch
         ):
             upper_batch = middle_batch

@@ -1,9 +1,10 @@
-"""The memory that vLLM reports when it starts: weights, peak activation, KV pool and its tokens.
+"""Memory that vLLM reports at start-up, with the KV pool and its tokens.
 
-    pool = share * memory - weights - peak activation - non-torch - graphs
+    pool = share * memory - weights - peak activation - non-torch - CUDA graphs
 
-The peak is that of a profiling run with the largest step that the engine allows. Sizes in bytes
-unless the name says GiB. What changed between versions is a row of data/vllm_memory.csv.
+The peak activation is that of a profiling run with the largest step that the engine allows.
+Sizes are in bytes unless the name says GiB. Version-dependent constants are rows of
+data/vllm_memory.csv, fitted to published start-up logs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ GROUP_RATIO: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimits:
-    """The largest step of an engine: tokens in it, and sequences that are sampled."""
+    """The largest step of an engine.
+
+    max_tokens     tokens of one step (max_num_batched_tokens)
+    max_sequences  sequences of one step (max_num_seqs); 0 when the profile samples none
+    """
 
     max_tokens: int
     max_sequences: int
@@ -51,9 +56,13 @@ SMALL_STEP: Final = StepLimits(max_tokens=2048, max_sequences=256)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmAccelerator:
-    """One accelerator under the vLLM of a year: its memory, the share that vLLM takes, its link.
+    """One accelerator under the vLLM of a given year.
 
-    `small_defaults` marks cards whose defaults stay small although their memory is large.
+    total_gib       memory, GiB
+    software_year   release date of vLLM, in years with fraction
+    memory_share    share of memory that vLLM uses (gpu_memory_utilization)
+    has_link        whether the tp group has a scale-up link; PCIe otherwise
+    small_defaults  whether vLLM takes its small step limits despite the memory size
     """
 
     total_gib: float
@@ -65,9 +74,16 @@ class VllmAccelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupMemory:
-    """What one accelerator holds, in GiB, how many tokens of KV cache fit, and the most sequences.
+    """Memory of one accelerator after start-up, in GiB.
 
-    The pool, `kv_gib`, is what is left of the engine's share; negative when it does not fit.
+    total_gib       memory of the accelerator
+    weights_gib     weights with the rotary table
+    activation_gib  peak of the profiling run
+    non_torch_gib   driver context and buffers of collectives
+    graph_gib       CUDA graphs
+    kv_gib          KV pool; negative when the model does not fit
+    kv_tokens       tokens that the pool holds
+    max_sequences   most sequences in one step
     """
 
     total_gib: float
@@ -81,7 +97,7 @@ class StartupMemory:
 
     @property
     def overhead_gib(self) -> float:
-        """What is neither weights nor cache."""
+        """GiB that are neither weights nor KV cache."""
         return self.activation_gib + self.non_torch_gib + self.graph_gib
 
 
@@ -112,11 +128,12 @@ def _version_rows() -> tuple[table.TableRow, ...]:
 
 @cache
 def vllm_constants(software_year: float) -> table.TableRow:
-    """Return the constants of the vLLM of a year (with fraction)."""
+    """Return the row of the newest vLLM version at a year (with fraction)."""
     return [
         version_row
         for version_row in _version_rows()
         if version_row["from_year"]
+        # Years before the first row take the first row.
         <= max(software_year, _version_rows()[0]["from_year"])
     ][-1]
 
@@ -124,11 +141,16 @@ def vllm_constants(software_year: float) -> table.TableRow:
 def default_limits(
     accelerator: VllmAccelerator, context_tokens: int
 ) -> StepLimits:
-    """Return the defaults of `vllm serve`; early versions step over the whole context."""
+    """Return the default step limits of `vllm serve`.
+
+    Versions without chunked prefill by default take the whole context in one step.
+    """
+    # vLLM up to 0.8: a step takes a whole context unless it is very long.
     if not vllm_constants(accelerator.software_year)["chunked"]:
         long_context = context_tokens > LONG_CONTEXT_TOKENS
         return StepLimits(
             max_tokens=2048 if long_context else max(context_tokens, 2048),
+            # The chunked profiling run of these versions samples nothing.
             max_sequences=0 if long_context else 256,
         )
     large_memory = (
@@ -144,7 +166,8 @@ def default_limits(
 def vllm_accelerator(
     node: Node, tp: int, software_year: float
 ) -> VllmAccelerator:
-    """Return an accelerator of a node under the defaults of the vLLM of a year."""
+    """Return an accelerator of a node with the vLLM defaults of a year."""
+    # vLLM excludes the A100 from the defaults of large memory.
     small_defaults = node.accelerator.architecture == "Ampere"
     return VllmAccelerator(
         total_gib=node.memory_gib,
@@ -158,7 +181,7 @@ def vllm_accelerator(
 def replica_memory(
     llm: Llm, layout: ReplicaLayout, node: Node, software_year: float
 ) -> StartupMemory:
-    """Return the start-up memory of a replica on a node, with every default of vLLM."""
+    """Return the start-up memory of a replica with the defaults of vLLM."""
     accelerator = vllm_accelerator(node, layout.tp, software_year)
     return startup_memory(
         llm, layout, accelerator, default_limits(accelerator, llm.max_context)
@@ -179,12 +202,15 @@ def startup_memory(
         / GIB
         + version_row["buffers_gib"]
     )
+    # Allocated outside PyTorch: driver context, NCCL buffers.
     driver_gib = non_torch_gib(layout, accelerator)
+    # Graphs are captured up to a batch that follows max_sequences.
     graph_gib = version_row[
         "graph_large_gib"
         if step_limits.max_sequences >= LARGE_GRAPH_SEQUENCES
         else "graph_gib"
     ]
+    # vLLM gives the rest of its share to the KV cache.
     kv_pool_gib = (
         accelerator.memory_share * accelerator.total_gib
         - weights_gib
@@ -207,13 +233,19 @@ def startup_memory(
 
 
 def vllm_weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
-    """Weight bytes with the rotary table, and with K and V repeated where tp exceeds KV heads.
+    """Return weight bytes of one accelerator as vLLM loads them.
 
-    table = context * rotary width * 2; repeats = 2 * layers * hidden * head_dim * 2 (1 - kv / tp).
+        weight_bytes + rotary table + repeated K and V projections
+        rotary table = max_context * rotary width * 2 bytes
+        repeated     = 2 * layers * hidden * head_dim * 2 bytes * (1 - kv_heads / tp)
+
+    The last term applies where tp exceeds the number of KV heads.
     """
     rotary_width = llm.qk_rope_dim or llm.head_dim
+    # Cosine and sine of every position in 16 bit.
     extra_bytes = float(llm.max_context * rotary_width * 2)
     if layout.attention_tp > llm.kv_heads > 0 and not llm.kv_lora_rank:
+        # Each accelerator loads one whole KV head, so copies exist.
         repeated_share = 1 - llm.kv_heads / layout.attention_tp
         extra_bytes += (
             2
@@ -233,12 +265,17 @@ def activation_bytes(
     software_year: float,
     step_limits: StepLimits,
 ) -> float:
-    """Peak bytes of the profiling run: the sampler's logits, or the widest layer of a forward.
+    """Return the peak bytes of the profiling run.
 
-    sampler = bytes * sequences * vocabulary + 2 * tokens * hidden
-    forward = 2 * tokens * (3 * ffn / tp + 3 * hidden); with experts their workspace instead.
+    It is the larger of sampling and the forward pass:
+
+        sampling = sampler_bytes * sequences * vocabulary + 2 * tokens * hidden
+        forward  = 2 * tokens * (3 * ffn / tp + 3 * hidden)
+
+    With experts their workspace takes the place of the ffn term.
     """
     sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
+    # vLLM pads the logits to a multiple of 64 columns.
     padded_vocabulary = (
         math.ceil(llm.vocab / VOCABULARY_PADDING) * VOCABULARY_PADDING
     )
@@ -246,25 +283,30 @@ def activation_bytes(
         vllm_constants(software_year)["sampler_bytes"]
         * sampled_rows
         * padded_vocabulary
+        # Hidden states of all tokens, in 16 bit.
         + 2.0 * step_limits.max_tokens * llm.hidden
     )
     has_head = layout.pp == 1  # the first stage of several has no head
     forward_bytes = 2.0 * step_limits.max_tokens * 3 * llm.hidden
     workspace_bytes = 0.0
+    # Dense MLP: gate, up and their product.
     if not llm.experts:
         forward_bytes += (
             2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
         )
     elif llm.precision != "mxfp4":
         gate_up_width = 2 * llm.moe_ffn / layout.tp
+        # Two workspaces of the fused expert kernel for each routed token.
         token_width = max(gate_up_width / 2, llm.hidden) + max(
             gate_up_width, llm.hidden
         )
         workspace_bytes = (
             2.0 * step_limits.max_tokens * llm.experts_per_token * token_width
         )
+    # Hidden states and residual that go to the next stage, 16 bit each.
     if not has_head:
         forward_bytes += 4.0 * step_limits.max_tokens * llm.hidden
+    # vLLM 0.17 and later: the workspace stays allocated while sampling.
     reserved_bytes = (
         workspace_bytes
         if software_year >= _version_rows()[2]["from_year"]
@@ -277,7 +319,8 @@ def activation_bytes(
 
 
 def non_torch_gib(layout: ReplicaLayout, accelerator: VllmAccelerator) -> float:
-    """GiB of the driver's context and the collectives' buffers."""
+    """Return GiB of the driver context and the buffers of collectives."""
+    # A single accelerator has no buffers of collectives.
     if layout.tp == 1:
         column_name = "non_torch_gib"
     elif accelerator.has_link:
@@ -292,24 +335,30 @@ def non_torch_gib(layout: ReplicaLayout, accelerator: VllmAccelerator) -> float:
 def pool_tokens(
     llm: Llm, layout: ReplicaLayout, pool_bytes: float, software_year: float
 ) -> int:
-    """How many tokens vLLM says that a pool holds: blocks, shared by groups of equal layers.
+    """Return the number of tokens that vLLM reports for a KV pool.
 
-    Layers of one kind form groups of equal size; the last group is padded. State-space layers
-    take pages as large as attention's, whose blocks grow until a state fits in one.
+        tokens = blocks / groups * block size
+
+    Layers of one kind (full, sliding, state-space) form groups of equal size; the last group
+    is padded. A state-space layer takes pages of the attention's size, so the block grows
+    until one state fits.
     """
     token_bytes = memory.kv_token_bytes(llm, layout)
     block_tokens = LATENT_BLOCK_TOKENS if llm.kv_lora_rank else BLOCK_TOKENS
+    # Attention blocks as large as one state, in multiples of 16 tokens.
     if llm.state_layers:
         state_bytes = llm.state_bytes / layout.attention_tp
         block_tokens = BLOCK_TOKENS * math.ceil(
             state_bytes / (BLOCK_TOKENS * token_bytes)
         )
+    # Index of sparse attention, in equal parts on the attention layers.
     index_bytes = llm.index_bytes / llm.attending_layers
     kind_layers = [
         llm.attending_layers - llm.window_layers,
         llm.window_layers,
         llm.state_layers,
     ]
+    # vLLM up to 0.8 stores all tokens of sliding-window layers.
     if not vllm_constants(software_year)["chunked"]:
         kind_layers = [llm.attending_layers, 0, llm.state_layers]
     stage_layers = [
@@ -317,6 +366,7 @@ def pool_tokens(
         for layer_count in kind_layers
         if layer_count
     ]
+    # Kinds of nearly equal size share the larger group; else the smallest.
     group_layers = (
         max(stage_layers)
         if max(stage_layers) < GROUP_RATIO * min(stage_layers)
@@ -325,6 +375,7 @@ def pool_tokens(
     group_count = sum(
         math.ceil(layer_count / group_layers) for layer_count in stage_layers
     )
+    # One block has the same tokens of all layers of one group.
     block_count = int(
         pool_bytes
         // (block_tokens * (token_bytes + index_bytes))

@@ -1,4 +1,4 @@
-"""Sends requests to simulated replicas, and measures what came of them."""
+"""Monte Carlo runs of simulated replicas and the percentiles of their times."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ def draw_requests(
     variation: float,
     rate_per_s: float,
 ) -> list[Request]:
-    """Draw requests: Gamma gaps of a squared variation, lognormal lengths.
+    """Draw requests with Gamma interarrival times and lognormal lengths.
 
-    The same seed gives the same requests.
+    `variation` is the squared coefficient of variation of interarrival times. Prompts are
+    without the share in the prefix cache. The same seed gives the same requests. An infinite
+    rate makes all requests arrive at time 0.
     """
     generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
+    # A Gamma distribution of shape k has the squared variation 1 / k.
     gamma_shape = 1 / max(variation, 1e-3)
     arrival_s = 0.0
     requests = []
@@ -56,6 +59,7 @@ def draw_requests(
         load.answer_lengths.mean_tokens,
     )
     log_means = [
+        # The mean of a lognormal is exp(mu + sigma^2 / 2).
         math.log(location) - log_sigma * log_sigma / 2
         for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
     ]
@@ -77,6 +81,7 @@ def draw_requests(
             for location, log_sigma in zip(log_means, log_sigmas, strict=True)
         )
         requests.append(
+            # A time per token needs at least two tokens.
             Request(arrival_s, prompt_tokens, max(2, answer_tokens))
         )
     return requests
@@ -89,15 +94,18 @@ def trace_requests(
     simulated_count: int,
     seed: int,
 ) -> list[Request]:
-    """Return what `simulated_count` of `replica_count` replicas get of a recorded trace, as its router spreads it.
+    """Return the requests of a trace that reach the simulated replicas.
 
-    Prompts are without what the prefix cache holds.
+    These are `simulated_count` of `replica_count` replicas.
+
+    Prompts are without the share in the prefix cache. Times count from the start of the trace.
     """
     generator = random.Random(seed)
     trace_start_s = trace[0][0]
     uncached_share = 1 - load.prefix_hit
     requests = []
     for position, (arrival_s, prompt_tokens, answer_tokens) in enumerate(trace):
+        # Round-robin counts positions; other routers are drawn at random.
         router_turn = (
             position + seed
             if load.routing == "round-robin"
@@ -118,12 +126,13 @@ def trace_requests(
 def busiest_span(
     trace: Sequence[Arrival], request_count: int
 ) -> Sequence[Arrival]:
-    """Return the consecutive requests, at most so many, that came fastest."""
+    """Return the `request_count` consecutive requests with the shortest duration."""
     if len(trace) <= request_count:
         return trace
     last_start = len(trace) - request_count
     start_index = min(
         range(last_start + 1),
+        # Shortest time between first and last request: the highest rate.
         key=lambda index: trace[index + request_count - 1][0] - trace[index][0],
     )
     return trace[start_index : start_index + request_count]
@@ -135,7 +144,10 @@ def route_requests(
     replica_count: int,
     routing: Routing,
 ) -> list[Request]:
-    """Send requests to replicas as a router does, and play them to the end; they are changed."""
+    """Route requests to replicas and simulate all of them to the end.
+
+    The requests are modified in place and returned.
+    """
     simulations = [
         ReplicaSimulation(replica_table) for _ in range(replica_count)
     ]
@@ -146,6 +158,7 @@ def route_requests(
         elif routing == "random":
             simulation = simulations[generator.randrange(replica_count)]
         else:
+            # The choice depends on the state of all replicas at the arrival.
             simulation = _least_loaded(simulations, request.due_s, position)
         simulation.queue.append(request)
     for simulation in simulations:
@@ -156,7 +169,7 @@ def route_requests(
 def _least_loaded(
     simulations: list[ReplicaSimulation], now_s: float, position: int
 ) -> ReplicaSimulation:
-    """Play all lanes up to now; return the one with the fewest requests, turn by turn."""
+    """Advance all replicas to `now_s`; return the one with the fewest requests."""
     for simulation in simulations:
         simulation.advance(now_s)
     replica_count = len(simulations)
@@ -165,6 +178,7 @@ def _least_loaded(
             range(replica_count),
             key=lambda index: (
                 simulations[index].request_count,
+                # Ties go to the replicas in turn.
                 (index - position) % replica_count,
             ),
         )
@@ -174,17 +188,22 @@ def _least_loaded(
 def closed_loop(
     replica_table: ReplicaTable, requests: list[Request], user_count: int
 ) -> list[Request]:
-    """Play a closed loop: each of the users sends the next request when one of theirs ends."""
+    """Simulate a closed loop and return the finished requests.
+
+    Each of `user_count` users sends its next request when its previous one ends.
+    """
     simulation = ReplicaSimulation(replica_table)
     unsent_requests = deque(requests)
     for _ in range(min(user_count, len(unsent_requests))):
         simulation.queue.append(unsent_requests.popleft())
     while unsent_requests and simulation.request_count:
         finished_count = len(simulation.finished)
+        # Advance to the next event: inner call finds it, outer one runs it.
         simulation.advance(simulation.advance(simulation.now_s))
         for request in simulation.finished[finished_count:]:
             if unsent_requests:
                 next_request = unsent_requests.popleft()
+                # A user has no think time.
                 next_request.due_s = request.end_s
                 simulation.queue.append(next_request)
     simulation.advance(NEVER)
@@ -193,7 +212,7 @@ def closed_loop(
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPercentile:
-    """A percentile over all simulated requests with its 90 % Monte Carlo band, in seconds."""
+    """A percentile of all simulated requests with its 90 % band, in seconds."""
 
     estimate_s: float
     low_s: float
@@ -202,7 +221,12 @@ class SimulatedPercentile:
 
 @dataclass(frozen=True, slots=True)
 class SimulationSummary:
-    """What a simulation measured, by (metric, percentile)."""
+    """Percentiles measured by a simulation.
+
+    request_count  counted requests over all seeds
+    seed_count     independent runs
+    percentiles    estimate and band by (metric, percentile)
+    """
 
     request_count: int
     seed_count: int
@@ -212,7 +236,13 @@ class SimulationSummary:
 def request_times(
     replica_table: ReplicaTable, requests: list[Request]
 ) -> dict[str, list[float]]:
-    """Return ttft, tpot and e2e of the requests in the middle of a run."""
+    """Return ttft, tpot and e2e in seconds of the requests in the middle of a run.
+
+    ttft = ttft_factor * (first_token + step_wait * step + prompt_share * prompt)
+    prompt = wait of the prompt + prompt latency
+    tpot = (end - first token) / (answer - 1)
+    e2e  = ttft + end - first token
+    """
     counted_requests = requests[
         int(WARM_UP_SHARE * len(requests)) : len(requests)
         - int(DRAIN_SHARE * len(requests))
@@ -223,6 +253,7 @@ def request_times(
         replica_table.ttft_factor
         * (
             coefficients.first_token
+            # Wait for the decode step that runs when the prompt is due.
             + coefficients.step_wait * request.step_s
             + coefficients.prompt_share
             * (
@@ -237,6 +268,7 @@ def request_times(
         "ttft": first_token_times,
         "tpot": [
             (request.end_s - request.first_token_s)
+            # The first token counts in ttft, the others in tpot.
             / (request.answer_tokens - 1)
             for request in counted_requests
         ],
@@ -253,7 +285,10 @@ def summarize(
     runs: list[dict[str, list[float]]],
     percentile_keys: Iterable[tuple[str, int]],
 ) -> SimulationSummary:
-    """Return percentiles over all runs, and how far they spread from seed to seed."""
+    """Return percentiles of all runs with their 90 % bands.
+
+    half width = t(0.95, seeds - 1) * standard deviation over seeds / sqrt(seeds)
+    """
     percentiles = {}
     for metric, percentile in sorted(percentile_keys):
         pooled_times = sorted(
@@ -263,11 +298,13 @@ def summarize(
             _empirical_quantile(sorted(seed_times[metric]), percentile)
             for seed_times in runs
         ]
+        # One seed has no variance between seeds, hence no width.
         half_width_s = 0.0
         if len(seed_quantiles) > 1:
             student_quantile = STUDENT_QUANTILES[
                 min(len(seed_quantiles), len(STUDENT_QUANTILES) - 1)
             ]
+            # Standard error of the mean of the seeds, with Student's t.
             half_width_s = (
                 student_quantile
                 * statistics.stdev(seed_quantiles)
@@ -287,5 +324,6 @@ def summarize(
 
 
 def _empirical_quantile(sorted_values: list[float], percentile: int) -> float:
+    # Nearest rank: the smallest value that covers the percentile.
     position = max(0, math.ceil(percentile / 100 * len(sorted_values)) - 1)
     return sorted_values[position]

@@ -1,9 +1,11 @@
-"""A replica under load: how much it can take, and how late tokens are, to the percentile.
+"""A replica under load: its completion rate and its latency percentiles.
 
-Continuous batching is a birth-death process: with n requests in flight a replica completes
-    mu(n) = n / (prefill + answer * decode(n) + k * n * prefill)
-requests a second, k being the share of prompts' time that decoding requests pay. Arrivals that
-vary more or less than Poisson scale the waits by Allen and Cunneen's (ca^2 + cs^2) / 2.
+Continuous batching is a birth-death process with the completion rate
+
+    mu(n) = n / (prompt + answer * (decode(n) + k * n * prompt / answer))
+
+with n requests in flight. k is the share of prompt time that decoding requests wait for. Waits
+of non-Poisson arrivals are scaled by (ca^2 + cs^2) / 2 (Allen and Cunneen).
 """
 
 from __future__ import annotations
@@ -51,14 +53,23 @@ NO_MARGIN_LEVEL: Final = 0.5  # a confidence that asks for no margin
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """With which confidence predictions are to hold, and what a benchmark taught about them."""
+    """The required confidence of predictions.
+
+    level       probability that a predicted limit holds; 0.5 adds no margin
+    correction  correction from a benchmark, if there is one
+    """
 
     level: float = NO_MARGIN_LEVEL
     correction: Correction | None = None
 
 
 class Replica:
-    """One replica of a model in a layout on a node under an engine, for a given load."""
+    """One replica of a model on a node under a given load.
+
+    max_batch       most requests in flight; 0 when the longest context does not fit
+    startup_memory  memory of one accelerator after start-up
+    margins         computed safety factors by metric
+    """
 
     def __init__(
         self,
@@ -81,6 +92,7 @@ class Replica:
         self.startup_memory = startup.replica_memory(
             llm, layout, node, SERVING_ENGINE.software_year
         )
+        # The engine admits a request with its prompt and part of its answer.
         reserved_tokens = (
             load.prompt_lengths.mean_tokens
             + self.coefficients.answer_share * load.answer_lengths.mean_tokens
@@ -89,6 +101,7 @@ class Replica:
             self.startup_memory.max_sequences,
             self._fitting_batch(reserved_tokens),
         )
+        # A replica that cannot hold one longest context is not feasible.
         if self.max_batch and not self._fitting_batch(
             max(load.max_context_tokens, reserved_tokens)
         ):
@@ -98,22 +111,26 @@ class Replica:
         self._rate_by_batch: dict[int, float] = {}
 
     def _fitting_batch(self, context_tokens: float) -> int:
-        """How many sequences of so many tokens the pool holds."""
+        """Return how many sequences of `context_tokens` fit in the KV pool."""
         pool_bytes = max(0.0, self.startup_memory.kv_gib) * memory.GIB
         return int(
             pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
         )
 
     def with_confidence(self, level: float) -> Replica:
-        """The same replica for another confidence; what is known of its pace is shared."""
+        """Return the same replica with another confidence level.
+
+        The copy shares the tables of times and rates, which do not depend on confidence.
+        """
         replica_copy = copy(self)
         replica_copy.confidence = replace(self.confidence, level=level)
+        # Only margins depend on the level.
         replica_copy.margins = {}
         return replica_copy
 
     @cached_property
     def correction(self) -> Correction | None:
-        """What a benchmark of this model on this accelerator taught."""
+        """Correction from a benchmark of this deployment, or None."""
         correction = self.confidence.correction
         deployment_names = (
             self.llm.model,
@@ -127,8 +144,13 @@ class Replica:
         )
 
     def band(self, metric: str) -> Band:
-        """The band of ttft or tpot: of this deployment when it was measured, else of all."""
+        """Return the error band of ttft or tpot.
+
+        A benchmark of this deployment gives its band; otherwise it is the band of all
+        measurements.
+        """
         if self.correction:
+            # The load is not known here: half the largest batch stands for it.
             half_batch = max(1.0, self.max_batch / 2)
             return self.correction.band(
                 metric,
@@ -155,9 +177,10 @@ class Replica:
         )
 
     def margin(self, metric: str) -> float:
-        """The factor on a predicted time that covers it with the wished confidence, at least 1.
+        """Return the safety factor on a predicted time, at least 1.
 
-        A whole request takes the larger of the margins of its two parts.
+        margin = max(1, quantile of the band at `confidence.level`). The margin of e2e is the
+        larger of those of ttft and tpot.
         """
         time_factor = self.margins.get(metric)
         if time_factor is None:
@@ -167,6 +190,7 @@ class Replica:
     def _compute_margin(self, metric: str) -> float:
         if self.confidence.level <= NO_MARGIN_LEVEL:
             return 1.0
+        # A request is its first token plus its further tokens.
         part_metrics = ("ttft", "tpot") if metric == "e2e" else (metric,)
         return max(
             1.0,
@@ -178,14 +202,14 @@ class Replica:
 
     @cached_property
     def step_times(self) -> StepTimes:
-        """The seconds of the terms of step time."""
+        """Times of the terms of a step, in seconds."""
         return step_times(
             profile_replica(self.llm, self.layout, self.node), self.coefficients
         )
 
     @cached_property
     def _uncached_tokens(self) -> tuple[float, ...]:
-        """Prompts of the lengths that stand for all, without what the prefix cache holds."""
+        """Prompt tokens of each length bin outside the prefix cache."""
         return tuple(
             prompt_tokens * (1 - self.load.prefix_hit)
             for prompt_tokens in self.load.prompt_lengths.bin_lengths()
@@ -193,7 +217,7 @@ class Replica:
 
     @cached_property
     def prompt_times_s(self) -> tuple[float, ...]:
-        """Seconds for which those prompts keep the replica busy."""
+        """Seconds that the prompt of each length bin occupies the replica."""
         return tuple(
             prompt_busy_time(self.step_times, prompt_tokens)
             for prompt_tokens in self._uncached_tokens
@@ -201,7 +225,8 @@ class Replica:
 
     @cached_property
     def idle_prompts_s(self) -> tuple[float, ...]:
-        """Seconds until the end of those prompts on an idle replica."""
+        """Seconds to the end of the prompt of each length bin when idle."""
+        # Share of prompt time before the first token, with the correction.
         prompt_share = self.coefficients.prompt_share * self._bias_factor(
             "ttft", REFERENCE_BATCH
         )
@@ -212,7 +237,7 @@ class Replica:
 
     @cached_property
     def mean_prompt_s(self) -> float:
-        """Mean seconds for which a prompt keeps the replica busy."""
+        """Mean seconds that a prompt occupies the replica."""
         return self.prompt_moments[0]
 
     @cached_property
@@ -222,6 +247,7 @@ class Replica:
     @cached_property
     def _interference_s(self) -> float:
         return (
+            # Per token and per request in flight: k * prompt / answer.
             self.coefficients.interference
             * self.mean_prompt_s
             / self.load.answer_lengths.mean_tokens
@@ -229,7 +255,7 @@ class Replica:
 
     @cached_property
     def prompt_moments(self) -> tuple[float, float, float]:
-        """First three moments of the time for which prompts keep the replica busy."""
+        """First three moments of the occupied time of a prompt: s, s^2, s^3."""
         power_means = (
             bin_mean([busy_s**exponent for busy_s in self.prompt_times_s])
             for exponent in (1, 2, 3)
@@ -237,7 +263,7 @@ class Replica:
         return next(power_means), next(power_means), next(power_means)
 
     def undisturbed_tpot(self, batch_size: int) -> float:
-        """Seconds per output token with n in flight and no prompt between."""
+        """Return seconds per token with `batch_size` requests and no prompts."""
         return self.tpot(
             batch_size
         ) - batch_size * self._interference_s * self._bias_factor(
@@ -245,7 +271,11 @@ class Replica:
         )
 
     def tpot(self, batch_size: int) -> float:
-        """Seconds per output token with n in flight: decode + k * n * prefill / answer."""
+        """Return the mean seconds per output token.
+
+        n is `batch_size`, the requests in flight:
+            tpot(n) = bias * (decode(n) + k * n * prompt / answer)
+        """
         tpot_s = self._tpot_by_batch.get(batch_size)
         if tpot_s is None:
             predicted_s = (
@@ -258,7 +288,10 @@ class Replica:
         return tpot_s
 
     def start_delay(self, batch_size: int) -> float:
-        """Seconds before a prompt starts with n in flight: arrival, and the running step."""
+        """Return the seconds from arrival until a prompt starts, without queueing.
+
+        first_token + step_wait * tpot(n): the fixed part and the running decode step.
+        """
         coefficients = self.coefficients
         return self._bias_factor("ttft", batch_size) * (
             coefficients.first_token
@@ -266,9 +299,13 @@ class Replica:
         )
 
     def completion_rate(self, batch_size: int) -> float:
-        """Requests completed a second with n in flight."""
+        """Return the requests completed per second with n = `batch_size` in flight.
+
+        mu(n) = n / (prompt + answer * tpot(n))
+        """
         rate_per_s = self._rate_by_batch.get(batch_size)
         if rate_per_s is None:
+            # Time of one request in the replica: prompt and all tokens.
             cycle_s = (
                 self.mean_prompt_s
                 + self.load.answer_lengths.mean_tokens * self.tpot(batch_size)
@@ -277,9 +314,11 @@ class Replica:
         return rate_per_s
 
     def rate_bound(self, tpot_limit_s: float) -> float:
-        """A rate that no load can exceed while the time per token stays within `tpot_limit_s`.
+        """Return an upper bound of the rate within a limit on time per token.
 
-        completion() grows with n and tpot() too, so the largest admissible n gives the bound.
+            rate <= mu(n*) with n* = max { n <= max_batch : tpot(n) <= tpot_limit_s }
+
+        It assumes that mu(n) and tpot(n) both grow with n.
         """
         if tpot_limit_s not in self._rate_bounds:
             self._rate_bounds[tpot_limit_s] = self._find_rate_bound(
@@ -291,6 +330,7 @@ class Replica:
         lower_batch = 0
         upper_batch = self.max_batch
         while lower_batch < upper_batch:
+            # tpot grows with the batch: bisection for the last one within it.
             middle_batch = (lower_batch + upper_batch + 1) // 2
             if self.tpot(middle_batch) <= tpot_limit_s:
                 lower_batch = middle_batch
@@ -299,7 +339,11 @@ class Replica:
         return self.completion_rate(lower_batch) if lower_batch else 0.0
 
     def idle_quantile(self, metric: str, percentile: int) -> float:
-        """The assured quantile of ttft, tpot or e2e when nobody else is there: its best."""
+        """Return a lower bound of a quantile of ttft, tpot or e2e, with margin, in s.
+
+        It is that of a request alone on the replica. Times grow with the number of requests in
+        flight, so idle quantile <= quantile at any rate.
+        """
         return self._predicted_idle(metric, percentile) * self.margin(metric)
 
     def _predicted_idle(self, metric: str, percentile: int) -> float:
@@ -310,6 +354,7 @@ class Replica:
             return self.start_delay(1) + self.idle_prompts_s[bin_index]
         return (
             self.start_delay(1)
+            # The answer length decides the percentile; the prompt is the mean.
             + bin_mean(self.idle_prompts_s)
             + self.tpot(1) * self.load.answer_lengths.bin_lengths()[bin_index]
         )
@@ -317,21 +362,31 @@ class Replica:
     def open_service(
         self, rate_per_s: float, replica_count: int = 1
     ) -> Service | None:
-        """Return the service of one of some replicas at its rate, nothing if it cannot keep up."""
+        """Return the service of one of `replica_count` replicas at its rate.
+
+            p(n) ~ product of rate / mu(i) for i = 1..n   up to max_batch
+            p(n) ~ p(max_batch) * (rate / mu)^(n - max_batch)   beyond it
+
+        Returns None when the rate reaches the capacity mu = mu(max_batch).
+        """
         full_rate_per_s = self.completion_rate(self.max_batch)
+        # At capacity the queue grows without limit.
         if rate_per_s >= full_rate_per_s * 0.999:
             return None
         state_weights = [1.0]
         state_weight = 1.0
         total_weight = 1.0
         for batch_size in range(1, self.max_batch + 1):
+            # Balance of flow between n - 1 and n: p(n) mu(n) = p(n - 1) rate.
             state_weight *= rate_per_s / self.completion_rate(batch_size)
             state_weights.append(state_weight)
             total_weight += state_weight
+            # Further states have no measurable probability.
             if state_weight < 1e-12 * total_weight and batch_size > 8:
                 break
         # Beyond max_batch requests queue, and the chances fall geometrically.
         queue_weight = (
+            # Sum of the geometric series of the queueing states.
             state_weight * rate_per_s / (full_rate_per_s - rate_per_s)
             if len(state_weights) > self.max_batch
             else 0.0
@@ -340,12 +395,14 @@ class Replica:
         probabilities = tuple(
             raw_weight / total_weight for raw_weight in state_weights
         )
+        # A request waits for a slot when it meets a full batch.
         wait_probability = (
             (probabilities[-1] + queue_weight / total_weight)
             if queue_weight
             else 0.0
         )
         arrival_variation = self.load.replica_variation(replica_count)
+        # Allen and Cunneen: (ca^2 + cs^2) / 2, cs^2 that of answer lengths.
         burst_factor = (
             arrival_variation + self.load.answer_lengths.variation
         ) / 2
@@ -354,7 +411,9 @@ class Replica:
             rate_per_s=rate_per_s,
             probabilities=probabilities,
             slot_wait=Wait(
-                wait_probability, burst_factor / (full_rate_per_s - rate_per_s)
+                # Mean wait of those who wait, as in M/M/c: 1 / (mu - rate).
+                wait_probability,
+                burst_factor / (full_rate_per_s - rate_per_s),
             ),
             prompt_wait=self._prompt_wait(rate_per_s, arrival_variation),
             arriving_count=1,
@@ -362,7 +421,7 @@ class Replica:
         )
 
     def closed_service(self, in_flight: float) -> Service:
-        """Return the service with a constant number of requests in flight, up to max_batch."""
+        """Return the service with a constant number of requests in flight."""
         batch_size = max(1, min(self.max_batch, round(in_flight)))
         rate_per_s = self.completion_rate(batch_size)
         probabilities = (0.0,) * batch_size + (1.0,)
@@ -377,13 +436,18 @@ class Replica:
         )
 
     def _prompt_wait(self, rate_per_s: float, arrival_variation: float) -> Wait:
-        """Wait for earlier prompts: one server, M/G/1 corrected for the arrivals.
+        """Return the wait for earlier prompts: M/G/1, scaled for non-Poisson arrivals.
 
-        Takacs' second moment: E[W^2] = 2 E[W]^2 + rate * E[S^3] / (3 (1 - busy)).
+            E[W | W > 0]  = E[S^2] / (2 E[S] (1 - rho)) * (ca^2 + cs^2) / (1 + cs^2)
+            E[W^2]        = 2 E[W]^2 + rate * E[S^3] / (3 (1 - rho))   (Takacs)
+
+        S is the occupied time of a prompt, rho = rate * E[S] the probability of a wait.
         """
         first_moment, second_moment, third_moment = self.prompt_moments
+        # The limit avoids the pole at 1.
         utilization = min(0.98, rate_per_s * self.mean_prompt_s)
         busy_variation = second_moment / first_moment**2 - 1
+        # Ratio of Allen and Cunneen to Poisson arrivals; 1 for ca^2 = 1.
         burst_factor = (arrival_variation + busy_variation) / (
             1 + busy_variation
         )
@@ -393,6 +457,7 @@ class Replica:
             * burst_factor
             / (1 - utilization)
         )
+        # E[W^2] / rho over the squared conditional mean, less 1.
         wait_variation = (
             2 * utilization
             - 1

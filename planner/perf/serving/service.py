@@ -1,6 +1,7 @@
-"""A replica at one rate: how many requests are in flight, and how late tokens are.
+"""A replica at one rate: requests in flight, and percentiles of latency.
 
-Waits are zero or exponential; lengths are those that stand for their distribution.
+A wait is zero or exponential (or a mixture of two exponentials). Lengths are the
+representative lengths of the bins of `serving.load`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReplicaModel(Protocol):
-    """What a service asks of its replica: times in seconds, by requests in flight."""
+    """Interface of a replica for `Service`; times in seconds."""
 
     load: ServingLoad
     max_batch: int
@@ -29,30 +30,34 @@ class ReplicaModel(Protocol):
 
     @property
     def prompt_moments(self) -> tuple[float, float, float]:
-        """First three moments of the time of prompts."""
+        """First three moments of the occupied time of a prompt."""
 
     @property
     def idle_prompts_s(self) -> tuple[float, ...]:
-        """Time to the end of prompts of the lengths that stand for all, on an idle replica."""
+        """Time to the end of the prompt of each length bin when idle."""
 
     def tpot(self, batch_size: int) -> float:
-        """Time per output token."""
+        """Return the time per output token."""
 
     def undisturbed_tpot(self, batch_size: int) -> float:
-        """Time per output token with no prompt between."""
+        """Return the time per output token without prompts."""
 
     def start_delay(self, batch_size: int) -> float:
-        """Time before a prompt starts."""
+        """Return the time before a prompt starts."""
 
     def margin(self, metric: str) -> float:
-        """Factor on a time that covers it with the wished confidence."""
+        """Return the factor on a time that covers it at the required confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait that is zero with 1 - chance, else of this mean and squared variation, at least 1.
+    """A random wait that is zero with probability 1 - `probability`.
 
-    Beyond 1 it is a mixture of two exponentials of equal weight in the mean (hyperexponential).
+    probability        probability of a wait
+    mean_s             mean of the wait, given that there is one, s
+    squared_variation  its squared coefficient of variation; at least 1
+
+    Above 1 the wait is hyperexponential: two exponentials with balanced means.
     """
 
     probability: float
@@ -60,9 +65,14 @@ class Wait:
     squared_variation: float = 1.0
 
     def phases(self) -> tuple[tuple[float, float], ...]:
-        """Chance and mean of each exponential, given that there is a wait."""
+        """Return weight and mean (s) of each exponential phase of a wait.
+
+        p     = (1 + sqrt((c^2 - 1) / (c^2 + 1))) / 2
+        means = mean / (2 p) with weight p, mean / (2 (1 - p)) with weight 1 - p
+        """
         if self.squared_variation <= 1:
             return ((1.0, self.mean_s),)
+        # Balanced means: both phases contribute half of the mean.
         short_weight = (
             1
             + math.sqrt(
@@ -77,11 +87,14 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What a replica delivers at one rate; times in seconds.
+    """Performance of a replica at one rate; times in seconds.
 
-    `probabilities` is the chance of n requests in flight, n from 0. `arriving_count` is 1 when a request adds
-    to those that it meets, 0 in a closed loop, where it takes the place of another. `arrival_variation`
-    is the squared one of the times between arrivals.
+    probabilities      probability of n requests in flight, n from 0
+    slot_wait          wait for a slot in the batch
+    prompt_wait        wait for earlier prompts
+    arriving_count     1 when an arriving request adds to the batch that it meets; 0 in a
+                       closed loop, where it replaces another
+    arrival_variation  squared coefficient of variation of interarrival times
     """
 
     replica: ReplicaModel
@@ -102,14 +115,16 @@ class Service:
 
     @property
     def output_tokens_per_s(self) -> float:
-        """Tokens of answers a second."""
+        """Output tokens per second."""
         return self.rate_per_s * self.replica.load.answer_lengths.mean_tokens
 
     def tpot(self, percentile: int) -> float:
-        """Time per output token that this share of requests stays within.
+        """Return the percentile of the time per output token, in seconds.
 
-        Two things differ between requests, and add as deviations do: the batch that they meet,
-        and how many prompts come in while they answer.
+            tpot = mean + sqrt((met batch - mean)^2 + (slowed - mean)^2)
+
+        Requests differ in the batch that they meet and in the prompts that arrive while they
+        decode. The two deviations add in quadrature.
         """
         mean_tpot_s = self._mean_tpot_s
         met_tpot_s = self.replica.tpot(self._met_batch(percentile))
@@ -117,6 +132,7 @@ class Service:
         return max(
             met_tpot_s,
             mean_tpot_s
+            # Independent deviations from the mean add in quadrature.
             + math.hypot(
                 max(0.0, met_tpot_s - mean_tpot_s),
                 max(0.0, slowed_tpot_s - mean_tpot_s),
@@ -124,11 +140,18 @@ class Service:
         )
 
     def ttft(self, percentile: int) -> float:
-        """Time to first token: wait for a slot, for earlier prompts, for the step, own prompt."""
+        """Return the percentile of the time to first token, in seconds.
+
+        It is the sum of the waits for a slot, for earlier prompts and for the step, and the
+        prompt.
+        """
         return _solve_quantile(self._ttft_exceedance, percentile / 100)
 
     def e2e(self, percentile: int) -> float:
-        """Time of a whole request: first token, then the answer at the mean pace."""
+        """Return the percentile of the time of a whole request, in seconds.
+
+        It is the time to first token plus the answer length times the mean time per token.
+        """
         return _solve_quantile(self._e2e_exceedance, percentile / 100)
 
     def quantile(self, metric: str, percentile: int) -> float:
@@ -138,16 +161,21 @@ class Service:
         )
 
     def assured_quantile(self, metric: str, percentile: int) -> float:
-        """The quantile with the margin that the wished confidence asks for."""
+        """Return the quantile times the margin of the required confidence."""
         return self.quantile(metric, percentile) * self.replica.margin(metric)
 
     def meets(self, metric: str, percentile: int, limit_s: float) -> bool:
-        """Whether the assured quantile is within `limit_s`; cheaper than the quantile itself."""
+        """Return whether the quantile with margin is within `limit_s`.
+
+        It evaluates the exceedance once at the limit and needs no search for the quantile.
+        """
+        # The margin on the time is moved to the limit.
         limit_s /= self.replica.margin(metric)
         if metric == "tpot":
             met_tpot_s = self.replica.tpot(self._met_batch(percentile))
             if met_tpot_s > limit_s:
                 return False
+            # The quadrature of tpot(), solved for the slowing by prompts.
             squared_slack = (limit_s - self._mean_tpot_s) ** 2 - max(
                 0.0, met_tpot_s - self._mean_tpot_s
             ) ** 2
@@ -164,14 +192,19 @@ class Service:
         return exceedance(limit_s) <= 1 - percentile / 100 + 1e-9
 
     def _tpot_exceedance(self, tpot_s: float) -> float:
-        """Chance that prompts slow a request at the mean batch to more than this per token.
+        """Return the probability that prompts slow a request beyond `tpot_s` per token.
 
-        Its own prompt leaves another behind as often as prompts are busy; while it answers, a
-        Poisson number comes in. The sum of their times is taken as gamma; bursts add variance.
+        The mean number of prompts during an answer is
+
+            N = P(prompt server busy) + rate * answer * mean tpot
+
+        The number is taken as Poisson, with more variance for bursty arrivals. The sum of the
+        prompt times is taken as a gamma distribution, given at least one prompt.
         """
         replica = self.replica
         batch_size = max(1, round(self.in_flight))
         first_moment, second_moment, _ = replica.prompt_moments
+        # Prompt time per token that the limit leaves, before the share k.
         slack_s = (
             tpot_s - replica.undisturbed_tpot(batch_size)
         ) / replica.coefficients.interference
@@ -180,11 +213,15 @@ class Service:
         exceedances = []
         for answer_tokens in replica.load.answer_lengths.bin_lengths():
             prompt_count = (
+                # The prompt that is in service when decoding starts.
                 self.prompt_wait.probability
+                # Arrivals during the answer.
                 + self.rate_per_s * answer_tokens * self._mean_tpot_s
             )
+            # P(at least one prompt) of a Poisson count: 1 - exp(-N).
             any_probability = -math.expm1(-prompt_count)
             mean_delay_s = prompt_count * first_moment / any_probability
+            # Second moment of the sum: N (E[S^2] + (ca^2 - 1 + N) E[S]^2).
             second_delay_moment = (
                 prompt_count
                 * (
@@ -197,6 +234,7 @@ class Service:
             )
             delay_variance = max(
                 second_delay_moment - mean_delay_s * mean_delay_s,
+                # Rounding must not make the variance zero or negative.
                 1e-12 * mean_delay_s * mean_delay_s,
             )
             exceedances.append(
@@ -208,7 +246,7 @@ class Service:
         return bin_mean(exceedances)
 
     def _ttft_exceedance(self, ttft_s: float) -> float:
-        """Chance that the first token takes longer."""
+        """Return the probability that the time to first token is longer."""
         slack_s = ttft_s - self._start_delay_s
         return bin_mean(
             [
@@ -218,8 +256,9 @@ class Service:
         )
 
     def _e2e_exceedance(self, e2e_s: float) -> float:
-        """Chance that the whole request takes longer."""
+        """Return the probability that the time of a request is longer."""
         slack_s = (
+            # Prompts vary little against answers: their mean stands for all.
             e2e_s - self._start_delay_s - bin_mean(self.replica.idle_prompts_s)
         )
         answer_lengths = self.replica.load.answer_lengths.bin_lengths()
@@ -233,9 +272,10 @@ class Service:
         )
 
     def _met_batch(self, percentile: int) -> int:
-        """Requests in flight that this share of arrivals meets or stays below.
+        """Return the batch that this percentile of arriving requests does not exceed.
 
-        Bursts spread them: by the square root of the peakedness, (ca^2 + 1) / 2, around the mean.
+        Bursts widen the distribution around its mean by sqrt((ca^2 + 1) / 2), the square root
+        of the peakedness.
         """
         cumulative = 0.0
         for batch_size, probability in enumerate(self.probabilities):
@@ -253,6 +293,7 @@ class Service:
                 return max(
                     1,
                     min(
+                        # The request itself is part of its batch.
                         round(burst_batch) + self.arriving_count,
                         self.replica.max_batch,
                     ),
@@ -272,13 +313,14 @@ class Service:
         return self.replica.start_delay(max(1, round(self.in_flight)))
 
     def _wait_exceedance(self, wait_s: float) -> float:
-        """Chance that the two waits together last longer than this."""
+        """Return the probability that the sum of both waits exceeds `wait_s`."""
         if wait_s < 0:
             return 1.0
         slot_probability = self.slot_wait.probability
         prompt_probability = self.prompt_wait.probability
         slot_rate = 1 / max(self.slot_wait.mean_s, 1e-9)
         slot_exceedance = math.exp(-slot_rate * wait_s)
+        # Only the wait for a slot.
         exceedance = (
             slot_probability * (1 - prompt_probability) * slot_exceedance
         )
@@ -289,6 +331,7 @@ class Service:
                     1.001  # two equal rates are the limit of two nearby ones
                 )
             phase_exceedance = math.exp(-phase_rate * wait_s)
+            # Both waits: the sum of two exponentials (hypoexponential).
             sum_exceedance = (
                 phase_rate * slot_exceedance - slot_rate * phase_exceedance
             ) / (phase_rate - slot_rate)
@@ -306,12 +349,14 @@ class Service:
 def _solve_quantile(
     exceedance: Callable[[float], float], probability: float
 ) -> float:
-    """Solve exceeds(x) = 1 - share for a function that falls from 1 to 0."""
+    """Solve exceedance(x) = 1 - probability for a function that falls from 1 to 0."""
     lower_s = 0.0
     upper_s = 0.01
+    # Doubling brackets the root.
     while exceedance(upper_s) > 1 - probability + 1e-9 and upper_s < 1e6:
         lower_s = upper_s
         upper_s = upper_s * 2
+    # Bisection to 2^-24 of the bracket.
     for _ in range(24):
         midpoint_s = (lower_s + upper_s) / 2
         if exceedance(midpoint_s) > 1 - probability + 1e-9:

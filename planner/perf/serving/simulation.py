@@ -1,14 +1,16 @@
-"""Plays requests through a replica, one by one: what the analytic percentiles are checked with.
+"""Discrete-event simulation of one replica, which verifies the analytic percentiles.
 
-Continuous batching as a virtual clock: every running request gains one token in each step, so a
-request that starts when the clock shows V ends when it shows V + answer - 1, and only arrivals,
-ends of prompts and completions need to be computed. Between them a step lasts
+Continuous batching runs on a virtual clock that counts tokens: each running request gains one
+token in a step. A request that starts at clock V ends at V + answer - 1. Events are arrivals,
+ends of prompts, completions and overflows of the KV pool. Between them a step lasts
 
-    step(n, S) = base(n) + growth(n) * S        n requests with S tokens of context, S growing by n
+    step(n, S) = base(n) + growth(n) * S
 
-of which the sum over d tokens is exact. Prompts pass one at a time, first come first served; while
-one does, decoding goes on at 1 - interference of its speed. A request is admitted when a slot and
-its share of the KV pool are free; when contexts outgrow the pool, the newest starts again.
+with n requests and S tokens of context in total. S grows by n in each step, so the time of d
+steps is quadratic in d and exact. Prompts are processed one at a time in order of arrival;
+meanwhile decoding runs at 1 - interference of its speed. A request is admitted when a slot and
+its reserved share of the KV pool are free. When contexts overflow the pool, the newest request
+restarts.
 """
 
 from __future__ import annotations
@@ -40,7 +42,16 @@ MIN_DECODE_SPEED: Final = (
 
 @dataclass(slots=True)
 class Request:
-    """One request: when it is due, its lengths, and when its prompt began and its answer ended."""
+    """One request; times in seconds of the simulation.
+
+    due_s           arrival
+    prompt_tokens   prompt length outside the prefix cache, tokens
+    answer_tokens   answer length, tokens
+    step_s          decode step that runs when the prompt starts
+    prompt_start_s  start of the prompt
+    first_token_s   end of the first prompt pass
+    end_s           end of the answer
+    """
 
     due_s: float
     prompt_tokens: int
@@ -53,10 +64,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTable:
-    """The times of a replica: of a step by batch, of prompts, and its pool in tokens.
+    """Tabulated times and limits of one replica.
 
-    `prompt_decode_speed` is the speed of decoding while a prompt passes, `answer_share` the share of an answer for
-    which room is kept when a request is admitted, `ttft_factor` a learned factor on first tokens.
+    base_steps_s         step time without context-dependent reads, by batch, s
+    step_growths_s       step time added by one token of context, by batch, s
+    pool_tokens          tokens of the KV pool
+    answer_share         share of an answer reserved in the pool at admission
+    slot_count           most requests in flight
+    prompt_decode_speed  speed of decoding while a prompt runs, relative to full speed
+    ttft_factor          correction of the time to first token from a benchmark
     """
 
     base_steps_s: tuple[float, ...]
@@ -77,10 +93,14 @@ def tabulate_times(
     pool_tokens: float,
     context_tokens: float,
 ) -> ReplicaTable:
-    """Tabulate a replica of so many slots and tokens of pool.
+    """Tabulate the times of a replica for each batch up to `slot_count`.
 
-    Sliding layers and correction of the context are those of a mean request, `context_tokens` tokens.
+        step(n, S) = base(n) + growth(n) * S
+
+    Reads of sliding windows and the limit of sparse attention are those of a request with a
+    mean context of `context_tokens`.
     """
+    # Attention without the full layers, whose reads grow with context.
     fixed_attention_s = attention_time(
         times, context_tokens
     ) - times.kv_full_s * min(context_tokens, times.sparse_tokens)
@@ -89,9 +109,11 @@ def tabulate_times(
     for batch_size in range(1, slot_count + 1):
         base_steps_s.append(decode_time(times, batch_size, fixed_attention_s))
         step_growths_s.append(
+            # Sequences of one accelerator in one stage, as in decode_time.
             max(max(batch_size / times.pp, 1.0) / times.adp, 1.0)
             / batch_size
             * times.kv_full_s
+            # Speculative decoding yields several tokens in each step.
             / times.draft.tokens_per_step
         )
     return ReplicaTable(
@@ -103,14 +125,17 @@ def tabulate_times(
         answer_share=coefficients.answer_share,
         slot_count=slot_count,
         prompt_decode_speed=max(
-            MIN_DECODE_SPEED, 1 - coefficients.interference
+            # Interference above 1 would stop decoding altogether.
+            MIN_DECODE_SPEED,
+            1 - coefficients.interference,
         ),
     )
 
 
 def tabulate_replica(replica: Replica) -> ReplicaTable:
-    """Tabulate a replica under its load, as far as a benchmark corrected it."""
+    """Tabulate a replica under its load, with the correction from a benchmark."""
     context_tokens = replica.load.decode_context_tokens
+    # Mean KV bytes per token, page rounding and windows included.
     token_bytes = (
         memory.kv_bytes(replica.llm, replica.layout, context_tokens)
         / context_tokens
@@ -154,7 +179,20 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
 
 @dataclass(slots=True)
 class ReplicaSimulation:
-    """One replica at work."""
+    """State of one simulated replica.
+
+    queue             requests that have not started, in order of arrival
+    running           heap of (clock at the end, start number, request)
+    finished          completed requests
+    now_s             time, s
+    clock_tokens      virtual clock: tokens that a request running since time 0 would have
+    context_tokens    KV tokens of all running requests
+    reserved_tokens   tokens reserved at admission
+    prefilling        request whose prompt runs
+    prompt_event_s    end of that prompt, or arrival of the next request
+    start_count       requests that have started to decode
+    admission_closed  True after a restart, until a request completes
+    """
 
     table: ReplicaTable
     queue: deque[Request] = field(default_factory=deque)
@@ -175,13 +213,13 @@ class ReplicaSimulation:
 
     @property
     def request_count(self) -> int:
-        """Requests that are here, waiting or not."""
+        """Number of requests in the replica, queued ones included."""
         return (
             len(self.queue) + len(self.running) + (self.prefilling is not None)
         )
 
     def advance(self, until_s: float) -> float:
-        """Play on to a time; return when something happens next."""
+        """Process all events up to `until_s`; return the time of the next event."""
         while True:
             if self.prefilling is None:
                 self._begin_prompt()
@@ -189,6 +227,7 @@ class ReplicaSimulation:
             next_event_s = min(completion_s, self.prompt_event_s, overflow_s)
             if next_event_s > until_s or next_event_s == NEVER:
                 return next_event_s
+            # The earliest of three events: overflow, completion or prompt.
             if overflow_s < completion_s and overflow_s < self.prompt_event_s:
                 self._restart_newest(overflow_s)
             elif completion_s < self.prompt_event_s:
@@ -197,7 +236,7 @@ class ReplicaSimulation:
                 self._finish_prompt()
 
     def _begin_prompt(self) -> None:
-        """Start the next prompt, or note when it is due."""
+        """Start the next prompt if it can be admitted, or set when it is due."""
         table = self.table
         batch_size = len(self.running)
         self.prompt_event_s = NEVER
@@ -208,6 +247,7 @@ class ReplicaSimulation:
         ):
             return
         request = self.queue[0]
+        # Idle prompt server: the next event is this arrival.
         if request.due_s > self.now_s:
             self.prompt_event_s = request.due_s
             return
@@ -216,12 +256,14 @@ class ReplicaSimulation:
         )
         if (
             self.reserved_tokens + needed_tokens <= table.pool_tokens
+            # An empty replica admits any request, so it cannot deadlock.
             or not batch_size
         ):
             self.queue.popleft()
             self.reserved_tokens += needed_tokens
             request.prompt_start_s = self.now_s
             request.step_s = (
+                # The running step, which the first token waits for.
                 table.base_steps_s[batch_size or 1]
                 + table.step_growths_s[batch_size or 1] * self.context_tokens
             )
@@ -231,7 +273,11 @@ class ReplicaSimulation:
             )
 
     def _next_events(self) -> tuple[float, float]:
-        """When the next request ends, and when the pool overflows if that is earlier."""
+        """Return the times of the next completion and of an earlier overflow, in s.
+
+        The time of d tokens at n requests with S tokens of context, at full decode speed, is
+            d * (step(n, S) + growth(n) * n * d / 2)
+        """
         batch_size = len(self.running)
         if not batch_size:
             return NEVER, NEVER
@@ -243,6 +289,7 @@ class ReplicaSimulation:
         decode_speed = (
             1.0 if self.prefilling is None else table.prompt_decode_speed
         )
+        # Tokens until the request at the top of the heap ends.
         decoded_tokens = max(0.0, self.running[0][0] - self.clock_tokens)
         completion_s = (
             self.now_s
@@ -251,15 +298,21 @@ class ReplicaSimulation:
             / decode_speed
         )
         free_tokens = table.pool_tokens - self.context_tokens
+        # A request alone never restarts: it would overflow again.
         if batch_size == 1 or decoded_tokens * batch_size <= free_tokens:
             return completion_s, NEVER  # somebody ends first
+        # Each step takes one token of the pool for each request.
         decoded_tokens = max(0.0, free_tokens / batch_size)
         return completion_s, self.now_s + decoded_tokens * (
             step_s + step_growth_s * batch_size * decoded_tokens / 2
         ) / decode_speed
 
     def _pass_time(self, event_s: float) -> None:
-        """Let time pass without an event: tokens from the quadratic of _ahead."""
+        """Advance the clock to `event_s` without an event.
+
+        The tokens d solve the quadratic of `_next_events`:
+            growth * n / 2 * d^2 + step * d = decode time
+        """
         batch_size = len(self.running)
         if batch_size:
             table = self.table
@@ -271,6 +324,7 @@ class ReplicaSimulation:
                 table.base_steps_s[batch_size]
                 + step_growth_s * self.context_tokens
             )
+            # Root in the form without cancellation when the growth is small.
             decoded_tokens = (
                 2
                 * decode_s
@@ -283,6 +337,7 @@ class ReplicaSimulation:
                 )
             )
             self.clock_tokens += decoded_tokens
+            # Every request extends its context by the same tokens.
             self.context_tokens += batch_size * decoded_tokens
         self.now_s = event_s
 
@@ -294,6 +349,7 @@ class ReplicaSimulation:
         self.clock_tokens = end_clock_tokens
         self.now_s = event_s
         heappop(self.running)
+        # The KV cache of the request is freed; the last token is not in it.
         self.context_tokens = max(
             0.0,
             self.context_tokens
@@ -315,11 +371,13 @@ class ReplicaSimulation:
         self.prefilling = None
         if request is None:
             return  # the next request is due now
+        # A restarted request keeps the time of its first token.
         request.first_token_s = request.first_token_s or self.now_s
         self.start_count += 1
         heappush(
             self.running,
             (
+                # The prompt has produced the first token of the answer.
                 self.clock_tokens + request.answer_tokens - 1,
                 self.start_count,
                 request,
@@ -328,7 +386,10 @@ class ReplicaSimulation:
         self.context_tokens += request.prompt_tokens
 
     def _restart_newest(self, event_s: float) -> None:
-        """Send the newest request back: it starts again, with its first token already sent."""
+        """Return the newest request to the head of the queue; its prompt runs again.
+
+        Its first token has already been sent, so `first_token_s` stays.
+        """
         self._pass_time(event_s)
         newest_entry = max(self.running, key=lambda entry: entry[1])
         self.running.remove(newest_entry)
@@ -338,6 +399,7 @@ class ReplicaSimulation:
             request.prompt_tokens
             + self.table.answer_share * request.answer_tokens
         )
+        # Context so far: prompt and answer less the tokens still to come.
         self.context_tokens -= (
             request.prompt_tokens
             + request.answer_tokens
@@ -345,4 +407,5 @@ class ReplicaSimulation:
             - (newest_entry[0] - self.clock_tokens)
         )
         self.queue.appendleft(request)
+        # At once readmitted, it would overflow the pool again.
         self.admission_closed = self.prefilling is None

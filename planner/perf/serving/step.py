@@ -1,7 +1,9 @@
-"""Time of a decode step and of a prompt: reads, products, collectives and overhead add up.
+"""Time of a decode step and of a prompt.
 
-Every function takes numbers, or arrays of them for many replicas at once (the fit does), so there
-is no branch on a value. Seconds, bytes, FLOP. `c` holds the coefficients that apply.
+    step = weight reads and products + KV reads + collectives + overhead
+
+Times are in seconds, sizes in bytes, work in FLOP. Every function takes numbers or arrays with
+one value for each replica (the fit uses arrays), so no branch depends on a value.
 """
 
 from __future__ import annotations
@@ -15,17 +17,21 @@ if TYPE_CHECKING:
 
 
 def smaller(left: float, right: float) -> float:
-    """The smaller of two numbers, or of each pair of two arrays."""
+    """Return the minimum of two numbers, or of each pair of two arrays."""
+    # min and max do not work on arrays, and numpy is not a dependency.
     return (left + right - abs(left - right)) / 2
 
 
 def larger(left: float, right: float) -> float:
-    """The larger of two numbers, or of each pair of two arrays."""
+    """Return the maximum of two numbers, or of each pair of two arrays."""
     return (left + right + abs(left - right)) / 2
 
 
 def p_norm(read_s: float, product_s: float, exponent: float) -> float:
-    """p-norm of two times that overlap a little: 1 adds them, infinity takes the longer."""
+    """Return the p-norm of the times of reads and products that overlap in part.
+
+    (read^p + product^p)^(1/p): p = 1 adds them; p = infinity takes the maximum, as a roofline.
+    """
     combined_s: float = (read_s**exponent + product_s**exponent) ** (
         1.0 / exponent
     )
@@ -34,9 +40,11 @@ def p_norm(read_s: float, product_s: float, exponent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Speculative decoding: tokens guessed for each step, passes of a drafting layer, gain.
+    """Speculative decoding.
 
-    `tokens_per_step` is the tokens that a step yields on average: 1 and the accepted guesses.
+    draft_tokens     tokens proposed for each step
+    draft_passes     passes of the draft layer for each step
+    tokens_per_step  mean tokens that one step yields: 1 plus the accepted ones
     """
 
     draft_tokens: float = 0.0
@@ -50,13 +58,17 @@ NO_DRAFT: Final = Draft()
 def speculate(
     draft_tokens: int, acceptance: float, *, prompt_lookup: bool = False
 ) -> Draft:
-    """Return a draft of so many tokens, each accepted with a chance if all before it were.
+    """Return a draft of `draft_tokens` tokens with a given acceptance probability.
 
-    gained = 1 + a + a^2 + ... + a^tokens (Leviathan et al., arXiv:2211.17192); each token takes
-    a pass of one layer and the head unless it is `prompt_lookup` (looked up in the prompt).
+        tokens per step = 1 + a + a^2 + ... + a^k   (Leviathan et al., arXiv:2211.17192)
+
+    a is the probability that a token is accepted if all before it were. Each draft token takes
+    one pass of one layer and the head, except with `prompt_lookup`.
     """
     expected_tokens = sum(
-        acceptance**accepted_count for accepted_count in range(draft_tokens + 1)
+        # P(the first i draft tokens are all accepted) = a^i.
+        acceptance**accepted_count
+        for accepted_count in range(draft_tokens + 1)
     )
     return Draft(
         float(draft_tokens),
@@ -67,14 +79,28 @@ def speculate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """The seconds of a replica's terms, ready to be evaluated at any batch and context.
+    """Times of the terms of a step of one replica, for any batch and context.
 
-    read_*, flop_*  seconds to read the weights once, and of the products for one token
-    kv_*            seconds for one token of context of one sequence
-    fixed_s, token_s    seconds of collectives and launches of a step, and for each token
-    launch_s, layer_count   seconds of launches in all layers, and how many layers there are
-    one_phase_s, phase_limit_s     further seconds for each token of an all-reduce of one phase (everyone sends
-                    all to everyone), and the most that it may cost before two phases are used
+    read_*_s            time to read the weights of a part once, s
+    flop_*_s            time of the products of a part for one token, s
+    expert_share        share of the routed experts that one token uses
+    padding_rows        rows that tiles of expert products add, with all experts in use
+    kv_full_s           time per token of context of one sequence, all full layers, s
+    kv_window_s         the same for all sliding-window layers, s
+    kv_state_s          time per sequence for states of constant size, s
+    window_tokens       length of the sliding window, tokens
+    sparse_tokens       most tokens that sparse attention reads, tokens
+    pair_s              prompt attention of one pair of tokens in one layer, s
+    full_layers, window_layers, layer_count  layers of each kind, and of all
+    fixed_s             latency of collectives and launches of a step, s
+    token_s             bytes of collectives and activations, per token, s
+    one_phase_s         extra time per token of an all-reduce in one phase (all to all), s
+    phase_limit_s       most extra time before two phases are faster, s
+    launch_s            launches of all layers of a step, s
+    sequence_s          batch preparation and sampling of one sequence, s
+    overlap_exponent    exponent of `p_norm`
+    prompt_base_s       fixed time of one prompt, s
+    prompt_full_tokens  prompt length that pays for all launches, tokens
     """
 
     read_attention_s: float
@@ -115,7 +141,8 @@ def step_times(
     coefficients: Coefficients,
     speculation: Draft = NO_DRAFT,
 ) -> StepTimes:
-    """Divide what has to be done by what the hardware and the engine reach."""
+    """Divide the work of a replica by the speeds that hardware and engine reach."""
+    # Memory bandwidth reached on weights: peak times the fitted share.
     weight_bytes_per_s = (
         profile.memory_bytes_per_s * coefficients.weight_bandwidth
     )
@@ -124,9 +151,11 @@ def step_times(
         flop_per_s
         * coefficients.expert_flops
         * coefficients.unpack_experts
+        # Narrow experts are slow products: rate w / (w + w0).
         / (1 + coefficients.expert_width / profile.expert_columns)
     )
     link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
+    # One all-reduce over 2 accelerators, and growth for each further one.
     link_latency_s = coefficients.link_latency * (
         1
         + coefficients.link_latency_growth
@@ -135,6 +164,7 @@ def step_times(
     network_bytes_per_s = (
         profile.network_bytes_per_s * coefficients.network_bandwidth
     )
+    # Kernel launches: every layer, and routing in expert layers.
     launch_s = (
         coefficients.layer_overhead * profile.layers
         + coefficients.moe_overhead * profile.moe_layers
@@ -145,6 +175,7 @@ def step_times(
     kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
     return StepTimes(
         read_attention_s=profile.read_attention_bytes / weight_bytes_per_s,
+        # unpack_flops: 4-bit weights that are converted to 16 bit.
         flop_attention_s=profile.attention_flop
         / (
             profile.attention_flop_per_s
@@ -160,21 +191,26 @@ def step_times(
         ),
         read_head_s=profile.read_head_bytes / weight_bytes_per_s,
         flop_head_s=profile.head_flop
+        # The output head is computed in 16 bit.
         / (profile.half_flop_per_s * coefficients.flops),
         read_experts_s=profile.read_experts_bytes
         * coefficients.expert_bytes
         / weight_bytes_per_s,
         flop_experts_s=profile.experts_flop
+        # The accelerator with the most tokens ends last.
         * coefficients.expert_imbalance
         / expert_flop_per_s,
         expert_share=profile.expert_share,
+        # Rows per expert in use times E / k: counted in rows of tokens.
         padding_rows=coefficients.expert_padding
         / larger(profile.expert_share, 1e-6),
         kv_full_s=profile.kv_full_bytes / kv_bytes_per_s
+        # MLA decode is bound by products; each draft token adds queries.
         + profile.latent_flop
         * (1 + speculation.draft_tokens)
         / (profile.half_flop_per_s * coefficients.latent_flops),
         kv_window_s=profile.kv_window_bytes / kv_bytes_per_s,
+        # A recurrent state is read and written in each step.
         kv_state_s=2 * profile.kv_state_bytes / kv_bytes_per_s,
         window_tokens=profile.window_tokens,
         sparse_tokens=profile.sparse_tokens,
@@ -186,19 +222,24 @@ def step_times(
         ),
         full_layers=profile.full_layers,
         window_layers=profile.window_layers,
+        # Latencies of collectives do not depend on the batch.
         fixed_s=profile.reduce_count * link_latency_s
         + profile.gather_count * coefficients.gather_latency
         + profile.hop_count * coefficients.hop_latency
         + launch_s
+        # Scheduler of the engine, once a step.
         + coefficients.overhead * coefficients.step_overhead,
         token_s=profile.reduce_bytes / link_bytes_per_s
+        # All-to-all of expert dispatch reaches less of the link bandwidth.
         + profile.gather_bytes
         / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
         + profile.hop_bytes / network_bytes_per_s
+        # Activations pass through memory several times in a layer.
         + profile.stream_bytes
         * coefficients.stream
         / profile.memory_bytes_per_s,
         one_phase_s=profile.reduce_bytes
+        # One phase sends t / 2 times the bytes of two phases.
         * larger(profile.attention_tp / 2 - 1, 0.0)
         / link_bytes_per_s,
         phase_limit_s=profile.reduce_count * coefficients.link_phase,
@@ -206,6 +247,7 @@ def step_times(
         layer_count=profile.layers,
         draft=speculation,
         sequence_s=coefficients.overhead * coefficients.sequence_overhead
+        # Sampling passes over 32-bit logits of the vocabulary.
         + profile.vocabulary_size
         * 4
         * coefficients.sampling
@@ -219,7 +261,11 @@ def step_times(
 
 
 def attention_time(times: StepTimes, context_tokens: float) -> float:
-    """Seconds that one sequence of so much context adds to a step."""
+    """Return the seconds that one sequence with `context_tokens` adds to a step.
+
+    kv_full * min(context, sparse) + kv_window * min(context, window) + kv_state
+    """
+    # Sparse attention reads only its top-k tokens.
     attended_tokens = smaller(context_tokens, times.sparse_tokens)
     return (
         attended_tokens * times.kv_full_s
@@ -231,16 +277,25 @@ def attention_time(times: StepTimes, context_tokens: float) -> float:
 def decode_time(
     times: StepTimes, batch_size: float, attention_s: float
 ) -> float:
-    """Seconds per output token with `batch_size` sequences of attention `attention_s` each in flight.
+    """Return the seconds per output token with `batch_size` sequences in flight.
 
-    Pipeline stages work on batch / pp at a time and a token passes all of them; with
-    attention-DP an accelerator attends to batch / adp and multiplies experts for all. A step
-    checks the guesses of a draft beside the next token, and yields those that are accepted.
+    `attention_s` is the attention time of one sequence. Terms of a step:
+        norm(read, flop * tokens)           attention, dense layers, head
+        norm(read * touched, flop * rows)   experts
+        fixed + token * tokens              collectives, launches, activations
+        sequences * (attention + sequence)  KV reads, sampling
+
+    A pipeline stage works on batch / pp sequences. With attention-DP an accelerator attends to
+    batch / adp of them and computes experts for all. A step checks draft tokens together with
+    the next token and yields those that are accepted.
     """
+    # A step verifies all draft tokens and computes the next one.
     checked_tokens = 1.0 + times.draft.draft_tokens
+    # Sequences that one accelerator attends to in one stage.
     sequence_count = larger(larger(batch_size / times.pp, 1.0) / times.adp, 1.0)
     stage_tokens = larger(batch_size / times.pp, 1.0) * checked_tokens
     local_tokens = sequence_count * checked_tokens
+    # Expected share of experts in use: 1 - (1 - k / E)^tokens.
     touched_share = 1.0 - (1.0 - times.expert_share) ** stage_tokens
     body_s = p_norm(
         times.read_attention_s,
@@ -252,6 +307,7 @@ def decode_time(
         times.flop_dense_s * local_tokens,
         times.overlap_exponent,
     )
+    # Tiles pad the rows of each expert in use.
     expert_rows = stage_tokens + times.padding_rows * touched_share
     body_s += p_norm(
         times.read_experts_s * touched_share,
@@ -263,6 +319,7 @@ def decode_time(
         times.flop_head_s * local_tokens,
         times.overlap_exponent,
     )
+    # A draft pass costs one layer and the output head.
     drafting_s = times.draft.draft_passes * (
         (body_s + times.launch_s) / times.layer_count + head_s
     )
@@ -271,26 +328,32 @@ def decode_time(
         + head_s
         + drafting_s
         + times.fixed_s
+        # The faster of the one-phase and the two-phase all-reduce.
         + smaller(local_tokens * times.one_phase_s, times.phase_limit_s)
     )
     return (
         step_s
         + local_tokens * times.token_s
         + sequence_count * (attention_s + times.sequence_s)
+        # Time of a step over the tokens that it yields.
     ) / times.draft.tokens_per_step
 
 
 def prompt_busy_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Seconds for which the prompt of one request keeps a whole replica busy.
+    """Return the seconds that the prompt of one request occupies a whole replica.
 
-    With attention-DP adp prompts run at once, so one costs a share of the attention's time.
+        (products / adp + expert products + causal attention / adp + overhead) / pp
+
+    With attention-DP adp prompts run at once; with pipelining pp prompts overlap.
     """
     dense_token_s = (
         times.flop_attention_s + times.flop_dense_s + times.token_s
     ) / times.adp
+    # Many tokens share one read of the weights: products dominate.
     products_s = prompt_tokens * (dense_token_s + times.flop_experts_s)
     overhead_s = (
         times.prompt_base_s
+        # Short prompts share a step, so each pays a share of its launches.
         + smaller(1.0, prompt_tokens / times.prompt_full_tokens)
         * times.launch_s
     )
@@ -300,7 +363,10 @@ def prompt_busy_time(times: StepTimes, prompt_tokens: float) -> float:
 
 
 def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
-    """Seconds from the start of a prompt to its end, alone: a step that reads the weights too."""
+    """Return the seconds from start to end of a prompt on an idle replica.
+
+    It is one step that also reads the weights: norm(read, flop * tokens) for each part.
+    """
     touched_share = 1.0 - (1.0 - times.expert_share) ** prompt_tokens
     dense_s = p_norm(
         times.read_attention_s,
@@ -320,6 +386,7 @@ def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
     )
     return (
         dense_s
+        # Only the last token passes the head, so its read dominates.
         + times.read_head_s
         + experts_s
         + times.fixed_s
@@ -329,7 +396,12 @@ def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
 
 
 def _causal_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Seconds of causal attention over a prompt."""
+    """Return the seconds of causal attention over a prompt.
+
+    pair * prompt * (full layers * min(prompt, 2 * sparse)
+                     + window layers * min(prompt, 2 * window)) / 2
+    """
+    # With a limit w: L^2 / 2 pairs up to L = 2 w, then L * w.
     full_layer_tokens = times.full_layers * smaller(
         prompt_tokens, 2 * times.sparse_tokens
     )

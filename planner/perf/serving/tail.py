@@ -1,9 +1,9 @@
-"""Percentiles of a replica's latency around the means of a load shape.
+"""Percentiles of latency around the means of `load_shape`.
 
-A wait behind other prompts is zero or exponential; what else delays first tokens varies in
-proportion. The time per token of a request varies with the prompts that happen to come in while
-it answers, and with the batch, which its own answer averages. Both are taken as gamma
-distributions of that mean and variance. As in physics, every number may be an array.
+A prompt waits for earlier ones not at all or for an exponential time. The rest of the time to
+first token varies in proportion to its mean. The time per token varies with the prompts that
+arrive during an answer and with the batch. Both times are taken as gamma distributions with
+the computed mean and variance. Every number may be an array.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 
 def gamma_quantile(mean: float, variance: float, probability: float) -> float:
-    """Quantile of a gamma distribution (Wilson and Hilferty, PNAS 17, 1931).
+    """Return the quantile of a gamma distribution (Wilson and Hilferty, PNAS 17, 1931).
 
-    mean * (1 - 1 / 9k + z / (3 sqrt k))^3 with k = mean^2 / variance.
+    mean * (1 - 1 / (9 k) + z / (3 sqrt(k)))^3   with k = mean^2 / variance
     """
+    # 1 / k, with k the shape of the gamma distribution.
     relative_variance = variance / (mean * mean)
     z_score = NormalDist().inv_cdf(probability)
     return (
         mean
         * larger(
             1 - relative_variance / 9 + z_score * relative_variance**0.5 / 3,
+            # The approximation is negative far below the mean.
             0.0,
         )
         ** 3
@@ -38,9 +40,13 @@ def gamma_quantile(mean: float, variance: float, probability: float) -> float:
 
 
 def gamma_exceedance(threshold: float, mean: float, variance: float) -> float:
-    """Chance that a gamma distribution exceeds x (the same approximation, turned around)."""
+    """Return the probability that a gamma variable exceeds `threshold`.
+
+    It is the inverse of `gamma_quantile`, the approximation of Wilson and Hilferty.
+    """
     relative_variance = variance / (mean * mean)
     z_score = (
+        # The cube root of a gamma variable is almost normal.
         ((threshold / mean) ** (1 / 3) - 1 + relative_variance / 9)
         * 3
         / math.sqrt(relative_variance)
@@ -51,10 +57,12 @@ def gamma_exceedance(threshold: float, mean: float, variance: float) -> float:
 def ttft_quantile(
     rates: ReplicaRates, latency: MeanLatency, probability: float
 ) -> float:
-    """Seconds within which this share of requests has its first token.
+    """Return the quantile of the time to first token, in seconds.
 
-    Variance: w^2 (2 b - b^2) of a wait that is exponential with mean w in a share b of cases,
-    b * w being the mean wait, and the share of the mean that neither explains.
+        variance = w^2 (2 b - b^2) + (late_ttft * mean)^2
+
+    The wait is exponential with mean w with probability b, so its mean is b * w. The second
+    term is the variation that neither queue nor length explains.
     """
     utilization = smaller(
         latency.batch_size
@@ -62,7 +70,9 @@ def ttft_quantile(
         / (rates.answer_tokens * latency.tpot_s),
         MAX_UTILIZATION,
     )
+    # Mean of the waits that are not zero.
     mean_wait_s = latency.queue_s / utilization
+    # Measured on rows of MLPerf Server.
     unexplained_s = constant("late_ttft") * latency.ttft_s
     return gamma_quantile(
         latency.ttft_s,
@@ -81,11 +91,14 @@ def tpot_quantile(
     *,
     arriving: bool,
 ) -> float:
-    """Seconds per token that this share of requests stays within.
+    """Return the quantile of the time per output token, in seconds.
 
-    Prompts come in as a Poisson process at batch / (answer * tpot): variance
-    batch * (k * busy)^2 * E[1 / answer] / answer. `arriving` requests meet a Poisson batch too.
+    Prompts arrive as a Poisson process with rate batch / (answer * tpot). Their variance is
+        batch * (k * prompt_busy)^2 * E[1 / answer] / answer
+    With `arriving` the variance of a Poisson batch is added:
+        late_batch * batch * (d tpot / d batch)^2
     """
+    # E[1 / answer] * mean answer of lognormal lengths is 1 + c^2.
     length_factor = 1 + rates.coefficients.answer_variance
     variance = (
         latency.batch_size
@@ -94,12 +107,14 @@ def tpot_quantile(
         / (rates.answer_tokens * rates.answer_tokens)
     )
     if arriving:
+        # Numerical derivative of the time per token by the batch.
         batch_slope_s = (
             tpot_at_batch(rates, latency.batch_size * 1.1)
             - tpot_at_batch(rates, latency.batch_size)
         ) / (latency.batch_size * 0.1)
         scaled_slope_s = rates.coefficients.server_time * batch_slope_s
         variance += (
+            # Share of the batch variance left after averaging over an answer.
             constant("late_batch")
             * latency.batch_size
             * scaled_slope_s

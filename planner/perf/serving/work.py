@@ -1,7 +1,7 @@
-"""What one replica has to do, in bytes, FLOP and counts: everything that is not a coefficient.
+"""Work of one replica in bytes, FLOP and counts, independent of any coefficient.
 
-Quantities are per accelerator of the tensor-parallel group unless they say otherwise. Every field
-is a number, or an array with one number for each of many replicas: the physics does not care.
+Quantities are per accelerator of the tensor-parallel group unless stated otherwise. Every
+field is a number, or an array with one number for each replica.
 """
 
 from __future__ import annotations
@@ -25,19 +25,28 @@ DISPATCH_BYTES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaProfile:
-    """One replica in numbers.
+    """Work and hardware limits of one replica, per accelerator.
 
-    read_*      weight bytes read by one accelerator in a step: attention, rest, all its experts
-    flop_*      FLOP of one token on one accelerator (a token of its own group)
-    expert_share      share of the routed experts that one token uses
-    expert_columns       width of an expert on one accelerator
-    kv_full_bytes, kv_window_bytes  KV bytes of one token in all full and all sliding layers
-    kv_state_bytes    bytes of a sequence that do not grow (state-space and linear layers)
-    latent_flop      FLOP of latent attention in decode for one token of context
-    pair_flop        FLOP of prompt attention for one pair of tokens in one layer
-    peak_flop_per_s, half_flop_per_s  FLOP/s of the weights' precision and of 16 bit
-    network_bytes_per_s, nic_share_bytes_per_s  bytes/s one way of a machine, and of each of its accelerators
-    *_peak      FLOP/s of the parts that a release may keep in 16 bit
+    read_*_bytes           weight bytes of a part (attention, dense, experts, head)
+    *_flop                 FLOP of a part for one token
+    expert_share           share of the routed experts that one token uses
+    expert_columns         width of an expert on one accelerator
+    kv_full_bytes          KV bytes of one token in all full layers, index included
+    kv_window_bytes        KV bytes of one token in all sliding-window layers
+    kv_state_bytes         bytes of one sequence that do not grow (state-space, linear layers)
+    sparse_tokens          most tokens that sparse attention reads
+    latent_flop            FLOP of latent attention (MLA) in decode for one token of context
+    pair_flop              FLOP of prompt attention for one pair of tokens in one layer
+    memory_bytes_per_s     peak memory bandwidth, bytes/s
+    peak_flop_per_s        peak in the format of the weights, FLOP/s
+    half_flop_per_s        peak in 16 bit, FLOP/s
+    attention_flop_per_s, dense_flop_per_s  peak of parts that a release may keep in 16 bit
+    link_bytes_per_s       one-way bandwidth within the tp group, bytes/s
+    reduce_*, gather_*, hop_*  all-reduces, expert all-to-alls, pipeline transfers: number in a
+                           step, and bytes for one token
+    stream_bytes           bytes of activations of one token, read or written once
+    network_bytes_per_s    one-way network bandwidth of the machine, bytes/s
+    nic_share_bytes_per_s  one-way network bandwidth of one accelerator, bytes/s
     """
 
     layers: float
@@ -88,9 +97,9 @@ class ReplicaProfile:
 def profile_replica(
     llm: Llm, layout: ReplicaLayout, node: Node
 ) -> ReplicaProfile:
-    """Count what a replica of `llm` in `layout` on `node` moves and multiplies.
+    """Count the bytes and FLOP of a replica of `llm` in `layout` on `node`.
 
-    Attention and dense layers are cut over tp / adp accelerators, experts over all tp.
+    Attention and dense layers are divided over tp / adp accelerators, experts over all tp.
     """
     accelerator = node.accelerator
     attention_tp = layout.attention_tp
@@ -99,8 +108,10 @@ def profile_replica(
         llm, precision
     )
     head_params = llm.vocab * llm.hidden
+    # Parameters outside attention, experts, embedding and head.
     dense_params = max(0.0, llm.dense_params - llm.attention_params)
     token_kv_bytes = memory.kv_token_bytes(llm, layout)
+    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
     latent_flop = (
         2.0
         * llm.heads
@@ -117,10 +128,12 @@ def profile_replica(
         read_dense_bytes=dense_params
         * memory.dense_bytes(precision)
         / attention_tp,
+        # The output head has 16 bits.
         read_head_bytes=head_params * 2.0 / attention_tp,
         read_experts_bytes=llm.expert_params
         * memory.quantized_bytes(precision)
         / layout.tp,
+        # One multiplication and one addition for each parameter.
         attention_flop=2.0 * llm.attention_params / attention_tp,
         dense_flop=2.0 * dense_params / attention_tp,
         head_flop=2.0 * head_params / attention_tp,
@@ -130,6 +143,7 @@ def profile_replica(
         if llm.experts
         else 0.0,
         expert_columns=float(
+            # Expert parallelism leaves experts whole; tp divides their width.
             (llm.moe_ffn or DEFAULT_EXPERT_WIDTH) * layout.ep / layout.tp
         ),
         kv_full_bytes=token_kv_bytes
@@ -140,12 +154,14 @@ def profile_replica(
         window_tokens=float(llm.window),
         sparse_tokens=float(llm.sparse or UNLIMITED_TOKENS),
         latent_flop=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
+        # Score over head_dim and value over v_head_dim, 2 FLOP each.
         pair_flop=2.0
         * llm.heads
         * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
         / attention_tp,
         memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0)
         * 1e9
+        # A slice of an accelerator has a share of its bandwidth.
         * node.compute_fraction,
         **_peak_speeds(llm, layout, node),
         memory_bytes=node.memory_gib * memory.GIB,
@@ -160,7 +176,7 @@ def profile_replica(
 def _peak_speeds(
     llm: Llm, layout: ReplicaLayout, node: Node
 ) -> dict[str, float]:
-    """FLOP/s of one accelerator for the parts of a model, by the precision of each."""
+    """Return the peak FLOP/s of one accelerator for each part, by its precision."""
     accelerator = node.accelerator
     precision = layout.precision
 
@@ -168,6 +184,7 @@ def _peak_speeds(
         return accelerator.tflops(format_name) * 1e12 * node.compute_fraction
 
     half_flop_per_s = peak_flop_per_s("bf16")
+    # Format of the products, which can be wider than that of the weights.
     full_flop_per_s = peak_flop_per_s(accelerator.compute_precision(precision))
     return {
         "peak_flop_per_s": full_flop_per_s,
@@ -184,22 +201,27 @@ def _peak_speeds(
 def _collectives(
     llm: Llm, layout: ReplicaLayout, node: Node
 ) -> dict[str, float]:
-    """Count the collectives of a step, and the bytes that a token adds to them.
+    """Return the number of collectives of a step, and their bytes for one token.
 
-    Two all-reduces a layer over the group of attention; dispatch and return of each token to the
-    accelerators of its experts under attention-DP; a hand-over between pipeline stages.
+    all-reduce   2 per layer over the attention group
+    all-to-all   dispatch and return of tokens in each expert layer, with attention-DP
+    hop          activations between pipeline stages
     """
     attention_tp = layout.attention_tp
     gather_count = 2.0 * llm.moe_layers if layout.adp > 1 else 0.0
+    # Expected distinct accelerators that k experts of a token are on.
     reached_ranks = layout.tp * (
         1 - (1 - 1 / layout.tp) ** llm.experts_per_token
     )
+    # One of tp is the token's own accelerator.
     remote_ranks = reached_ranks * (layout.tp - 1) / layout.tp
+    # MLP width that one token uses.
     inner_width = (
         llm.moe_ffn * (llm.experts_per_token + llm.shared_experts)
         if llm.experts
         else llm.ffn
     )
+    # Stages of one machine transfer over links, at no cost in bytes here.
     spans_nodes = layout.accelerators > node.accelerator_count
     return {
         "link_bytes_per_s": node.link_gb_s(layout.tp) * 1e9,
@@ -209,6 +231,7 @@ def _collectives(
         * llm.hidden
         * 2
         * 2
+        # Ring all-reduce: each rank sends 2 (t - 1) / t of the data.
         * (attention_tp - 1)
         / attention_tp,
         "gather_count": gather_count,
@@ -218,11 +241,13 @@ def _collectives(
         * DISPATCH_BYTES,
         "stream_bytes": 2.0
         * llm.layers
+        # 16 bit of the hidden state and of a quarter of the inner width.
         * (llm.hidden + inner_width / layout.tp / 4),
         "hop_count": float(layout.pp - 1),
         "hop_bytes": float((layout.pp - 1) * llm.hidden * 2)
         if spans_nodes
         else 0.0,
+        # The minimum avoids a division by zero without a network.
         "network_bytes_per_s": max(node.network_gb_s, 1e-3) * 1e9,
         "nic_share_bytes_per_s": max(node.network_gb_s, 1e-3)
         * 1e9

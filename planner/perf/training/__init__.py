@@ -1,1 +1,1 @@
-"""How fast and how large a training step is: work, step, lower bound, memory, layouts."""
+"""Step time, lower bound, memory and parallel layouts of training."""

@@ -1,4 +1,4 @@
-"""The coefficients of training, and the keys of a job that select them."""
+"""Coefficients of training and the keys of a job that select them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingCoefficients:
-    """The coefficients that apply to one job; units and meaning stand in the table."""
+    """Coefficients that apply to one job.
+
+    Values, units and sources: planner/perf/data/training.csv.
+
+    attention         share of the 16-bit peak that fused attention reaches
+    bubble            factor on the textbook pipeline bubble
+    clock             exponent of the power ratio in the sustained clock
+    contention        share of the shorter of computing and gathering that is exposed
+    context           share of context parallelism that is exposed
+    dense_host        host time of a dense layer and micro-batch, s
+    doubling          share of time added by each doubling beyond 8 accelerators
+    exchange          share of the all-to-all that is exposed
+    exchange_network  share of the network part of the all-to-all that is exposed
+    exchange_rate     share of link and network bandwidth that an all-to-all reaches
+    expert_products   rate of expert products over that of dense products
+    expert_traffic    factor on element-wise bytes of experts
+    forced            forward passes that forced recomputation of all activations costs
+    forced_power      exponent of the share of activations that is recomputed by force
+    head_last         share of the head that unbalances the last pipeline stage
+    hops              share of the transfers between stages that is exposed
+    host_power        exponent of the norm of host time and accelerator time
+    latency           time of a gather for each doubling of its ranks, s
+    link              share of link bandwidth (one direction) that collectives reach
+    local_expert      time of a local expert and layer, forward and backward, s
+    loss_traffic      factor on the bytes of the loss
+    moe_host          host time of a mixture-of-experts layer and micro-batch, s
+    network           share of network bandwidth that collectives reach
+    permute           passes over the tokens that are sorted by expert
+    precision         rate of products over the data-sheet rate of the precision
+    products          share of the peak at the sustained clock
+    quantizing        twice the additional share of element-wise bytes for quantization
+    scores            passes over a stored score matrix
+    softmax           exponentials for each pair of tokens
+    speed             rate of products over the data-sheet rate of the accelerator
+    step              constant time of every step, s
+    tensor            exposed time of tensor parallelism over its transfer time
+    traffic           element-wise bytes over each tensor once
+    unlike            factor on the time of an architecture
+    zero              share of the gradient reduction that is exposed
+    """
 
     attention: float
     bubble: float
@@ -57,9 +96,13 @@ TRAINING_TABLE: Final = CoefficientTable(TrainingCoefficients, "training.csv")
 
 
 def coefficient_keys(job: Job) -> frozenset[str]:
-    """Name what selects coefficients: vendor, architecture, kernels, precision, what is fused."""
+    """Return the keys that select the coefficients of a job.
+
+    Vendor, architecture, kernels and precision are keys. So is each condition that holds.
+    """
     accelerator = job.chip
     software = job.software
+    # A coefficient is its base value times the factor of each selected key.
     selected_keys = {
         accelerator.vendor,
         accelerator.architecture,
@@ -68,15 +111,19 @@ def coefficient_keys(job: Job) -> frozenset[str]:
     }
     key_conditions = {
         "torch": software.is_torch,
+        # LLM Foundry has its own attention factor because of ALiBi.
         "sdpa": software.is_torch and software.kernels != "foundry",
+        # FlashAttention-2 reaches less of the peak on chips after Ampere.
         "torch modern": software.is_torch
         and accelerator.architecture != "Ampere",
         "overlapped": software.tp_overlapped,
         "captured": software.graph_captured,
         "dropping": software.drops_tokens,
         "sinks": software.attention_sinks,
+        # Other stages hide a part of the all-to-all over the network.
         "pipelined": job.layout.pp > 1,
         "hybrid": bool(job.llm.state_layers),
+        # Row-wise 8 bit in plain PyTorch still sends 16-bit activations.
         "8 bit or less": software.precision not in (*SIXTEEN_BIT, "fp8row"),
     }
     return frozenset(

@@ -1,4 +1,8 @@
-"""Every layout that the rules allow: how a job may be cut over a number of accelerators."""
+"""Enumeration of the parallel layouts of a training job.
+
+A partition fixes tp, pp, cp, dp, ep and the sharding of the states. A layout adds the size of
+the micro-batch, the chunks of a stage and the recomputation.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job, Sharding
 
 MAX_TENSOR_RANKS: Final = 8  # accelerators over which tensors are cut
+# Ranks of context parallelism, each with one part of a sequence.
 CONTEXT_SIZES: Final = (
     1,
     2,
@@ -36,11 +41,15 @@ END_LAYERS: Final = (
 def enumerate_layouts(
     job: Job, accelerators: int, node_accelerators: int
 ) -> Iterator[ParallelLayout]:
-    """Every layout over so many accelerators, `node_accelerators` of which share a link; none recomputes.
+    """Yield every allowed layout over `accelerators`, without recomputation.
 
-    tp within a link, cutting heads and widths evenly; pp cutting the layers evenly, embedding and
-    head perhaps counted as layers; interleaved only when micro-batches divide by pp; experts over
-    ranks that divide them. The global batch divides by dp and micro-batch.
+    `node_accelerators` share one link. The rules:
+
+    tp             power of two within `node_accelerators`; divides attention heads and widths
+    pp             divides the layers, or the layers plus embedding and head
+    vpp            above 1 only when pp divides the number of micro-batches
+    ep             power of two; divides the experts and tp * cp * dp
+    dp, `micro`    divide the global batch
     """
     for cut_layout in enumerate_cuts(
         job.llm,
@@ -60,7 +69,7 @@ def enumerate_cuts(
     accelerators: int,
     node_accelerators: int,
 ) -> tuple[ParallelLayout, ...]:
-    """Every way to cut weights, sequences and states; micro-batches are of one sequence."""
+    """Return every partition of weights, sequences and states, at one sequence each."""
     return tuple(
         _iterate_cuts(
             language_model,
@@ -87,12 +96,15 @@ def _iterate_cuts(
         if can_shard(language_model, tensor_ranks)
     ):
         for pp in _stage_counts(language_model.layers, accelerators // tp):
+            # Data parallelism takes the ranks that tp, pp and cp leave.
             for cp in CONTEXT_SIZES:
                 dp, remainder = divmod(accelerators, tp * pp * cp)
+                # Published runs use context parallelism for long parts only.
                 is_too_short = cp > 1 and (
                     sequence_tokens % cp
                     or sequence_tokens // cp < MIN_SHARD_TOKENS
                 )
+                # Each data-parallel rank has the same number of sequences.
                 if remainder or is_too_short or not dp or global_batch % dp:
                     continue
                 cut_layout = ParallelLayout(
@@ -106,11 +118,15 @@ def _iterate_cuts(
 def _shard_states(
     language_model: Llm, cut_layout: ParallelLayout, link_ranks: int
 ) -> Iterator[ParallelLayout]:
-    """Over how many ranks experts lie, and how states are cut: over all, or over those near.
+    """Yield a partition with each expert parallelism and each sharding of the states.
 
-    A pipeline would gather weights for every one of its micro-batches: it takes ZeRO-1.
+    With a pipeline only ZeRO-1 is a candidate, because ZeRO-2 and ZeRO-3 communicate in every
+    micro-batch.
+    Dense models also shard ZeRO-3 over the `link_ranks` ranks of one link.
     """
+    # Experts spread over all ranks of one pipeline stage.
     rank_count = cut_layout.tp * cut_layout.data_parallel_ranks
+    # One data-parallel rank has no other rank to shard over.
     only_zero1 = cut_layout.pp > 1 or cut_layout.data_parallel_ranks == 1
     shardings: tuple[Sharding, ...] = (
         ("zero1",) if only_zero1 else ("zero1", "zero2", "zero3")
@@ -124,6 +140,7 @@ def _shard_states(
     for ep, sharding in itertools.product(expert_ranks or [1], shardings):
         yield replace(cut_layout, ep=ep, sharding=sharding)
     if (
+        # Hybrid sharding: the frequent gathers stay on the link.
         not only_zero1
         and not language_model.experts
         and 1 < link_ranks < cut_layout.data_parallel_ranks
@@ -135,7 +152,7 @@ def _shard_states(
 def expand_cut(
     job: Job, cut_layout: ParallelLayout
 ) -> Iterator[ParallelLayout]:
-    """Micro-batches and interleaving of one cut."""
+    """Yield the layouts of one partition, by micro-batch and number of chunks."""
     for micro_batch, chunk_counts in microbatch_sizes(job, cut_layout):
         for vpp in chunk_counts:
             yield cut_layout.with_microbatch(
@@ -146,8 +163,12 @@ def expand_cut(
 def microbatch_sizes(
     job: Job, cut_layout: ParallelLayout
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Each micro-batch of a cut, with the numbers of chunks that it allows, ascending."""
+    """Return each micro-batch of a partition with its numbers of chunks.
+
+    Both are in ascending order. The micro-batch is in sequences.
+    """
     return _microbatch_sizes(
+        # Sequences of one data-parallel rank in a step.
         int(job.global_batch // cut_layout.dp),
         job.llm.layers,
         cut_layout.pp,
@@ -163,12 +184,14 @@ def _microbatch_sizes(
     micro_batches = (
         batch_divisor
         for batch_divisor in MICRO_BATCHES
+        # Preferences come in pairs, which stay in one micro-batch.
         if rank_sequences % batch_divisor == 0
         and batch_divisor % min_sequences == 0
     )
     return tuple(
         (
             micro_batch,
+            # Interleaving needs micro-batches in multiples of pp.
             chunk_counts if rank_sequences // micro_batch % pp == 0 else (1,),
         )
         for micro_batch in micro_batches
@@ -194,15 +217,17 @@ def _stage_counts(layers: int, max_stages: int) -> list[int]:
         for stage_count in even_divisors
         if stage_count == 1
         or layers % stage_count == 0
+        # Embedding and head take the place of one layer each.
         or (layers + END_LAYERS) % stage_count == 0
     ]
 
 
 def _chunk_counts(layers: int, pp: int) -> tuple[int, ...]:
-    """Numbers of chunks that cut a stage evenly; 1 without a pipeline."""
+    """Return the numbers of chunks that divide a stage evenly; 1 without a pipeline."""
     if pp == 1:
         return (1,)
     stage_layers = (
+        # Layers of a stage; embedding and head count as one layer each.
         layers // pp if layers % pp == 0 else (layers + END_LAYERS) // pp
     )
     return tuple(

@@ -1,8 +1,8 @@
-"""How far a predicted training speed may be off: 90 % half widths in ln, and what they rest on.
+"""Error bands of predicted training speed: half widths of the 90 % band, in ln.
 
-They are quantiles of errors on left-out families, models and accelerators. A run may belong to
-several kinds, of which the widest counts. A family or an accelerator without measurements widens
-it, an architecture without any once more; every doubling beyond what was measured adds to it.
+A half width is a quantile of the errors on families, models and accelerators that were left
+out of the fit (planner/perf/data/train_bands.csv). Of several kinds the widest counts. Missing
+measurements multiply it; each doubling beyond the measured range adds to it in quadrature.
 """
 
 from __future__ import annotations
@@ -49,16 +49,22 @@ def _covered_names() -> frozenset[tuple[str, str]]:
 
 
 def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
-    """What a run is, as far as its error depends on it."""
+    """Return the kinds of a run on which its error depends.
+
+    `assumed` means that accelerators, sequence or layout of the run are assumed, not stated.
+    """
     language_model = job.llm
     accelerator = job.chip
     base_kinds = {"moe" if language_model.experts else "dense"}
     kind_conditions = {
+        # Each of these kinds errs more than its base kind.
         "assumed": assumed,
         "hybrid": bool(language_model.state_layers),
         "sparse": bool(language_model.sparse),
         "latent": bool(language_model.kv_lora_rank),
+        # Few published runs are on accelerators of other vendors.
         accelerator.vendor: accelerator.vendor != "nvidia",
+        # GDDR memory marks workstation, inference and consumer cards.
         "consumer": accelerator.memory_type.startswith("GDDR"),
     }
     return frozenset(
@@ -68,9 +74,18 @@ def error_kinds(job: Job, *, assumed: bool) -> frozenset[str]:
 
 
 def half_width_ln(job: Job, *, assumed: bool = False) -> float:
-    """Half width of the 90 % band in ln."""
+    """Return the half width of the 90 % band, in ln.
+
+    half width = hypot(w * u1 * u2, beyond * doublings)
+
+    w          widest half width of the kinds of the run
+    u1         `unseen` when accelerator or model family has no measurement, else 1
+    u2         `unseen` when the architecture of the accelerator has none, else 1
+    doublings  `_excess_doublings`
+    """
     half_widths = _half_widths()
     half_width = max(
+        # A kind without measured errors has the half width `unknown`.
         half_widths.get(error_kind, half_widths["unknown"])
         for error_kind in error_kinds(job, assumed=assumed)
     )
@@ -79,22 +94,29 @@ def half_width_ln(job: Job, *, assumed: bool = False) -> float:
         "family",
         job.llm.family,
     ) in covered_names
+    # Factor of the error where nothing was measured: `unseen`.
     half_width *= 1.0 if both_covered else constant("unseen")
     half_width *= (
         1.0
         if ("architecture", job.chip.architecture) in covered_names
         else constant("unseen")
     )
+    # Independent errors add in quadrature.
     return math.hypot(
         half_width, constant("beyond", "training") * _excess_doublings(job)
     )
 
 
 def _excess_doublings(job: Job) -> float:
-    """Doublings of accelerators, sequence and parameters beyond what was measured."""
+    """Return the doublings of a run beyond the measured range.
+
+    Largest of those of accelerators, tokens of a sequence and billions of parameters. It is 0
+    within the range.
+    """
     job_features = {
         "accelerators": job.layout.accelerators,
         "sequence": job.sequence_tokens,
+        # The table of measured ranges counts parameters in billions.
         "parameters": job.llm.params / 1e9,
     }
     measured_maxima = dict(_measured_maxima())
@@ -122,7 +144,12 @@ def _measured_maxima() -> tuple[tuple[str, float], ...]:
 
 
 def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
-    """What a prediction rests on: calibrated, or physics where something is new, or a sheet."""
+    """Return the basis of a prediction.
+
+    calibrated  accelerator and family are measured; plain dense or mixture-of-experts run
+    physics     the architecture is measured; accelerator, family or kind is not
+    spec        the architecture has no measurement: only the data sheet is known
+    """
     covered_names = _covered_names()
     if ("architecture", job.chip.architecture) not in covered_names:
         return "spec"
@@ -130,6 +157,7 @@ def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
         "family",
         job.llm.family,
     ) in covered_names
+    # Other kinds have too few measured runs to count as calibrated.
     unusual_kinds = error_kinds(job, assumed=assumed) - {"dense", "moe"}
     return "calibrated" if both_covered and not unusual_kinds else "physics"
 

@@ -1,4 +1,4 @@
-"""The network between machines: what collectives reach of it, and how that falls with machines."""
+"""Bandwidth that collectives reach between machines, by fabric and machine count."""
 
 from __future__ import annotations
 
@@ -41,13 +41,22 @@ def _fabric_table() -> dict[str, tuple[float, float]]:
 def reached_bytes_s(
     fabric: str, nominal_bytes_s: float, machine_count: int
 ) -> float:
-    """Bytes/s of large collectives over a fabric of `nominal_bytes_s` bytes/s one way.
+    """Return the bus bandwidth of large collectives, in bytes/s for one direction.
 
-    nominal * share * (1 - fall)^log2(machines / 4): bus bandwidth as nccl-tests measure it.
+    bandwidth = nominal * share * (1 - fall)^log2(machines / 4)
+
+    nominal  `nominal_bytes_s`, one direction
+    share    reached share of the nominal bandwidth up to four machines
+    fall     share lost with each doubling beyond four machines
+
+    Source: fits to nccl-tests (planner/perf/data/fabrics.csv).
     """
     reached_share, doubling_loss = _fabric_table().get(
-        fabric, _fabric_table()[ORDINARY_NETWORK]
+        # An unknown fabric counts as TCP over the ordinary network.
+        fabric,
+        _fabric_table()[ORDINARY_NETWORK],
     )
+    # Bus bandwidth falls only beyond four machines.
     doublings = max(0.0, math.log2(max(1, machine_count) / LOSSLESS_MACHINES))
     bandwidth_bytes_s: float = (
         nominal_bytes_s * reached_share * (1 - doubling_loss) ** doublings
@@ -58,6 +67,12 @@ def reached_bytes_s(
 def network_bytes_s(
     fabric: str, nominal_bytes_s: float, machine_count: int
 ) -> float:
-    """The bandwidth that a job is given, so that what it takes of it is what is reached."""
+    """Return the value of `Job.network_bytes_s`, in bytes/s for one direction.
+
+    bandwidth = `reached_bytes_s` / the coefficient `network`
+
+    The step time multiplies by `network`, so its collectives get exactly `reached_bytes_s`.
+    """
+    # Share of the network that the step time assumes for every job.
     usual_share = TRAINING_TABLE.select(frozenset()).network
     return reached_bytes_s(fabric, nominal_bytes_s, machine_count) / usual_share

@@ -1,4 +1,4 @@
-"""One exactly given training job: a model, its layout, its software and its batch."""
+"""One training job: model, accelerator, parallel layout, software and batch."""
 
 from __future__ import annotations
 
@@ -17,23 +17,37 @@ Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
     "te", "compiled", "eager", "foundry", "megatron21", "xla"
 ]
+# Precisions whose products need no quantization.
 SIXTEEN_BIT: Final = ("bf16", "fp16")  # bits of a product's operands
+# Kernel families that share the coefficient key `torch`.
 TORCH_KERNELS: Final = (
     "compiled",
     "eager",
     "foundry",
 )  # kernels of plain PyTorch
+# All kernel families other than those of plain PyTorch.
 FUSED_KERNELS: Final = ("te", "megatron21", "xla")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelLayout:
-    """How a job lies over accelerators: tp * pp * cp * dp of them.
+    """Parallel layout of a job over tp * pp * cp * dp accelerators.
 
-    `vpp` chunks of layers a pipeline stage (interleaving), `ep` neighboring ranks share the
-    experts, `shard_size` ranks share the states (0: all dp * cp). `micro` is the sequences of one
-    micro-batch. Recompute: Megatron's selective is `attention`, PyTorch's `ops` or every second
-    `layer`; `forced` is what memory makes necessary.
+    tp          ranks of tensor parallelism
+    pp          pipeline stages
+    vpp         chunks of layers in a stage (interleaved schedule)
+    cp          ranks of context parallelism, each with a part of the sequence
+    ep          neighboring ranks that share the experts
+    dp          ranks of data parallelism
+    sharding    stage of ZeRO by which the states are sharded
+    shard_size  ranks that shard the states; 0 means all dp * cp
+    micro       sequences of a micro-batch
+    recompute   activations that are recomputed in backward:
+                `attention` Megatron's selective recomputation
+                `ops`       PyTorch's selective recomputation by operation
+                `layer`     every second layer
+                `full`      all layers
+                `forced`    as much as memory makes necessary
     """
 
     tp: int = 1
@@ -50,7 +64,7 @@ class ParallelLayout:
     def with_microbatch(
         self, micro: float, vpp: int, recompute: Recompute
     ) -> ParallelLayout:
-        """The same cut with other micro-batches, chunks and recomputation."""
+        """Return this partition with another micro-batch, chunks and recomputation."""
         return ParallelLayout(
             tp=self.tp,
             pp=self.pp,
@@ -71,22 +85,33 @@ class ParallelLayout:
 
     @property
     def data_parallel_ranks(self) -> int:
-        """Ranks that hold the same part of the weights."""
+        """Ranks with the same part of the weights."""
+        # Ranks of one sequence have the same weights.
         return self.dp * self.cp
 
     @property
     def shard_group(self) -> int:
-        """Ranks over which states are cut."""
+        """Ranks over which the states are sharded."""
+        # A smaller group is hybrid sharding: it has its own full copy.
         return self.shard_size or self.data_parallel_ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """Kernels and precision, and what of the framework changes memory or time.
+    """Kernels, precision and framework options that change memory or time.
 
-    `graph_captured` is a whole step in one graph with overlapped all-to-all, `drops_tokens` experts of a
-    capacity that the host knows, `attention_sinks` attention without a fused kernel, `packed_tokens` the context
-    of short documents that attend to themselves only (0: the whole sequence).
+    kernels            family of kernels
+    precision          bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
+    sequence_parallel  norms and residuals are split over tp too
+    tp_overlapped      collectives of tensor parallelism overlap with products
+    graph_captured     a whole step is one graph, with an overlapped all-to-all
+    drops_tokens       experts have a fixed capacity, so the host knows all shapes
+    attention_sinks    attention has sinks and no fused kernel
+    packed_tokens      context of packed documents in tokens; 0 means the whole sequence
+    gather_bytes       bytes of a parameter that FSDP gathers
+    loss               implementation of the loss, which sets the memory of the logits
+    keeps_all_logits   logits of all micro-batches stay in memory until the end of the step
+    counts_allocated   peak memory is what is allocated, not what is reserved
     """
 
     kernels: Kernels = "te"
@@ -108,17 +133,24 @@ class Software:
 
     @property
     def is_torch(self) -> bool:
-        """Whether kernels are those of plain PyTorch."""
+        """Whether the kernels are those of plain PyTorch."""
         return self.kernels in TORCH_KERNELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A training job. `global_batch` is sequences of a step, `network_bytes_s` bytes/s one way an accelerator.
+    """A training job on one kind of accelerator.
 
-    `frozen_bytes` is the bytes of a parameter that is not trained (LoRA), 0 when all are; `lora_rank` is
-    that of its adapters. `offload_states` keeps states in host memory. Preferences (DPO) are pairs of
-    sequences that a `reference` rates too: a copy in 16 bit, or the base without its adapters.
+    sequence_tokens  tokens of a sequence
+    global_batch     sequences of a step
+    network_bytes_s  network bandwidth of one accelerator, one direction, bytes/s
+    optimizer        row of planner/perf/data/optimizers.csv
+    frozen_bytes     bytes of a parameter that is not trained (LoRA); 0 when all are trained
+    lora_rank        rank of the adapters
+    offload_states   weights, gradients and optimizer states are in host memory
+    fused_backward   the optimizer runs inside backward
+    reference        second model that rates preference pairs (DPO):
+                     `copy` in 16 bit, or `base` without its adapters
     """
 
     llm: Llm
@@ -140,27 +172,30 @@ class Job:
     @property
     def micro_tokens(self) -> float:
         """Tokens of one micro-batch on one rank."""
+        # Context parallelism splits each sequence over cp ranks.
         return self.layout.micro * self.sequence_tokens / self.layout.cp
 
     @property
     def min_sequences(self) -> int:
-        """Sequences that a micro-batch holds at least."""
+        """Least number of sequences of a micro-batch: 2 for preference pairs."""
+        # The loss of a preference needs both sequences of its pair.
         return 1 if self.reference == "none" else 2
 
     @property
     def link_ranks(self) -> int:
-        """Accelerators that share a link, or the bus of their machine."""
+        """Accelerators of the job that share a link or the PCIe bus of a machine."""
+        # A small job does not use the whole link.
         return min(self.chip.link_domain, self.layout.accelerators)
 
     @property
     def micro_batches(self) -> float:
-        """Micro-batches of a step."""
+        """Micro-batches of a step on one data-parallel rank."""
         return max(
             1.0, round(self.global_batch / (self.layout.dp * self.layout.micro))
         )
 
     def with_layout(self, layout: ParallelLayout) -> Job:
-        """The same job in another layout."""
+        """Return the same job in another layout."""
         return Job(
             llm=self.llm,
             chip=self.chip,

@@ -1,8 +1,8 @@
-"""Exact search of the layout of a training job on a given number of accelerators.
+"""Exact search of the fastest layout of a training job on a number of accelerators.
 
-Every layout that the rules allow is a candidate. In the order of a lower bound of their step time
-they are checked for memory and timed, until the bound exceeds the best found: what is not timed
-cannot be faster. A cut stands for all layouts within it until its bound is the least.
+Best-first branch and bound. A queue orders partitions and layouts by a lower bound of their
+step time. The search ends when the least bound exceeds the best step time, because no other
+layout is faster. A partition represents all its layouts until its bound is the least.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SearchStage: TypeAlias = Literal[
     "toll", "fits", "layout"
 ]  # of a cut, until it is one layout
+# Levels that save more memory than each level, by ascending cost.
 RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
     "none": ("layer", "full"),
     "layer": ("full",),
@@ -41,7 +42,12 @@ RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimedLayout:
-    """A layout with its time, its peak memory and what limits it."""
+    """A layout with its step time and its peak memory.
+
+    job        the job in this layout
+    step_time  step time and its parts, s
+    peak_gib   peak memory of one accelerator, GiB
+    """
 
     job: Job
     step_time: StepTime
@@ -49,9 +55,13 @@ class TimedLayout:
 
     @property
     def bottleneck(self) -> str:
-        """What costs most beside computing: memory when it forces recomputation."""
+        """Largest cost beside computing.
+
+        A cause counts above 2 % of the step. Recomputation counts as a lack of memory.
+        """
         cause_times_s = {
             "pipeline bubble": self.step_time.bubble,
+            # Exposed gathers, reduction of gradients and the optimizer.
             "fabric": self.step_time.sharding + self.step_time.once_a_step,
             "tensor parallelism": self.step_time.tensor_comm,
             "experts' exchange": self.step_time.token_exchange,
@@ -63,13 +73,14 @@ class TimedLayout:
         )
         return (
             largest_cause
+            # A cost within 2 % of the step does not limit a layout.
             if cause_times_s[largest_cause] > 0.02 * self.step_time.total
             else "computing"
         )
 
     @property
     def sort_key(self) -> tuple[float, int, int, int, float]:
-        """The documented order of ties: time, stages, tensor, context, micro-batch."""
+        """Order of layouts: time; ties by stages, tensor, context, micro-batch."""
         layout = self.job.layout
         return (
             self.step_time.total,
@@ -81,13 +92,19 @@ class TimedLayout:
 
 
 class CandidateCuts:
-    """The layouts of a job on one kind of accelerator, whatever network joins its machines."""
+    """Partitions of a job on one kind of accelerator, for any network.
+
+    lower_bound      lower bound of the step time
+    memory_room_gib  memory that a layout may fill, GiB
+    bounded_cuts     (bound in seconds without network, index, partition), ascending
+    """
 
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
     ) -> None:
         self.job = job
         self.lower_bound = step_lower_bound(job)
+        # The predicted peak has an error: a part of memory stays free.
         self.memory_room_gib = (
             constant("train_memory_share") * job.chip.memory_gib
         )
@@ -107,10 +124,12 @@ class CandidateCuts:
                 cut_layout.pp,
                 cut_layout.cp,
                 cut_layout.ep,
+                # Without network time the bound does not depend on the sharding.
             ) not in cut_bounds_s:
                 cut_bounds_s[
                     cut_layout.tp, cut_layout.pp, cut_layout.cp, cut_layout.ep
                 ] = self.lower_bound.bound_cut(job, cut_layout)
+        # The index breaks ties in the order of enumeration.
         self.bounded_cuts = sorted(
             (
                 cut_bounds_s[
@@ -124,9 +143,13 @@ class CandidateCuts:
         self._peaks_gib: dict[ParallelLayout, float] = {}
 
     def layout_peak_gib(self, layout: ParallelLayout) -> float:
-        """GiB at the peak of a layout; infinite when its states alone are too many."""
+        """Return the peak memory of a layout in GiB.
+
+        Infinite when the model states alone do not fit.
+        """
         if layout not in self._peaks_gib:
             layout_job = self.job.with_layout(layout)
+            # States alone are a lower bound of the peak and cheap to compute.
             is_too_large = (
                 model_states(layout_job).total / GIB > self.memory_room_gib
             )
@@ -136,9 +159,13 @@ class CandidateCuts:
         return self._peaks_gib[layout]
 
     def fit_memory(self, layout: ParallelLayout) -> ParallelLayout | None:
-        """The layout with the recomputation that it takes to fit, or nothing when it does not."""
+        """Return the layout with the least recomputation that fits memory.
+
+        None when not even full recomputation fits.
+        """
         if self.layout_peak_gib(layout) <= self.memory_room_gib:
             return layout
+        # Recomputation saves activations, never states.
         if self.layout_peak_gib(layout) == math.inf:
             return None
         alternatives = [
@@ -147,6 +174,7 @@ class CandidateCuts:
         ]
         if (
             not alternatives
+            # The last level takes least memory: if it fails, all fail.
             or self.layout_peak_gib(alternatives[-1]) > self.memory_room_gib
         ):
             return None
@@ -162,7 +190,11 @@ candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
 
 
 class LayoutSearch:
-    """The layouts of a job that fit its memory, in the order of the least that each can take."""
+    """Best-first search over the layouts of a job that fit memory.
+
+    An entry of the queue is a partition whose memory is not checked, a partition that fits
+    memory, or one layout.
+    """
 
     def __init__(
         self, job: Job, accelerators: int, node_accelerators: int
@@ -170,9 +202,11 @@ class LayoutSearch:
         self.job = job
         self.accelerators = accelerators
         self.node_accelerators = node_accelerators
+        # The cached bound has a unit network and serves all networks.
         self.lower_bound = step_lower_bound(
             replace(job, network_bytes_s=1.0)
         ).with_network(job.network_bytes_s)
+        # Layouts have no order: a counter decides between equal bounds.
         self._tie_breaker = itertools.count()
         self._open_entries: list[
             tuple[float, int, ParallelLayout, CommBound, SearchStage]
@@ -182,9 +216,10 @@ class LayoutSearch:
     def fastest(
         self, layout_count: int = 5, limit_s: float = math.inf
     ) -> list[TimedLayout]:
-        """The fastest layouts that fit and take at most `limit_s` seconds a step, the best first.
+        """Return the fastest layouts that fit memory, the fastest first.
 
-        A layout recomputes no more than memory asks for. Asked again, the search goes on.
+        At most `layout_count` layouts of at most `limit_s` seconds a step. Each has the least
+        recomputation that fits. A further call continues the search.
         """
         while (
             next_layout := self._pop_layout(
@@ -211,9 +246,10 @@ class LayoutSearch:
         ]
 
     def _cutoff_s(self, layout_count: int, limit_s: float) -> float:
-        """Seconds beyond which nothing is looked for."""
+        """Return the step time in seconds above which no layout is of use."""
         has_enough = len(self._timed_layouts) >= layout_count
         return (
+            # A layout slower than the last of the best changes nothing.
             min(limit_s, self._timed_layouts[layout_count - 1].step_time.total)
             if has_enough
             else limit_s
@@ -221,7 +257,7 @@ class LayoutSearch:
 
     @cached_property
     def candidates(self) -> CandidateCuts:
-        """What does not depend on the network."""
+        """Partitions and their bounds, shared by all networks."""
         return candidate_cuts(
             replace(self.job, network_bytes_s=1.0),
             self.accelerators,
@@ -234,12 +270,20 @@ class LayoutSearch:
 
     @property
     def bound_compute(self) -> float:
-        """Seconds that no layout undercuts, as far as can be told without looking at any."""
+        """Lower bound of the step time by computing alone, in seconds.
+
+        step time of every layout >= `layout_free_s` / accelerators
+        """
         return self.lower_bound.layout_free_s / self.accelerators
 
     @property
     def bound_any_network(self) -> float:
-        """Seconds that no layout undercuts over any network; infinite when there is none."""
+        """Lower bound of the step time over any network, in seconds.
+
+        step time of every layout >= least bound of all partitions without network time
+
+        Infinite without partitions.
+        """
         return (
             self.candidates.bounded_cuts[0][0]
             if self.candidates.bounded_cuts
@@ -248,9 +292,16 @@ class LayoutSearch:
 
     @property
     def bound(self) -> float:
-        """Seconds that no layout undercuts; infinite when none is left."""
+        """Lower bound of the step time of the layouts not timed yet, in seconds.
+
+        step time of every layout left >= least bound of the queue
+
+        Reading it changes the queue: partitions enter it and their memory is checked until the
+        least entry fits memory or is a layout. Infinite when none is left.
+        """
         while self._cut_queue or self._open_entries:
             if self._cut_queue and (
+                # A partition enters the heap when its bound is the least.
                 not self._open_entries
                 or self._cut_queue[0][0] <= self._open_entries[0][0]
             ):
@@ -262,6 +313,7 @@ class LayoutSearch:
                     ),
                     "toll",
                 )
+            # Memory is checked at the least micro-batch, with one chunk.
             elif self._open_entries[0][4] == "toll":
                 _, _, cut_layout, comm_bound, _ = heapq.heappop(
                     self._open_entries
@@ -274,7 +326,10 @@ class LayoutSearch:
         return math.inf
 
     def _pop_layout(self, limit_s: float) -> tuple[Job, float] | None:
-        """The next layout and its peak GiB, or nothing when none can take less than a limit."""
+        """Return the next layout and its peak memory in GiB.
+
+        None when the bound of all that is left exceeds `limit_s`.
+        """
         while self.bound <= limit_s and self._open_entries:
             _, _, layout, comm_bound, search_stage = heapq.heappop(
                 self._open_entries
@@ -289,6 +344,7 @@ class LayoutSearch:
                     layout
                 ), self.candidates.layout_peak_gib(layout)
             else:
+                # More recomputation raises the bound: the layout queues again.
                 self._push_entry(
                     self.candidates.fit_memory(layout), comm_bound, "layout"
                 )
@@ -297,15 +353,20 @@ class LayoutSearch:
     def _open_cut(
         self, cut_layout: ParallelLayout, comm_bound: CommBound
     ) -> None:
-        """Every layout of a cut; larger micro-batches and more chunks never take less memory."""
+        """Add every layout of a partition to the queue.
+
+        A larger micro-batch or more chunks never take less memory.
+        """
         for micro_batch, chunk_counts in microbatch_sizes(self.job, cut_layout):
             fitted_layout = self.candidates.fit_memory(
                 cut_layout.with_microbatch(
                     float(micro_batch), 1, cut_layout.recompute
                 )
             )
+            # Larger micro-batches need more memory: none of them fits.
             if fitted_layout is None:
                 break
+            # Memory of more chunks is checked when the entry is the least.
             for vpp in chunk_counts:
                 self._push_entry(
                     fitted_layout.with_microbatch(
@@ -321,9 +382,10 @@ class LayoutSearch:
         comm_bound: CommBound,
         search_stage: SearchStage,
     ) -> None:
-        """Look at a cut or a layout again in its turn; nothing when it does not fit."""
+        """Add a partition or a layout to the queue by its bound; None adds nothing."""
         if layout is not None:
             bound_s = (
+                # The bound of one layout is at least that of its partition.
                 self.lower_bound.bound_layout
                 if search_stage == "layout"
                 else self.lower_bound.bound_cut

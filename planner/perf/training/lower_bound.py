@@ -1,4 +1,22 @@
-"""A lower bound on the time of a step: what no layout avoids."""
+"""Lower bound of the step time of any layout of a training job.
+
+Over A accelerators and M micro-batches of a layout:
+
+step time >= (t * (M + b) + once) * scale
+t         >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q)
+
+W      work that no layout avoids, accelerator-seconds of a step (`layout_free_s` and more)
+R      reading of weights in a micro-batch, s
+H      host time of all layers for a micro-batch, s
+q      exponent `host_power`
+b      bubble * (pp - 1) / vpp, in micro-batches
+once   reduction of gradients, optimizer and constant of a step, s
+scale  1 + doubling * log2(A / 8), at least 1
+
+Proof: FLOP, element-wise bytes and activations of all ranks sum to at least those of one
+accelerator. Every micro-batch reads the weights of its rank again. With FSDP the gather and t
+overlap as in the step time. Transfers between stages and forced recomputation are left out.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +46,9 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job, Recompute
     from planner.perf.training.work import RankWork
 
+# One forward pass, and a backward that recomputes the scores.
 ATTENTION_PASSES: Final = 1 + BACKWARD_PASSES  # passes of attention
+# Forward passes that each level of the search computes again.
 RECOMPUTE_SHARES: Final[dict[Recompute, float]] = {
     "none": 0.0,
     "layer": 0.5,
@@ -41,9 +61,11 @@ GATHER_BYTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommBound:
-    """What moving states and tokens between ranks costs every layout of one cut, in seconds.
+    """Lower bounds of the communication of every layout of one partition.
 
-    `gather_s` in a micro-batch, `once_s` in a step, `sent_s` in a step of one accelerator alone.
+    gather_s  time to gather in a micro-batch >= `gather_s`, s
+    once_s    time once in a step >= `once_s`, s
+    sent_s    exposed network time of a step, summed over accelerators >= `sent_s`, s
     """
 
     gather_s: float
@@ -51,20 +73,40 @@ class CommBound:
     sent_s: float
 
 
+# Communication time >= 0: holds for every partition and network.
 NO_COMM: Final = CommBound(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLowerBound:
-    """What no layout avoids, in accelerator-seconds of a step unless said otherwise.
+    """Terms of the lower bound of the step time of a job.
 
-    `extra_forward_s` is one more of the `pass_count`, `reference_passes` counts those of a reference. Each further rank of
-    tensors costs `tensor_rank_s` within `link_ranks` ranks, beyond them as much as it takes to send `tensor_rank_bytes`
-    bytes, and `gather_rank_s` where experts are cut alike; each further shard of a sequence `context_shard_s`.
-    `exchange_s` is what sending every token to experts elsewhere would cost. `weight_read_s` and `expert_read_s`
-    are seconds for reading them all in a micro-batch, `host_s` those of the host for all layers;
-    `exchange_bytes` bytes when every token goes to one other machine, `pipelined_share` how much of them a pipeline
-    shows; `link_bytes_s`, `network_bytes_s` and `memory_bytes_s` the bytes/s that are reached.
+    Seconds of a step, summed over all accelerators and micro-batches:
+    layout_free_s      products, attention, element-wise traffic, loss, reference, permutation
+    extra_forward_s    one more forward pass without communication
+    tensor_rank_s      tensor parallelism over the link, for each rank beyond the first
+    exchange_s         all-to-all over the link when every token leaves its rank
+    gather_rank_s      tokens of experts that tp shards, for each rank beyond the first
+    context_shard_s    context parallelism, for each rank beyond the first
+
+    Bytes of a step that the network sends exposed, summed in the same manner:
+    tensor_rank_bytes  tensor parallelism, for each rank beyond the first
+    exchange_bytes     all-to-all when each token goes to one other machine
+
+    Seconds of a micro-batch:
+    weight_read_s      reading of all dense weights in all passes
+    expert_read_s      reading of all experts in all passes, with their launches
+    host_s             host time of all layers
+
+    Others:
+    pass_count         passes over the products: 3, or 2 with frozen weights
+    reference_passes   forward passes of a reference: 0 or 1
+    link_ranks         ranks that share a link
+    coefficients       coefficients of the job without a pipeline
+    pipelined_share    `exchange_network` with a pipeline
+    link_bytes_s       link bandwidth that collectives reach, bytes/s
+    network_bytes_s    network bandwidth that collectives reach, bytes/s
+    memory_bytes_s     memory bandwidth, bytes/s
     """
 
     layout_free_s: float
@@ -88,7 +130,17 @@ class StepLowerBound:
     memory_bytes_s: float
 
     def comm_bound(self, job: Job) -> CommBound:
-        """What moving states, and tokens to experts on other machines, costs a cut."""
+        """Return the communication that every layout of a partition needs at least.
+
+        time to gather in a micro-batch   >= `gather_s`
+        time once in a step               >= `once_s`
+        network time of all accelerators  >= (token bytes + tensor bytes) / network_bytes_s
+
+        token bytes   `exchange_bytes` * exposed share * expected other machines of a token
+        tensor bytes  `tensor_rank_bytes` * (tp - 1) when tp exceeds the link, else 0
+
+        None of the terms depends on micro-batch, chunks or recomputation.
+        """
         sharding = sharding_time(
             sharding_traffic(job),
             self.coefficients,
@@ -96,17 +148,20 @@ class StepLowerBound:
             self.network_bytes_s,
             self.memory_bytes_s,
         )
+        # Other stages hide a part of the all-to-all over the network.
         exchange_share = (
             self.pipelined_share
             if job.layout.pp > 1
             else self.coefficients.exchange_network
         )
         sent_bytes = (
+            # A token is sent once to each other machine with its experts.
             self.exchange_bytes * exchange_share * remote_machines(job)
             if self.exchange_bytes
             else 0.0
         )
         sent_bytes += (
+            # All tp ranks together send (tp - 1) times the activations.
             self.tensor_rank_bytes * (job.layout.tp - 1)
             if job.layout.tp > self.link_ranks
             else 0.0
@@ -120,7 +175,10 @@ class StepLowerBound:
     def bound_layout(
         self, job: Job, layout: ParallelLayout, comm_bound: CommBound = NO_COMM
     ) -> float:
-        """Seconds that a step takes at least in a layout: with its bubble and recomputation."""
+        """Return a lower bound of the step time of one layout, in seconds.
+
+        step time(layout) >= bound, with the bubble and the recomputation of the layout
+        """
         return self._minimum_s(
             job, layout, comm_bound, [(layout.micro, layout.vpp)]
         )
@@ -131,12 +189,20 @@ class StepLowerBound:
         cut_layout: ParallelLayout,
         comm_bound: CommBound = NO_COMM,
     ) -> float:
-        """Seconds that a step takes at least in any layout of a cut."""
+        """Return a lower bound of the step time in a partition, in seconds.
+
+        step time(layout) >= bound, for every layout of the partition
+
+        This covers every micro-batch, every number of chunks, and every level of recomputation
+        at or above that of `cut_layout`. Each micro-batch counts with its most chunks, where
+        the bubble is least.
+        """
         return self._minimum_s(
             job,
             cut_layout,
             comm_bound,
             [
+                # The most chunks have the least bubble.
                 (micro_batch, chunk_counts[-1])
                 for micro_batch, chunk_counts in microbatch_sizes(
                     job, cut_layout
@@ -145,7 +211,12 @@ class StepLowerBound:
         )
 
     def with_network(self, network_bytes_s: float) -> StepLowerBound:
-        """The same job over another network, in bytes/s."""
+        """Return the bound of the same job over another network of nominal bytes/s.
+
+        step time over that network >= the bounds of the result
+
+        reached bandwidth = `network_bytes_s` * the coefficient `network`
+        """
         return replace(
             self, network_bytes_s=network_bytes_s * self.coefficients.network
         )
@@ -157,24 +228,45 @@ class StepLowerBound:
         comm_bound: CommBound,
         choices: Iterable[tuple[float, int]],
     ) -> float:
-        """The least over pairs of micro-batch and chunks."""
+        """Return the least bound over pairs of micro-batch and chunks, in seconds.
+
+        step time >= (min over choices of t * (M + bubble * (pp - 1) / vpp) + once) * scale
+        t         >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q), overlapped with the gather
+
+        W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
+            + gathered + context_shard_s * (cp - 1)
+        R = (weight_read_s / tp + expert_read_s / e) / pp * (1 + (r + ref) / pass_count)
+        H = host_s
+
+        A, M      accelerators, and micro-batches of a step
+        r         recomputed share of a forward pass: 0, 1/2 or 1
+        ref       forward passes of a reference
+        exchange  exchange_s * (1 - 1 / ep) + sent_s + tensor_rank_s * (tp - 1) within the link
+        gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
+        e         ep, or tp when ep is 1
+        """
         rank_count = layout.accelerators
         host_power = self.coefficients.host_power
         rank_sequences = job.global_batch / layout.dp
         recompute_share = RECOMPUTE_SHARES[layout.recompute]
+        # Recomputation and a reference each repeat the communication.
         extra_forwards = recompute_share + self.reference_passes
+        # A share 1 / ep of the tokens has its experts on its own rank.
         exchange_s = self.exchange_s * (1 - 1 / layout.ep) + comm_bound.sent_s
         exchange_s += (
             self.tensor_rank_s * (layout.tp - 1)
+            # Beyond the link `sent_s` already has the tensor bytes.
             if layout.tp <= self.link_ranks
             else 0.0
         )
         gathered_s = (
+            # Experts that tp shards see every token on each of the tp ranks.
             self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
         )
         accelerator_s = (
             self.layout_free_s
             + recompute_share * self.extra_forward_s
+            # `exchange_s` is forward and backward: one pass more is a half.
             + (1 + extra_forwards / 2) * exchange_s
         )
         accelerator_s += gathered_s + self.context_shard_s * (layout.cp - 1)
@@ -182,6 +274,7 @@ class StepLowerBound:
             self.weight_read_s / layout.tp
             + self.expert_read_s / (layout.tp if layout.ep == 1 else layout.ep)
         ) / layout.pp
+        # One pass more reads the weights once more.
         weight_read_s *= 1 + extra_forwards / self.pass_count
         host_term = (self.host_s / layout.pp) ** host_power
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
@@ -189,10 +282,12 @@ class StepLowerBound:
         for micro_batch, chunk_count in choices:
             micro_batches = max(1.0, rank_sequences / micro_batch)
             busy_s = (
+                # The head is inside the norm: it adds less there than outside.
                 (accelerator_s / rank_count / micro_batches + weight_read_s)
                 ** host_power
                 + host_term
             ) ** (1 / host_power)
+            # The overlapped time grows with both of its arguments.
             if comm_bound.gather_s:
                 busy_s = overlapped_s(
                     busy_s, comm_bound.gather_s, self.coefficients
@@ -201,6 +296,7 @@ class StepLowerBound:
                 minimum_s,
                 busy_s * (micro_batches + bubble_factor / chunk_count),
             )
+        # The step time has the same factor: it depends on ranks only.
         scale_factor = 1 + self.coefficients.doubling * max(
             0.0, math.log2(rank_count / 8)
         )
@@ -209,10 +305,16 @@ class StepLowerBound:
 
 @lru_cache(maxsize=512)
 def step_lower_bound(job: Job) -> StepLowerBound:
-    """Products, attention, element-wise traffic and loss: cut in any way, their sum is the same.
+    """Return the lower bound of the step time of a job, whatever its layout.
 
-    Weights that are read again for every cut and what crosses the network come on top.
+    step time(layout) >= bound_layout(layout) >= bound_cut(partition of the layout)
+
+    Proof: the work of all ranks and micro-batches sums to at least that of one accelerator. A
+    split leaves the sum of products, attention, element-wise traffic and loss equal. Work that
+    is repeated on ranks adds to it. Weights are counted apart, because every micro-batch reads
+    them again.
     """
+    # One accelerator without memory limit does all the work.
     single_job = replace(job, layout=ParallelLayout())
     coefficients = TRAINING_TABLE.select(coefficient_keys(single_job))
     single_work = rank_work(single_job)
@@ -220,6 +322,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
     weight_bytes, expert_bytes = _weight_bytes(single_job, single_work)
     invariant_work = replace(
         single_work,
+        # What depends on the layout is taken out and bounded apart.
         gemm_bytes=single_work.gemm_bytes - weight_bytes,
         local_experts=0.0,
         permuted_bytes=0.0,
@@ -233,6 +336,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
     forward_s = (
         invariant_time.products + invariant_time.expert_products
     ) / invariant_work.pass_count
+    # Attention has 3.5 passes, element-wise traffic three.
     forward_s += (
         invariant_time.attention / ATTENTION_PASSES
         + invariant_time.traffic / TRAINING_PASSES
@@ -241,6 +345,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
     permute_s = (
         permuted_bytes * coefficients.permute / single_work.memory_bytes_s
     )
+    # Dispatch and combine, each forward and backward: 4 transfers.
     wire_factor = 4 * coefficients.exchange / coefficients.exchange_rate
     operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
     architecture_factor = coefficients.unlike
@@ -254,6 +359,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         * language_model.head_dim
         * language_model.attending_layers
     )
+    # Two passes of four collectives a layer: forward and backward.
     tensor_bytes = (
         2
         * coefficients.tensor
@@ -274,7 +380,9 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         single_work.local_experts * coefficients.local_expert / TRAINING_PASSES
     )
     return StepLowerBound(
+        # The factor of the architecture does not apply to the head.
         layout_free_s=architecture_factor * (compute_s + permute_s) + head_s,
+        # `permute_s` is forward and backward: one pass is a half.
         extra_forward_s=architecture_factor * (forward_s + permute_s / 2),
         pass_count=invariant_work.pass_count,
         tensor_rank_s=architecture_factor
@@ -291,6 +399,7 @@ def step_lower_bound(job: Job) -> StepLowerBound:
             permute_s
             + invariant_work.pass_count
             * permuted_bytes
+            # Products read operands and write 16-bit results for each token.
             * (1 + operand_bytes / BYTES_16BIT)
             / single_work.memory_bytes_s
         ),
@@ -311,7 +420,9 @@ def step_lower_bound(job: Job) -> StepLowerBound:
         exchange_bytes=architecture_factor
         * permuted_bytes
         * wire_factor
+        # Cancels `network` in `network_bytes_s`: an all-to-all has its own.
         * coefficients.network
+        # Permuted bytes have a copy for each expert; the network has one.
         / max(1, language_model.experts_per_token),
         coefficients=coefficients,
         pipelined_share=TRAINING_TABLE.select(
@@ -326,8 +437,14 @@ def step_lower_bound(job: Job) -> StepLowerBound:
 def _weight_bytes(
     single_job: Job, single_work: RankWork
 ) -> tuple[float, float]:
-    """Bytes of weights that products read, of experts apart: what more tokens do not add."""
+    """Return the bytes of dense weights and of experts that one forward pass reads.
+
+    bytes of a forward pass >= these bytes, whatever its number of tokens
+
+    Bytes of products are a + b * tokens, so a = 2 * bytes(1 sequence) - bytes(2 sequences).
+    """
     doubled_work = rank_work(
+        # Two sequences double what grows with tokens, not the weights.
         replace(single_job, layout=ParallelLayout(micro=2.0))
     )
     return (

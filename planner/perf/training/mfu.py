@@ -1,4 +1,7 @@
-"""Model FLOP utilization of training: useful FLOP over the 16-bit peak, recomputation left out."""
+"""Model FLOP utilization (MFU) of training.
+
+Model FLOP over the dense 16-bit peak; recomputation does not count.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,22 @@ if TYPE_CHECKING:
 
 
 def flop_per_token(job: Job) -> float:
-    """Model FLOP of one token: 6 N + 12 L h s (PaLM, arXiv:2204.02311); 4 N with frozen weights.
+    """Return the model FLOP of one token.
 
-    A reference that rates the token takes 2 N + 4 L h s more.
+    all weights trained  6 N + 12 L h s
+    frozen weights       4 N + 12 L h s
+    with a reference     2 N + 4 L h s more, for its forward pass
 
-    N are the active parameters, L the layers with attention, h the width of its heads.
+    N  active parameters
+    L  layers with attention
+    h  heads * width of a head
+    s  tokens of a sequence
+
+    Source: PaLM (arXiv:2204.02311).
     """
     language_model = job.llm
     reference_passes = float(job.reference != "none")
+    # Two FLOP a pass; frozen weights have no pass for their gradient.
     flop_per_param = (4.0 if job.frozen_bytes else 6.0) + 2.0 * reference_passes
     attention_width = (
         language_model.attending_layers
@@ -26,12 +37,16 @@ def flop_per_token(job: Job) -> float:
     )
     return (
         flop_per_param * language_model.active_params
+        # Two products, two FLOP each, three passes; causality not used.
         + (12.0 + 4.0 * reference_passes) * attention_width
     )
 
 
 def mfu(job: Job, tokens_per_s: float) -> float:
-    """Share of the 16-bit peak at so many tokens a second of one accelerator."""
+    """Return the share of the dense 16-bit peak.
+
+    `tokens_per_s` is that of one accelerator.
+    """
     return (
         tokens_per_s
         * flop_per_token(job)

@@ -1,7 +1,11 @@
-"""What weights, gradients and optimizer states of training take on one accelerator, exactly.
+"""Model states of training on one accelerator: weights, gradients, optimizer states.
 
-none: all whole; ZeRO-1 (distributed optimizer) cuts the optimizer, ZeRO-2 gradients too, ZeRO-3
-(FSDP) weights too (Rajbhandari et al., arXiv:1910.02054). Bytes.
+none    each rank has all states
+ZeRO-1  shards optimizer states (distributed optimizer)
+ZeRO-2  shards gradients too
+ZeRO-3  shards weights too (FSDP)
+
+Source: Rajbhandari et al. (arXiv:1910.02054). Values are in bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +29,12 @@ UNPACKED_BYTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """Bytes of a parameter: its weight, its gradient, a master copy and states."""
+    """Bytes of one parameter in training.
+
+    weight_bytes    weight
+    gradient_bytes  gradient
+    state_bytes     master copy and moments
+    """
 
     weight_bytes: float
     gradient_bytes: float
@@ -33,13 +42,18 @@ class Optimizer:
 
     @property
     def total_bytes(self) -> float:
-        """All of them."""
+        """Bytes of weight, gradient and states of one parameter."""
         return self.weight_bytes + self.gradient_bytes + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStates:
-    """Bytes on one accelerator."""
+    """Model states on one accelerator, in bytes.
+
+    weights    trained and frozen weights
+    gradients  gradients of trained weights
+    optimizer  master copies and moments
+    """
 
     weights: float
     gradients: float
@@ -47,13 +61,13 @@ class ModelStates:
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """Bytes of weights, gradients and optimizer states."""
         return self.weights + self.gradients + self.optimizer
 
 
 @cache
 def optimizers() -> dict[str, Optimizer]:
-    """Return the optimizers by name."""
+    """Return the optimizers of planner/perf/data/optimizers.csv by name."""
     number_type = table.real_between(0, 64)
     column_types: dict[str, Any] = {
         "optimizer": table.nonempty_text,
@@ -76,6 +90,7 @@ def optimizers() -> dict[str, Optimizer]:
         optimizer_name: Optimizer(
             optimizer_row["weight_bytes"],
             optimizer_row["gradient_bytes"],
+            # ZeRO-1 shards the master copy together with the moments.
             optimizer_row["master_bytes"] + optimizer_row["state_bytes"],
         )
         for (optimizer_name,), optimizer_row in keyed_rows.items()
@@ -83,7 +98,11 @@ def optimizers() -> dict[str, Optimizer]:
 
 
 def frozen_bytes(method: str) -> float:
-    """Bytes of a parameter that a method does not train: 16 bit, 4 bit, or 0 when it does."""
+    """Return the bytes of a frozen parameter of a training method.
+
+    16 bit for LoRA, 4 bit for QLoRA, 0 when the method trains all weights.
+    """
+    # Precision of the base weights under each adapter method.
     weight_precision = {"lora": "bf16", "dpo-lora": "bf16", "qlora": "nf4"}.get(
         method
     )
@@ -91,28 +110,37 @@ def frozen_bytes(method: str) -> float:
 
 
 def local_params(job: Job) -> tuple[float, float]:
-    """Parameters of one rank: those cut over tp, and routed experts, cut over ep (else over tp).
+    """Return the dense and the routed expert parameters of one rank.
 
-    (dense / pp + embedding) / tp of the fuller end of the pipeline; experts / pp / ep.
+    dense    (dense / pp + embeddings / ends) / tp
+    experts  experts / pp / ep, or / tp when ep is 1
+
+    `ends` is 2 when untied input embedding and head are on different stages, else 1.
     """
     language_model = job.llm
     layout = job.layout
+    # Tied embeddings are whole on the first and on the last stage.
     end_stages = 1 if layout.pp == 1 or language_model.tied else 2
     dense_params = (
         language_model.dense_params / layout.pp / layout.tp
         + language_model.embedding_params / layout.tp / end_stages
     )
+    # Without expert parallelism tp shards each expert.
     return dense_params, language_model.expert_params / layout.pp / (
         layout.tp if layout.ep == 1 else layout.ep
     )
 
 
 def adapter_params(job: Job) -> float:
-    """Parameters of LoRA adapters on every projection of one rank: rank * (in + out) each."""
+    """Return the LoRA parameters of one rank, with adapters on every projection.
+
+    layers / (pp * tp) * sum over projections of lora_rank * (input width + output width)
+    """
     language_model = job.llm
     layout = job.layout
     query_width = language_model.heads * language_model.head_dim
     kv_width = language_model.kv_heads * language_model.head_dim
+    # Query and output projection, then key and value projection.
     attention_widths = 2 * (language_model.hidden + query_width) + 2 * (
         language_model.hidden + kv_width
     )
@@ -121,6 +149,7 @@ def adapter_params(job: Job) -> float:
         if language_model.experts
         else language_model.ffn
     )
+    # Every matrix of the MLP lies between `hidden` and its width.
     mlp_widths = language_model.mlp_matrices * (
         language_model.hidden + mlp_width
     )
@@ -134,7 +163,11 @@ def adapter_params(job: Job) -> float:
 
 
 def model_states(job: Job) -> ModelStates:
-    """Return the states of one rank; experts are cut over the ranks that hold the same ones."""
+    """Return the model states of one rank.
+
+    A state is divided by its shard ranks from the stage of ZeRO on that shards it. Experts are
+    sharded over the ranks with the same experts: shard ranks * tp / ep.
+    """
     if job.offload_states:
         return ModelStates(0.0, 0.0, 0.0)
     layout = job.layout
@@ -145,6 +178,7 @@ def model_states(job: Job) -> ModelStates:
     expert_ranks = (
         shard_ranks
         if layout.ep == 1
+        # Ranks of a stage with the same experts.
         else max(1.0, shard_ranks * layout.tp / layout.ep)
     )
     frozen_total = 0.0
@@ -155,6 +189,7 @@ def model_states(job: Job) -> ModelStates:
         )
         unpacked_bytes = (
             embedding_params
+            # Embeddings stay in 16 bit when the base is quantized.
             * (UNPACKED_BYTES - job.frozen_bytes)
             / (shard_ranks if zero_stage == 3 else 1)
         )
@@ -165,6 +200,7 @@ def model_states(job: Job) -> ModelStates:
             for param_count, group_ranks in param_groups
         )
         param_groups = [(adapter_params(job), shard_ranks)]
+    # The reference is a frozen 16-bit copy of all weights.
     elif job.reference == "copy":
         frozen_total = sum(
             param_count
@@ -177,12 +213,14 @@ def model_states(job: Job) -> ModelStates:
         return sum(
             param_count
             * bytes_per_param
+            # `first_stage` is the stage of ZeRO that shards this state.
             / (group_ranks if zero_stage >= first_stage else 1)
             for param_count, group_ranks in param_groups
         )
 
     gradient_bytes = (
         0.0
+        # Each gradient is freed as soon as its weight is updated.
         if job.fused_backward
         else sharded_bytes(optimizer.gradient_bytes, 2)
     )

@@ -1,4 +1,4 @@
-"""What sharding states over ranks moves between them."""
+"""Communication of sharded model states between ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ OPTIMIZER_BYTES: Final = (
 
 
 class ShardingTraffic(NamedTuple):
-    """What sharding moves, in bytes: `shard` in every micro-batch, the rest once a step."""
+    """Communication of sharded states of one rank.
+
+    shard_link_bytes      bytes over the link in a micro-batch
+    shard_network_bytes   bytes over the network in a micro-batch
+    shard_calls           collectives of a micro-batch * log2 of their ranks
+    gathers_once          1 when weights are gathered once a step, else 0
+    reduce_link_bytes     bytes over the link once a step
+    reduce_network_bytes  bytes over the network once a step
+    optimizer_bytes       memory traffic of the optimizer in a step, bytes
+    """
 
     shard_link_bytes: float
     shard_network_bytes: float
@@ -29,20 +38,27 @@ class ShardingTraffic(NamedTuple):
 
 
 def sharding_traffic(job: Job) -> ShardingTraffic:
-    """What is moved for sharding, by the stage of ZeRO.
+    """Return the communication of sharded states by the stage of ZeRO.
 
-    ZeRO-3 (FSDP) gathers weights and scatters gradients in every micro-batch, ZeRO-2 scatters
-    gradients alone and gathers weights once, ZeRO-1 does both once. Groups that shard for
-    themselves reduce their parts of the gradients among each other, once.
+             in a micro-batch                      once a step
+    ZeRO-3   gather weights, scatter gradients     -
+    ZeRO-2   scatter gradients                     gather weights
+    ZeRO-1   -                                     scatter gradients, gather weights
+    none     -                                     all-reduce gradients (the same bytes)
+
+    With hybrid sharding the groups all-reduce their shards of the gradients once a step.
     """
     layout = job.layout
     rank_params = sum(local_params(job))
     is_fsdp = layout.sharding == "zero3"
     trained_params = adapter_params(job) if job.frozen_bytes else rank_params
     group_ranks = layout.shard_group if is_fsdp else layout.data_parallel_ranks
+    # Ranks of the group in one link: tensor parallelism comes first.
     link_ranks = max(1.0, min(group_ranks, job.link_ranks / layout.tp))
+    # Gathers for forward and backward, one more for a reference.
     weight_passes = 2 if job.reference == "none" else 3
     gather_bytes = (
+        # Gathers of weights and a 16-bit scatter of gradients.
         (weight_passes * job.software.gather_bytes + BYTES_16BIT) * rank_params
         if is_fsdp
         else 0.0
@@ -56,7 +72,9 @@ def sharding_traffic(job: Job) -> ShardingTraffic:
         layout.sharding, 2 * BYTES_16BIT
     )
     reduce_bytes = gradient_bytes * trained_params if group_ranks > 1 else 0.0
+    # Ranks of a machine share what comes from other machines.
     remote_share = (1 - link_ranks / group_ranks) / link_ranks
+    # Two gathers and one scatter a layer; ZeRO-2 scatters only.
     layer_calls = {"zero3": 3.0, "zero2": 1.0}.get(layout.sharding, 0.0)
     return ShardingTraffic(
         shard_link_bytes=gather_bytes * (1 - 1 / link_ranks),

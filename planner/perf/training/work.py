@@ -1,7 +1,7 @@
-"""What one rank does in a training step, in bytes, FLOP and counts: no coefficient in it.
+"""Work of one rank in a training step: FLOP, bytes and counts, without coefficients.
 
-Quantities are those of one forward pass of one micro-batch on one pipeline stage unless they say
-otherwise. As in serving, every field may be an array with one number for each of many jobs.
+A quantity is that of one forward pass of a micro-batch on one pipeline stage unless stated
+otherwise. Every field may be an array with one element for each of many jobs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
 
+# NVFP4: half a byte, and an 8-bit scale for a block of 16.
 OPERAND_BYTES: Final = {
     **dict.fromkeys(SIXTEEN_BIT, 2.0),
     "nvfp4": 0.5625,
@@ -35,16 +36,45 @@ FLOP_PER_EXP: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankWork:
-    """One rank of a job in numbers.
+    """Work of one rank of a job, and the rates of its accelerator.
 
-    gemm_*, expert_*, head_*  FLOP and operand bytes of products; `local_experts` experts times layers
-    attention_flop, exponentials, score_bytes   FLOP, count, and bytes of a score matrix that is stored
-    traffic_bytes, expert_traffic_bytes   element-wise bytes, each tensor once
-    tensor_bytes, context_bytes, pipeline_bytes     bytes of tensor, context and pipeline parallelism
-    permuted, exchange_*      bytes of tokens sorted, and sent over the link and the network
-    again_*                   share of products, attention and traffic that is recomputed
-    forced_share                    share of activations that does not fit, where nobody states it
-    shard_*, reduce_*         bytes that sharding moves in a micro-batch, and once a step
+    tokens                  tokens of a step for each accelerator
+    micro_batches           micro-batches of a step
+    bubble_batches          pipeline bubble in micro-batches
+    is_pipelined            1 with more than one stage, else 0
+    stage_count             pipeline stages
+    pass_count              passes over products: 3, or 2 with frozen weights
+    gemm_flop, gemm_bytes   FLOP and operand bytes of dense products
+    expert_flop, expert_bytes  FLOP and operand bytes of routed experts
+    local_experts           experts of the rank * layers
+    head_flop, head_bytes   FLOP of the head, and bytes of the loss in all passes
+    attention_flop          FLOP of attention
+    exponentials            exponentials of the softmax
+    score_bytes             bytes of a stored score matrix, 0 with fused attention
+    traffic_bytes           element-wise bytes, each tensor once
+    expert_traffic_bytes    the same of experts
+    is_quantized            1 when products have less than 16 bit, else 0
+    tensor_bytes            bytes that tensor parallelism sends
+    tensor_on_network       1 when tensor parallelism exceeds the link, else 0
+    context_bytes           bytes that context parallelism sends
+    pipeline_bytes          bytes that a stage receives and sends
+    pipeline_on_network     1 when stages are connected by the network, else 0
+    permuted_bytes          bytes of the tokens that are sorted by expert
+    exchange_link_bytes     bytes of an all-to-all over the link
+    exchange_network_bytes  bytes of an all-to-all over the network
+    dense_layers            layers of a stage without experts
+    moe_layers              layers of a stage with experts
+    recomputed_gemm, recomputed_attention, recomputed_traffic  repeated forward passes of each
+    forced_share            share of the activations that does not fit memory
+    shard_*, reduce_*, gathers_once, optimizer_bytes  as in `ShardingTraffic`
+    rank_doublings          doublings of accelerators beyond 8
+    peak_flop_s             dense peak in the precision of products, FLOP/s
+    flop_s_16bit            dense peak in 16 bit, FLOP/s
+    memory_bytes_s          memory bandwidth, bytes/s
+    link_bytes_s            link bandwidth, one direction, bytes/s
+    network_bytes_s         network bandwidth of one accelerator, one direction, bytes/s
+    exponentials_s          exponentials/s
+    power_ratio             board power over that of an unthrottled clock, at most 1
     """
 
     tokens: float
@@ -119,16 +149,18 @@ def _exponential_rates() -> dict[str, float]:
 
 
 def rank_work(job: Job) -> RankWork:
-    """Count what one rank of a job does."""
+    """Return the work of one rank of a job."""
     layout = job.layout
     software = job.software
     accelerators = layout.accelerators
     return RankWork(
         tokens=job.global_batch * job.sequence_tokens / accelerators,
         micro_batches=job.micro_batches,
+        # Textbook bubble of the (interleaved) 1F1B schedule.
         bubble_batches=(layout.pp - 1) / layout.vpp,
         is_pipelined=float(layout.pp > 1),
         stage_count=float(layout.pp),
+        # Frozen weights have no product for their gradient.
         pass_count=2.0 if job.frozen_bytes else 3.0,
         is_quantized=float(software.precision not in SIXTEEN_BIT),
         rank_doublings=max(0.0, math.log2(accelerators / 8)),
@@ -144,7 +176,13 @@ def rank_work(job: Job) -> RankWork:
 
 
 def _product_work(job: Job) -> dict[str, float]:
-    """Products of attention, MLP and shared experts, op by op, and the head."""
+    """Return FLOP and bytes of dense products and of the head.
+
+    FLOP   2 * m * n * k for each product of m tokens, width n and depth k
+    bytes  operand bytes * (m * k + n * k) + 2 * m * n
+
+    Products: projections of attention, dense MLP, shared experts and state-space layers.
+    """
     language_model = job.llm
     tp_ranks = job.layout.tp
     token_count = job.micro_tokens
@@ -158,16 +196,19 @@ def _product_work(job: Job) -> dict[str, float]:
         )
         for product_width, product_depth in _projections(job)
     ]
+    # Up projection and, with a gate, the gate; the last is down.
     up_matrices = language_model.mlp_matrices - 1
     shared_width = (
         language_model.shared_experts
         * language_model.moe_ffn
+        # Shared experts of hybrid models count as twice as wide.
         * (2 if language_model.state_layers else 1)
     )
     for mlp_layers, mlp_width in (
         (_dense_mlp_layers(language_model), language_model.ffn),
         (language_model.moe_layers if shared_width else 0, shared_width),
     ):
+        # Up projections are split by column, the down one by row.
         layer_products += [
             (
                 mlp_layers / stage_count,
@@ -188,6 +229,7 @@ def _product_work(job: Job) -> dict[str, float]:
         layer_count
         * (
             operand_bytes
+            # Inputs and weights in the precision of products.
             * (token_count * product_depth + product_width * product_depth)
             + BYTES_16BIT * token_count * product_width
         )
@@ -196,6 +238,7 @@ def _product_work(job: Job) -> dict[str, float]:
     if (
         language_model.state_layers
     ):  # projections of state-space layers: what is left of the parameters
+        # Parameters of products so far, with experts and head.
         counted_params = (
             gemm_flop * tp_ranks * stage_count / (2 * token_count)
             + language_model.active_expert_params
@@ -209,6 +252,7 @@ def _product_work(job: Job) -> dict[str, float]:
         )
         gemm_flop = gemm_flop + remaining_flop
         gemm_bytes = (
+            # 3 bytes for each token and column of matrices `hidden` deep.
             gemm_bytes + remaining_flop / (2 * language_model.hidden) * 3
         )
     return {
@@ -220,20 +264,26 @@ def _product_work(job: Job) -> dict[str, float]:
         * language_model.hidden
         / tp_ranks
         * _head_passes(job),
+        # 12 bytes for each token and vocabulary entry, in all passes.
         "head_bytes": 12.0 * token_count * language_model.vocab / tp_ranks,
     }
 
 
 def _head_passes(job: Job) -> float:
-    """Passes of the head over those of training: a reference rates every token once."""
+    """Return the factor on the head for the pass of a reference.
+
+    1 without a reference, else 1 + 1 / passes of training.
+    """
     pass_count = 2.0 if job.frozen_bytes else 3.0
+    # Head FLOP are multiplied by the passes later.
     return 1.0 if job.reference == "none" else 1 + 1 / pass_count
 
 
 def _dense_mlp_layers(language_model: Llm) -> int:
-    """Layers with an MLP that is no mixture of experts."""
+    """Return the number of layers with a dense MLP."""
     if language_model.experts:
         return language_model.dense_layers
+    # A layer of a hybrid is state space, attention or MLP.
     if language_model.state_layers:
         return max(
             0,
@@ -245,7 +295,11 @@ def _dense_mlp_layers(language_model: Llm) -> int:
 
 
 def _projections(job: Job) -> list[tuple[float, float]]:
-    """Width and depth of the projections of attention on one rank."""
+    """Return (width, depth) of each projection of attention on one rank.
+
+    Latent attention (MLA) has a joint down projection, an up projection of queries, and one of
+    keys and values.
+    """
     language_model = job.llm
     tp_ranks = job.layout.tp
     query_width = language_model.heads * language_model.head_dim
@@ -258,10 +312,12 @@ def _projections(job: Job) -> list[tuple[float, float]]:
         )
         return [
             (
+                # Joint down projection, the same on every tp rank.
                 query_rank + language_model.kv_lora_rank + rope_width,
                 language_model.hidden,
             ),
             (query_width / tp_ranks, query_rank or language_model.hidden),
+            # Keys without their rotary part, and values, from the latent.
             (up_width / tp_ranks, language_model.kv_lora_rank),
             (
                 language_model.hidden,
@@ -270,24 +326,37 @@ def _projections(job: Job) -> list[tuple[float, float]]:
         ]
     kv_width = language_model.kv_heads * language_model.head_dim
     return [
+        # Queries, keys and values in one product, then the output.
         ((query_width + 2 * kv_width) / tp_ranks, language_model.hidden),
         (language_model.hidden, query_width / tp_ranks),
     ]
 
 
 def _attention_work(job: Job) -> dict[str, float]:
-    """Causal attention over half the sequence, the window, or packed documents."""
+    """Return FLOP, exponentials and score bytes of causal attention.
+
+    FLOP = 2 * pairs * (width of a key + width of a value)
+
+    pairs    micro-batch tokens * mean context * heads / tp
+    context  s / 2, at most the packed documents; w - w^2 / (2 s) in a window of w tokens
+    s        tokens of a sequence
+
+    Bytes of scores count only where no fused kernel computes them.
+    """
     language_model = job.llm
     layout = job.layout
     sequence_tokens = job.sequence_tokens
     full_context = min(
-        sequence_tokens / 2, job.software.packed_tokens or math.inf
+        # A causal token attends to half of the sequence on average.
+        sequence_tokens / 2,
+        job.software.packed_tokens or math.inf,
     )
     window_context = full_context
     if 0 < language_model.window < sequence_tokens:
         window_context = min(
             sequence_tokens / 2,
             language_model.window
+            # The first w tokens have only w / 2 others on average.
             - language_model.window**2 / (2 * sequence_tokens),
         )
     sliding_layers = (
@@ -305,6 +374,7 @@ def _attention_work(job: Job) -> dict[str, float]:
     scores_stored = (
         job.software.kernels == "megatron21" or job.software.attention_sinks
     )
+    # A stored matrix is square: half of it is masked.
     score_bytes = (
         BYTES_16BIT
         * job.micro_tokens
@@ -315,6 +385,7 @@ def _attention_work(job: Job) -> dict[str, float]:
         / layout.pp
     )
     return {
+        # Scores and weighted values: two products of 2 FLOP a pair.
         "attention_flop": 2
         * attended_pairs
         * (
@@ -327,7 +398,19 @@ def _attention_work(job: Job) -> dict[str, float]:
 
 
 def _traffic_work(job: Job) -> dict[str, float]:
-    """Element-wise bytes: norms, rotary, gates, residuals, adapters; each tensor once."""
+    """Return the bytes of norms, rotary embedding, gates, residuals and adapters.
+
+    2 bytes * tokens * elements, each tensor once. Elements of a layer:
+
+    attention    6 h / r + 2 qkv / tp
+    residual     4 h / r
+    MLP          2 * up matrices * width / tp
+    state space  14 h / tp
+    adapters     2 (5 h / r + (3 qkv + 2 q) / tp), where attention has them
+
+    h, q, qkv  widths of hidden state, queries, and queries with keys and values
+    r          tp with sequence parallelism, else 1
+    """
     language_model = job.llm
     tp_ranks = job.layout.tp
     stage_count = job.layout.pp
@@ -337,6 +420,7 @@ def _traffic_work(job: Job) -> dict[str, float]:
     qkv_width = query_width + 2 * kv_width
     if language_model.kv_lora_rank:
         value_width = language_model.v_head_dim or language_model.head_dim
+        # Expanded queries, keys and values of latent attention.
         qkv_width = query_width + language_model.heads * (
             language_model.head_dim - language_model.qk_rope_dim + value_width
         )
@@ -356,6 +440,7 @@ def _traffic_work(job: Job) -> dict[str, float]:
     element_count += (
         language_model.state_layers * 14 * language_model.hidden / tp_ranks
     )
+    # Element-wise tensors of LoRA adapters on all projections.
     if job.frozen_bytes:
         element_count += (
             2
@@ -376,6 +461,7 @@ def _traffic_work(job: Job) -> dict[str, float]:
         "expert_traffic_bytes": language_model.moe_layers
         / stage_count
         * routed_tokens
+        # Two 16-bit tensors for each up matrix.
         * 4
         * up_matrices
         * language_model.moe_ffn,
@@ -383,7 +469,14 @@ def _traffic_work(job: Job) -> dict[str, float]:
 
 
 def _parallel_work(job: Job) -> dict[str, float]:
-    """Bytes of tensor, context and pipeline parallelism."""
+    """Return the bytes of tensor, context and pipeline parallelism.
+
+    tensor    4 * 2 bytes * tokens * h * (tp - 1) / tp * layers of a stage
+    context   (cp - 1) / cp * tokens of the sequences * bytes of keys and values
+    pipeline  2 * 2 bytes * tokens * h / r * chunks, 0 without a pipeline
+
+    h is the hidden width; r is tp with sequence parallelism, else 1.
+    """
     language_model = job.llm
     layout = job.layout
     residual_ranks = layout.tp if job.software.sequence_parallel else 1
@@ -398,10 +491,12 @@ def _parallel_work(job: Job) -> dict[str, float]:
         / layout.pp
     )
     tensor_bytes = (
+        # Gather and scatter around attention and around the MLP.
         4
         * BYTES_16BIT
         * job.micro_tokens
         * language_model.hidden
+        # A ring collective sends (tp - 1) / tp of a tensor.
         * (layout.tp - 1)
         / layout.tp
         * language_model.layers
@@ -427,9 +522,9 @@ def _parallel_work(job: Job) -> dict[str, float]:
 
 
 def _expert_work(job: Job) -> dict[str, float]:
-    """Products of routed experts, the sorting of tokens, and their way to their experts and back.
+    """Return the work of routed experts: products, permutation and all-to-all.
 
-    A token goes once to each machine that holds one of its experts.
+    Over the network a token is sent once to each machine with at least one of its experts.
     """
     language_model = job.llm
     layout = job.layout
@@ -451,6 +546,7 @@ def _expert_work(job: Job) -> dict[str, float]:
     expert_tp = (
         layout.tp if layout.ep == 1 else 1
     )  # experts of all ranks alike are cut as other products are
+    # Copies of tokens that one rank computes, at even routing.
     routed_tokens = (
         job.micro_tokens
         * language_model.experts_per_token
@@ -467,6 +563,7 @@ def _expert_work(job: Job) -> dict[str, float]:
     )
     expert_bytes = operand_bytes * (
         routed_tokens * (hidden_width + expert_width)
+        # Weights of all local experts are read in every micro-batch.
         + local_experts * hidden_width * expert_width * (up_matrices + 1)
     )
     expert_bytes += (
@@ -488,6 +585,7 @@ def _expert_work(job: Job) -> dict[str, float]:
         moe_layers * expert_bytes,
         moe_layers * local_experts,
         exchange_bytes,
+        # A share 1 / ep of the experts is on the rank itself.
         exchange_bytes * (1 - 1 / layout.ep),
         network_bytes,
     )
@@ -495,7 +593,13 @@ def _expert_work(job: Job) -> dict[str, float]:
 
 
 def remote_machines(job: Job) -> float:
-    """Other machines that a token is sent to, when its experts lie on several."""
+    """Return the expected number of other machines that a token is sent to.
+
+    n * (1 - (1 - 1 / n)^k) * (1 - 1 / n)
+
+    n  machines that share the experts
+    k  experts of a token, chosen uniformly
+    """
     machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
     reached_machines = machine_count * (
         1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
@@ -504,7 +608,11 @@ def remote_machines(job: Job) -> float:
 
 
 def _recompute_work(job: Job) -> dict[str, float]:
-    """Shares of the forward pass that are computed again; a reference is one pass more."""
+    """Return the forward passes that are repeated, for products, attention and traffic.
+
+    Recomputation repeats a share of a pass. A reference adds one pass.
+    """
+    # Shares of products, attention and element-wise traffic.
     recompute_shares = {
         "full": (1.0, 1.0, 1.0),
         "attention": (0.0, 1.0, 0.0),
@@ -530,9 +638,13 @@ def _recompute_work(job: Job) -> dict[str, float]:
 
 
 def overflow_share(job: Job) -> float:
-    """Share of the activations that memory has no room for when everything is kept."""
+    """Return the share of the activations that exceeds memory without recomputation.
+
+    (peak - memory of the accelerator) / activations, from 0 to 1.
+    """
     stage_peak = memory.fullest_stage(job)
     activation_bytes = memory.activation_total(job)
+    # Peak of reserved memory, as in `memory.peak_gib`.
     required_gib = (
         constant("train_overhead")
         + (1 + constant("train_fragmentation")) * stage_peak.total / GIB
@@ -549,7 +661,7 @@ def overflow_share(job: Job) -> float:
 
 
 def _accelerator_rates(job: Job) -> dict[str, float]:
-    """Rates of the accelerator, in units a second."""
+    """Return the peak rates and bandwidths of the accelerator, in units a second."""
     accelerator = job.chip
     flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
     low_precision = {
@@ -560,10 +672,13 @@ def _accelerator_rates(job: Job) -> dict[str, float]:
     peak_flop_s = (
         low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
     ) * 1e12
+    # The catalog has the sum of both directions.
     link_bytes_s = accelerator.link_gb_s / 2 * 1e9
+    # Without a link accelerators of a machine communicate over PCIe.
     if accelerator.link == "none" or not link_bytes_s:
         pcie_gb_s = constant("pcie_gen", str(max(3, accelerator.pcie_gen)))
         link_bytes_s = constant("pcie_reached") * pcie_gb_s * 1e9
+    # Board power over what full clocks need at this peak rate.
     power_ratio = (accelerator.tdp_w or math.inf) / (
         (accelerator.bf16_tflops or 1.0) * constant("train_watts")
     )

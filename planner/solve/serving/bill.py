@@ -1,4 +1,4 @@
-"""What a fit costs in a month on an offer: accelerators first, then every other line."""
+"""Monthly bill of a serving fleet: machines first, then all other lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ BYTES_PER_GB: Final = Decimal(10**9)
 def paid_node_hours(
     requirement: ServingRequirement, sizing: FleetSizing, purchase: str
 ) -> Decimal:
-    """Node-hours of a month that are paid: a commitment is paid for whether it runs or not."""
+    """Return the node-hours of a month that are paid.
+
+    commitment: 730 * nodes, whether they run or not
+    batch:      duration * nodes * runs a month
+    serving:    node-hours that follow the weekly load, spare groups included
+    """
     if purchase in COMMITTED_PURCHASES:
         return HOURS_PER_MONTH * sizing.nodes
     if requirement.mode == "batch":
@@ -40,6 +45,7 @@ def paid_node_hours(
     return requirement.week.node_hours(
         sizing.peak_groups,
         sizing.nodes_per_group,
+        # Spare groups run in every running hour, whatever the load.
         sizing.total_groups - sizing.peak_groups,
     )
 
@@ -50,33 +56,44 @@ def serving_bill(
     offer: Offer,
     price_book: PriceBook,
 ) -> Bill:
-    """Return the bill of a fit bought through an offer."""
+    """Return the monthly bill of a fleet bought through an offer.
+
+    sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
+    received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
+    A closed loop completes rate * replicas * mean load * 730 * 3600 requests a month.
+    """
     node_hours = paid_node_hours(requirement, sizing, offer.purchase)
+    # Size of the checkpoint in object storage, not of loaded weights.
     stored_gb = (
         Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
         / BYTES_PER_GB
     )
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
+        # A closed loop has no arrival rate: requests = completions.
         monthly_requests = Decimal(
             sizing.service.rate_per_s
             * sizing.replicas_per_group
             * sizing.peak_groups
             * requirement.week.mean_load
         )
+        # Seconds in a billing month of 730 hours.
         monthly_requests *= 730 * 3600
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
+        # Answers leave as one server-sent event per token.
         * usage_value("stream_bytes_per_token")
         / BYTES_PER_GB
     )
     received_gb = (
         monthly_requests
         * Decimal(requirement.load.prompt_lengths.mean_tokens)
+        # Prompts arrive as UTF-8 text.
         * usage_value("prompt_bytes_per_token")
         / BYTES_PER_GB
     )
+    # A batch run has no load balancer and no internet traffic.
     serves_traffic = requirement.mode != "batch"
     monthly_usage = Usage(
         provider=offer.provider,

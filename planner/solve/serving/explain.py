@@ -1,4 +1,4 @@
-"""Why this fleet and no cheaper one: what each machine type lacks, and what a wish costs."""
+"""Explains a serving fleet: rejected alternatives, and the price of each constraint."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def alternatives(
     max_count: int,
     selection: ServingCandidate,
 ) -> tuple[RivalFleet, ...]:
-    """Return what else was possible: dearer fits, and cheaper ones with what stops them.
+    """Return other fleets in the order of cost, each with why it is not chosen.
 
-    `excluded_candidates` are cheaper fits that a rule of the spec excludes.
+    `excluded_candidates` are cheaper fleets that a rule of the spec excludes.
+    `max_count` limits each kind of alternative.
     """
     rival_candidates = [
         candidate
         for candidate in search_result.candidates
+        # The selection itself is no alternative.
         if candidate.offer.key != selection.offer.key
     ]
     pricier_options = [
@@ -49,12 +51,14 @@ def alternatives(
             nodes=candidate.sizing.nodes,
             usd=candidate.bill.total,
             rejected_by="price"
+            # A rival that ranks first was simulated and missed a limit.
             if candidate.rank > selection.rank
             else "simulation: it missed a limit",
         )
         for candidate in rival_candidates[:max_count]
     ]
     cheaper_options = (
+        # One group fewer shows which limit sets the size of the fleet.
         [_smaller_fleet(requirement, selection)]
         if selection.sizing.total_groups > 1
         else []
@@ -75,6 +79,7 @@ def alternatives(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
             usd=candidate.bill.total,
+            # These fleets meet every limit; the purchase rule excludes them.
             rejected_by=exclusion_reason(candidate.offer, selection.offer),
         )
         for candidate in excluded_candidates[:max_count]
@@ -95,16 +100,22 @@ def nearest_rejected(
     ceiling_usd: Decimal,
     max_count: int,
 ) -> list[ServingRejection]:
-    """The rejected machine types that came nearest to the limits, one for each accelerator."""
+    """Return the rejected offers nearest to their limit, one for each accelerator.
+
+    Nearest is the smallest reached / limit. Only offers below `ceiling_usd`, in USD a month,
+    count.
+    """
     seen_accelerators: set[str] = set()
     nearest_offers: list[ServingRejection] = []
     ranked_offers = sorted(
         (
             rejected_offer
             for rejected_offer in rejected_offers
+            # `usd_month` is a lower bound: a dearer bound explains nothing.
             if rejected_offer.usd_month < ceiling_usd
         ),
         key=lambda rejected_offer: (
+            # Distance to the limit: 1 would meet it.
             rejected_offer.rejection.reached / rejected_offer.rejection.limit,
             rejected_offer.usd_month,
             rejected_offer.offer.key,
@@ -112,6 +123,7 @@ def nearest_rejected(
     )
     for nearest_offer in ranked_offers:
         if (
+            # Sizes of one accelerator miss a limit for the same reason.
             nearest_offer.offer.instance.accelerator not in seen_accelerators
             and len(nearest_offers) < max_count
         ):
@@ -121,11 +133,13 @@ def nearest_rejected(
 
 
 def rejection_reason(rejection: LayoutRejection) -> str:
-    """Say what a layout lacks, in the words of the spec."""
+    """Describe the limit that a layout misses, in terms of the spec."""
     if rejection.constraint == "memory":
         return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+    # Infinite: the search reached its largest number of groups.
     if rejection.reached == math.inf:
         return f"{rejection.constraint}: not met by any number of machines"
+    # Idle latency or start-up time, which more machines cannot reduce.
     return (
         f"{rejection.constraint}: {format_duration(rejection.reached)} > "
         f"{format_duration(rejection.limit)} even when idle"
@@ -133,26 +147,32 @@ def rejection_reason(rejection: LayoutRejection) -> str:
 
 
 def exclusion_reason(offer: Offer, selected_offer: Offer) -> str:
-    """Say which wish of the spec keeps a cheaper offer out."""
+    """Name the purchase rule of the spec that excludes a cheaper offer."""
     if offer.purchase == "spot" and selected_offer.purchase != "spot":
         return "buy.spot: could be taken back at any time"
     return "buy.commit: the commitment is not allowed"
 
 
 def format_at_least(duration_s: float) -> str:
-    """Write a time as span() does, rounded up, so that what is written is enough."""
+    """Format a time as `format_duration` does, rounded up to its last digit.
+
+    The written value is at least `duration_s`, in seconds.
+    """
     rounding_s = (
+        # Last digit that is printed: 0.1 ms, 1 ms or 0.1 s.
         0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
     )
     if duration_s >= 3600:
+        # From one hour on the last digit is 0.1 h.
         rounding_s = 360.0
     return format_duration(
+        # 1e-9 absorbs floating-point error at exact multiples.
         math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
     )
 
 
 def format_duration(duration_s: float) -> str:
-    """Write a time as people do: 40 ms, 1.4 s, 3.2 h."""
+    """Format seconds with a unit: 40 ms, 1.4 s, 3.2 h."""
     if duration_s < 1:
         return (
             f"{duration_s * 1000:,.0f} ms"
@@ -173,13 +193,16 @@ def bindings(
     selection: ServingCandidate,
     excluded_candidates: list[ServingCandidate],
 ) -> tuple[BindingLimit, ...]:
-    """For each constraint: its slack, and what it costs, by solving again without it.
+    """Return the constraints that cost money, the most expensive first.
 
-    `excluded_candidates` are the cheaper fits that the way of buying keeps out.
+    saving = cost of the selection - cost of the optimum without the constraint, USD a month
+    slack  = 1 - predicted / limit, for latency limits
+    `excluded_candidates` are cheaper fleets that the purchase rule excludes.
     """
     offers = offer_filter.cheapest()
     priced_bindings = []
     for limit in requirement.limits:
+        # The optimum without this one limit.
         relaxed_candidates = search.solve(
             requirement.without_limit(limit.key), offers
         ).candidates
@@ -197,8 +220,10 @@ def bindings(
             "buy", None, selection, tuple(excluded_candidates), None
         )
     )
+    # Rules on offers: each is left out in turn.
     for constraint in ("where.regions", "where.clouds", "where.accelerators"):
         relaxed_offers = offer_filter.cheapest(constraint)
+        # Equal offers give an equal optimum, so no search is needed.
         if relaxed_offers != offers:
             relaxed_candidates = search.solve(
                 requirement, relaxed_offers
@@ -209,6 +234,7 @@ def bindings(
                 )
             )
     if (
+        # Without an availability target there are no spare groups.
         requirement.availability is not None
         and selection.sizing.total_groups > selection.sizing.peak_groups
     ):
@@ -223,6 +249,7 @@ def bindings(
     costly_bindings = [
         priced_binding
         for priced_binding in priced_bindings
+        # A constraint that saves nothing does not bind.
         if priced_binding and priced_binding.saves_usd
     ]
     return tuple(
@@ -242,12 +269,14 @@ def relaxations(
     offer_filter: OfferFilter,
     budget_usd: Decimal | None,
 ) -> tuple[BindingLimit, ...]:
-    """For an infeasible need: each single change with which a fleet exists, cheapest first.
+    """Return each single change with which a fleet exists, the cheapest first.
 
-    With a budget the need itself is feasible: then only changes that keep the budget count.
+    With `budget_usd`, in USD a month, the limits can be met and only the budget cannot.
+    Then `buy.budget` states a budget that is enough; other changes must keep the budget.
     """
     offers = offer_filter.cheapest()
     relaxed_bindings: list[BindingLimit] = []
+    # Cost of the unchanged requirement: the budget that is enough.
     if budget_usd is not None:
         relaxed_bindings += _relaxation(
             "buy.budget", "", search, requirement, offers
@@ -267,6 +296,7 @@ def relaxations(
             relaxed_bindings += _relaxation(
                 constraint, "any", search, requirement, relaxed_offers
             )
+    # Fewer bytes per weight: less memory and shorter steps.
     for precision in ("fp8", "int4"):
         if precision not in requirement.precisions:
             relaxed_requirement = replace(
@@ -283,6 +313,7 @@ def relaxations(
         relaxed_bindings = [
             relaxed_binding
             for relaxed_binding in relaxed_bindings
+            # A larger budget is itself the change.
             if relaxed_binding.constraint == "buy.budget"
             or _within_budget(relaxed_binding, budget_usd)
         ]
@@ -309,10 +340,15 @@ def _loosened_limit(
     limit: LatencyLimit,
     budget_usd: Decimal | None,
 ) -> list[BindingLimit]:
-    """What a looser limit would do: the nearest that is feasible, or that keeps the budget."""
+    """Return the fleet for a looser limit, an empty list when none exists.
+
+    Without a budget the limit moves to its nearest reachable value. With a budget the limit is
+    dropped, and `relax_to` is the value that the cheapest fleet then reaches.
+    """
     unlimited_candidates = search.solve(
         requirement.without_limit(limit.key), offers
     ).candidates
+    # Another constraint alone makes the requirement infeasible.
     if not unlimited_candidates:
         return []
     if budget_usd is not None:
@@ -321,6 +357,7 @@ def _loosened_limit(
         )
         return _relaxation(
             limit.key,
+            # Rounded up, so that the fleet meets the written limit.
             format_at_least(predicted_s),
             search,
             requirement.without_limit(limit.key),
@@ -359,6 +396,7 @@ def _relaxation(
         BindingLimit(
             constraint=constraint,
             slack=None,
+            # An empty `relax_to` stands for a budget: its value is the cost.
             relax_to=relax_to or f"{usd_month:,.0f} USD/month",
             saves_usd=None,
             usd=usd_month,
@@ -368,7 +406,7 @@ def _relaxation(
 
 
 def describe_fleet(candidate: ServingCandidate) -> FleetSummary:
-    """Name the fleet of a candidate."""
+    """Return cloud, region, machine type and nodes of a candidate."""
     offer = candidate.offer
     return FleetSummary(
         offer.provider,
@@ -384,9 +422,11 @@ def _reachable_limit(
     offers: list[Offer],
     limit: LatencyLimit,
 ) -> Decimal | None:
-    """The nearest value of a limit that some layout reaches, with the other limits kept.
+    """Return the tightest value of a limit that some layout meets, in seconds.
 
-    The best idle value over all layouts, and 5 % so that a finite fleet exists.
+    value = 1.05 * min over layouts of the idle quantile, rounded up to two digits
+    All other limits still apply. Only layouts on one node are tried. Load only adds delay, so
+    5 % above the idle quantile a finite fleet exists.
     """
     fastest_s = math.inf
     relaxed_requirement = requirement.without_limit(limit.key)
@@ -394,9 +434,11 @@ def _reachable_limit(
         for replica, nodes_per_group in search.one_node_replicas(
             relaxed_requirement, offer
         ):
+            # Weights and one sequence do not fit.
             if not replica.max_batch:
                 continue
             idle_s = replica.idle_quantile(limit.metric, limit.percentile)
+            # Sized without this limit: the layout must meet all the others.
             if idle_s < fastest_s and isinstance(
                 search.size_layout(
                     relaxed_requirement, replica, nodes_per_group
@@ -406,6 +448,7 @@ def _reachable_limit(
                 fastest_s = idle_s
     if fastest_s == math.inf:
         return None
+    # Two significant digits: 10^d with d = 1 - floor(log10(value)).
     decimal_digits = 3 - math.floor(math.log10(fastest_s * 1.05)) - 2
     rounding_scale = 10.0**decimal_digits
     return Decimal(
@@ -417,6 +460,7 @@ def _limit_slack(sizing: FleetSizing, limit: LatencyLimit) -> float:
     predicted_s = sizing.service.assured_quantile(
         limit.metric, limit.percentile
     )
+    # Share of the limit that is not used.
     return 1 - predicted_s / float(limit.seconds)
 
 
@@ -428,6 +472,7 @@ def _priced_binding(
     limit: LatencyLimit | None,
 ) -> BindingLimit | None:
     if (
+        # No fleet, or no cheaper one: the constraint does not bind.
         not relaxed_candidates
         or relaxed_candidates[0].bill.total >= selection.bill.total
     ):
@@ -437,6 +482,7 @@ def _priced_binding(
         cheapest_candidate.offer.purchase if constraint == "buy" else "any"
     )
     if limit is not None:
+        # The limit would have to move to what the cheaper fleet reaches.
         predicted_s = cheapest_candidate.sizing.service.assured_quantile(
             limit.metric, limit.percentile
         )
@@ -454,12 +500,16 @@ def _priced_binding(
 def _smaller_fleet(
     requirement: ServingRequirement, selection: ServingCandidate
 ) -> RivalFleet:
-    """The chosen fleet with one group fewer, and the limit that it breaks."""
+    """Return the selected fleet with one group fewer, and the limit that it misses.
+
+    Its cost is taken in proportion to the groups.
+    """
     sizing = selection.sizing
     remaining_groups = sizing.total_groups - 1
     usd_month = selection.bill.total * remaining_groups / sizing.total_groups
     if requirement.mode == "batch":
         failure_reason = "deadline: the run would end too late"
+    # With spare groups one group fewer still carries the peak.
     elif sizing.total_groups > sizing.peak_groups:
         failure_reason = (
             "sla.availability: the loss of one node would break the SLA"
@@ -470,6 +520,7 @@ def _smaller_fleet(
             sizing.replica,
             sizing.replicas_per_group * remaining_groups,
         )
+        # No service: the load exceeds the completion rate or the slots.
         failure_reason = "traffic: it cannot keep up at peak"
         if service is not None:
             missed_limits = [

@@ -1,4 +1,4 @@
-"""One exactly given fleet under a need: what it would do, without any search."""
+"""Predicts one given serving fleet under a load, without a search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedFleet:
-    """A fleet of `nodes` machines with `replicas_per_node` replicas on each, and what it would do."""
+    """A given fleet and its predicted metrics.
+
+    `nodes`  machines of type `instance`
+    `replicas_per_node`  replicas on each machine
+    `max_batch`  sequences that one replica runs at once
+    `max_rps`  requests a second of the whole fleet at saturation
+    `predicted`  metrics with their 90 % bands, by name
+    """
 
     instance: Instance
     nodes: int
@@ -43,9 +50,10 @@ def predict_fixed(
     nodes: int,
     layout_options: Mapping[str, str],
 ) -> FixedFleet:
-    """Predict a fleet; raises InfeasibleError when it cannot run or cannot keep up.
+    """Predict a given fleet; raise InfeasibleError when it cannot run or keep up.
 
-    Without a layout all accelerators of a machine hold one replica, in the first precision.
+    `layout_options` may set precision, kv_precision, tp, pp and ep.
+    Defaults: first allowed precision, tp = all accelerators of the machine, pp = ep = 1.
     """
     node = instance.node
     precision = layout_options.get("precision", requirement.precisions[0])
@@ -60,6 +68,7 @@ def predict_fixed(
         pp=pp,
         ep=int(layout_options.get("ep", 1)),
     )
+    # Experts are divided within the tp group, so ep must divide tp.
     if layout.ep > 1 and (not requirement.llm.experts or tp % layout.ep):
         message = (
             f"ep {layout.ep} does not suit {requirement.llm.model} over tp {tp}"
@@ -68,6 +77,7 @@ def predict_fixed(
             message, "leave ep out, or choose one that divides tp"
         )
     if (
+        # A replica stays on one node, and a stage has at least one layer.
         tp * pp > node.accelerator_count
         or pp > requirement.llm.layers
         or not can_shard(requirement.llm, tp)
@@ -83,6 +93,7 @@ def predict_fixed(
         message = f"{node.accelerator.accelerator} does not run {precision}"
         raise _infeasible_error(message, "choose another precision")
     replica = Replica(requirement.llm, layout, node, requirement.load)
+    # 0: the weights and one sequence of the context do not fit.
     if not replica.max_batch:
         weights_gib = memory.weight_bytes(requirement.llm, layout) / memory.GIB
         message = (
@@ -92,6 +103,7 @@ def predict_fixed(
         raise _infeasible_error(
             message, "use more accelerators, or a smaller precision"
         )
+    # Accelerators beyond a multiple of tp * pp stay unused.
     replicas_per_node = node.accelerator_count // layout.accelerators
     return FixedFleet(
         instance=instance,
@@ -99,6 +111,7 @@ def predict_fixed(
         replicas_per_node=replicas_per_node,
         layout=layout,
         max_batch=replica.max_batch,
+        # Completion rate at the largest batch, over all replicas.
         max_rps=saturation_rps(replica) * replicas_per_node * nodes,
         predicted=predict_serving(
             requirement,
@@ -115,10 +128,12 @@ def _fixed_sizing(
 ) -> FleetSizing:
     saturated_service = replica.closed_service(replica.max_batch)
     service = (
+        # A batch run keeps every slot of a replica filled.
         saturated_service
         if requirement.mode == "batch"
         else predict_service(requirement, replica, replicas_per_node * nodes)
     )
+    # The load exceeds the completion rate or the slots.
     if service is None:
         reachable_rps = saturation_rps(replica) * replicas_per_node * nodes
         message = (
@@ -126,6 +141,7 @@ def _fixed_sizing(
         )
         raise _infeasible_error(message, "use more machines, or a lower rate")
     duration_hours = (
+        # Requests / rate; start-up is not included.
         float(requirement.request_count)
         / (saturation_rps(replica) * replicas_per_node * nodes)
         / 3600
@@ -136,6 +152,7 @@ def _fixed_sizing(
         replicas_per_group=replicas_per_node,
         nodes_per_group=1,
         peak_groups=nodes,
+        # A given fleet gets no spare groups.
         total_groups=nodes,
         service=service,
         duration_hours=duration_hours,

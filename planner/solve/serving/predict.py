@@ -1,4 +1,4 @@
-"""The numbers that a fit is expected to reach, each with its band and its basis."""
+"""Predicted metrics of a serving fleet, each with its 90 % band and its basis."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ PERCENTILES: Final = (50, 90, 95, 99)
 def predict_serving(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> dict[str, BandedPrediction]:
-    """Return the predicted numbers of a fit at peak, with every needed replica up.
+    """Return the metrics of a fleet at peak, with all peak groups up.
 
-    What arrives is served as long as
-    the fleet keeps up, so the band of a rate reaches from what surely is to what arrives.
+    all modes: `memory_gib_per_accelerator`, `memory_fraction`, `output_tokens_per_s`,
+               `requests_per_s`
+    batch:     `duration_days`
+    others:    `ttft_pNN_ms`, `tpot_pNN_ms`, `e2e_pNN_ms` for percentiles 50, 90, 95 and 99
+    An open load never serves more than arrives, so the band of its rates ends at the arrivals.
     """
     novelties, basis = assess_novelty(
         requirement.llm, sizing.replica.node.accelerator
@@ -38,15 +41,18 @@ def predict_serving(
         ("requests_per_s", service.rate_per_s),
     ):
         high_factor = (
+            # Open load: served rate <= arrival rate.
             min(1.0, throughput_band.high)
             if requirement.mode == "open"
             else throughput_band.high
         )
         predictions[metric_name] = _apply_band(
+            # The metric of one replica * equal replicas.
             metric_value * replica_count,
             Band(throughput_band.low, high_factor, basis),
         )
     if requirement.mode == "batch":
+        # Duration = work / throughput: its factors are the reciprocals.
         duration_band = Band(
             1 / throughput_band.high, 1 / throughput_band.low, basis
         )
@@ -57,6 +63,7 @@ def predict_serving(
     latency_bands = {
         metric: sizing.replica.band(metric) for metric in ("ttft", "tpot")
     }
+    # e2e has no band of its own: it takes the wider of its two parts.
     latency_bands["e2e"] = _wider_band(*latency_bands.values())
     for metric, percentile in itertools.product(
         sorted(latency_bands), PERCENTILES
@@ -73,6 +80,7 @@ def _predict_memory(
 ) -> dict[str, BandedPrediction]:
     memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
+        # Mean requests in flight * KV bytes at the mean decode context.
         sizing.service.in_flight
         * memory.kv_bytes(
             requirement.llm,
@@ -84,8 +92,10 @@ def _predict_memory(
     used_gib = (
         memory_budget.weights_gib
         + memory_budget.overhead_gib
+        # The KV pool of the engine caps the cache.
         + min(kv_cache_gib, memory_budget.kv_gib)
     )
+    # Half width of the 90 % band, from constants.csv.
     error_share = constant("memory_error", "used")
     memory_band = Band(1 - error_share, 1 + error_share, "calibrated")
     return {

@@ -1,4 +1,4 @@
-"""From a spec to what must be solved: the model, the load, the limits and the rules."""
+"""Turns a serving or batch spec into a requirement: model, load, limits, rules."""
 
 from __future__ import annotations
 
@@ -35,10 +35,19 @@ CONTEXT_HEADROOM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingRequirement:
-    """What a serving or batch workload asks of a fleet.
+    """What a serving or batch workload requires of a fleet.
 
-    `mode` open is a rate, closed a concurrency, batch an amount before a deadline. Limits are
-    to be met with the confidence of `confidence` in the predictions. `trace` is what was recorded.
+    `mode`  open: an arrival rate; closed: a concurrency; batch: requests before a deadline
+    `limits`  latency limits, seconds
+    `availability`  share of time in which the peak groups are up, None without a target
+    `precisions`  allowed weight precisions in order of preference
+    `week`  hourly load relative to the peak
+    `request_count`  requests of one batch run
+    `deadline_s`  time that one batch run may take, seconds
+    `runs_per_month`  batch runs a month
+    `confidence`  probability with which the limits are met, given the prediction error
+    `trace`  recorded arrivals: seconds, prompt tokens, answer tokens
+    `notes`  assumptions to report
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -57,7 +66,7 @@ class ServingRequirement:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
-        """The same need without one limit."""
+        """Return the same requirement without one limit."""
         return replace(
             self,
             limits=tuple(
@@ -68,13 +77,14 @@ class ServingRequirement:
         )
 
     def with_scaled_load(self, traffic_factor: float) -> ServingRequirement:
-        """The same need with more or less traffic."""
+        """Return the same requirement at `traffic_factor` times the traffic."""
         scaled_load = replace(
             self.load,
             rate_per_s=self.load.rate_per_s * traffic_factor,
             concurrency=round(self.load.concurrency * traffic_factor),
         )
         scaled_trace = tuple(
+            # More traffic: the same requests in less time.
             (arrival_s / traffic_factor, prompt, answer)
             for arrival_s, prompt, answer in self.trace
         )
@@ -87,11 +97,17 @@ class ServingRequirement:
 
     @property
     def requests_per_month(self) -> Decimal:
-        """Requests served in a month, under the profile and the schedule."""
+        """Requests served in a month.
+
+        batch: request_count * runs a month
+        open:  peak rate * mean load of the week * 730 h, in seconds
+        A closed loop has no rate and gives 0.
+        """
         if self.mode == "batch":
             return self.request_count * self.runs_per_month
         seconds_per_month = Decimal(730 * 3600)
         return (
+            # Peak rate * mean load relative to the peak = mean rate.
             Decimal(self.load.rate_per_s * self.week.mean_load)
             * seconds_per_month
         )
@@ -100,7 +116,11 @@ class ServingRequirement:
 def resolve_model(
     model_spec: ModelSpec, read_file: Callable[[str], bytes]
 ) -> Llm:
-    """Return the architecture that a spec names; `read_file` opens files beside the spec."""
+    """Return the architecture that a spec names.
+
+    It uses the first that is given: a config file, a parameter count, a name.
+    `read_file` opens files beside the spec.
+    """
     if model_spec.config is not None:
         return huggingface.parse_config(
             read_file(model_spec.config), model_spec.config
@@ -113,7 +133,12 @@ def resolve_model(
 def serving_requirement(
     spec: Inference | Batch, read_file: Callable[[str], bytes]
 ) -> ServingRequirement:
-    """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
+    """Return the requirement of a spec; raise SpecError when it contradicts itself.
+
+    context   = model.context, else 1.25 * (p95 of prompts + p95 of answers), tokens
+    peak rate = traffic.peak_rps, else requests_per_day / 86400 / mean load of the profile
+    A trace replaces rate, lengths and burstiness. Raises MissingError for an unknown model.
+    """
     architecture = resolve_model(spec.model, read_file)
     recorded_trace = (
         read_trace(spec.traffic.trace, read_file) if spec.traffic.trace else ()
@@ -133,9 +158,11 @@ def serving_requirement(
                 traffic.place, "traffic has no lengths", "give them"
             )
         )
+    # The two p95 values seldom meet in one request; 1.25 adds headroom.
     context_tokens = spec.model.context or round(
         CONTEXT_HEADROOM * float(prompt_tokens.p95 + answer_tokens.p95)
     )
+    # max_context 0: the limit of the model is not known.
     if context_tokens > architecture.max_context > 0:
         message = f"context {context_tokens:,} is longer than {architecture.model} takes"
         next_step = (
@@ -147,6 +174,7 @@ def serving_requirement(
         prompt_lengths=_token_lengths(prompt_tokens),
         answer_lengths=_token_lengths(answer_tokens),
         concurrency=traffic.concurrency or 0,
+        # Queueing formulas use the squared coefficient of variation.
         arrival_variation=float(traffic.burstiness) ** 2,
         prefix_hit=float(traffic.prefix_hit),
         max_context_tokens=context_tokens,
@@ -155,6 +183,7 @@ def serving_requirement(
     shared_fields = {
         "llm": architecture,
         "precisions": resolve_precisions(spec.model.precision, architecture),
+        # vLLM keeps the cache in 16 bit unless it is configured.
         "kv_precision": "bf16"
         if spec.model.kv_precision == "auto"
         else spec.model.kv_precision,
@@ -165,6 +194,7 @@ def serving_requirement(
     weekly_profile = weekly_load(traffic.profile, spec.shutdown.schedule)
     peak_rps = float(traffic.peak_rps or 0)
     if traffic.requests_per_day:
+        # Mean rate of a day / mean load relative to the peak = peak rate.
         peak_rps = (
             traffic.requests_per_day
             / DAY_S
@@ -190,10 +220,14 @@ def serving_requirement(
 def resolve_precisions(
     allowed_names: tuple[str, ...], architecture: Llm
 ) -> tuple[str, ...]:
-    """Resolve auto: the released precision, and fp8 for models released in 16 bit."""
+    """Return the allowed precisions with auto resolved.
+
+    auto is the released precision, and fp8 after it for models released in bf16.
+    """
     resolved_names: list[str] = []
     for precision_name in allowed_names:
         automatic_names = (
+            # A bf16 checkpoint can be quantized to fp8 when it is loaded.
             (architecture.precision, "fp8")
             if architecture.precision == "bf16"
             else (architecture.precision,)
@@ -201,6 +235,7 @@ def resolve_precisions(
         resolved_names += (
             automatic_names if precision_name == "auto" else (precision_name,)
         )
+    # Keeps the order of preference and drops duplicates.
     return tuple(dict.fromkeys(resolved_names))
 
 
@@ -213,11 +248,13 @@ def _batch_requirement(
         load=base_load,
         limits=(),
         availability=None,
+        # A run has no daily profile: it works at full load to its end.
         week=weekly_load("flat", None),
         request_count=Decimal(
             daily_requests or spec.traffic.total_requests or 0
         ),
         deadline_s=float(spec.deadline),
+        # Daily requests are one run a day; a total is one run in all.
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
         **shared_fields,  # type: ignore[arg-type]
     )

@@ -1,6 +1,8 @@
-"""The exact search: every layout on every machine type, the cheapest region of each.
+"""Exact best-first search for the cheapest serving fleet.
 
-Best first by a proved lower bound of the cost, so that what is not looked at cannot be cheaper.
+Every layout on every machine type is a candidate, in the cheapest region of each type.
+The queue is ordered by a bound with bound <= cost of every fleet of the entry. The search ends
+when the smallest bound exceeds the best costs found: no fleet that is left is cheaper.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ TIE_USD: Final = Decimal("0.005")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCandidate:
-    """A fit on an offer with its bill."""
+    """A sized fleet on an offer, with its monthly bill."""
 
     offer: Offer
     sizing: FleetSizing
@@ -57,7 +59,10 @@ class ServingCandidate:
     def rank(
         self,
     ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
-        """The documented order: cost, nodes, accelerators and stages of a replica, ep, names."""
+        """Sort key in the documented order of ties.
+
+        Cost, nodes, accelerators of a replica, pipeline stages, ep, names of the offer.
+        """
         layout = self.sizing.layout
         tie_breakers = (layout.accelerators, layout.pp, layout.ep)
         return (
@@ -70,9 +75,11 @@ class ServingCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingRejection:
-    """The best that a machine type can do when it cannot meet the need.
+    """The layout of an offer that comes nearest to the limits without meeting them.
 
-    `usd_month` is the least that it would cost at the load, were the limit not there.
+    `rejection`  the limit that it misses
+    `nodes`  nodes behind the cost bound
+    `usd_month`  lower bound of the cost of the layout, USD a month
     """
 
     offer: Offer
@@ -83,7 +90,11 @@ class ServingRejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingResult:
-    """The cheapest fits, one for each machine type and purchase, and the cheaper ones rejected."""
+    """The cheapest fleets, and the offers without one.
+
+    `candidates`  in rank order, one region for each machine type and purchase option
+    `rejected_offers`  by cost bound, one for each machine type and purchase option
+    """
 
     candidates: tuple[ServingCandidate, ...]
     rejected_offers: tuple[ServingRejection, ...]
@@ -91,7 +102,11 @@ class ServingResult:
 
 @dataclass(frozen=True, slots=True)
 class _RequirementCache:
-    """What is known for one question: how layouts were sized, and the layouts of hardware."""
+    """Results that are cached for one requirement.
+
+    `sizing_results`  sizing by replica and nodes of a group
+    `layout_options`  layouts with their bounds by hardware, group sizes and precisions
+    """
 
     sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
     layout_options: dict[
@@ -101,7 +116,11 @@ class _RequirementCache:
 
 
 class ServingSearch:
-    """Searches offers for a need; what is learned of a layout serves later questions too."""
+    """Searches offers for the cheapest fleets, and caches replicas and sizings.
+
+    One instance serves one model and one distribution of lengths. Limits, rate, confidence and
+    precisions may differ between its requirements.
+    """
 
     def __init__(self, price_book: PriceBook) -> None:
         self.price_book = price_book
@@ -118,13 +137,15 @@ class ServingSearch:
         offers: list[Offer],
         result_count: int = 1,
     ) -> ServingResult:
-        """Return the `result_count` cheapest fits on `offers`, one region of each machine type.
+        """Return the cheapest fleets, one region of each machine type.
 
-        Replicas on one machine first; replicas over several only when none of those fits.
+        Replicas on one node come first. Replicas over several nodes are searched only when no
+        single-node fleet meets the requirement.
         """
         single_node_result = self._best_first(
             requirement, offers, result_count, (1,)
         )
+        # Several nodes per replica only when one node cannot hold it.
         if single_node_result.candidates:
             return single_node_result
         multi_node_result = self._best_first(
@@ -143,7 +164,13 @@ class ServingSearch:
         result_count: int,
         group_sizes: tuple[int, ...],
     ) -> ServingResult:
-        """Best first: an offer is opened into its layouts when its own bound comes up."""
+        """Run the best-first search over offers and their layouts.
+
+        An entry is an offer or a layout on an offer, with bound <= cost of each of its fleets.
+        The entry with the smallest bound is next: an offer is expanded, a layout is sized.
+        The search ends when bound > cost of the `result_count`-th best fleet + 0.005 USD.
+        """
+        # Breaks ties in the heap: offers have no order.
         tie_counter = itertools.count()
         entry_queue: list[_QueueEntry] = [
             (
@@ -166,8 +193,10 @@ class ServingSearch:
             bound_usd, offer_key, _, offer, layout_option = heapq.heappop(
                 entry_queue
             )
+            # Proof of optimality: all remaining fleets cost at least this.
             if bound_usd > cutoff_usd:
                 break
+            # An offer that is not expanded yet: its layouts take its place.
             if layout_option is None:
                 for opened_option in self._layout_options(
                     requirement, offer.instance.node, group_sizes
@@ -186,6 +215,7 @@ class ServingSearch:
                         ),
                     )
                 continue
+            # Sizing is the expensive step, so the cheapest bound goes first.
             sizing_result = self.size_layout(
                 requirement, layout_option[0], layout_option[1]
             )
@@ -207,11 +237,13 @@ class ServingSearch:
                         bill=self.bill(requirement, sizing_result, offer),
                     ),
                 )
+                # The cutoff is the cost of the `result_count`-th best fleet.
                 cutoff_costs = sorted(
                     candidate.bill.total
                     for candidate in best_candidates.values()
                 )[result_count - 1 : result_count]
                 cutoff_usd = (
+                    # Half a cent more, so that equal costs are all ranked.
                     float(cutoff_costs[0] + TIE_USD)
                     if cutoff_costs
                     else math.inf
@@ -227,7 +259,7 @@ class ServingSearch:
     def bill(
         self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
     ) -> Bill:
-        """Return the bill of a fit bought through an offer."""
+        """Return the monthly bill of a fleet bought through an offer."""
         return serving_bill(requirement, sizing, offer, self.price_book)
 
     def _layout_options(
@@ -236,8 +268,9 @@ class ServingSearch:
         node: Node,
         group_sizes: tuple[int, ...],
     ) -> list[_LayoutOption]:
-        """Every layout on a kind of node with its bound; equal hardware is looked at once."""
+        """Return each layout on a kind of node with its group bound, by hardware."""
         cached_options = self._cache_for(requirement).layout_options
+        # Precisions are in the key: a relaxation may add one.
         cache_key = (_hardware_key(node), group_sizes, requirement.precisions)
         if cache_key not in cached_options:
             cached_options[cache_key] = [
@@ -245,6 +278,7 @@ class ServingSearch:
                     replica,
                     nodes_per_group,
                     group_lower_bound(requirement, replica, nodes_per_group)
+                    # 0: the model does not fit, with any number of groups.
                     if replica.max_batch
                     else math.inf,
                 )
@@ -263,7 +297,7 @@ class ServingSearch:
     def one_node_replicas(
         self, requirement: ServingRequirement, offer: Offer
     ) -> Iterator[tuple[Replica, int]]:
-        """Return every layout of one node of an offer, as replicas with their span."""
+        """Yield the layouts of one node of an offer, as (replica, 1 node)."""
         node = offer.instance.node
         for layout in serving_layouts(requirement.llm, requirement, node, 1):
             yield self.shared_replica(requirement, layout, node, 1), 1
@@ -274,7 +308,7 @@ class ServingSearch:
         replica: Replica,
         nodes_per_group: int,
     ) -> FleetSizing | LayoutRejection:
-        """Size a replica once for each question that is asked of it."""
+        """Return the sizing of a replica, computed once for each requirement."""
         cached_sizings = self._cache_for(requirement).sizing_results
         sizing_result = cached_sizings.get((replica, nodes_per_group))
         if sizing_result is None:
@@ -292,12 +326,14 @@ class ServingSearch:
     ) -> Replica:
         """Return the replica of a layout on a node; equal hardware shares one.
 
-        Lengths and variation of the load never change within a search, only its rate does.
+        A replica depends on lengths and on the variation of arrivals, not on their rate.
+        Both are constant within a search.
         """
         cache_key = (_hardware_key(node), layout, nodes_per_group)
         cached_replicas = self._replica_cache.setdefault(cache_key, {})
         replica = cached_replicas.get(requirement.confidence.level)
         if replica is None:
+            # Step times do not depend on the confidence; only margins do.
             similar_replica = next(iter(cached_replicas.values()), None)
             replica = cached_replicas[requirement.confidence.level] = (
                 similar_replica.with_confidence(requirement.confidence.level)
@@ -313,7 +349,7 @@ class ServingSearch:
         return replica
 
     def _cache_for(self, requirement: ServingRequirement) -> _RequirementCache:
-        """What is known for a question; the last one is asked again most often."""
+        """Return the cache of a requirement; repeated lookups of one are fast."""
         if requirement is not self._last_requirement:
             self._last_requirement = requirement
             self._current_cache = self._caches.setdefault(
@@ -331,6 +367,7 @@ _QueueEntry: TypeAlias = (
 
 def _hardware_key(node: Node) -> HardwareKey:
     return (
+        # All inputs of memory and step time that a node has.
         node.accelerator.accelerator,
         node.accelerator_count,
         node.memory_gib,
@@ -342,6 +379,7 @@ def _hardware_key(node: Node) -> HardwareKey:
 
 def _requirement_key(requirement: ServingRequirement) -> RequirementKey:
     return (
+        # All inputs of sizing that differ between requirements.
         requirement.limits,
         requirement.load.rate_per_s,
         requirement.load.concurrency,
@@ -356,7 +394,7 @@ def _keep_cheaper(
     best_candidates: dict[tuple[str, str, str], ServingCandidate],
     candidate: ServingCandidate,
 ) -> None:
-    """Remember the better fit of a machine type and purchase."""
+    """Store a candidate if it ranks first for its machine type and purchase option."""
     offer = candidate.offer
     purchase_key = (
         offer.provider,
@@ -371,37 +409,52 @@ def _keep_cheaper(
 
 
 def _offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
-    """USD a month that any fleet of an offer costs at least: one machine while anything runs."""
+    """Return a lower bound of the cost of any fleet on an offer, USD a month.
+
+    commitment: usd_hour * 730
+    batch:      usd_hour * boot hours * runs a month
+    serving:    usd_hour * running hours of a month
+    bound <= cost: a fleet has at least one node, and all other bill lines are left out.
+    """
     usd_hour = float(offer.usd_hour)
     if offer.purchase in COMMITTED_PURCHASES:
         return usd_hour * float(HOURS_PER_MONTH)
     if requirement.mode == "batch":
         return (
             usd_hour
+            # A run pays at least the boot of one node.
             * constant("boot")
             / 3600
             * float(requirement.runs_per_month)
         )
+    # At least one node runs in each running hour.
     return usd_hour * float(requirement.week.running_hours)
 
 
 def _layout_bound_usd(
     requirement: ServingRequirement, offer: Offer, layout_option: _LayoutOption
 ) -> float:
-    """USD a month that a layout costs at least: fractional groups, but one while running.
+    """Return a lower bound of the cost of any fleet of a layout, USD a month.
 
-    Where no number of groups will do, the price of one is shown.
+    g = lower bound of the groups, u = usd_hour * nodes of a group
+    commitment: u * max(1, ceil(g)) * 730
+    batch:      u * (g * deadline + start-up) in hours * runs a month
+    serving:    u * max(running hours, g * mean load * 730)
+    bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
     replica, nodes_per_group, group_bound = layout_option
+    # An infeasible layout is shown with the cost of one group.
     group_count = 1.0 if group_bound == math.inf else group_bound
     group_usd_hour = float(offer.usd_hour) * nodes_per_group
     if offer.purchase in COMMITTED_PURCHASES:
         return (
             group_usd_hour
+            # Committed groups are whole and paid in all 730 hours.
             * max(1.0, math.ceil(group_count - 1e-9))
             * float(HOURS_PER_MONTH)
         )
     if requirement.mode == "batch":
+        # n groups pay work / rate + n * start-up, and work / rate = g * D.
         paid_run_s = group_count * requirement.deadline_s + startup_time_s(
             replica
         )
@@ -412,13 +465,15 @@ def _layout_bound_usd(
             * float(requirement.runs_per_month)
         )
     return group_usd_hour * max(
+        # At least one group in each running hour.
         float(requirement.week.running_hours),
+        # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
         group_count * requirement.week.mean_load * float(HOURS_PER_MONTH),
     )
 
 
 def _bound_nodes(layout_option: _LayoutOption) -> int:
-    """Nodes behind the least cost of a layout."""
+    """Return the nodes behind the bound: nodes of a group * max(1, ceil(g))."""
     _, nodes_per_group, group_bound = layout_option
     return nodes_per_group * (
         1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
@@ -429,7 +484,7 @@ def _rejected_offers(
     rejected_layouts: list[_RejectedLayout],
     best_candidates: dict[tuple[str, str, str], ServingCandidate],
 ) -> tuple[ServingRejection, ...]:
-    """For each machine type that found nothing: the layout that came nearest."""
+    """Return the nearest layout of each machine type and purchase without a fleet."""
     nearest_layouts: dict[
         tuple[str, str, str], tuple[float, ServingRejection]
     ] = {}
@@ -439,9 +494,11 @@ def _rejected_offers(
             offer.instance.instance_type,
             offer.purchase,
         )
+        # Another layout of this machine type met the limits.
         if purchase_key in best_candidates:
             continue
         limit_excess = rejection.reached / rejection.limit + (
+            # A layout that does not fit ranks behind every slow one.
             1e6 if rejection.constraint == "memory" else 0.0
         )
         if (

@@ -1,4 +1,4 @@
-"""How many replicas a layout needs on a kind of node, or which limit it can never meet."""
+"""Sizes a layout on a kind of node: fewest groups, or the limit that it misses."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ BYTES_PER_GB: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSizing:
-    """A layout that meets the need.
+    """A layout with the number of groups that meets the requirement.
 
-    A group is the smallest part that is added: a node with `replicas_per_group` replicas, or the `nodes_per_group`
-    nodes that hold one. `peak_groups` groups carry the peak, `total_groups` also survive what availability
-    asks. `duration_hours` is how long a batch run takes.
+    A group is the unit of scaling: one node with its replicas, or the nodes of one replica.
+    `replicas_per_group`  replicas of one group
+    `nodes_per_group`  nodes of one group
+    `peak_groups`  groups that carry the peak load
+    `total_groups`  peak groups and the spares for availability
+    `service`  one replica at its share of the peak
+    `duration_hours`  hours of a batch run, 0 for serving
     """
 
     layout: ReplicaLayout
@@ -46,13 +50,18 @@ class FleetSizing:
 
     @property
     def nodes(self) -> int:
-        """Nodes at the peak."""
+        """Nodes at the peak, spares included."""
         return self.total_groups * self.nodes_per_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRejection:
-    """Why a layout cannot do it: the key of a limit, the best it reaches, the limit."""
+    """The limit that a layout cannot meet.
+
+    `constraint`  key of a latency limit, or memory, deadline or rate
+    `reached`  best value: seconds, or GiB needed; infinite when no number of groups is enough
+    `limit`  the limit in the same unit; for rate the requests a second
+    """
 
     layout: ReplicaLayout
     constraint: str
@@ -63,11 +72,12 @@ class LayoutRejection:
 def serving_layouts(
     llm: Llm, requirement: ServingRequirement, node: Node, nodes_per_group: int
 ) -> Iterator[ReplicaLayout]:
-    """Every layout of a model over `nodes_per_group` nodes, in the documented order of ties.
+    """Yield the layouts of a model over `nodes_per_group` nodes, in order of ties.
 
-    One node: all tp * pp up to its accelerators. Several nodes: tp fills each, pp spans them.
-    Experts are also spread (ep = tp). Order: precision as allowed, fewer accelerators, fewer
-    stages, tensor before expert parallelism.
+    One node: all tp * pp up to its accelerators.
+    Several nodes: the largest tp of a node, pp over all other accelerators.
+    MoE models also get ep = tp.
+    Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first.
     """
     for precision in requirement.precisions:
         if not node.accelerator.supports(precision):
@@ -75,6 +85,7 @@ def serving_layouts(
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
             for ep in (
                 (1, tp)
+                # Whole experts per accelerator: tp divides their number.
                 if llm.experts and tp > 1 and llm.experts % tp == 0
                 else (1,)
             ):
@@ -104,6 +115,7 @@ def _tp_pp_pairs(
         for tp_degree in _divisors(node.accelerator_count)
         if can_shard(llm, tp_degree)
     ]
+    # tp all-reduces in every layer, so it stays within a node.
     if nodes_per_group > 1:
         return [
             (tp_degree, node.accelerator_count // tp_degree * nodes_per_group)
@@ -119,6 +131,7 @@ def _tp_pp_pairs(
     return sorted(
         degree_pairs,
         key=lambda degree_pair: (
+            # Order of ties: accelerators of a replica, then stages.
             degree_pair[0] * degree_pair[1],
             degree_pair[1],
         ),
@@ -128,7 +141,12 @@ def _tp_pp_pairs(
 def size_fleet(
     requirement: ServingRequirement, replica: Replica, nodes_per_group: int
 ) -> FleetSizing | LayoutRejection:
-    """Return the fewest groups that meet every limit, or the limit that cannot be met."""
+    """Return the fewest groups that meet every limit, or the limit that is missed.
+
+    Checks memory, then idle latency, then latency under load.
+    Idle latency <= latency under load.
+    """
+    # Weights and one sequence of the longest context do not fit.
     if not replica.max_batch:
         memory_budget = replica.startup_memory
         kv_cache_gib = (
@@ -140,12 +158,14 @@ def size_fleet(
         return LayoutRejection(
             layout=replica.layout,
             constraint="memory",
+            # GiB needed: all but the KV pool, and the cache of one sequence.
             reached=memory_budget.total_gib
             - memory_budget.kv_gib
             + kv_cache_gib,
             limit=memory_budget.total_gib,
         )
     replicas_per_group = (
+        # Replicas of a node: accelerators // (tp * pp).
         max(1, replica.node.accelerator_count // replica.layout.accelerators)
         if nodes_per_group == 1
         else 1
@@ -156,6 +176,7 @@ def size_fleet(
         )
     for limit in requirement.limits:
         idle_s = replica.idle_quantile(limit.metric, limit.percentile)
+        # Load only adds delay: no number of groups meets this limit.
         if idle_s > float(limit.seconds):
             return LayoutRejection(
                 layout=replica.layout,
@@ -171,7 +192,13 @@ def size_fleet(
 def group_lower_bound(
     requirement: ServingRequirement, replica: Replica, nodes_per_group: int
 ) -> float:
-    """A number of groups, perhaps fractional, below which no fit can be: the search's bound."""
+    """Return a lower bound of the groups that a load needs; it may be fractional.
+
+    batch:  requests / deadline / (saturation rate * replicas of a group)
+    closed: concurrency / (max_batch * replicas of a group)
+    open:   rate / (rate bound at the tightest TPOT limit * replicas of a group)
+    bound <= groups of every fleet that meets the limits; infinite when there is none.
+    """
     replicas_per_group = (
         max(1, replica.node.accelerator_count // replica.layout.accelerators)
         if nodes_per_group == 1
@@ -181,6 +208,7 @@ def group_lower_bound(
         return (
             float(requirement.request_count)
             / requirement.deadline_s
+            # Saturation is the highest rate, and start-up is left out.
             / (saturation_rps(replica) * replicas_per_group)
         )
     tpot_limits_s = (
@@ -188,11 +216,14 @@ def group_lower_bound(
         for sla_limit in requirement.limits
         if sla_limit.metric == "tpot"
     )
+    # Limit / margin: the largest prediction that still meets the limit.
     tpot_limit_s = min(tpot_limits_s, default=math.inf) / replica.margin("tpot")
     if requirement.mode == "closed":
+        # Each user of a closed loop occupies one slot.
         return requirement.load.concurrency / (
             replica.max_batch * replicas_per_group
         )
+    # Completion rate of the largest batch within the TPOT limit.
     reachable_rps = replica.rate_bound(tpot_limit_s)
     return (
         requirement.load.rate_per_s / (reachable_rps * replicas_per_group)
@@ -202,7 +233,7 @@ def group_lower_bound(
 
 
 def saturation_rps(replica: Replica) -> float:
-    """Requests a second of a saturated replica."""
+    """Return the requests a second that a replica completes at its largest batch."""
     return replica.completion_rate(replica.max_batch)
 
 
@@ -221,20 +252,26 @@ def violated_limit(
 def groups_with_spares(
     peak_groups: int, nodes_per_group: int, availability: Decimal | None
 ) -> int:
-    """Groups to run so that at least `peak_groups` are up with the availability asked for.
+    """Return the groups to run so that `peak_groups` are up with the availability.
 
-    A node is up with a = 1 / (1 + failures * replacement time); a group needs all its nodes.
-    Smallest N > groups with P(Binomial(N, a^span) >= groups) >= availability.
+    a = 1 / (1 + failures an hour * hours of replacement), availability of a node
+    p = a ^ nodes_per_group, availability of a group, which needs all its nodes
+    N = smallest N > peak_groups with P(Binomial(N, p) >= peak_groups) >= availability
+    Failures are independent. Rates: `node_failures` and `node_replacement` of constants.csv.
     """
     if availability is None:
         return peak_groups
     downtime_ratio = (
+        # Failures a day / 24 * hours to replace = downtime / uptime.
         constant("node_failures") / 24 * constant("node_replacement")
     )
+    # A group is up when all its nodes are up.
     group_availability = (1 / (1 + downtime_ratio)) ** nodes_per_group
+    # At least one spare: the loss of one node is survived.
     total_groups = peak_groups + 1
     while True:
         quorum_probability = sum(
+            # Binomial probability that exactly `groups_up` groups are up.
             math.comb(total_groups, groups_up)
             * group_availability**groups_up
             * (1 - group_availability) ** (total_groups - groups_up)
@@ -251,7 +288,11 @@ def _fewest_groups(
     replicas_per_group: int,
     nodes_per_group: int,
 ) -> FleetSizing | LayoutRejection:
-    """Find the fewest groups: gallop up from the bound, then halve; delays fall with groups."""
+    """Return the fewest groups that meet the limits: doubling, then bisection.
+
+    The search starts at the lower bound. Delays fall with groups, so bisection is exact.
+    """
+    # The largest number that the lower bound rules out.
     low_groups = max(
         0,
         math.ceil(
@@ -261,6 +302,7 @@ def _fewest_groups(
     )
     high_groups = low_groups + 1
     service = None
+    # Where doubling ends and the limit counts as unreachable.
     group_ceiling = max(MAX_GROUPS, 8 * high_groups)
     while (
         service := _adequate_service(
@@ -268,6 +310,7 @@ def _fewest_groups(
         )
     ) is None:
         low_groups = high_groups
+        # Doubling needs few predictions when the bound is loose.
         high_groups = high_groups * 2
         if high_groups > group_ceiling:
             limit = requirement.limits[0] if requirement.limits else None
@@ -279,6 +322,7 @@ def _fewest_groups(
                 if limit
                 else requirement.load.rate_per_s,
             )
+    # Invariant: low_groups is too few, high_groups is enough.
     while high_groups - low_groups > 1:
         middle_groups = (low_groups + high_groups) // 2
         middle_service = _adequate_service(
@@ -316,9 +360,9 @@ def _adequate_service(
 def predict_service(
     requirement: ServingRequirement, replica: Replica, replica_count: int
 ) -> Service | None:
-    """Return the service when the load is spread evenly over so many replicas.
+    """Return the service of one of `replica_count` replicas under an even load.
 
-    Nothing when they cannot keep up, or cannot hold what is to be in flight at once.
+    None when arrivals exceed the completion rate, or users exceed the slots.
     """
     if requirement.mode == "closed":
         replica_concurrency = requirement.load.concurrency / replica_count
@@ -338,8 +382,13 @@ def _size_batch_run(
     replicas_per_group: int,
     nodes_per_group: int,
 ) -> FleetSizing | LayoutRejection:
-    """Groups for a batch run: requests / rate + start-up within the deadline."""
+    """Return the fewest groups with which a batch run meets its deadline.
+
+    groups   = ceil(requests / group rate / (deadline - start-up))
+    duration = requests / (group rate * groups) + start-up
+    """
     startup_s = startup_time_s(replica)
+    # Time that is left for work after start-up.
     remaining_s = requirement.deadline_s - startup_s
     if remaining_s <= 0:
         return LayoutRejection(
@@ -352,6 +401,7 @@ def _size_batch_run(
     group_count = max(
         1,
         math.ceil(
+            # 1e-9 absorbs floating-point error at whole numbers.
             float(requirement.request_count) / group_rps / remaining_s - 1e-9
         ),
     )
@@ -365,17 +415,22 @@ def _size_batch_run(
         nodes_per_group=nodes_per_group,
         peak_groups=group_count,
         total_groups=group_count,
+        # A batch run keeps every slot filled.
         service=replica.closed_service(replica.max_batch),
         duration_hours=duration_hours,
     )
 
 
 def startup_time_s(replica: Replica) -> float:
-    """Seconds from the request of a node until it serves: boot, then loading the weights."""
+    """Return the seconds from the request of a node until its replica serves.
+
+    start-up = boot + weight bytes of the replica / load rate
+    """
     replica_bytes = (
         memory.weight_bytes(replica.llm, replica.layout)
         * replica.layout.accelerators
     )
     return constant("boot") + replica_bytes / (
+        # Rate from object storage to a node, `load_gb_s` of constants.csv.
         constant("load_gb_s") * BYTES_PER_GB
     )

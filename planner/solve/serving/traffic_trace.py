@@ -1,4 +1,4 @@
-"""Recorded traffic: a file of arrivals, and the rate, lengths and bursts that it shows."""
+"""Reads a recorded trace, and derives rate, lengths and burstiness from it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ MAX_BURSTINESS: Final = 20.0  # the largest burstiness that a spec may name
 def read_trace(
     trace_path: str, read_file: Callable[[str], bytes]
 ) -> tuple[Arrival, ...]:
-    """Return the requests of a trace in the order of their times; raises SpecError."""
+    """Return the requests of a CSV trace by arrival time; raise SpecError.
+
+    Columns: timestamp in seconds, input_tokens, output_tokens. At least 100 requests.
+    """
     csv_reader = csv.DictReader(
+        # utf-8-sig drops a byte order mark at the start.
         read_file(trace_path).decode("utf-8-sig", "replace").splitlines()
     )
     arrivals = []
@@ -62,20 +66,24 @@ def read_trace(
 
 
 def observed_traffic(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
-    """Fill in rate, lengths and burstiness from a trace.
+    """Return a traffic spec with rate, lengths and burstiness of a trace.
 
-    The peak is the busiest minute; burstiness is the coefficient of variation between arrivals.
+    peak_rps   = requests of the busiest minute / 60
+    burstiness = standard deviation / mean of the times between arrivals, at most 20
     """
     arrival_times_s = [arrival_s for arrival_s, _, _ in trace]
     arrival_gaps_s = [
         later_s - earlier_s
         for earlier_s, later_s in itertools.pairwise(arrival_times_s)
     ]
+    # Minutes count from the first arrival.
     minute_counts = Counter(
         int((arrival_s - arrival_times_s[0]) // MINUTE_S)
         for arrival_s in arrival_times_s
     )
+    # Coefficient of variation; 1 is a Poisson process.
     burstiness = statistics.pstdev(arrival_gaps_s) / (
+        # The mean gap is 0 when all requests arrive at once.
         statistics.fmean(arrival_gaps_s) or 1e-9
     )
     return replace(
@@ -92,7 +100,7 @@ def observed_traffic(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
 
 
 def _parse_number(number_text: str) -> float:
-    """Read a finite number of 0 or more; ValueError else."""
+    """Return a finite number of 0 or more; raise ValueError otherwise."""
     parsed_number = float(number_text)
     if not 0 <= parsed_number < math.inf:
         raise ValueError(number_text)
@@ -100,10 +108,12 @@ def _parse_number(number_text: str) -> float:
 
 
 def _token_statistics(token_counts: list[float]) -> TokenLengths:
+    # The last of the 19 cut points is the 95th percentile.
     p95_tokens = statistics.quantiles(token_counts, n=20)[-1]
     mean_tokens = max(1.0, statistics.fmean(token_counts))
     return TokenLengths(
         mean=Decimal(round(mean_tokens)),
+        # The lognormal of lengths needs p95 >= mean.
         p95=Decimal(round(max(mean_tokens, p95_tokens))),
     )
 

@@ -1,4 +1,4 @@
-"""Plays the finalists of a search request by request, and replaces those that miss a limit."""
+"""Simulates the cheapest fleets by request, and enlarges those that miss a limit."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ def verify_finalists(
     finalists: Sequence[ServingCandidate],
     bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
 ) -> tuple[ServingCandidate, SimulationCheck | None]:
-    """Return the cheapest finalist that passes, grown where it has to be, and how it passed.
+    """Return the cheapest fleet that passes simulation, and how it was checked.
 
-    Replicas are played at their share of the peak. Fleets are tried in the order of their cost.
-    Without latency limits there is nothing to verify.
+    Fleets are simulated in the order of cost. A fleet that misses a limit returns to the queue
+    with max(1, peak_groups // 8) more groups. The sixth fleet is returned even when it fails.
+    Batch runs and fleets without latency limits are not simulated.
     """
     if not requirement.limits or requirement.mode == "batch":
         return finalists[0], None
@@ -65,14 +66,17 @@ def verify_finalists(
             candidate_queue
         )
         simulation = simulate_fleet(requirement, candidate.sizing)
+        # The last attempt ends the search; the plan warns when it failed.
         if attempt_index == MAX_ATTEMPTS - 1 or meets_limits(
             requirement, simulation
         ):
             break
+        # Steps of an eighth: large fleets pass within few simulations.
         extra_groups = max(1, candidate.sizing.peak_groups // GROWTH_DIVISOR)
         larger_candidate = _grow_fleet(
             requirement, candidate, extra_groups, bill_fleet
         )
+        # The larger fleet competes by cost with the other finalists.
         heapq.heappush(
             candidate_queue,
             (
@@ -85,6 +89,7 @@ def verify_finalists(
     passed = meets_limits(requirement, simulation)
     percentile_bands = {
         f"{metric}_p{percentile}_ms": (
+            # Estimate, low and high end of the Monte Carlo band, ms.
             measurement.estimate_s * MS_PER_S,
             measurement.low_s * MS_PER_S,
             measurement.high_s * MS_PER_S,
@@ -105,11 +110,15 @@ def verify_finalists(
 def meets_limits(
     requirement: ServingRequirement, simulation: SimulationSummary
 ) -> bool:
-    """Whether every limit is met over all simulated requests."""
+    """Return whether every limit holds for the percentiles over all seeds.
+
+    The limits apply without the margin of the confidence.
+    """
     return all(
         simulation.percentiles[
             sla_limit.metric, sla_limit.percentile
         ].estimate_s
+        # The limit itself, without the margin of the confidence.
         <= float(sla_limit.seconds)
         for sla_limit in requirement.limits
     )
@@ -118,7 +127,7 @@ def meets_limits(
 def simulate_fleet(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> SimulationSummary:
-    """Play a fit at the peak with several seeds."""
+    """Return the percentiles of a fleet at peak, simulated with several seeds."""
     replica_table = simulate.tabulate_replica(sizing.replica)
     simulated_times = [
         request_times(
@@ -136,19 +145,25 @@ def _simulate_replicas(
     replica_table: ReplicaTable,
     seed: int,
 ) -> list[Request]:
-    """What one replica gets, or several when their router looks at how busy they are."""
+    """Return the simulated requests of one replica, or of several if coupled.
+
+    Least-loaded routing couples replicas. Otherwise one replica represents all.
+    """
     load = requirement.load
     replica_count = sizing.peak_groups * sizing.replicas_per_group
     if requirement.mode == "closed":
+        # An infinite rate: users find the next request at once.
         requests = draw_requests(
             load, REPLICA_REQUESTS, seed, 1.0, simulate.NEVER
         )
         return closed_loop(
             replica_table,
             requests,
+            # Users of one replica.
             max(1, round(load.concurrency / replica_count)),
         )
     simulated_replicas = (
+        # Least-loaded routing couples the queues of replicas.
         min(ROUTED_REPLICAS, replica_count)
         if load.routing == "least-loaded"
         else 1
@@ -164,8 +179,10 @@ def _simulate_replicas(
     else:
         traffic_share = simulated_replicas / replica_count
         gap_variation = (
+            # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
             load.replica_variation(replica_count)
             if simulated_replicas == 1
+            # A random share s of the arrivals: 1 + s * (ca^2 - 1).
             else load.thinned_variation(traffic_share)
         )
         requests = draw_requests(
@@ -194,6 +211,7 @@ def _grow_fleet(
         )
         or sizing.service
     )
+    # Spares are computed again: they depend on the peak groups.
     total_groups = groups_with_spares(
         peak_groups, sizing.nodes_per_group, requirement.availability
     )

@@ -1,4 +1,4 @@
-"""The solution of a training job: the cheapest cluster in time, and what else was possible."""
+"""Build the solution of a training job: cluster, predictions and alternatives."""
 
 from __future__ import annotations
 
@@ -48,10 +48,14 @@ def solve_training(
     catalog: Catalog,
     alternative_count: int,
 ) -> Solution:
-    """Return the cheapest cluster that finishes in time, or the fastest within a budget.
+    """Return the cheapest cluster in time, or the fastest within the budget.
 
-    When there is none: the shortest time, or the lowest cost, that there is.
+    The search orders clusters by formula. The first of them whose simulated runs meet the time
+    limit is selected. It minimizes time instead of cost when the spec states a budget of the
+    run and no deadline. Without such a cluster the status is `infeasible`, and the bindings
+    state the nearest feasible values.
     """
+    # A budget without a deadline asks for the fastest run, not the cheapest.
     by_time = (
         requirement.budget_usd is not None and requirement.deadline_s is None
     )
@@ -59,6 +63,7 @@ def solve_training(
         requirement, catalog.price_book, by_time=by_time
     )
     allowed_offers = market.cheapest()
+    # A short list is proved first; all offers only if none of it is in time.
     for cluster_limit in (alternative_count + 1, len(allowed_offers)):
         ranking = cluster_search.solve(allowed_offers, cluster_limit)
         selection = next(
@@ -69,6 +74,7 @@ def solve_training(
             ),
             None,
         )
+        # A list shorter than its limit already holds every feasible offer.
         if selection is not None or len(ranking.feasible) < cluster_limit:
             break
     if selection is None:
@@ -92,6 +98,7 @@ def solve_training(
         name="train",
         offer=cluster.offer,
         nodes=cluster.nodes + cluster.spares,
+        # One synchronous job: all of its machines run, or none.
         min_nodes=cluster.nodes,
         nodes_per_group=cluster.nodes,
         replicas=1,
@@ -121,7 +128,10 @@ def solve_training(
 
 
 def _meets_deadline(cluster: Cluster) -> bool:
-    """Whether simulated runs keep the deadline: formulas choose, they decide."""
+    """Whether the simulated runs meet the time limit.
+
+    `end_quantile_s(confidence) <= time_limit_s`, over the simulated runs of the cluster.
+    """
     return (
         cluster.end_quantile_s(cluster.requirement.confidence)
         <= cluster.requirement.time_limit_s
@@ -142,6 +152,7 @@ def _run_summary(
         total_tokens=requirement.tokens,
         sequence_tokens=requirement.sequence,
         global_batch=requirement.global_batch,
+        # Steps of training only; evaluation takes no optimizer step.
         optimizer_steps=math.ceil(
             requirement.tokens
             / (requirement.global_batch * requirement.sequence)
@@ -155,6 +166,7 @@ def _run_summary(
         spare_nodes=cluster.spares,
         boot_disk_gb=int(cluster.boot_disk_gb),
         storage=_storage_summary(cluster),
+        # Each quantile uses the step time of the same probability.
         hours_p50_p90=(
             median_cluster.end_quantile_s(P50_SHARE) / HOUR_S,
             p90_cluster.end_quantile_s(P90_SHARE) / HOUR_S,
@@ -175,6 +187,7 @@ def _run_summary(
 def _storage_summary(cluster: Cluster) -> JobStorage:
     return JobStorage(
         file_system=cluster.file_system,
+        # Bandwidth at which reading takes exactly as long as the steps.
         required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
         supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,
         checkpoint_write_s=cluster.checkpoint_write_s,
@@ -187,12 +200,18 @@ def _alternatives(
     cluster_search: TrainSearch,
     alternative_count: int,
 ) -> tuple[RivalFleet, ...]:
-    """Dearer clusters, one for each machine type, and cheaper machines that are too slow."""
+    """Return other feasible machine types, then the rejected offers.
+
+    At most `alternative_count` of each group: feasible, too slow or over a budget, and without
+    a layout that fits in memory. A rejected offer has the lower bound of its cost, USD of the
+    run.
+    """
     seen_types = {selection.cluster.offer.instance.instance_type}
     alternatives: list[RivalFleet] = []
     for candidate in ranking.feasible:
         instance_type = candidate.cluster.offer.instance.instance_type
         if (
+            # One alternative for each machine type, its cheapest cluster.
             instance_type not in seen_types
             and len(alternatives) < alternative_count
         ):
@@ -202,11 +221,13 @@ def _alternatives(
                     candidate, "time" if cluster_search.by_time else "price"
                 )
             )
+    # A finite duration: a layout fits, but a time limit or budget is violated.
     late_offers = [
         (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
         for ranked_offer in ranking.rejected
         if ranked_offer.duration_s < math.inf
     ]
+    # An infinite duration: no layout fits in the memory of the accelerators.
     unfit_offers = [
         (cluster_search.bound_usd(ranked_offer.offer), ranked_offer)
         for ranked_offer in ranking.rejected
@@ -249,6 +270,7 @@ def _late_alternative(
         )
     return RivalFleet(
         offer=rejected_offer.offer,
+        # 0 nodes stand for an offer that no machine count was timed for.
         nodes=max(1, rejected_offer.nodes),
         usd=bound_usd.quantize(Decimal("0.01")),
         rejected_by=rejected_by,
@@ -268,6 +290,7 @@ def _warnings(
         warnings.append(PlanWarning(code="spot", message=message))
     block_limit = capacity_block.max_nodes(cluster.offer.provider)
     total_nodes = cluster.nodes + cluster.spares
+    # The largest block that is sold stands for what a cloud has on request.
     if block_limit is not None and total_nodes > block_limit:
         message = (
             f"{total_nodes:,} machines are more than blocks hold ({block_limit}): "
@@ -276,6 +299,7 @@ def _warnings(
         warnings.append(
             PlanWarning(code="size", message=f"{message} before you apply")
         )
+    # The egress is in the bill; the bandwidth between clouds is not modeled.
     if requirement.data_cloud not in (None, cluster.offer.provider):
         message = (
             f"the data lie on {requirement.data_cloud}: bring them to "
@@ -290,13 +314,17 @@ def _warnings(
 
 
 def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
-    """What a file system is worth and costs; nothing when none is faster."""
+    """Return the hours that a parallel file system saves and its extra cost in USD.
+
+    The text is empty when no file system shortens the expected run.
+    """
     parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
     faster_clusters = [
         candidate
         for candidate in replace(
             cluster, requirement=parallel_requirement, file_system=None
         ).storage_options()
+        # Only a shorter expected run makes the extra cost worth stating.
         if candidate.expected_s < cluster.expected_s
     ]
     if not faster_clusters:
@@ -316,10 +344,14 @@ def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
 def _data_path_warnings(
     cluster: Cluster, price_book: PriceBook
 ) -> list[PlanWarning]:
-    """What the path of the data cannot give, with the fix and its price."""
+    """Return warnings about storage bandwidth, host memory and CPU cores.
+
+    Each message states a fix, and its cost where a file system is the fix.
+    """
     warnings = []
     instance = cluster.offer.instance
     if cluster.read_s > cluster.steps_s:
+        # Reading limits progress, so accelerators wait for the difference.
         waiting_share = 1 - cluster.steps_s / cluster.read_s
         warnings.append(
             PlanWarning(
@@ -331,6 +363,7 @@ def _data_path_warnings(
                 ),
             )
         )
+    # Without a staged copy training waits for the whole write.
     if not cluster.stages_checkpoints:
         warnings.append(
             PlanWarning(
@@ -341,6 +374,7 @@ def _data_path_warnings(
                 ),
             )
         )
+    # Tokenizing on the fly takes CPU cores for each accelerator.
     if instance.vcpu < constant("train_cores") * instance.accelerators:
         warnings.append(
             PlanWarning(
@@ -359,7 +393,7 @@ def _infeasible(
     market: OfferFilter,
     relaxations: tuple[BindingLimit, ...],
 ) -> Solution:
-    """Infeasible, with what would be the nearest."""
+    """Return an infeasible solution with its nearest feasible values."""
     return Solution(
         status="infeasible",
         pools=(),

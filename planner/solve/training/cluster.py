@@ -1,4 +1,4 @@
-"""One cluster for a training job: its layout, its run with everything that stops it, its cost."""
+"""A cluster for a training job: layout, duration with interruptions, and cost."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ PREFETCH_S: Final = (
 CHECKPOINT_WRITE_S: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
 MAX_SPARES: Final = 8  # at most
 RETAINED_CHECKPOINTS: Final = 3  # checkpoints that are kept
+# Bands are two-sided 90 %: their half width lies at the 95th percentile.
 BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
@@ -60,11 +61,15 @@ P90_SHARE: Final = 0.9  # of the runs keep what is told of them
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` machines of an offer with a layout, and the run on them. Seconds.
+    """A cluster and the run of a training job on it. All times are in seconds.
 
-    `file_system` is a parallel file system for data and checkpoints; without one both lie on object
-    storage. `spares` are machines on top that take the place of one that fails; `reclaim_rates` the
-    published reclaims of spot that are counted with.
+    requirement    training job and its limits
+    offer          machine type, region, purchase option and price
+    nodes          machines that train
+    timed_layout   parallel layout with its predicted step time
+    file_system    parallel file system for data and checkpoints; `None` is object storage
+    spares         idle machines beyond `nodes` that replace failed ones
+    reclaim_rates  column of the published spot reclaim rates
     """
 
     requirement: TrainingRequirement
@@ -76,7 +81,7 @@ class Cluster:
     reclaim_rates: ReclaimLevel = "monthly"
 
     def with_confidence(self, confidence: float) -> Cluster:
-        """The same cluster at the speed that holds with another confidence."""
+        """Return the cluster at the step time that holds with another confidence."""
         if confidence == self.requirement.confidence:
             return self
         return replace(
@@ -85,17 +90,20 @@ class Cluster:
 
     @cached_property
     def at_median_speed(self) -> Cluster:
-        """The same cluster at the speed that half of the runs reach."""
+        """The cluster at its median step time, without a margin."""
         return self.with_confidence(P50_SHARE)
 
     @cached_property
     def step_margin(self) -> float:
-        """The factor on the time of a step that the wished confidence asks for."""
+        """Factor on the step time for the required confidence, at least 1."""
         return margin_factor(self.requirement, self.timed_layout.job)
 
     @property
     def accelerator_tokens_per_s(self) -> float:
-        """Expected tokens a second of one accelerator."""
+        """Expected throughput of one accelerator, tokens/s.
+
+        Tokens of a rank in a step, divided by the step time without a margin.
+        """
         training_job = self.timed_layout.job
         return (
             rank_work(training_job).tokens / self.timed_layout.step_time.total
@@ -103,9 +111,13 @@ class Cluster:
 
     @cached_property
     def steps_s(self) -> float:
-        """Seconds of steps alone, with the margin."""
+        """Time of all optimizer steps with the margin, seconds.
+
+        `work_tokens / (accelerator_tokens_per_s * accelerators) * step_margin`.
+        """
         accelerators = self.timed_layout.job.layout.accelerators
         return (
+            # Trained tokens, and evaluated ones by the work of a forward pass.
             self.requirement.work_tokens
             / (self.accelerator_tokens_per_s * accelerators)
             * self.step_margin
@@ -113,20 +125,28 @@ class Cluster:
 
     @cached_property
     def read_s(self) -> float:
-        """Seconds to read the dataset once, on all machines."""
+        """Time to read the dataset once with all machines, seconds."""
         return self.requirement.data_bytes / (
             self.nodes * self.storage_bytes_per_s
         )
 
     @property
     def progress_s(self) -> float:
-        """Seconds of steps, or of reading when the data come slower than they are trained."""
+        """Time of the run without interruptions, seconds.
+
+        `max(steps_s, read_s)`: reading overlaps with the steps, and the slower one limits.
+        """
         return max(self.steps_s, self.read_s)
 
     @cached_property
     def storage_bytes_per_s(self) -> float:
-        """Bytes/s between a machine and storage when all machines use it."""
+        """Storage bandwidth of one machine while all machines use it, bytes/s.
+
+        Parallel file system: `min(NIC, client limit, bandwidth of the file system / nodes)`.
+        Object storage: `min(NIC, object store limit of one machine)`.
+        """
         nic_bytes_per_s = (
+            # Gb/s to bytes/s; 0 means unknown, which is no limit.
             self.offer.instance.network_gbps / 8 * BYTES_PER_GB or math.inf
         )
         if self.file_system is not None:
@@ -137,23 +157,28 @@ class Cluster:
             return min(
                 nic_bytes_per_s,
                 client_bytes_per_s,
+                # All clients share the bandwidth that the capacity provides.
                 self.file_system.bytes_per_s / self.nodes,
             )
         return min(
             nic_bytes_per_s,
+            # The store itself scales; each machine is limited.
             constant("object_store_gb_s", self.offer.provider) * BYTES_PER_GB,
         )
 
     @cached_property
     def checkpoint_write_s(self) -> float:
-        """Seconds to write a checkpoint, all machines at once."""
+        """Time to write a checkpoint with all machines at once, seconds."""
         return interruption.checkpoint_bytes(self.timed_layout.job) / (
             self.nodes * self.storage_bytes_per_s
         )
 
     @property
     def stages_checkpoints(self) -> bool:
-        """Whether host memory holds a copy of a machine's part while it is written."""
+        """Whether host memory can stage the part of a checkpoint that a machine writes.
+
+        `ram >= train_staging * checkpoint_bytes / nodes`.
+        """
         part_bytes = (
             interruption.checkpoint_bytes(self.timed_layout.job) / self.nodes
         )
@@ -164,15 +189,23 @@ class Cluster:
 
     @property
     def checkpoint_stall_s(self) -> float:
-        """Seconds for which a checkpoint stops the job; the rest is written behind it."""
+        """Time for which a checkpoint stops training, seconds.
+
+        The share `checkpoint_block` of the write when it is staged, else the whole write; at
+        least 0.5 s.
+        """
         blocking_share = (
             constant("checkpoint_block") if self.stages_checkpoints else 1.0
         )
+        # A floor for what each checkpoint costs, however fast the storage.
         return max(0.5, blocking_share * self.checkpoint_write_s)
 
     @cached_property
     def hazard(self) -> Hazard:
-        """What stops the run. A notice counts only when a checkpoint can be written in it."""
+        """Rates of failures and reclaims of the cluster, and the pauses after them.
+
+        A notice counts only when it is at least `checkpoint_write_s` long.
+        """
         instance = self.offer.instance
         hazard = interruption.run_hazard(
             self.nodes,
@@ -183,32 +216,38 @@ class Cluster:
         )
         return (
             hazard
+            # A shorter notice saves nothing of the work since a checkpoint.
             if hazard.notice_s >= self.checkpoint_write_s
             else replace(hazard, notice_s=0.0)
         )
 
     @cached_property
     def checkpoint_interval_s(self) -> float:
-        """Seconds between checkpoints: as asked, or those that lose least."""
+        """Time between checkpoints, seconds.
+
+        The interval of the spec, else the one with the largest goodput; at most `progress_s`.
+        """
         optimal_interval_s = max(
+            # A floor, since each checkpoint is also written and stored.
             constant("train_interval", "least"),
             interruption.best_interval(self.checkpoint_stall_s, self.hazard),
         )
         return min(
             self.requirement.checkpoint_interval_s or optimal_interval_s,
+            # A run shorter than an interval writes one checkpoint at its end.
             max(self.progress_s, 1.0),
         )
 
     @property
     def goodput(self) -> float:
-        """Share of the time that is progress."""
+        """Expected share of time that is progress, between startup and end."""
         return interruption.progress_share(
             self.checkpoint_interval_s, self.checkpoint_stall_s, self.hazard
         )
 
     @property
     def expected_s(self) -> float:
-        """Seconds that the run takes on average."""
+        """Mean duration of the run, seconds: `startup_s + progress_s / goodput`."""
         return (
             self.startup_s + self.progress_s / self.goodput
             if self.goodput
@@ -217,7 +256,7 @@ class Cluster:
 
     @cached_property
     def trials(self) -> RunDistribution:
-        """A thousand runs."""
+        """Distribution of simulated runs of this cluster."""
         return simulated_run.simulate_runs(
             self.progress_s,
             self.checkpoint_stall_s,
@@ -227,15 +266,21 @@ class Cluster:
 
     @cached_property
     def startup_s(self) -> float:
-        """Seconds until every machine has booted and the first data are where they are read."""
+        """Time from the order of the machines to the first step, seconds.
+
+        Boot, then the fill of the file system, or a prefetch from object storage to local NVMe
+        of at most `PREFETCH_S` seconds.
+        """
         if self.file_system is not None:
             fill_bytes_per_s = (
                 constant("lustre_fill_gb_s", self.offer.provider) * BYTES_PER_GB
             )
             return (
                 constant("boot")
+                # The dataset is loaded before the first step.
                 + self.requirement.data_bytes / fill_bytes_per_s
             )
+        # A machine prefetches its share of the data, up to its NVMe size.
         prefetch_bytes = min(
             self.requirement.data_bytes / self.nodes,
             self.offer.instance.nvme_gb * BYTES_PER_GB,
@@ -245,12 +290,16 @@ class Cluster:
         )
 
     def end_quantile_s(self, run_share: float) -> float:
-        """Seconds from the order of the machines within which this share of the runs ends."""
+        """Duration that the share `run_share` of the simulated runs keeps, seconds."""
         return self.startup_s + self.trials.end_quantile_s(run_share)
 
     @cached_property
     def estimated_end_s(self) -> float:
-        """Seconds within which the run ends with the wished confidence, by formula."""
+        """Duration that holds with the required confidence, by formula, seconds.
+
+        `startup_s` plus the quantile of the time to finish: Daly's mean and a normal quantile
+        of the losses.
+        """
         run_share = self.requirement.confidence
         return self.startup_s + interruption.finish_quantile(
             self.progress_s,
@@ -261,8 +310,13 @@ class Cluster:
         )
 
     def expected_bill(self, price_book: PriceBook) -> Bill:
-        """What the run costs on average, from the first machine to the last checkpoint."""
+        """Return the bill of the mean run.
+
+        Spot machines are not paid while they are reclaimed:
+        `paid_s = startup_s + max(progress_s, working_s * (1 - reclaims_per_s * wait_s))`.
+        """
         working_s = self.expected_s - self.startup_s
+        # Mean time without machines: reclaims, each with a mean wait.
         reclaimed_s = (
             working_s * self.hazard.reclaims_per_s * self.hazard.wait_s
         )
@@ -270,7 +324,7 @@ class Cluster:
         return self.bill_for_run(price_book, paid_s, self.expected_s)
 
     def bill_quantile(self, price_book: PriceBook, run_share: float) -> Bill:
-        """The bill that this share of the simulated runs stays within."""
+        """Return the bill that the share `run_share` of simulated runs keeps."""
         return self.bill_for_run(
             price_book,
             self.startup_s + self.trials.paid_quantile_s(run_share),
@@ -280,7 +334,10 @@ class Cluster:
     def bill_for_run(
         self, price_book: PriceBook, paid_s: float, duration_s: float
     ) -> Bill:
-        """The bill of a run that pays machines for so many seconds, and lasts so long."""
+        """Return the bill of a run that pays each machine for `paid_s` seconds.
+
+        Storage, network and other services are billed for `duration_s` seconds.
+        """
         duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
         total_nodes = self.nodes + self.spares
         paid_hours = paid_node_hours(
@@ -293,6 +350,7 @@ class Cluster:
             node_hours=paid_hours,
             running_hours=Decimal(duration_s / HOUR_S),
             cache_gb=self.boot_disk_gb,
+            # GB-months of object storage.
             weights_gb=Decimal(stored_bytes / BYTES_PER_GB) * duration_months,
             sent_gb=Decimal(0),
             received_gb=Decimal(0),
@@ -308,6 +366,7 @@ class Cluster:
             if self.file_system is not None
             else []
         )
+        # Data in another cloud cross the internet once.
         cost_lines += data_egress_lines(
             self.requirement, self.offer.provider, price_book
         )
@@ -315,13 +374,18 @@ class Cluster:
 
     @property
     def boot_disk_gb(self) -> Decimal:
-        """GB of a disk for weights to start from and two parts of checkpoints, without NVMe."""
+        """Boot disk of a machine, GB; 0 when local NVMe is large enough.
+
+        16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
+        file system.
+        """
         weights_bytes = (
             0.0
             if self.requirement.method == "pretrain"
             else BYTES_16BIT * self.requirement.llm.params
         )
         checkpoint_parts_bytes = (
+            # Two parts: the latest checkpoint stays while the next is written.
             2
             * interruption.checkpoint_bytes(self.timed_layout.job)
             / self.nodes
@@ -335,7 +399,7 @@ class Cluster:
 
     @property
     def stored_bytes(self) -> float:
-        """Bytes that are stored: the dataset, and the checkpoints that are kept."""
+        """Bytes in storage: the dataset and `RETAINED_CHECKPOINTS` checkpoints."""
         return (
             self.requirement.data_bytes
             + RETAINED_CHECKPOINTS
@@ -343,7 +407,11 @@ class Cluster:
         )
 
     def storage_options(self) -> list[Cluster]:
-        """The storage that may be used: objects, or file systems that would feed the job."""
+        """Return the cluster with each storage option that may be the cheapest.
+
+        `auto` adds file systems only when reading from object storage is slower than the
+        steps.
+        """
         parallel_required = self.requirement.storage_kind == "parallel"
         if not parallel_required and (
             self.requirement.storage_kind == "object"
@@ -351,7 +419,9 @@ class Cluster:
         ):
             return [self]
         needed_bytes_per_s = max(
+            # Bandwidth at which reading does not limit the steps.
             self.requirement.data_bytes / self.steps_s,
+            # Bandwidth that writes a checkpoint in the target time.
             interruption.checkpoint_bytes(self.timed_layout.job)
             / CHECKPOINT_WRITE_S,
         )
@@ -368,11 +438,15 @@ class Cluster:
         )
 
     def with_best_spares(self) -> Cluster:
-        """The cluster with as many spares as pay for themselves; spot is taken all at once."""
+        """Return the cluster with the spares of the lowest `paid_nodes_ratio`.
+
+        Spot clusters get no spares: spot machines are mostly reclaimed together.
+        """
         cheapest = self
         for spare_count in range(1, MAX_SPARES + 1):
             candidate = replace(self, spares=spare_count)
             if (
+                # Each further spare helps less, so the search can stop here.
                 self.offer.purchase == "spot"
                 or candidate.paid_nodes_ratio >= cheapest.paid_nodes_ratio
             ):
@@ -382,7 +456,7 @@ class Cluster:
 
     @property
     def paid_nodes_ratio(self) -> float:
-        """Machines that are paid for the time that is progress."""
+        """Paid machine-seconds for each second of progress."""
         return (
             (self.nodes + self.spares) / self.goodput
             if self.goodput
@@ -390,18 +464,25 @@ class Cluster:
         )
 
     def best_layouts(self) -> tuple[TimedLayout, ...]:
-        """The best layouts on these machines, the chosen one first."""
+        """Return the fastest layouts on these machines, the selected one first."""
         return fastest_layouts(
             layout_searches(self.requirement, self.offer.instance, self.nodes),
             SHOWN_LAYOUTS,
         )
 
     def without_fabric(self) -> Cluster | None:
-        """The same machines over the ordinary network: what the fabric is worth."""
+        """Return the cluster over the ordinary network, to compare it with the fabric.
+
+        `None` on a single machine, without a fabric, and when no layout fits.
+        """
         return self._with_network(ordinary_network=True)
 
     def without_placement(self) -> Cluster | None:
-        """The same machines wherever there is room: what placing them together is worth."""
+        """Return the cluster without a placement group, to compare it with placement.
+
+        It reaches the share `placed_apart` of the fabric. `None` as in `without_fabric`.
+        """
+        # Share of the fabric that machines without a placement group reach.
         return self._with_network(fabric_share=constant("placed_apart"))
 
     def _with_network(
@@ -427,7 +508,12 @@ class Cluster:
 
 
 def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
-    """The factor on the time of a step that the wished confidence asks for."""
+    """Factor on the step time for the required confidence, at least 1.
+
+    `exp(half_width_ln * z(confidence) / z(0.95))`, with the half width of a two-sided 90 %
+    band.
+    """
+    # A confidence below the median would make steps faster than expected.
     z_score = NormalDist().inv_cdf(max(0.5, requirement.confidence))
     return math.exp(half_width_ln(training_job) * z_score / BAND_Z_SCORE)
 
@@ -435,7 +521,7 @@ def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
 def data_egress_lines(
     requirement: TrainingRequirement, provider: str, price_book: PriceBook
 ) -> list[BillLine]:
-    """What it costs that the data leave the cloud that holds them, once."""
+    """Return the egress cost of the dataset from its cloud, paid once."""
     if requirement.data_cloud in (None, provider):
         return []
     data_gb = Decimal(requirement.data_bytes / BYTES_PER_GB)
@@ -450,8 +536,13 @@ def data_egress_lines(
 def paid_node_hours(
     offer: Offer, nodes: int, paid_s: float, duration_s: float
 ) -> Decimal:
-    """Node-hours that are paid: those of the machines, or whole months where one commits."""
+    """Return the billed node-hours.
+
+    Commitments bill `730 * nodes * max(1, months)`, with `months` of `duration_s`; other
+    purchase options bill `paid_s` for each node.
+    """
     if offer.purchase in COMMITTED_PURCHASES:
         duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
+        # A commitment bills every hour; a month is the least that is counted.
         return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
     return Decimal(paid_s / HOUR_S) * nodes

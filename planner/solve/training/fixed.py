@@ -1,4 +1,4 @@
-"""One exactly given cluster for a training job: its best layout, or the best of those named."""
+"""Estimate a training job on a given cluster, in its fastest or a given layout."""
 
 from __future__ import annotations
 
@@ -41,9 +41,14 @@ MEMORY_ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingEstimate:
-    """A job on `nodes` machines: its best layouts, and what it would do in the first of them.
+    """A training job on a given cluster, with predictions for its fastest layout.
 
-    The run ends within `hours` with the wished confidence, and costs `expected_usd` on average.
+    offer         machine type, region, purchase option and price
+    nodes         machines that train
+    layouts       fastest layouts, in the order of their step time
+    predicted     predictions for the first layout, by metric name
+    hours         duration that holds with the required confidence, hours
+    expected_usd  cost of the mean run, USD
     """
 
     offer: Offer
@@ -61,13 +66,15 @@ def estimate_training(
     fixed_options: Mapping[str, str],
     price_book: PriceBook,
 ) -> TrainingEstimate:
-    """Return the job in the fastest layout that has what is given.
+    """Return the estimate in the fastest layout that matches `fixed_options`.
 
-    Raises InfeasibleError when no layout has it, or none of those fits.
+    Raises InfeasibleError when no precision is supported, no layout matches, or none of those
+    fits in memory.
     """
     layout_options = {
         option: setting
         for option, setting in fixed_options.items()
+        # Precision selects a search; the other options select layouts in it.
         if option != "precision"
     }
     precision = fixed_options.get("precision")
@@ -81,6 +88,7 @@ def estimate_training(
     if not search_spaces:
         message = f"{instance.accelerator} does not run {', '.join(requirement.precisions)}"
         raise _infeasible(message, "choose another precision")
+    # Options need every layout; without them the search has bounds.
     if layout_options:
         timed_layouts = [
             timed_layout
@@ -108,6 +116,7 @@ def estimate_training(
         nodes=nodes,
         layouts=tuple(best_layouts),
         predicted=predict_run(cluster),
+        # Quantile of the simulated runs, as in the final check of a plan.
         hours=cluster.end_quantile_s(requirement.confidence) / HOUR_S,
         expected_usd=cluster.expected_bill(price_book).total,
     )
@@ -116,7 +125,10 @@ def estimate_training(
 def _matching_layouts(
     search_space: LayoutSearch, layout_options: Mapping[str, str]
 ) -> Iterator[TimedLayout]:
-    """Every layout that has what is wanted and fits; recomputation as told, or as needed."""
+    """Yield the layouts that match `layout_options` and fit in memory.
+
+    Without the option `recompute` each layout gets the least recomputation with which it fits.
+    """
     recompute_mode = RECOMPUTE_MODES.get(layout_options.get("recompute", ""))
     parallel_layouts = enumerate_layouts(
         search_space.job,
@@ -126,6 +138,7 @@ def _matching_layouts(
     exact_options = {
         option: setting
         for option, setting in layout_options.items()
+        # Recomputation is chosen by memory after the parallel sizes are fixed.
         if option != "recompute"
     }
     matching_layouts = [
@@ -136,6 +149,7 @@ def _matching_layouts(
             for option, setting in exact_options.items()
         )
     ]
+    # The options contradict the rules of layouts, whatever the memory.
     if not matching_layouts:
         option_text = ", ".join(
             f"{option} {setting}" for option, setting in exact_options.items()
@@ -147,6 +161,7 @@ def _matching_layouts(
         raise _infeasible(message, "leave one of them out")
     for parallel_layout in matching_layouts:
         fitted_layout = (
+            # A given mode is timed as it is, and dropped when it does not fit.
             replace(parallel_layout, recompute=recompute_mode)
             if recompute_mode
             else search_space.candidates.fit_memory(parallel_layout)
@@ -154,6 +169,7 @@ def _matching_layouts(
         if (
             fitted_layout is not None
             and search_space.candidates.layout_peak_gib(fitted_layout)
+            # The same share of memory that planned layouts may fill.
             <= search_space.candidates.memory_room_gib
         ):
             yield _time_layout(search_space, fitted_layout)
@@ -163,6 +179,7 @@ def _matches(attribute: float | str, setting: str) -> bool:
     return (
         attribute == setting
         if isinstance(attribute, str)
+        # Options arrive as text; parallel sizes are numbers.
         else attribute == float(setting)
     )
 
@@ -175,6 +192,7 @@ def _time_layout(
         training_job,
         step_time(
             rank_work(training_job),
+            # Coefficients for the precision, kernels and hardware.
             TRAINING_TABLE.select(coefficient_keys(training_job)),
         ),
         search_space.candidates.layout_peak_gib(parallel_layout),

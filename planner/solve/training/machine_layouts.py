@@ -1,4 +1,4 @@
-"""The layouts of a job on machines of a kind, as their link and their fabric join them."""
+"""Layout searches of a job on a machine type, with its links and its fabric."""
 
 from __future__ import annotations
 
@@ -39,15 +39,22 @@ def layout_searches(
     ordinary_network: bool = False,
     fabric_share: float = 1.0,
 ) -> list[LayoutSearch]:
-    """The layouts on so many machines in every precision, over a share of their fabric or none."""
+    """Return a layout search for each precision that the accelerator supports.
+
+    `ordinary_network` replaces the fabric by TCP over the ordinary network. `fabric_share`
+    scales the bandwidth between machines.
+    """
     accelerator_count = nodes * instance.accelerators
     fabric_kind = ORDINARY_NETWORK if ordinary_network else instance.fabric
+    # Gb/s of a machine, in one direction.
     bandwidth_gbps = (
         instance.network_gbps if fabric_kind == "none" else instance.fabric_gbps
     )
     nominal_bytes_per_s = (
+        # Bytes/s of each accelerator; 1 Gb/s stands for an unknown network.
         max(bandwidth_gbps, 1.0) / 8 / instance.accelerators * BYTES_PER_GB
     )
+    # Collectives reach a share of it, which falls with the machine count.
     wire_bytes_per_s = fabric_share * network_bytes_s(
         fabric_kind, nominal_bytes_per_s, nodes
     )
@@ -68,7 +75,7 @@ def layout_searches(
 
 
 def has_fabric(instance: Instance) -> bool:
-    """Whether a job may span several machines of a kind."""
+    """Whether a job may span several machines of this type."""
     return instance.fabric not in ISOLATED_FABRICS
 
 
@@ -77,8 +84,13 @@ def fastest_layouts(
     layout_limit: int = 1,
     step_limit_s: float = math.inf,
 ) -> tuple[TimedLayout, ...]:
-    """The fastest layouts of all precisions that take at most `step_limit_s` seconds a step."""
+    """Return the fastest layouts over all precisions, in the order of their step time.
+
+    Only layouts with a step time of at most `step_limit_s` seconds count. A search is skipped
+    when its lower bound exceeds the slowest of `layout_limit` layouts.
+    """
     timed_layouts: list[TimedLayout] = []
+    # The precision with the lowest bound first, so later ones are skipped.
     for search_space in sorted(
         search_spaces, key=lambda candidate: candidate.bound_compute
     ):
@@ -91,6 +103,7 @@ def fastest_layouts(
                 key=lambda candidate: candidate.sort_key,
             )[:layout_limit]
             step_limit_s = (
+                # Another layout must beat the slowest of a full list.
                 timed_layouts[-1].step_time.total
                 if len(timed_layouts) == layout_limit
                 else step_limit_s
@@ -99,14 +112,16 @@ def fastest_layouts(
 
 
 def step_bound_s(search_spaces: list[LayoutSearch], *, refined: bool) -> float:
-    """Seconds that no layout in any precision undercuts; infinite when none fits.
+    """Lower bound of the step time over all layouts and precisions, seconds.
 
-    A closer look counts the network, and whether memory has room.
+    Proves `bound <= step time` for every layout; infinite when there is none. `refined` also
+    counts the network between machines and requires that a layout fits in memory.
     """
     bound_s = math.inf
     for search_space in sorted(
         search_spaces, key=lambda candidate: candidate.bound_compute
     ):
+        # The cheap bound of compute first: it is below the others.
         if search_space.bound_compute < bound_s:
             bound_s = min(
                 bound_s,
@@ -118,16 +133,21 @@ def step_bound_s(search_spaces: list[LayoutSearch], *, refined: bool) -> float:
 
 
 def _with_link(instance: Instance, accelerator_count: int) -> Accelerator:
-    """The accelerator as its machine joins it: by a switch, in pairs, in a rack, or by the bus."""
+    """Return the accelerator with the memory and the scale-up link of its machine.
+
+    `link_domain` is the number of accelerators of the job that the link joins.
+    """
     accelerator = instance.chip
     scaleup_kind = instance.scaleup
     link_domain = (
         min(accelerator.link_domain, accelerator_count)
+        # Rack-scale links span machines, up to the whole job.
         if accelerator.link_domain > NODE_LINK_DOMAIN
         else instance.accelerators
     )
     if scaleup_kind == "nvlink_pairs":
         link_domain = PAIR_DOMAIN
+    # Without a scale-up link accelerators communicate over PCIe.
     link_kind = "none" if scaleup_kind in ("pcie", "none") else accelerator.link
     return replace(
         accelerator,

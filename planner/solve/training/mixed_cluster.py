@@ -1,7 +1,7 @@
-"""A cluster of which a part is never taken back: it goes on, slower, while spot is away.
+"""A cluster of on-demand and spot machines that trains on while spot is reclaimed.
 
-Needs a job that changes its number of data-parallel copies on the fly (torchrun does); the global
-batch stays the same, so fewer machines take more micro-batches each.
+The job must change its number of data-parallel replicas at run time, as torchrun can. The
+global batch stays the same, so fewer machines take more micro-batches each.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MixedCluster(Cluster):
-    """`on_demand_nodes` of the nodes are bought through `on_demand_offer`; alone they reach `on_demand_speed` of the speed.
+    """A cluster with spot machines of `offer` and machines of an on-demand offer.
 
-    The offer of the cluster is that of its spot machines.
+    on_demand_offer  offer of the on-demand machines
+    on_demand_nodes  on-demand machines, counted in `nodes`
+    on_demand_speed  speed of these machines alone, as a fraction of that of the cluster
     """
 
     on_demand_offer: Offer | None = None
@@ -35,8 +37,9 @@ class MixedCluster(Cluster):
 
     @cached_property
     def hazard(self) -> Hazard:
-        """All machines fail; only those of spot are taken back."""
+        """Failures of all machines, and reclaims of the spot machines only."""
         instance = self.offer.instance
+        # Hardware failures do not depend on the purchase option.
         cluster_hazard = interruption.run_hazard(
             self.nodes, instance.provider, instance.family
         )
@@ -55,13 +58,17 @@ class MixedCluster(Cluster):
             spot_hazard,
             failures_per_s=cluster_hazard.failures_per_s,
             notice_s=notice_s,
+            # Speed at which the on-demand machines go on during a reclaim.
             partial_speed=self.on_demand_speed,
         )
 
     def bill_for_run(
         self, price_book: PriceBook, paid_s: float, duration_s: float
     ) -> Bill:
-        """The bill with the machines of both kinds: the base is paid from first to last."""
+        """Return the bill with both kinds of machines.
+
+        Spot machines are paid for `paid_s` seconds, on-demand machines for `duration_s`.
+        """
         uniform_bill = super().bill_for_run(price_book, paid_s, duration_s)
         if self.on_demand_offer is None:
             return uniform_bill
@@ -74,6 +81,7 @@ class MixedCluster(Cluster):
                 pool="train",
             ),
             machine_line(
+                # On-demand machines are paid also during reclaims.
                 self.on_demand_offer,
                 self.on_demand_nodes,
                 paid_node_hours(
@@ -86,6 +94,7 @@ class MixedCluster(Cluster):
             ),
         ]
         return sum_bill(
+            # The first line is that of the machines; services do not change.
             [*machine_lines, *uniform_bill.lines[1:]],
             self.offer.usd_hour * self.nodes,
             "run",

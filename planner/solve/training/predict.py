@@ -1,4 +1,4 @@
-"""What a training job would do on a cluster, each number with its band and what it rests on."""
+"""Predictions for a training run, each with its 90 % band and its basis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
-    """The numbers of a run, each with its band; the duration holds with the confidence."""
+    """Return the predictions of a run by metric name.
+
+    Bands are 90 %, `estimate * exp(+-half width)`. The upper end of the duration is at least
+    the end that holds with the required confidence.
+    """
     training_job = cluster.timed_layout.job
     timed_layout = cluster.timed_layout
     band_width = half_width_ln(training_job)
@@ -33,7 +37,9 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
         )
 
     capacity_gib = training_job.chip.memory_gib
+    # The error of memory does not follow from that of speed.
     memory_width = constant("train_memory", "counted")
+    # Median speed and median luck, so the band is around the middle.
     median_days = cluster.at_median_speed.end_quantile_s(P50_SHARE) / DAY_S
     lost_share = 1 - cluster.goodput
     return {
@@ -53,12 +59,14 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
             median_days * math.exp(-band_width),
             max(
                 median_days * math.exp(band_width),
+                # The end at the required confidence may exceed the band.
                 cluster.estimated_end_s / DAY_S,
             ),
             basis,
         ),
         "goodput": BandedPrediction(
             1 - lost_share,
+            # A factor of four on the lost time: reclaim rates are uncertain.
             max(0.0, 1 - 4 * lost_share),
             1 - lost_share / 4,
             "physics",

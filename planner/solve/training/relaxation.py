@@ -1,4 +1,4 @@
-"""Of a training job that cannot be had as asked: the nearest that can."""
+"""The nearest feasible values of an infeasible training job."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ MIN_SEQUENCE: Final = 1024  # tokens
 def nearest_feasible(
     requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
 ) -> tuple[BindingLimit, ...]:
-    """The lowest cost when only a budget is broken, else the shortest time, or what fits.
+    """Return the relaxations of an infeasible job; each changes one constraint.
 
-    Each answer changes one thing.
+    1. the lowest cost, when only a budget is violated
+    2. else the shortest duration, and the global batch rounded up to a power of two
+    3. else the longest sequence that fits in memory
     """
     without_budget = replace(
         requirement, budget_usd=None, monthly_budget_usd=None
     )
+    # A cluster without budgets shows that a budget is the only obstacle.
     feasible = TrainSearch(without_budget, price_book).solve(offers, 1).feasible
     if (
         feasible
@@ -46,6 +49,7 @@ def nearest_feasible(
                 _usd_text(feasible[0].bill.total),
             ),
         )
+    # The budget of the run is met here, so the monthly one is violated.
     if feasible and requirement.monthly_budget_usd is not None:
         return (
             _relaxation(
@@ -54,6 +58,7 @@ def nearest_feasible(
                 _usd_text(feasible[0].monthly_usd) + "/month",
             ),
         )
+    # A century is no limit, but excludes runs that never end.
     without_deadline = replace(without_budget, deadline_s=MAX_DEADLINE_S)
     fastest_clusters = (
         TrainSearch(without_deadline, price_book, by_time=True)
@@ -68,6 +73,7 @@ def nearest_feasible(
         )
         for candidate in fastest_clusters[:1]
     ]
+    # A power of two divides by more data-parallel sizes and micro-batches.
     rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))
     if rounded_batch != requirement.global_batch:
         rounded_clusters = (
@@ -81,6 +87,7 @@ def nearest_feasible(
             _relaxation("train.global_batch", candidate, str(rounded_batch))
             for candidate in rounded_clusters[:1]
         ]
+    # No layout fits in any time, so memory is the obstacle.
     return tuple(relaxations) or _longest_sequence(
         without_deadline, offers, price_book
     )
@@ -89,7 +96,11 @@ def nearest_feasible(
 def _longest_sequence(
     requirement: TrainingRequirement, offers: list[Offer], price_book: PriceBook
 ) -> tuple[BindingLimit, ...]:
-    """The longest sequence that fits anywhere: of halves, halves of those, and so on."""
+    """Return the longest sequence that fits on any offer, by repeated halving.
+
+    Lengths below `MIN_SEQUENCE` tokens are not tried.
+    """
+    # Halving lowers the activations, which grow with the sequence.
     while requirement.sequence > MIN_SEQUENCE:
         requirement = replace(requirement, sequence=requirement.sequence // 2)
         feasible = (
@@ -105,12 +116,12 @@ def _longest_sequence(
 
 
 def _usd_text(amount_usd: Decimal) -> str:
-    """An amount as a spec takes it, rounded up."""
+    """Format USD as a spec takes it, rounded up to whole dollars."""
     return f"{math.ceil(amount_usd)}"
 
 
 def _duration_text(duration_s: float) -> str:
-    """A time as a spec takes it, rounded up: whole hours, or tenths of a day."""
+    """Format a duration as a spec takes it, rounded up to hours or tenths of a day."""
     if duration_s < HOURS_BELOW_S:
         return f"{math.ceil(duration_s / HOUR_S)}h"
     return f"{math.ceil(duration_s / DAY_S * 10) / 10:g}d"

@@ -1,4 +1,4 @@
-"""From a Training spec to what must be solved: the job, the work, and the time for it."""
+"""Derive the job, its work and its limits from a Training spec."""
 
 from __future__ import annotations
 
@@ -43,11 +43,27 @@ CLOUD_BY_SCHEME: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequirement:
-    """What a training spec asks: tokens, batch in sequences, seconds, bytes.
+    """What a training spec requires.
 
-    `budget_usd` is that of the run, `monthly_budget_usd` that of a month, in USD; `data_cloud` is the cloud that holds
-    the data, where that is known. `confidence` is that with which the deadline is to hold; `assumptions`
-    say what was assumed.
+    llm                    model architecture
+    method                 training method of the spec
+    tokens                 trained tokens over all passes
+    sequence               tokens in a sequence
+    global_batch           sequences in an optimizer step
+    optimizer              optimizer by its name in the spec
+    precisions             allowed precisions of matrix products
+    lora_rank              rank of the adapters
+    deadline_s             maximum duration, seconds
+    budget_usd             maximum cost of the run, USD
+    monthly_budget_usd     maximum cost in a month, USD
+    checkpoint_interval_s  time between checkpoints, seconds; `None` is the optimum
+    evaluation_share       evaluated tokens for each trained token
+    data_bytes             size of the dataset, bytes
+    data_cloud             cloud that stores the dataset, when known
+    storage_kind           auto, object or parallel
+    confidence             probability with which the deadline holds
+    assumptions            sentences about values that the spec leaves open
+    place                  position of the block `train` in the spec
     """
 
     llm: Llm
@@ -72,23 +88,33 @@ class TrainingRequirement:
 
     @property
     def work_tokens(self) -> float:
-        """Tokens that are trained, and evaluated ones by what they cost of it."""
+        """Trained tokens, plus evaluated tokens by their share of the work.
+
+        `tokens * (1 + evaluation_share / 3)`: a forward pass is a third of a training step.
+        """
+        # Training takes three passes for each one of evaluation.
         return self.tokens * (1 + self.evaluation_share / TRAIN_TO_FORWARD)
 
     @property
     def optimizer_steps(self) -> float:
-        """Steps of the optimizer, evaluation counted by its work."""
+        """Optimizer steps, with evaluation counted as steps of the same work.
+
+        `work_tokens / (global_batch * sequence)`.
+        """
         return self.work_tokens / (self.global_batch * self.sequence)
 
     @property
     def time_limit_s(self) -> float:
-        """Seconds that a run may take at most."""
+        """Maximum duration of the run, seconds: the deadline, else a year."""
         return self.deadline_s or YEAR_S
 
     def build_job(
         self, instance: Instance, precision: str, network_bytes_per_s: float
     ) -> Job:
-        """The job on a kind of machine, not laid out yet."""
+        """Return the job on a machine type, without a parallel layout.
+
+        `network_bytes_per_s` is the bandwidth of one accelerator between machines, bytes/s.
+        """
         frozen_param_bytes = frozen_bytes(self.method)
         return Job(
             llm=self.llm,
@@ -100,20 +126,25 @@ class TrainingRequirement:
             network_bytes_s=network_bytes_per_s,
             optimizer=self.optimizer,
             frozen_bytes=frozen_param_bytes,
+            # Only methods with frozen weights train adapters.
             lora_rank=self.lora_rank if frozen_param_bytes else 0,
             reference=REFERENCE_MODELS.get(self.method, "none"),
         )
 
 
 def cloud_of_address(location: str) -> str | None:
-    """The cloud whose objects an address names."""
+    """Return the cloud of an object address by its scheme, or `None`."""
     return CLOUD_BY_SCHEME.get(location.partition("://")[0])
 
 
 def training_requirement(
     spec: Training, read_file: Callable[[str], bytes], confidence: float
 ) -> TrainingRequirement:
-    """Return what a spec needs; raises SpecError or MissingError when it contradicts itself."""
+    """Return the requirement of a spec.
+
+    Raises MissingError for an unknown model, and SpecError when the sequence is longer than
+    the model supports.
+    """
     language_model = resolve_model(spec.model, read_file)
     train_section = spec.train
     data_section = spec.data
@@ -121,12 +152,14 @@ def training_requirement(
         [language_model.assumption] if language_model.assumption else []
     )
     if train_section.method == "pretrain":
+        # 4M tokens in a step, in sequences.
         global_batch = train_section.global_batch or max(
             1, PRETRAIN_TOKENS // train_section.sequence
         )
     else:
         global_batch = train_section.global_batch or SMALL_BATCH
     if (
+        # Pretraining sets the context; other methods keep that of the model.
         train_section.sequence > language_model.max_context > 0
         and train_section.method != "pretrain"
     ):
@@ -144,6 +177,7 @@ def training_requirement(
             next_step=next_step,
         )
         raise SpecError(problem)
+    # A sample of preference tuning is a chosen and a rejected sequence.
     sample_tokens = train_section.sequence * (
         PAIR_SEQUENCES if train_section.method in REFERENCE_MODELS else 1
     )
@@ -151,12 +185,14 @@ def training_requirement(
         data_section.tokens or (data_section.samples or 0) * sample_tokens
     )
     if not training_tokens:
+        # Compute-optimal tokens for each parameter (Chinchilla).
         tokens_per_param = constant("chinchilla")
         training_tokens = tokens_per_param * language_model.active_params
         assumptions.append(
             f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for "
             "each parameter"
         )
+    # Unique precisions in the order of the spec; auto is bf16.
     precisions = dict.fromkeys(
         "bf16" if precision == "auto" else precision
         for precision in train_section.precision
@@ -179,6 +215,7 @@ def training_requirement(
         if train_section.checkpoint
         else None,
         evaluation_share=float(train_section.evaluation),
+        # An unstated size is that of 4-byte token ids.
         data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
         data_cloud=cloud_of_address(data_section.location),
         storage_kind=data_section.storage,

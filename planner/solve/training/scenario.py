@@ -1,4 +1,4 @@
-"""Other ways to run a job on the same machines: bought otherwise, or joined otherwise."""
+"""Scenarios on the same machine type: other purchase options and networks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,18 @@ def compare_scenarios(
     catalog: Catalog,
     cluster_search: TrainSearch,
 ) -> tuple[Scenario, ...]:
-    """The chosen way first, then others with what each costs and when it ends."""
+    """Return the selected scenario first, then the alternatives to it.
+
+    Each has the expected cost in USD and the duration that holds with 90 % confidence.
+    """
     scenarios = [_purchase_scenario(cluster, cluster_search)]
     scenarios += [
         _purchase_scenario(
+            # The best number of spares depends on the purchase option.
             replace(cluster, offer=offer, spares=0).with_best_spares(),
             cluster_search,
         )
+        # Offers that only the purchase rule of the spec excludes are compared.
         for offer in market.cheapest("buy")
         if offer.purchase != cluster.offer.purchase
         and _same_instance(offer, cluster)
@@ -89,6 +94,7 @@ def _scenario(
 ) -> Scenario:
     if (
         cluster.expected_s
+        # Far beyond the limit an exact duration has no meaning.
         > NEVER_FACTOR * cluster_search.requirement.time_limit_s
     ):
         return Scenario(scenario_name, None, None, "never in time")
@@ -101,8 +107,9 @@ def _scenario(
 
 
 def _reclaim_remark(cluster: Cluster) -> str:
-    """When a run on spot ends at the least and at the most reclaims that are published."""
+    """Return the range of the duration over the published reclaim rates."""
     p90_cluster = cluster.with_confidence(P90_SHARE)
+    # Published rates differ a hundredfold, so both ends are stated.
     earliest_s = replace(p90_cluster, reclaim_rates="low").estimated_end_s
     latest_s = replace(p90_cluster, reclaim_rates="high").estimated_end_s
     if latest_s > NEVER_FACTOR * earliest_s:
@@ -129,9 +136,10 @@ def _same_instance(offer: Offer, cluster: Cluster) -> bool:
 def _half_spot(
     cluster: Cluster, market: OfferFilter, cluster_search: TrainSearch
 ) -> MixedCluster | None:
-    """Half of the machines on demand, the others on spot, in the region where that is cheapest.
+    """Return half of the machines on demand and half on spot, or `None`.
 
-    An InfiniBand fabric of Azure is that of one scale set, and so of one priority.
+    The region is the one with the lowest sum of both prices. An InfiniBand fabric of Azure
+    belongs to one scale set, which has one priority, so it cannot mix purchase options.
     """
     instance = cluster.offer.instance
     on_demand_nodes = cluster.nodes // BASE_DIVISOR
@@ -139,6 +147,7 @@ def _half_spot(
         instance.provider == "azure" and instance.fabric == "infiniband"
     ):
         return None
+    # Half of the machines need a layout of their own that fits in memory.
     on_demand_cluster = cluster_search.build_cluster(
         cluster.offer, on_demand_nodes
     )
@@ -149,11 +158,13 @@ def _half_spot(
         for offer_group in market.offer_groups
         for candidate in offer_group
         if _same_instance(candidate, cluster)
+        # A region must satisfy every rule except that on purchase options.
         and market.violations(candidate) <= {"buy"}
     }
     offer_pairs = [
         (candidate, offers_by_region[region, "on_demand"])
         for (region, purchase), candidate in offers_by_region.items()
+        # Both kinds run in one region, since the fabric joins them.
         if purchase == "spot" and (region, "on_demand") in offers_by_region
     ]
     if not offer_pairs:
@@ -173,6 +184,7 @@ def _half_spot(
         file_system=cluster.file_system,
         on_demand_offer=on_demand_offer,
         on_demand_nodes=on_demand_nodes,
+        # The same global batch on half of the machines takes a longer step.
         on_demand_speed=cluster.timed_layout.step_time.total
         / on_demand_cluster.timed_layout.step_time.total,
     )
@@ -181,7 +193,10 @@ def _half_spot(
 def _block_scenarios(
     cluster: Cluster, catalog: Catalog, cluster_search: TrainSearch
 ) -> list[Scenario]:
-    """A block of days that holds the run with the wished confidence, at its newest price."""
+    """Return the scenario of a capacity block that covers the run, or an empty list.
+
+    The block covers `estimated_end_s` and costs the newest quoted price in the catalog.
+    """
     block_offers = [
         candidate
         for candidate in catalog.unlisted
@@ -194,6 +209,7 @@ def _block_scenarios(
         block_offers,
         key=lambda candidate: (
             candidate.as_of,
+            # Among quotes of the same date the lowest price.
             -candidate.usd_hour,
             candidate.region,
         ),
@@ -212,6 +228,7 @@ def _block_scenarios(
     if block_days is None:
         return []
     run_bill = block_cluster.expected_bill(cluster_search.price_book)
+    # A block is paid in whole days, also after the run has ended.
     block_usd: Decimal = (
         newest_offer.usd_hour
         * block_cluster.nodes
@@ -219,6 +236,7 @@ def _block_scenarios(
         * capacity_block.HOURS_PER_DAY
     ).quantize(CENT)
     services_usd = run_bill.total - (run_bill.lines[0].usd or 0)
+    # The machines are in the price of the block; the services are not.
     scenario_name = (
         f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
     )

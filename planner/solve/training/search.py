@@ -1,9 +1,14 @@
-"""Exact search of the cheapest cluster that finishes a training job in time, or of the fastest.
+"""Exact search for the cheapest cluster in time, or the fastest within a budget.
 
-What is looked at next is always what could be cheapest: a machine type by the price of what
-every layout does, then each number of its machines by the fastest layout there could be, then the
-cluster itself. When the bound exceeds the cheapest found, nothing that is left can be cheaper.
-The fastest within a budget is found alike, in the order of time.
+Best-first search with one queue of lower bounds of the objective:
+
+1. machine type: cost of the work that no layout avoids
+2. machine count: cost or time of the fastest layout that is possible, first over any network,
+   then over the network of the machines
+3. cluster: fastest layout, storage and spares
+
+The search ends when the lowest bound in the queue exceeds the objective of the last cluster
+that is returned. The objective is USD of the run, or seconds with `by_time`.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from planner.perf.training.layout_search import LayoutSearch
     from planner.solve.training.requirement import TrainingRequirement
 
+# Powers of two and three times those, up to 6,144 machines.
 NODE_COUNTS: Final = tuple(
     sorted(
         {2**exponent for exponent in range(13)}
@@ -55,20 +61,21 @@ ROUNDING_USD: Final = 0.01  # USD: what a bill may be below its parts
 
 @dataclass(frozen=True, slots=True)
 class FeasibleCluster:
-    """A cluster in time, with the bill of its run."""
+    """A cluster that meets the time limit, with the expected bill of its run."""
 
     cluster: Cluster
     bill: Bill
 
     @property
     def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
-        """The documented order: cost of the run, accelerators, names."""
+        """Order of clusters: cost of the run in USD, accelerators, key of the offer."""
         accelerators = self.cluster.timed_layout.job.layout.accelerators
         return (self.bill.total, accelerators, self.cluster.offer.key)
 
     @property
     def monthly_usd(self) -> Decimal:
-        """USD that a run costs a month, or in all when it is shorter."""
+        """Mean cost in a month, USD; the total cost of a run shorter than a month."""
+        # Months of 730 hours, the billing convention of the clouds.
         duration_months = (
             Decimal(self.cluster.expected_s / HOUR_S) / HOURS_PER_MONTH
         )
@@ -77,7 +84,12 @@ class FeasibleCluster:
 
 @dataclass(frozen=True, slots=True)
 class RejectedOffer:
-    """The best that an offer does when it is not in time: seconds, or why it does not run."""
+    """An offer without a feasible cluster, and the constraint that it violates.
+
+    nodes       machine count of the shortest duration
+    duration_s  shortest duration or a lower bound of it, seconds; infinite without a layout
+    reason      violated constraint
+    """
 
     offer: Offer
     nodes: int
@@ -87,7 +99,7 @@ class RejectedOffer:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRanking:
-    """Clusters in time, the cheapest first, and offers that are not."""
+    """Feasible clusters in the order of the search, and rejected offers."""
 
     feasible: tuple[FeasibleCluster, ...]
     rejected: tuple[RejectedOffer, ...]
@@ -95,7 +107,14 @@ class ClusterRanking:
 
 @dataclass(slots=True)
 class _OfferState:
-    """What is known of an offer while it is looked at: sizes that are left, the best so far."""
+    """State of an offer in the search.
+
+    open_candidates  entries of the offer in the queue
+    duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
+    nodes            machine count of that duration
+    incumbent        best feasible cluster so far
+    broken_budget    key of a budget that a size violates
+    """
 
     offer: Offer
     open_candidates: int = 1
@@ -105,13 +124,13 @@ class _OfferState:
     broken_budget: str = ""
 
     def record_late(self, duration_s: float, nodes: int) -> None:
-        """A size is not in time: it takes so many seconds, or at least so many."""
+        """Record a late machine count with its duration, or a bound of it."""
         self.duration_s, self.nodes = min(
             (self.duration_s, self.nodes), (duration_s, nodes)
         )
 
     def rejection(self) -> RejectedOffer:
-        """Why no size will do."""
+        """Return the offer as rejected, with the constraint that it violates."""
         rejected_by = (
             "memory: no layout fits"
             if self.duration_s == math.inf
@@ -121,15 +140,19 @@ class _OfferState:
             self.offer,
             self.nodes,
             self.duration_s,
+            # A size in time that only breaks a budget is the better reason.
             self.broken_budget or rejected_by,
         )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Candidate:
-    """Something to look at, by the least USD or seconds: no `nodes` stand for every number.
+    """An entry of the queue, in the order of its lower bound.
 
-    `refinement` counts how often so many machines were looked at, each time more closely.
+    bound       lower bound of the objective, USD or seconds
+    offer_key   key of the offer, which orders equal bounds
+    nodes       machine count; 0 stands for every count
+    refinement  bounds of this machine count that are computed
     """
 
     bound: float
@@ -140,7 +163,7 @@ class _Candidate:
 
 
 class TrainSearch:
-    """A search that remembers how jobs are laid out on machines."""
+    """An exact search over offers and machine counts, with cached bounds."""
 
     def __init__(
         self,
@@ -157,14 +180,16 @@ class TrainSearch:
         self._egress_cache: dict[str, Decimal] = {}
 
     def solve(self, offers: list[Offer], cluster_limit: int) -> ClusterRanking:
-        """Return the best cluster over all offers, and at least `cluster_limit` when there are so many.
+        """Return the best cluster of each offer, proved for the first `cluster_limit`.
 
-        Each is the best of its offer; nothing that was not looked at is better than the last of
-        those that are kept.
+        Every candidate that was not evaluated has `bound > cutoff`, where `cutoff` is the
+        objective of the cluster at position `cluster_limit`. So no other cluster belongs
+        before it.
         """
         offer_states = [_OfferState(offer) for offer in offers]
         queue = [
             _Candidate(
+                # By time, an offer without a machine count has no bound but 0.
                 self._objective(self.bound_usd(offer_state.offer), 0.0),
                 offer_state.offer.key,
                 offer_state,
@@ -173,6 +198,7 @@ class TrainSearch:
         ]
         heapq.heapify(queue)
         cutoff = math.inf  # of those that are kept
+        # A bound equal to the cutoff may still win by the order of ties.
         while queue and queue[0].bound <= cutoff:
             candidate = heapq.heappop(queue)
             candidate.offer_state.open_candidates -= 1
@@ -188,6 +214,7 @@ class TrainSearch:
         rejected_offers = [
             offer_state.rejection()
             for offer_state in offer_states
+            # An offer with entries in the queue is dearer, not infeasible.
             if not offer_state.open_candidates and not offer_state.incumbent
         ]
         return ClusterRanking(
@@ -195,16 +222,24 @@ class TrainSearch:
         )
 
     def _refine(self, candidate: _Candidate, cutoff: float) -> list[_Candidate]:
-        """Look closer: at each number of machines, at its fastest layout, at the cluster."""
+        """Return the refinements of a candidate, or evaluate its cluster.
+
+        All counts become single counts, single counts get two tighter bounds, then a cluster.
+        """
         if not candidate.nodes:
             return self._size_candidates(candidate)
+        # Cheap bounds first: timing layouts is the expensive part.
         if candidate.refinement < MAX_REFINEMENTS:
             return self._tighten_bound(candidate)
         self._evaluate(candidate.offer_state, candidate.nodes, cutoff)
         return []
 
     def _tighten_bound(self, candidate: _Candidate) -> list[_Candidate]:
-        """Bound so many machines by their fastest layout; nothing when they cannot do it."""
+        """Tighten the bound of a machine count by its fastest possible layout.
+
+        Proves `objective >= max(previous bound, objective of steps_bound_s + boot)`. Empty
+        when that bound violates the time limit or a budget.
+        """
         offer_state = candidate.offer_state
         nodes = candidate.nodes
         offer = candidate.offer_state.offer
@@ -214,7 +249,9 @@ class TrainSearch:
         if steps_s > self.requirement.time_limit_s:
             offer_state.record_late(steps_s, nodes)
             return []
+        # Interruptions, reading and checkpoints only add to this duration.
         duration_s = steps_s + constant("boot")
+        # Machines and egress only: services and storage add to the cost.
         run_usd = paid_node_hours(
             offer, nodes, duration_s, duration_s
         ) * offer.usd_hour + self.egress_usd(offer)
@@ -222,13 +259,17 @@ class TrainSearch:
             HOURS_PER_MONTH if offer.purchase != "spot" else 0
         )  # is not paid while it is away
         broken_budget = self._broken_budget(
-            run_usd, min(run_usd, offer.usd_hour * nodes * month_hours)
+            # A month costs at least the run, or all of its hours.
+            run_usd,
+            min(run_usd, offer.usd_hour * nodes * month_hours),
         )
         if broken_budget:
             offer_state.broken_budget = broken_budget
             return []
         objective_bound = max(
-            self._objective(run_usd, duration_s), candidate.bound
+            # The larger of two valid bounds is valid.
+            self._objective(run_usd, duration_s),
+            candidate.bound,
         )
         return [
             _Candidate(
@@ -243,11 +284,12 @@ class TrainSearch:
     def _evaluate(
         self, offer_state: _OfferState, nodes: int, cutoff: float
     ) -> None:
-        """Take the best storage and number of spares of a cluster into its tally.
+        """Evaluate a cluster and its storage, and update the incumbent.
 
-        What is worse than its best, or than the last that is kept, is left as it is.
+        A cluster whose objective exceeds the incumbent or `cutoff` is not built.
         """
         if offer_state.incumbent is not None:
+            # Only a cluster better than the incumbent of its offer matters.
             cutoff = min(cutoff, self.cluster_rank(offer_state.incumbent)[0])
         cluster = self.build_cluster(
             offer_state.offer,
@@ -255,6 +297,7 @@ class TrainSearch:
             self._steps_limit_s(offer_state.offer, nodes, cutoff),
         )
         if cluster is None:
+            # No layout beats the cutoff, so the offer is not infeasible.
             offer_state.open_candidates += 1
             return
         for storage_option in [
@@ -263,7 +306,9 @@ class TrainSearch:
         ]:
             if storage_option.estimated_end_s > self.requirement.time_limit_s:
                 offer_state.record_late(
-                    min(storage_option.estimated_end_s, NEVER_S), nodes
+                    # A finite value: infinite is reserved for memory.
+                    min(storage_option.estimated_end_s, NEVER_S),
+                    nodes,
                 )
                 continue
             feasible = FeasibleCluster(
@@ -283,7 +328,10 @@ class TrainSearch:
                 offer_state.incumbent = feasible
 
     def _broken_budget(self, run_usd: Decimal, monthly_usd: Decimal) -> str:
-        """The budget that a cost of the run, or of a month, breaks; empty when it keeps both."""
+        """Return the key of the violated budget, or an empty text.
+
+        `run_usd` is the cost of the run, `monthly_usd` that of a month.
+        """
         requirement = self.requirement
         if (
             requirement.budget_usd is not None
@@ -298,13 +346,18 @@ class TrainSearch:
         )
 
     def _size_candidates(self, candidate: _Candidate) -> list[_Candidate]:
-        """Every number of machines, by what every layout takes on so many."""
+        """Return a candidate for each machine count.
+
+        Proves `time >= accelerator_bound_s / (nodes * accelerators) + boot`, and
+        `cost >= bound of the offer + usd_hour * nodes * boot / 3600`.
+        """
         instance = candidate.offer_state.offer.instance
         candidates = []
         for nodes in self.node_counts(instance):
             duration_s = self.accelerator_bound_s(
                 instance
             ) / nodes / instance.accelerators + constant("boot")
+            # Every machine is paid while it boots, whatever the layout.
             startup_usd = (
                 float(candidate.offer_state.offer.usd_hour)
                 * nodes
@@ -312,6 +365,7 @@ class TrainSearch:
                 / HOUR_S
             )
             objective_bound = (
+                # The bound of the work is the same for any count; boot adds.
                 duration_s if self.by_time else candidate.bound + startup_usd
             )
             candidates.append(
@@ -327,7 +381,7 @@ class TrainSearch:
     def cluster_rank(
         self, feasible: FeasibleCluster
     ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
-        """The documented order: cost of the run, or its end; then accelerators and names."""
+        """Order of clusters: objective, then cost, accelerators and offer key."""
         return (
             self._objective(
                 feasible.bill.total, feasible.cluster.estimated_end_s
@@ -341,10 +395,14 @@ class TrainSearch:
     def _steps_limit_s(
         self, offer: Offer, nodes: int, objective_cutoff: float
     ) -> float:
-        """Seconds of steps, with their margin, after which a cluster measures more than `objective_cutoff`."""
+        """Time of all steps beyond which a cluster exceeds a cutoff, seconds.
+
+        The inverse of the objective: without egress and boot, and with the margin.
+        """
         duration_s = objective_cutoff
         if not self.by_time:
             machine_usd = (
+                # USD for machines; a bill may round down by `ROUNDING_USD`.
                 objective_cutoff + ROUNDING_USD - float(self.egress_usd(offer))
             )
             duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR_S
@@ -353,7 +411,7 @@ class TrainSearch:
     def _incumbents(
         self, offer_states: list[_OfferState]
     ) -> list[FeasibleCluster]:
-        """The best cluster of each offer that has one, the best first."""
+        """Return the best cluster of each offer that has one, in rank order."""
         return sorted(
             (
                 offer_state.incumbent
@@ -364,7 +422,10 @@ class TrainSearch:
         )
 
     def bound_usd(self, offer: Offer) -> Decimal:
-        """USD that a run costs at least on an offer: what every layout does."""
+        """Lower bound of the cost of a run on an offer, USD.
+
+        Proves `cost >= accelerator_bound_s / 3600 / accelerators * usd_hour + egress`.
+        """
         accelerator_hours = self.accelerator_bound_s(offer.instance) / HOUR_S
         machine_usd = (
             Decimal(accelerator_hours)
@@ -374,7 +435,7 @@ class TrainSearch:
         return machine_usd + self.egress_usd(offer)
 
     def egress_usd(self, offer: Offer) -> Decimal:
-        """USD for bringing the data to the cloud of an offer."""
+        """Egress cost of the data to the cloud of an offer, USD."""
         if offer.provider not in self._egress_cache:
             transfer_lines = data_egress_lines(
                 self.requirement, offer.provider, self.price_book
@@ -383,14 +444,19 @@ class TrainSearch:
         return self._egress_cache[offer.provider]
 
     def accelerator_bound_s(self, instance: Instance) -> float:
-        """Accelerator-seconds of what every layout does, with the margin."""
+        """Lower bound of the work of a run, accelerator-seconds with the margin.
+
+        Proves `accelerators * steps_s >= bound` for every layout and precision.
+        """
         if instance.instance_type not in self._bound_cache:
             training_jobs = [
                 self.requirement.build_job(instance, precision, 1.0)
                 for precision in self.requirement.precisions
             ]
             step_s = min(
+                # Work that does not depend on the layout or count.
                 step_lower_bound(training_job).layout_free_s
+                # The margin of one accelerator is the smallest.
                 * margin_factor(self.requirement, training_job)
                 for training_job in training_jobs
             )
@@ -402,19 +468,25 @@ class TrainSearch:
     def steps_bound_s(
         self, instance: Instance, nodes: int, *, refined: bool
     ) -> float:
-        """Seconds that the steps take at least on so many machines, with their margin."""
+        """Lower bound of the time of all steps, seconds with the margin.
+
+        Proves `steps_s >= bound` for every layout on `nodes` machines. See `step_bound_s` for
+        `refined`.
+        """
         step_s = step_bound_s(
             self._layout_searches(instance, nodes), refined=refined
         )
         return step_s * self._stretched_steps(instance, nodes)
 
     def node_counts(self, instance: Instance) -> list[int]:
-        """Numbers of machines that may do it, from the fewest that the bound allows."""
+        """Return the machine counts that the bound of the work allows."""
+        # Fewer machines cannot do the work within the time limit.
         min_nodes = (
             self.accelerator_bound_s(instance)
             / self.requirement.time_limit_s
             / instance.accelerators
         )
+        # Without a fabric a job stays on one machine.
         max_nodes = NODE_COUNTS[-1] if has_fabric(instance) else 1
         return [
             node_count
@@ -425,7 +497,11 @@ class TrainSearch:
     def build_cluster(
         self, offer: Offer, nodes: int, steps_limit_s: float = math.inf
     ) -> Cluster | None:
-        """The cluster of so many machines, or nothing when no layout fits in so many seconds."""
+        """Return the cluster with the fastest layout, or `None`.
+
+        `None` means that no layout fits in memory with steps of at most `steps_limit_s`
+        seconds in all.
+        """
         step_limit_s = steps_limit_s / self._stretched_steps(
             offer.instance, nodes
         )
@@ -439,10 +515,15 @@ class TrainSearch:
         )
 
     def _stretched_steps(self, instance: Instance, nodes: int) -> float:
-        """Steps, stretched by the margin on each, which is that of every precision."""
+        """Optimizer steps times the margin factor.
+
+        The margin depends on the accelerator count, and is the same for all precisions and
+        layouts.
+        """
         training_job = self.requirement.build_job(
             instance, self.requirement.precisions[0], 1.0
         )
+        # Any layout with this accelerator count has the same margin.
         data_parallel_layout = ParallelLayout(dp=nodes * instance.accelerators)
         return self.requirement.optimizer_steps * margin_factor(
             self.requirement, training_job.with_layout(data_parallel_layout)

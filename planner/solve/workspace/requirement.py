@@ -1,4 +1,4 @@
-"""Machines for people: the cheapest that holds what they work on, one for each."""
+"""Sizes interactive machines: the cheapest that fits the work, one for each user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ INFERENCE_TOKENS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceRequirement:
-    """What a machine must have: GiB of each accelerator or of all together, and how many."""
+    """Accelerators and memory that one machine needs.
+
+    `accelerator_gib`  marketed memory of each accelerator, GiB; 0 for any
+    `total_gib`  usable memory of all accelerators together, GiB; 0 for any
+    `accelerator_count`  accelerators at least
+    `llm`  the model to work with, None when the spec names accelerators
+    """
 
     accelerator_gib: float
     total_gib: float
@@ -47,7 +53,7 @@ class WorkspaceRequirement:
     llm: Llm | None
 
     def shortfall(self, instance: Instance) -> str:
-        """Say what a machine type lacks, or nothing."""
+        """Return what a machine type lacks, an empty text when it is enough."""
         node = instance.node
         usable_gib = node.memory_gib
         if instance.accelerators < self.accelerator_count:
@@ -55,6 +61,7 @@ class WorkspaceRequirement:
         # Marketed and usable memory differ by up to 7 %: a "24 GB" GPU reports 22.35 GiB.
         if instance.memory_gib_each < self.accelerator_gib * 0.93:
             return f"memory: {instance.memory_gib_each:g} GiB each of {self.accelerator_gib:g} GiB"
+        # A model may be divided over all accelerators of a machine.
         if usable_gib * instance.accelerators < self.total_gib:
             available_gib = usable_gib * instance.accelerators
             return (
@@ -64,7 +71,12 @@ class WorkspaceRequirement:
 
 
 def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
-    """Return what a workspace must hold; raises MissingError for an unknown model."""
+    """Return what a workspace needs; raise MissingError for an unknown model.
+
+    inference: (weights + KV cache of 8192 tokens + reserve) / memory share of vLLM
+    reserve  = peak activation + buffers + driver + graphs, as vLLM reserves at start-up
+    training:  peak memory of the fine-tuning method
+    """
     if spec.accelerator is not None:
         accelerator_gib = spec.accelerator.memory / memory.GIB
         return WorkspaceRequirement(
@@ -85,10 +97,12 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
     layout = ReplicaLayout(
         precision=architecture.precision, kv_precision="bf16", tp=1
     )
+    # Weights and the KV cache of one interactive sequence.
     model_bytes = memory.weight_bytes(architecture, layout) + memory.kv_bytes(
         architecture, layout, INFERENCE_TOKENS
     )
     memory_rules = startup.vllm_constants(SERVING_ENGINE.software_year)
+    # Small-card defaults of vLLM: the smallest activation peak.
     step_limits = startup.SMALL_STEP
     reserve_gib = (
         startup.activation_bytes(
@@ -97,10 +111,12 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
         / memory.GIB
     )
     reserve_gib += (
+        # Buffers, driver context and CUDA graphs: data/vllm_memory.csv.
         memory_rules["buffers_gib"]
         + memory_rules["non_torch_gib"]
         + memory_rules["graph_gib"]
     )
+    # vLLM uses a share of the memory: weights + KV + reserve <= share * M.
     required_gib = (model_bytes / memory.GIB + reserve_gib) / memory_rules[
         "share"
     ]
@@ -113,17 +129,23 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
 
 
 def _training_gib(architecture: Llm, tuning_method: str) -> float:
-    """GiB that training one sequence at a time takes in all, with activations computed again."""
+    """Return the GiB that fine-tuning takes with one sequence of 2048 tokens a step.
+
+    All states on one accelerator, activations fully recomputed, adapters of rank 16.
+    """
     frozen_param_bytes = frozen_bytes(tuning_method)
     training_job = Job(
         llm=architecture,
         chip=accelerators()[REFERENCE_GPU],
+        # Full recomputation keeps the fewest activations.
         layout=ParallelLayout(recompute="full"),
         software=Software(),
         sequence_tokens=TUNING_TOKENS,
         global_batch=1.0,
+        # Any value: memory does not depend on the network.
         network_bytes_s=1.0,
         frozen_bytes=frozen_param_bytes,
+        # Frozen weights are trained through adapters.
         lora_rank=ADAPTER_RANK if frozen_param_bytes else 0,
     )
     return peak_gib(training_job)
@@ -132,13 +154,17 @@ def _training_gib(architecture: Llm, tuning_method: str) -> float:
 def workspace_bill(
     spec: Workspace, offer: Offer, price_book: PriceBook
 ) -> Bill:
-    """Return the bill when every machine runs in all scheduled hours: an upper bound."""
+    """Return the monthly bill with every machine on in all scheduled hours.
+
+    Bill >= cost: an idle shutdown only shortens the paid hours.
+    """
     machine_hours = paid_node_hours(spec, offer)
     disk_gb = Decimal(spec.disk) / BYTES_PER_GB
     monthly_usage = Usage(
         provider=offer.provider,
         peak_nodes=spec.users,
         node_hours=machine_hours,
+        # Idle shutdown is not predicted: every scheduled hour is paid.
         running_hours=scheduled_week(spec).running_hours,
         cache_gb=disk_gb,
         weights_gb=Decimal(0),
@@ -157,12 +183,16 @@ def workspace_bill(
 
 
 def paid_node_hours(spec: Workspace, offer: Offer) -> Decimal:
-    """Machine-hours of a month that are paid."""
+    """Return the machine-hours of a month that are paid.
+
+    commitment: 730 * users; otherwise: scheduled hours * users
+    """
+    # A commitment is paid in all hours of the month.
     if offer.purchase in COMMITTED_PURCHASES:
         return HOURS_PER_MONTH * spec.users
     return scheduled_week(spec).running_hours * spec.users
 
 
 def scheduled_week(spec: Workspace) -> Week:
-    """The hours in which the machines may run."""
+    """Return the week of hours in which the machines may run."""
     return weekly_load("flat", spec.shutdown.schedule)
