@@ -12,6 +12,7 @@ from stacks.runtime.vm.launch import training_launch
 from stacks.stack_spec import derive_stack
 
 if TYPE_CHECKING:
+    from planner.plan.document import PlannedStack
     from planner.plan.types import Launch
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -64,6 +65,19 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     )
     backstop: str = part_modules["shutdown"].backstop(stack)
     return StackBuild(graph, backstop, training_launch(stack))
+
+
+def planned_stack(
+    spec: Spec, solution: Solution, stack: PlannedStack
+) -> PlannedStack:
+    """Add to a stack what is created for a solution; raises SpecError as `build_stack` does."""
+    stack_build = build_stack(spec, solution, stack.name)
+    return replace(
+        stack,
+        graph=stack_build.graph.to_document(),
+        backstop=stack_build.backstop or None,
+        launch=stack_build.job_launch,
+    )
 
 
 def _delete_before_replace(resource: Resource) -> Resource:

@@ -20,7 +20,16 @@ ALLOWED = {
     "stacks": {"planner", "providers", "stacks"},
     "planner.cli": {"planner", "providers", "stacks"},
 }
-OUTSIDE = {"click", "filelock", "yaml", "rich", "pulumi", "grpc", "google"}
+OUTSIDE = {
+    "click",
+    "filelock",
+    "msgspec",
+    "yaml",
+    "rich",
+    "pulumi",
+    "grpc",
+    "google",
+}
 # The pure core does not touch these.
 SEEDED = {
     "planner.perf.serving.monte_carlo",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.main import COMMANDS
-from planner.plan.canonical import dump_document, parse_plan
+from planner.plan.canonical import dump_plan, parse_plan
 from tests.conftest import BLUEPRINTS, chat
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -313,7 +313,7 @@ def test_every_command_has_help_with_an_example(tonnage) -> None:
 def test_variables_stand_for_flags(tonnage, spec, monkeypatch) -> None:
     monkeypatch.setenv("TONNAGE_PLAN_FORMAT", "json")
     out = tonnage("plan", "chat.yaml")[1]
-    assert dump_document(parse_plan(out.encode(), "-")) == out
+    assert dump_plan(parse_plan(out.encode(), "-")) == out
 
 
 def test_help_imports_nothing_heavy(here) -> None:

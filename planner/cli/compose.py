@@ -161,36 +161,24 @@ def make_plan(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Plan:
     """Make the plan of a spec; an infeasible one has no pools and no graph."""
-    from planner.plan.document import assemble
-    from planner.plan.types import PlannedGraph, StackRef
-    from stacks.build import build_stack
+    from planner.plan.document import PlannedStack, SpecSource, assemble
+    from stacks.build import planned_stack
 
     solution = solve_spec(spec_file, catalog, options)
     stack_name = options.stack or spec_file.spec.name
-    graph = PlannedGraph()
-    launch = None
-    backstop = None
-    if solution.pools:
-        stack_build = build_stack(spec_file.spec, solution, stack_name)
-        graph = stack_build.graph.to_document()
-        launch = stack_build.job_launch
-        backstop = stack_build.backstop or None
     stack_status = None
     if options.uses_stack_state:
         stack_status = open_engine(options).stack_status(stack_name)
+    state_sha256 = stack_status.state_sha256 if stack_status else None
+    stack = PlannedStack(name=stack_name, state_sha256=state_sha256)
+    if solution.pools:
+        stack = planned_stack(spec_file.spec, solution, stack)
     return assemble(
         spec_file.spec,
         solution,
         catalog,
-        spec_path=spec_file.path,
-        spec_sha256=spec_file.sha256,
-        stack=StackRef(
-            name=stack_name,
-            state_sha256=stack_status.state_sha256 if stack_status else None,
-        ),
-        graph=graph,
-        launch=launch,
-        backstop=backstop,
+        source=SpecSource(spec_file.path, spec_file.sha256),
+        stack=stack,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from planner.cli.main import COMMANDS, cli
+from planner.plan.canonical import plan_schema
 from planner.spec.blocks import SPEC_KINDS
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ SPEC_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema spec` prints the schema itself. Units "
     "are written as people write them: `70B`, `8k`, `800ms`, `14d`, `4TiB`, `99.9%`, "
     "`60000/month`."
+)
+
+
+PLAN_INTRO: Final = (
+    "Made from the types by `make docs`; `tonnage schema plan` prints the JSON Schema. "
+    "`tonnage plan -o FILE` writes this document: JSON with sorted keys, snake_case, money as "
+    "decimal text. Equal inputs give equal bytes. `apply` carries out exactly this document, or "
+    "refuses it. An unknown key, another type or a wrong digest is refused."
 )
 
 
@@ -137,7 +146,53 @@ def _accepted_text(spec_field: Field) -> str:
     return "keys" if field_schema.get("type") == "object" else "text"
 
 
+def plan_page() -> str:
+    """The page of the plan document: a table for each of its parts, the whole plan first."""
+    definitions = plan_schema()["$defs"]
+    page_lines = ["# The plan document", "", PLAN_INTRO, ""]
+    part_names = ["Plan", *sorted(set(definitions) - {"Plan"})]
+    for part_name in part_names:
+        part_schema = definitions[part_name]
+        page_lines += [
+            f"## {part_name}",
+            "",
+            part_schema["description"],
+            "",
+            "| field | type | meaning |",
+            "|---|---|---|",
+        ]
+        page_lines += [
+            f"| `{field_name}` | {_json_type(field_schema)} | "
+            f"{field_schema.get('description', '')} |"
+            for field_name, field_schema in part_schema["properties"].items()
+        ]
+        page_lines.append("")
+    return "\n".join(page_lines)
+
+
+def _json_type(field_schema: dict[str, Any]) -> str:
+    """The type of a field in a few words, with a link to the part that it is made of."""
+    match field_schema:
+        case {"$ref": reference}:
+            part_name = reference.rsplit("/", 1)[-1]
+            type_text = f"[{part_name}](#{part_name.lower()})"
+        case {"anyOf": choices}:
+            type_text = " or ".join(_json_type(choice) for choice in choices)
+        case {"enum": words}:
+            type_text = ", ".join(f"`{word}`" for word in words)
+        case {"format": "decimal"}:
+            type_text = "decimal text"
+        case {"items": element_schema}:
+            type_text = f"list of {_json_type(element_schema)}"
+        case {"additionalProperties": dict() as value_schema}:
+            type_text = f"map to {_json_type(value_schema)}"
+        case _:
+            type_text = str(field_schema.get("type", "any"))
+    return type_text
+
+
 if __name__ == "__main__":
     docs_folder = Path("docs")
     (docs_folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (docs_folder / "spec.md").write_text(spec_page(), encoding="utf-8")
+    (docs_folder / "plan-document.md").write_text(plan_page(), encoding="utf-8")

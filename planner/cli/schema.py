@@ -1,4 +1,4 @@
-"""tonnage schema: the JSON Schema of a spec."""
+"""tonnage schema: the JSON Schema of a spec, or of a plan."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from planner.cli.option import output, write_output
 
 
 @click.command("schema")
-@click.argument("what", type=click.Choice(["spec"]))
+@click.argument("document", type=click.Choice(["spec", "plan"]))
 @output
-def command(what: str, output: str | None) -> int:  # noqa: ARG001 - there is one schema so far
-    """Print the JSON Schema (draft 2020-12) of a spec, for editors and pipelines.
+def command(document: str, output: str | None) -> int:
+    """Print the JSON Schema (draft 2020-12) of a spec or a plan, for editors and pipelines.
 
     Example: tonnage schema spec -o spec.schema.json
     """
-    from planner.spec.schema import spec_schema
+    if document == "plan":
+        from planner.plan.canonical import plan_schema
 
-    write_output(
-        json.dumps(spec_schema(), indent=2, sort_keys=True) + "\n", output
-    )
+        schema = plan_schema()
+    else:
+        from planner.spec.schema import spec_schema
+
+        schema = spec_schema()
+    write_output(json.dumps(schema, indent=2, sort_keys=True) + "\n", output)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,30 +54,46 @@ BYTES_PER_MB: Final = 1e6
 BYTES_PER_GB: Final = 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class SpecSource:
+    """The file that a spec was read from: its path as given, and the SHA-256 of its bytes."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStack:
+    """What a plan creates, and the state that it starts from.
+
+    state_sha256  digest of the stack's state; none when the stack does not exist
+    backstop      what gives machines back from outside
+    launch        how a training job is started
+    """
+
+    name: str
+    state_sha256: str | None = None
+    graph: types.PlannedGraph = field(default_factory=types.PlannedGraph)
+    backstop: str | None = None
+    launch: types.Launch | None = None
+
+
 def assemble(
     spec: Spec,
     solution: Solution,
     catalog: Catalog,
     *,
-    spec_path: str,
-    spec_sha256: str,
-    stack: types.StackRef,
-    graph: types.PlannedGraph,
-    launch: types.Launch | None,
-    backstop: str | None,
+    source: SpecSource,
+    stack: PlannedStack,
 ) -> types.Plan:
-    """Return the plan with its digest.
-
-    `stack` names the stack and the state that the plan starts from. `backstop` says what gives
-    machines back from outside, `launch` how a training job is started.
-    """
+    """Return the plan of a solution with its digest."""
     llm = solution.llm
     plan = types.Plan(
         tool_version=VERSION,
         catalog=types.CatalogRef(sha256=catalog.sha256, as_of=catalog.as_of),
         spec=types.SpecRef(
-            path=spec_path,
-            sha256=spec_sha256,
+            path=source.path,
+            sha256=source.sha256,
             normalized=_normalized_spec(spec),
         ),
         workload=types.Workload(
@@ -89,14 +106,14 @@ def assemble(
             _alternative(rival_fleet) for rival_fleet in solution.alternatives
         ),
         cost=_cost(solution.bill, WORKLOAD_KINDS[type(spec)]),
-        graph=graph,
-        launch=launch,
-        stack=stack,
+        graph=stack.graph,
+        launch=stack.launch,
+        stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
         shutdown=types.Shutdown(
             idle=_optional_money(spec.shutdown.idle),
             ttl=_optional_money(spec.shutdown.ttl),
             schedule=spec.shutdown.schedule,
-            backstop=backstop,
+            backstop=stack.backstop,
         ),
         warnings=tuple(_notice(warning) for warning in solution.warnings),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from planner.render import figures
@@ -16,6 +15,8 @@ from planner.render.plan import (
 )
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from planner.plan.types import Plan
     from planner.solve.counterfactual import Counterfactual
 

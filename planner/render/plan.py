@@ -235,12 +235,17 @@ def prediction_rows(
         (
             _metric_title(metric_key),
             _metric_text(metric_key, prediction.value),
-            f"{_metric_text(metric_key, prediction.low)} to "
-            f"{_metric_text(metric_key, prediction.high)}",
+            _band_text(metric_key, prediction),
             prediction.basis,
         )
         for metric_key, prediction in sorted(predictions.items())
     ]
+
+
+def _band_text(metric_key: str, prediction: Prediction) -> str:
+    low_text = _metric_text(metric_key, prediction.low)
+    high_text = _metric_text(metric_key, prediction.high)
+    return f"{low_text} to {high_text}"
 
 
 def _metric_title(metric_key: str) -> str:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import StaleError, UsageError
-from planner.plan.canonical import digest, dump_document, parse_plan
+from planner.plan.canonical import (
+    digest,
+    dump_document,
+    dump_plan,
+    parse_plan,
+    plan_schema,
+    to_document,
+)
 from planner.plan.diff import compare_plans
 from planner.plan.staleness import check_staleness
+from planner.plan.types import StackStatus
 from planner.render import markdown, text
 from planner.render.diff import diff_page
 from planner.render.page import Heading, PageTable, Paragraph
@@ -54,7 +62,7 @@ LINE = {
     "unit",
     "quantity",
     "unit_price",
-    "usd_month",
+    "usd",
     "price_source",
     "price_as_of",
     "price_found",
@@ -63,20 +71,20 @@ LINE = {
 
 @pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
 def test_plans_have_the_shape_of_the_contract(catalog, path) -> None:
-    plan = plan_of(catalog, path.read_text())
-    assert set(plan) >= CONTRACT
-    assert plan["solution"]["status"] == "optimal"
-    assert {"gap", "solve_ms", "pools", "predicted", "binding"} <= set(
-        plan["solution"]
-    )
-    for pool in plan["solution"]["pools"]:
+    document = json.loads(dump_plan(plan_of(catalog, path.read_text())))
+    assert set(document) >= CONTRACT
+    solution = document["solution"]
+    assert solution["status"] == "optimal"
+    assert {"gap", "solve_ms", "pools", "predicted", "binding"} <= set(solution)
+    for pool in solution["pools"]:
         assert set(pool) >= POOL
         assert pool["zones"] == sorted(pool["zones"])
-    for line in plan["cost"]["lines"]:
-        assert set(line) == LINE
-    for found in plan["solution"]["predicted"].values():
-        assert set(found) == {"value", "low", "high", "basis"}
-    for resource in plan["graph"]["resources"]:
+        assert pool["nodes"] == sum(p["nodes"] for p in pool["purchases"])
+    for line in document["cost"]["lines"]:
+        assert set(line) >= LINE
+    for prediction in solution["predicted"].values():
+        assert set(prediction) == {"value", "low", "high", "basis"}
+    for resource in document["graph"]["resources"]:
         assert set(resource) == {
             "type",
             "name",
@@ -84,34 +92,70 @@ def test_plans_have_the_shape_of_the_contract(catalog, path) -> None:
             "depends_on",
             "options",
         }
-    assert set(plan["shutdown"]) == {"idle", "ttl", "schedule", "backstop"}
-    known = [
-        Decimal(x["usd_month"])
-        for x in plan["cost"]["lines"]
-        if x["price_found"]
-    ]
-    assert sum(known) == Decimal(plan["cost"]["usd_month"])
+    shutdown = document["shutdown"]
+    assert set(shutdown) == {"idle", "ttl", "schedule", "backstop"}
+
+
+@pytest.mark.parametrize("path", BLUEPRINTS, ids=lambda p: p.stem)
+def test_lines_add_up_to_the_total_of_their_period(catalog, path) -> None:
+    plan = plan_of(catalog, path.read_text())
+    known = [line.usd for line in plan.cost.lines if line.usd is not None]
+    assert sum(known) == plan.cost.total
+    trains = plan.workload.kind == "training"
+    assert plan.cost.period == ("run" if trains else "month")
+    assert plan.cost.usd_month == (None if trains else plan.cost.total)
+    pool_names = {pool.name for pool in plan.solution.pools}
+    assert {line.pool for line in plan.cost.lines} == pool_names | {None}
 
 
 def test_equal_inputs_give_equal_bytes(catalog) -> None:
     text_ = chat(traffic="peak_rps: 3", extra="shutdown: {ttl: 72h}")
-    assert dump_document(plan_of(catalog, text_)) == dump_document(
+    assert dump_plan(plan_of(catalog, text_)) == dump_plan(
         plan_of(catalog, text_)
     )
 
 
 def test_the_digest_leaves_out_how_long_solving_took(catalog) -> None:
-    plan = plan_of(catalog, chat())
+    plan = to_document(plan_of(catalog, chat()))
     slower = {**plan, "solution": {**plan["solution"], "solve_ms": 99}}
     assert digest(slower) == plan["digest"]
     assert digest({**plan, "tool_version": "9"}) != plan["digest"]
 
 
 def test_any_edit_of_a_plan_is_refused(catalog) -> None:
-    plan = plan_of(catalog, chat())
-    plan["solution"]["pools"][0]["nodes"] += 1
+    document = to_document(plan_of(catalog, chat()))
+    document["solution"]["pools"][0]["nodes"] += 1
     with pytest.raises(UsageError, match="digest differs"):
-        parse_plan(dump_document(plan).encode(), "p.json")
+        parse_plan(dump_document(document).encode(), "p.json")
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("solution", {"surprise": 1}),
+        ("solution", {"status": "splendid"}),
+        ("cost", {"total": "many"}),
+        ("stack", {"name": 7}),
+    ],
+)
+def test_a_document_of_other_types_is_refused(
+    catalog, part: str, change: dict[str, object]
+) -> None:
+    """Also when its digest is right: somebody else's tool may have written it."""
+    document = to_document(plan_of(catalog, chat()))
+    document[part] |= change
+    document["digest"] = digest(document)
+    with pytest.raises(UsageError, match="not a plan"):
+        parse_plan(dump_document(document).encode(), "p.json")
+
+
+def test_plans_are_valid_by_their_published_schema(catalog) -> None:
+    validator = jsonschema.Draft202012Validator(plan_schema())
+    for blueprint in BLUEPRINTS:
+        plan = plan_of(catalog, blueprint.read_text())
+        validator.validate(json.loads(dump_plan(plan)))
+    document = to_document(plan) | {"surprise": 1}
+    assert not validator.is_valid(document)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +182,7 @@ def test_no_byte_of_a_plan_can_be_flipped(data) -> None:
 def _sample() -> bytes:
     from providers.catalog.load import load_catalog
 
-    return dump_document(plan_of(load_catalog(), chat())).encode()
+    return dump_plan(plan_of(load_catalog(), chat())).encode()
 
 
 SAMPLE = _sample()
@@ -147,23 +191,34 @@ SAMPLE = _sample()
 def test_stale_plans_are_told_by_what_changed(catalog) -> None:
     plan = plan_of(catalog, chat())
     fine = {
-        "spec_sha256": plan["spec"]["sha256"],
-        "catalog_sha256": plan["catalog"]["sha256"],
-        "state": {"sha256": None},
+        "spec_sha256": plan.spec.sha256,
+        "catalog_sha256": plan.catalog.sha256,
+        "stack_status": None,
     }
     check_staleness(plan, **fine)
     check_staleness(plan, **{**fine, "spec_sha256": None})
-    check_staleness(
-        plan, **{**fine, "state": {"sha256": "x", "plan": plan["digest"]}}
-    )
+    applied = standing(plan_digest=plan.digest)
+    check_staleness(plan, **{**fine, "stack_status": applied})
     for change in (
         {"spec_sha256": "x"},
         {"catalog_sha256": "x"},
-        {"state": {"sha256": "x", "plan": "other"}},
+        {"stack_status": standing(plan_digest="other")},
     ):
         with pytest.raises(StaleError) as caught:
             check_staleness(plan, **{**fine, **change})
         assert caught.value.exit_code == 11
+
+
+def standing(plan_digest: str) -> StackStatus:
+    return StackStatus(
+        stack="chat",
+        plan=plan_digest,
+        state_sha256="x",
+        complete=True,
+        resources=(),
+        outputs={},
+        facts=None,
+    )
 
 
 def test_a_plan_differs_from_itself_in_nothing(catalog) -> None:
@@ -188,10 +243,10 @@ def test_the_changes_of_a_diff_add_up_to_its_total(catalog) -> None:
 def test_text_shows_the_numbers_of_the_document(catalog) -> None:
     plan = plan_of(catalog, chat())
     shown = text.render(plan_page(plan, full=True))
-    for line in plan["cost"]["lines"]:
-        assert line["name"] in shown
-    for resource in plan["graph"]["resources"]:
-        assert resource["type"] in shown
+    for line in plan.cost.lines:
+        assert line.name in shown
+    for resource in plan.graph.resources:
+        assert resource.type in shown
     assert "\x1b" not in shown
     assert "\x1b" in text.render(plan_page(plan), color=True)
 

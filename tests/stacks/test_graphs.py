@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from msgspec import to_builtins
 
 from providers.catalog.load import load_catalog
 from stacks.build import build_stack
@@ -280,7 +281,7 @@ def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> (
     "machine", ["g6.xlarge", "g2-standard-8", "Standard_NC24ads_A100_v4"]
 )
 def test_no_machine_has_a_public_address(machine: str) -> None:
-    text = json.dumps(small(machine).to_document())
+    text = json.dumps(to_builtins(small(machine).to_document()))
     assert "associatePublicIpAddress" not in text
     assert "accessConfigs" not in text
     assert "publicIPAddressConfiguration" not in text
@@ -313,7 +314,7 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
         ("a3-megagpu-8g", ("cloudscheduler/job:Job",)),
         ("Standard_ND96isr_H100_v5", ("monitor:AutoscaleSetting",)),
     ):
-        text = json.dumps(built(LARGE, machine).to_document())
+        text = json.dumps(to_builtins(built(LARGE, machine).to_document()))
         assert all(kind in text for kind in kinds)
         assert "${deadline." in text
 
@@ -490,16 +491,16 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
     )
     assert launch is not None
     boot = boot_script(graph)
-    assert launch["world_size"] == launch["nodes"] * launch["ranks_per_node"]
+    assert launch.world_size == launch.nodes * launch.ranks_per_node
     assert (
-        launch["world_size"]
+        launch.world_size
         == solution.training_run.layouts[0].job.layout.accelerators
     )
-    assert all(a in boot and a in launch["slurm"] for a in launch["arguments"])
-    assert all(f"-e {k}={v}" in boot for k, v in launch["environment"].items())
-    assert f"#SBATCH --nodes={launch['nodes']}\n" in launch["slurm"]
+    assert all(a in boot and a in launch.slurm for a in launch.arguments)
+    assert all(f"-e {k}={v}" in boot for k, v in launch.environment.items())
+    assert f"#SBATCH --nodes={launch.nodes}\n" in launch.slurm
     path = tmp_path / "job.sbatch"
-    path.write_text(launch["slurm"])
+    path.write_text(launch.slurm)
     subprocess.run(["bash", "-n", str(path)], check=True)
     serving = solve(load_catalog(), chat(), keep=0)
     assert build_stack(spec_of(chat()), serving, "chat").job_launch is None

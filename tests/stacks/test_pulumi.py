@@ -52,16 +52,14 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     assert engine.stack_status("chat") is None
     outcome = engine.apply(plan, quiet)
     assert (
-        len(objects(engine))
-        == len(plan["graph"]["resources"])
-        == len(outcome.steps)
+        len(objects(engine)) == len(plan.graph.resources) == len(outcome.steps)
     )
-    assert set(outcome.outputs) == set(plan["graph"]["outputs"])
+    assert set(outcome.outputs) == set(plan.graph.outputs)
     assert all(v is not None for v in outcome.outputs.values())
     assert engine.apply(plan, quiet).steps == ()
     standing = engine.stack_status("chat")
     assert standing.complete
-    assert standing.plan_digest == plan["digest"]
+    assert standing.plan == plan.digest
     assert engine.stack_names() == ["chat"]
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
@@ -93,9 +91,7 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
         engine.apply(plan, quiet)
     begun = engine.stack_status("chat")
     assert not begun.complete
-    assert begun.plan_digest == plan["digest"], (
-        "or the same plan could not go on"
-    )
+    assert begun.plan == plan.digest, "or the same plan could not go on"
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
     assert engine.stack_status("chat").complete

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -15,13 +14,15 @@ from planner.errors import (
     SpecError,
     UsageError,
 )
+from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.diff import compare_plans
-from planner.plan.document import assemble
+from planner.plan.document import PlannedStack, SpecSource, assemble
+from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
 from providers.simulated import world
 from providers.simulated.cloud import Cloud, CloudError
-from stacks.build import build_stack
+from stacks.build import planned_stack
 from stacks.engine import state as states
 from stacks.engine.change import diff_steps
 from stacks.engine.failure import classify_error
@@ -32,29 +33,24 @@ from stacks.engine.fill import (
     placeholder_values,
 )
 from stacks.engine.simulated import MAX_PARALLEL, SimulatedEngine
-from stacks.graph import Graph, Resource, ref
+from stacks.graph import Graph, Resource, parse_graph, ref
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 
 TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 
 
-def plan_of(catalog, text: str) -> dict:
-    """The plan document of a spec."""
+def plan_of(catalog, text: str) -> Plan:
+    """The plan of a spec, written and read back."""
     spec = spec_of(text)
     solution = solve(catalog, text, keep=0)
-    graph, backstop, launch = build_stack(spec, solution, spec.name)
-    stack = {
-        "graph": graph.to_document(),
-        "backstop": backstop,
-        "launch": launch,
-        "name": spec.name,
-        "state_sha256": None,
-    }
-    return json.loads(
-        json.dumps(
-            assemble(spec, ("spec.yaml", "0" * 64), catalog, solution, stack)
-        )
+    plan = assemble(
+        spec,
+        solution,
+        catalog,
+        source=SpecSource("spec.yaml", "0" * 64),
+        stack=planned_stack(spec, solution, PlannedStack(name=spec.name)),
     )
+    return parse_plan(dump_plan(plan).encode(), "p.json")
 
 
 @pytest.fixture
@@ -77,12 +73,12 @@ def test_apply_creates_everything_and_a_second_apply_nothing(
     plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
     first = engine.apply(plan, quiet)
     assert {s.action for s in first.steps} == {"create"}
-    assert len(objects(engine)) == len(plan["graph"]["resources"])
+    assert len(objects(engine)) == len(plan.graph.resources)
     before = engine.memory_path.read_bytes()
     assert engine.apply(plan, quiet).steps == ()
     assert engine.memory_path.read_bytes() == before
     assert all(s.action == "same" for s in engine.preview(plan))
-    assert set(first.outputs) == set(plan["graph"]["outputs"])
+    assert set(first.outputs) == set(plan.graph.outputs)
 
 
 TRAINED = """apiVersion: tonnage/v1
@@ -125,17 +121,14 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     engine, catalog, path
 ) -> None:
     plan = plan_of(catalog, path.read_text())
-    assert (
-        plan["workload"]["name"]
-        in text.render(plan_page(plan)) + plan["stack"]["name"]
-    )
+    assert plan.workload.name in text.render(plan_page(plan)) + plan.stack.name
     assert compare_plans(plan, plan).changes == ()
     engine.apply(plan, quiet)
-    standing = engine.stack_status(plan["stack"]["name"])
+    standing = engine.stack_status(plan.stack.name)
     assert standing.complete
-    assert standing.plan_digest == plan["digest"]
-    assert len(standing.resources) == len(plan["graph"]["resources"])
-    engine.destroy(plan["stack"]["name"], quiet)
+    assert standing.plan == plan.digest
+    assert len(standing.resources) == len(plan.graph.resources)
+    engine.destroy(plan.stack.name, quiet)
     assert objects(engine) == {}
 
 
@@ -153,9 +146,9 @@ def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     changed = engine.apply(bigger, quiet)
     assert changed.steps
     assert "delete" not in {s.action for s in changed.steps}
-    assert len(changed.steps) < len(bigger["graph"]["resources"]) / 2
+    assert len(changed.steps) < len(bigger.graph.resources) / 2
     assert all(s.action == "same" for s in engine.preview(bigger))
-    assert len(objects(engine)) == len(bigger["graph"]["resources"])
+    assert len(objects(engine)) == len(bigger.graph.resources)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +158,7 @@ def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", pair[0])), quiet)
     there = plan_of(catalog, TEXT.replace("CLOUD", pair[1]))
     engine.apply(there, quiet)
-    assert len(objects(engine)) == len(there["graph"]["resources"])
+    assert len(objects(engine)) == len(there.graph.resources)
     assert all(s.action == "same" for s in engine.preview(there))
 
 
@@ -179,7 +172,7 @@ def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
     with pytest.raises(ResourceError):
         engine.apply(there, quiet)
     engine.apply(there, quiet)
-    assert len(objects(engine)) == len(there["graph"]["resources"])
+    assert len(objects(engine)) == len(there.graph.resources)
     assert engine.stack_status("chat").complete
 
 
@@ -190,7 +183,7 @@ def test_replaced_names_go_before_they_come_and_take_dependents_along(
     engine.apply(plan_of(catalog, text), quiet)
     spot = plan_of(catalog, text + "buy: {spot: only}\n")
     engine.apply(spot, quiet)
-    assert len(objects(engine)) == len(spot["graph"]["resources"])
+    assert len(objects(engine)) == len(spot.graph.resources)
 
 
 def test_order_follows_dependencies_and_independent_work_overlaps(
@@ -203,13 +196,8 @@ def test_order_follows_dependencies_and_independent_work_overlaps(
     running = 0
     most = 0
     needs = {
-        r["name"]: Resource(
-            type=r["type"],
-            name=r["name"],
-            inputs=r["inputs"],
-            depends_on=tuple(r["depends_on"]),
-        ).dependencies()
-        for r in plan["graph"]["resources"]
+        resource.name: resource.dependencies()
+        for resource in parse_graph(plan.graph).resources
     }
     for event in events:
         if event.phase == "begin":
@@ -239,7 +227,7 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
         engine.apply(plan, quiet)
     standing = engine.stack_status("chat")
     assert not standing.complete
-    assert 10 < len(standing.resources) < len(plan["graph"]["resources"])
+    assert 10 < len(standing.resources) < len(plan.graph.resources)
     rest = engine.apply(plan, quiet)
     assert 0 < len(rest.steps) < 20
     assert engine.stack_status("chat").complete
@@ -251,13 +239,13 @@ def test_every_single_failure_recovers_without_a_leftover(
     here, catalog
 ) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
-    for index, resource in enumerate(plan["graph"]["resources"]):
-        rule = f"faults: [{{on: create, name: {resource['name']}, code: ServiceUnavailable}}]"
+    for index, resource in enumerate(plan.graph.resources):
+        rule = f"faults: [{{on: create, name: {resource.name}, code: ServiceUnavailable}}]"
         engine = SimulatedEngine(world_of(rule), here / str(index))
         with pytest.raises(ResourceError):
             engine.apply(plan, quiet)
         engine.apply(plan, quiet)
-        assert len(objects(engine)) == len(plan["graph"]["resources"])
+        assert len(objects(engine)) == len(plan.graph.resources)
         engine.destroy("chat", quiet)
         assert objects(engine) == {}
 

@@ -100,7 +100,7 @@ def trace_requests(
 
     Prompts are without the share in the prefix cache. Times count from the start of the trace.
     """
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
     trace_start_s = trace[0][0]
     uncached_share = 1 - load.prefix_hit
     requests = []

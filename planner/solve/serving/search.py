@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.cost.bill import Bill
 from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
@@ -33,6 +32,7 @@ from planner.solve.serving.sizing import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.common.layout import Node, ReplicaLayout
