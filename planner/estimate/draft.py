@@ -1,49 +1,42 @@
-"""What a table says of speculative decoding, such as 'MTP-3' or 'eagle3-4, acceptance 70 %'."""
+"""What a table says of speculative decoding: its kind, its tokens and the share it accepts."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from planner.estimate.names import RefusedError
+from planner.estimate.cell import Row, read_choice, read_count, read_share
 from planner.perf.common.constant import constant
 from planner.perf.serving.step import NO_DRAFT, Draft, speculate
 
-OFF_WORDS: Final = ("none", "no", "off", "false")
-DRAFT_PATTERN: Final = re.compile(
-    r"(mtp|eagle3?|medusa|draft|n-?gram)[ -]?(\d{1,2})\b"
+DRAFT_KINDS: Final = (
+    "none",
+    "mtp",
+    "eagle",
+    "eagle3",
+    "medusa",
+    "model",
+    "ngram",
+    "unknown",
 )
-ACCEPTANCE_PATTERN: Final = re.compile(r"acceptance[ =:]*(\d*\.?\d+) ?(%?)")
 PUBLISHED_KIND: Final = (
     "mtp"  # the only kind whose usual acceptance is published
 )
 
 
-def parse_draft(cell_text: str) -> Draft | None:
-    """Return the draft of a cell: None without one, NONE when its gain cannot be told.
+def read_draft(table_row: Row) -> Draft | None:
+    """Return the draft of a row: None without one, NO_DRAFT when its gain cannot be told.
 
-    Raises RefusedError for an acceptance that is no share.
+    Raises RefusedError for an unknown kind, or an acceptance that is no share.
     """
-    normalized = cell_text.strip().lower()
-    if not normalized or normalized.startswith(OFF_WORDS):
+    draft_kind = read_choice(table_row, "draft", DRAFT_KINDS) or "none"
+    draft_tokens = read_count(table_row, "draft_tokens", 0)
+    acceptance = read_share(table_row, "draft_acceptance")
+    if draft_kind == "none":
         return None
-    draft_match = DRAFT_PATTERN.match(normalized)
-    acceptance_match = ACCEPTANCE_PATTERN.search(normalized)
-    if not draft_match or not (
-        acceptance_match or draft_match[1] == PUBLISHED_KIND
-    ):
+    if acceptance is None and draft_kind == PUBLISHED_KIND:
+        acceptance = constant("draft_acceptance", PUBLISHED_KIND)
+    if draft_kind == "unknown" or not draft_tokens or acceptance is None:
         return NO_DRAFT
-    acceptance = constant("draft_acceptance", PUBLISHED_KIND)
-    if acceptance_match:
-        acceptance = float(acceptance_match[1]) / (
-            100 if acceptance_match[2] else 1
-        )
-    if not 0 <= acceptance <= 1:
-        raise RefusedError(
-            f"an acceptance of {acceptance:g} is not between 0 and 1"
-        )
     return speculate(
-        int(draft_match[2]),
-        acceptance,
-        prompt_lookup=draft_match[1].startswith("n"),
+        draft_tokens, acceptance, prompt_lookup=draft_kind == "ngram"
     )

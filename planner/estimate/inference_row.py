@@ -11,31 +11,36 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate import names
-from planner.estimate.draft import parse_draft
+from planner.estimate.cell import (
+    Row,
+    read_cell,
+    read_choice,
+    read_count,
+    read_number,
+)
+from planner.estimate.draft import read_draft
+from planner.estimate.engine_row import (
+    read_benchmark,
+    read_kv_precision,
+    row_engine,
+)
 from planner.estimate.names import RefusedError
-from planner.perf.common.coefficient_table import REFERENCE_YEAR
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.perf.serving.deployment import Demand, Deployment, LoadKind
-from planner.perf.serving.engine import (
-    VARIED_LENGTHS,
-    ServingEngine,
-    engine_rows,
-    kv_precision,
-)
+from planner.perf.serving.engine import VARIED_LENGTHS, kv_precision
 from planner.perf.serving.step import NO_DRAFT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
 
 CONTEXT_STRETCH: Final = (
     2  # contexts are stretched by up to this in published runs
 )
+SERVING_MODES: Final = ("agg", "disagg")
+INTERCONNECTS: Final = ("link", "pcie")
 HOST_GPUS: Final = 8  # accelerators of a machine without a larger link
-MAX_NUMBER: Final = 10_000_000
 DEMAND_KINDS: Final[dict[str, LoadKind]] = {
     "offline_max": "offline",
     "static_batch": "static",
@@ -43,27 +48,31 @@ DEMAND_KINDS: Final[dict[str, LoadKind]] = {
     "rate": "open",
     "all_at_once": "static",
 }
+LENGTH_SPREADS: Final[dict[str, tuple[str, ...]]] = {
+    "fixed": (),
+    "narrow": VARIED_LENGTHS[:1],
+    "wide": VARIED_LENGTHS,
+}
 POOL_PATTERN: Final = r"{} N workers? x N GPU \(tpN adpN epN\)".replace(
     "N", r"([1-9]\d{{0,4}})"
 )
 POOLS_PATTERN: Final = re.compile(
     POOL_PATTERN.format("prefill") + "; " + POOL_PATTERN.format("decode")
 )
-MLPERF_SCENARIOS: Final = ("Server", "Interactive")
 
 
-def row_deployment(table_row: Mapping[str, str]) -> Deployment:
+def row_deployment(table_row: Row) -> Deployment:
     """Return the configuration of a row; raises RefusedError with what is wrong."""
     language_model = names.resolve_model(table_row["model"])
     accelerator = names.resolve_gpu(table_row["gpu"])
     weight_precision = _row_precision(table_row, language_model, accelerator)
-    engine_name = names.resolve_engine(table_row["framework"])
+    engine_name = names.resolve_engine(read_cell(table_row, "framework"))
     decode_layout, replica_count, prefill_pool = _row_layout(
         table_row, weight_precision, language_model
     )
-    kv_format = names.resolve_kv_cache(
-        table_row.get("kv_precision") or ""
-    ) or kv_precision(engine_name, language_model, weight_precision)
+    kv_format = read_kv_precision(table_row) or kv_precision(
+        engine_name, language_model, weight_precision
+    )
     pool_layouts = (
         [decode_layout]
         if prefill_pool is None
@@ -76,7 +85,7 @@ def row_deployment(table_row: Mapping[str, str]) -> Deployment:
     for kv_layout in kv_layouts:
         _check_layout(language_model, kv_layout)
     row_demand = _row_demand(table_row)
-    draft_model = parse_draft(table_row.get("spec_decode") or "")
+    draft_model = read_draft(table_row)
     if (
         row_demand.prompt_tokens + row_demand.answer_tokens
         > CONTEXT_STRETCH * language_model.max_context
@@ -90,7 +99,7 @@ def row_deployment(table_row: Mapping[str, str]) -> Deployment:
         llm=language_model,
         layout=kv_layouts[0],
         node=_link_domain(accelerator, table_row),
-        engine=_row_engine(table_row, engine_name),
+        engine=row_engine(table_row, engine_name),
         demand=row_demand,
         replica_count=replica_count,
         prefill_workers=None
@@ -102,7 +111,7 @@ def row_deployment(table_row: Mapping[str, str]) -> Deployment:
 
 
 def _row_precision(
-    table_row: Mapping[str, str], language_model: Llm, accelerator: Accelerator
+    table_row: Row, language_model: Llm, accelerator: Accelerator
 ) -> str:
     weight_precision = names.resolve_precision(
         table_row.get("weight_precision")
@@ -144,10 +153,10 @@ def _check_layout(language_model: Llm, replica_layout: ReplicaLayout) -> None:
 
 
 def _row_layout(
-    table_row: Mapping[str, str], weight_precision: str, language_model: Llm
+    table_row: Row, weight_precision: str, language_model: Llm
 ) -> tuple[ReplicaLayout, int, tuple[int, ReplicaLayout] | None]:
     """Return the layout of a replica, how many there are, and the prefill workers."""
-    disagg_text = (table_row.get("disagg_layout") or "").strip()
+    disagg_text = read_cell(table_row, "disagg_layout")
     pools_match = POOLS_PATTERN.fullmatch(disagg_text)
     if disagg_text and not pools_match:
         raise RefusedError(f"disagg_layout '{disagg_text}' is not understood")
@@ -163,7 +172,7 @@ def _row_layout(
             pool_sizes[5],
             (pool_sizes[0], prefill_layout),
         )
-    if (table_row.get("serving_mode") or "").startswith("disagg"):
+    if read_choice(table_row, "serving_mode", SERVING_MODES) == "disagg":
         raise RefusedError(
             "the layout of the prefill and decode workers is not given"
         )
@@ -196,8 +205,8 @@ def _row_layout(
     if (
         language_model.kv_lora_rank
         and ep_degree > 1
-        and not table_row.get("attn_dp")
-        and _is_mlperf(table_row)
+        and not read_cell(table_row, "attn_dp")
+        and read_benchmark(table_row)
     ):
         attention_dp = ep_degree
     if tp_degree * pp_degree * replica_count != gpu_count:
@@ -232,9 +241,7 @@ def _pool_layout(
     )
 
 
-def _link_domain(
-    accelerator: Accelerator, table_row: Mapping[str, str]
-) -> Node:
+def _link_domain(accelerator: Accelerator, table_row: Row) -> Node:
     """The accelerators that talk without a network: a link's domain, or those of a host."""
     scaleup_link = (
         "nvlink_pairs" if accelerator.link == "nvlink_pairs" else "nvlink"
@@ -246,105 +253,29 @@ def _link_domain(
         memory_gib=accelerator.memory_gib,
         compute_fraction=1.0,
         scaleup_link="pcie"
-        if accelerator.link == "none" or _is_pcie(table_row)
+        if accelerator.link == "none"
+        or read_choice(table_row, "interconnect", INTERCONNECTS) == "pcie"
         else scaleup_link,
         network_gb_s=gpu_count * constant("network_each"),
     )
 
 
-def _is_pcie(table_row: Mapping[str, str]) -> bool:
-    return "interconnect: PCIe" in (table_row.get("notes") or "")
-
-
-def _row_engine(
-    table_row: Mapping[str, str], engine_name: str
-) -> ServingEngine:
-    engine_facts = engine_rows()[engine_name]
-    engine_year = _release_year(
-        engine_name, table_row.get("framework_version") or ""
-    ) or date_year(table_row.get("source_date") or "", engine_facts["year"])
-    is_modern = engine_year >= REFERENCE_YEAR and not _is_mlperf(table_row)
-    if (
-        engine_name == "trtllm"
-        and not is_modern
-        and "PyTorch" not in table_row["framework"]
-    ):
-        engine_facts = engine_rows()["trtllm-cpp"]
-    max_batch_match = re.search(
-        r"max batch per engine=(\d+)", table_row.get("notes") or ""
+def _row_demand(table_row: Row) -> Demand:
+    load_name = read_choice(table_row, "load_kind", tuple(DEMAND_KINDS))
+    if load_name is None:
+        raise RefusedError("load_kind is missing")
+    demand_kind = DEMAND_KINDS[load_name]
+    length_spread = (
+        read_choice(table_row, "length_spread", tuple(LENGTH_SPREADS))
+        or "fixed"
     )
-    return ServingEngine(
-        kind=engine_facts["kind"],
-        software_year=engine_year,
-        max_sequences=int(max_batch_match[1])
-        if max_batch_match
-        else engine_facts["sequences"],
-        latency_tuned=(table_row.get("scenario") or "") in MLPERF_SCENARIOS,
-    )
-
-
-@cache
-def _release_table() -> tuple[tuple[str, str, float], ...]:
-    csv_text = (
-        files("planner.estimate")
-        .joinpath("data", "releases.csv")
-        .read_text(encoding="utf-8")
-    )
-    release_rows = csv.DictReader(csv_text.splitlines())
-    return tuple(
-        (
-            release_row["engine"],
-            release_row["version"],
-            float(release_row["year"]),
-        )
-        for release_row in release_rows
-    )
-
-
-def _release_year(engine_name: str, version_text: str) -> float | None:
-    """Return the year of the newest release whose number a version starts with."""
-    for release_engine, release_number, release_year in _release_table():
-        if release_engine == engine_name and re.match(
-            rf"{re.escape(release_number)}(\D|$)", version_text.strip(" v~")
-        ):
-            return release_year
-    return None
-
-
-def date_year(date_text: str, default_year: float) -> float:
-    """Return a date such as 2025-06-30 as a year with its month as a fraction."""
-    date_match = re.search(r"(20\d\d)(?:-(\d\d))?", date_text)
-    if not date_match or date_text.startswith("<"):
-        return default_year
-    return int(date_match[1]) + (int(date_match[2] or 6) - 1) / 12
-
-
-def _is_mlperf(table_row: Mapping[str, str]) -> bool:
-    return (table_row.get("source_group") or "").startswith("mlperf") or (
-        table_row.get("scenario") or ""
-    ) in (
-        *MLPERF_SCENARIOS,
-        "Offline",
-    )
-
-
-def _row_demand(table_row: Mapping[str, str]) -> Demand:
-    demand_kind = DEMAND_KINDS[names.resolve_load(table_row["load_kind"])]
-    length_kind = table_row.get("len_kind") or ""
-    mean_share = (
-        constant("drawn_share")
-        if length_kind.startswith("uniform in [0.8,1.0]")
-        else 1.0
-    )
+    # Lengths drawn between 80 and 100 % of the nominal ones are shorter on average.
+    mean_share = constant("drawn_share") if length_spread == "narrow" else 1.0
     prompt_tokens = read_number(table_row, "input_len") or _dataset_prompt(
         table_row
     )
     answer_tokens = read_number(table_row, "output_len") or 1.0
     user_count = read_number(table_row, "concurrency")
-    if names.resolve_load(table_row["load_kind"]) == "all_at_once":
-        user_count = float(
-            re.sub(r"\D", "", table_row["load_kind"]) or user_count or 1
-        )
     if demand_kind in ("static", "closed") and not user_count:
         raise RefusedError("concurrency is missing")
     rate_per_s = (
@@ -354,21 +285,14 @@ def _row_demand(table_row: Mapping[str, str]) -> Demand:
     )
     if demand_kind == "open" and not rate_per_s:
         raise RefusedError("request_rate_rps is missing")
-    request_match = re.search(
-        r"(\d+) requests", table_row.get("scenario") or ""
-    )
     return Demand(
-        request_count=float(request_match[1]) if request_match else math.inf,
+        request_count=read_number(table_row, "request_count") or math.inf,
         load_kind=demand_kind,
         prompt_tokens=prompt_tokens * mean_share,
         answer_tokens=max(1.0, answer_tokens * mean_share),
         user_count=user_count,
         rate_per_s=rate_per_s,
-        length_keys=VARIED_LENGTHS
-        if length_kind.startswith("dataset")
-        else VARIED_LENGTHS[:1]
-        if mean_share < 1
-        else (),
+        length_keys=LENGTH_SPREADS[length_spread],
     )
 
 
@@ -385,45 +309,11 @@ def _dataset_lengths() -> dict[str, float]:
     }
 
 
-def _dataset_prompt(table_row: Mapping[str, str]) -> float:
+def _dataset_prompt(table_row: Row) -> float:
     """Return the mean prompt of a benchmark's dataset, which its rows leave out."""
     prompt_tokens = _dataset_lengths().get(
         names.resolve_model(table_row["model"]).model
     )
-    if prompt_tokens is None or not _is_mlperf(table_row):
+    if prompt_tokens is None or not read_benchmark(table_row):
         raise RefusedError("input_len is missing")
     return prompt_tokens
-
-
-def read_number(table_row: Mapping[str, str], column: str) -> float:
-    """Return a number above 0, or 0 when the cell is empty."""
-    cell_text = (table_row.get(column) or "").strip()
-    if not cell_text:
-        return 0.0
-    try:
-        cell_number = float(cell_text)
-    except ValueError:
-        raise RefusedError(f"{column} '{cell_text}' is not a number") from None
-    if not 0 < cell_number < MAX_NUMBER or math.isnan(cell_number):
-        raise RefusedError(
-            f"{column} {cell_text} is not between 0 and {MAX_NUMBER:,}"
-        )
-    return cell_number
-
-
-def read_count(
-    table_row: Mapping[str, str], column: str, default_count: int
-) -> int:
-    """Return a whole number of 1 or more; of several alternatives, the first."""
-    cell_text = (table_row.get(column) or "").split("|")[0].strip()
-    if not cell_text:
-        return default_count
-    try:
-        cell_number = float(cell_text)
-    except ValueError:
-        cell_number = math.nan
-    if not cell_number.is_integer():
-        raise RefusedError(f"{column} '{cell_text}' is not a whole number")
-    if not 1 <= cell_number <= 100_000:
-        raise RefusedError(f"{column} {cell_text} is not between 1 and 100,000")
-    return int(cell_number)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate import names, training
+from planner.estimate.cell import (
+    Row,
+    read_cell,
+    read_choice,
+    read_count,
+    read_number,
+    read_year,
+)
+from planner.estimate.engine_row import read_kv_precision
 from planner.estimate.inference import BandedValue, Estimate
-from planner.estimate.inference_row import date_year, read_count
 from planner.estimate.names import RefusedError
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
@@ -16,8 +23,6 @@ from planner.perf.common.memory import GIB
 from planner.perf.serving import memory as startup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.facts.accelerator import Accelerator
 
 COLUMNS: Final = (
@@ -29,16 +34,21 @@ COLUMNS: Final = (
     "peak_mem_gib",
     "checkpoint_gib",
 )
+STARTUP_KIND: Final = "inference_vllm_startup"
+CHECKPOINT_KIND: Final = "checkpoint_size"
+KINDS: Final = (STARTUP_KIND, CHECKPOINT_KIND, *training.MEMORY_KINDS)
 DEFAULT_CONTEXT: Final = 8192
 DEFAULT_YEAR: Final = 2026.8
 
 
-def predict_memory(table_row: Mapping[str, str]) -> Estimate:
+def predict_memory(table_row: Row) -> Estimate:
     """Predict one row, in GiB of each accelerator; raises RefusedError."""
-    memory_kind = (table_row.get("kind") or "").lower()
-    if memory_kind.startswith("inference"):
+    memory_kind = read_choice(table_row, "kind", KINDS)
+    if memory_kind is None:
+        raise RefusedError(f"kind is missing: one of {', '.join(KINDS)}")
+    if memory_kind == STARTUP_KIND:
         return _predict_startup(table_row)
-    if memory_kind.startswith("checkpoint"):
+    if memory_kind == CHECKPOINT_KIND:
         language_model = names.resolve_model(table_row["model"])
         checkpoint_gib = (
             memory.checkpoint_bytes(
@@ -50,12 +60,10 @@ def predict_memory(table_row: Mapping[str, str]) -> Estimate:
             "physics",
             {"checkpoint_gib": _relative_band(checkpoint_gib, "checkpoint")},
         )
-    if memory_kind.startswith("training"):
-        return Estimate("physics", training.training_memory(table_row))
-    raise RefusedError(f"no kind of memory is named '{memory_kind}'")
+    return Estimate("physics", training.training_memory(table_row))
 
 
-def _predict_startup(table_row: Mapping[str, str]) -> Estimate:
+def _predict_startup(table_row: Row) -> Estimate:
     language_model = names.resolve_model(table_row["model"])
     total_gib, accelerator = _card_memory(table_row)
     replica_layout = _row_layout(table_row, language_model.precision)
@@ -66,15 +74,17 @@ def _predict_startup(table_row: Mapping[str, str]) -> Estimate:
         replica_layout = _row_layout(
             {**table_row, "precision": "mxfp4"}, "mxfp4"
         )
-    source_year = date_year(table_row.get("source_date") or "", DEFAULT_YEAR)
-    memory_share = _read_number(table_row, "gpu_memory_utilization") or float(
+    source_year = read_year(table_row, "date", DEFAULT_YEAR)
+    memory_share = read_number(table_row, "gpu_memory_utilization") or float(
         startup.vllm_constants(source_year)["share"]
     )
     if memory_share > 1:
         raise RefusedError(
             f"gpu_memory_utilization {memory_share:g} is more than all"
         )
-    engine_name = names.resolve_engine(table_row.get("framework") or "vllm")
+    engine_name = names.resolve_engine(
+        read_cell(table_row, "framework") or "vllm"
+    )
     if engine_name != "vllm":
         raise RefusedError(
             f"what {engine_name} reports when it starts is not predicted yet"
@@ -88,7 +98,7 @@ def _predict_startup(table_row: Mapping[str, str]) -> Estimate:
         and accelerator.architecture == "Ampere",
     )
     context_tokens = int(
-        _read_number(table_row, "max_model_len")
+        read_number(table_row, "max_model_len")
         or min(DEFAULT_CONTEXT, language_model.max_context or DEFAULT_CONTEXT)
     )
     startup_memory = startup.startup_memory(
@@ -123,54 +133,30 @@ def _predict_startup(table_row: Mapping[str, str]) -> Estimate:
 
 
 def _card_memory(
-    table_row: Mapping[str, str],
+    table_row: Row,
 ) -> tuple[float, Accelerator | None]:
-    """Return the memory of a card in GiB as the row states it, and the card if it is known."""
-    stated_gib = _read_number(table_row, "gpu_mem_gib")
-    try:
-        accelerator = names.resolve_gpu(table_row["gpu"])
-    except RefusedError:
-        if stated_gib:
-            return stated_gib, None
-        raise
-    memory_match = re.search(r"([\d.]+)\s*(?:GiB|usable)", table_row["gpu"])
-    return stated_gib or (
-        float(memory_match[1]) if memory_match else accelerator.memory_gib
-    ), accelerator
+    """Return the memory of a card in GiB, and the card unless only its memory is named."""
+    stated_gib = read_number(table_row, "gpu_mem_gib")
+    if stated_gib and not read_cell(table_row, "gpu"):
+        return stated_gib, None
+    accelerator = names.resolve_gpu(table_row["gpu"])
+    return stated_gib or accelerator.memory_gib, accelerator
 
 
-def _row_layout(
-    table_row: Mapping[str, str], released_precision: str
-) -> ReplicaLayout:
+def _row_layout(table_row: Row, released_precision: str) -> ReplicaLayout:
     weight_precision = (
         table_row.get("precision")
         or table_row.get("weight_precision")
         or released_precision
-    )
-    kv_precision = (
-        names.resolve_kv_cache(table_row.get("kv_precision") or "") or "bf16"
     )
     parallel_degrees = {
         column: read_count(table_row, column, 1) for column in ("tp", "pp")
     }
     return ReplicaLayout(
         precision=names.resolve_precision(weight_precision),
-        kv_precision=kv_precision,
+        kv_precision=read_kv_precision(table_row) or "bf16",
         **parallel_degrees,
     )
-
-
-def _read_number(table_row: Mapping[str, str], column: str) -> float:
-    cell_text = (table_row.get(column) or "").strip()
-    if not cell_text:
-        return 0.0
-    try:
-        cell_number = float(cell_text)
-    except ValueError:
-        raise RefusedError(f"{column} '{cell_text}' is not a number") from None
-    if not 0 < cell_number < 1e8:
-        raise RefusedError(f"{column} {cell_text} is out of range")
-    return cell_number
 
 
 def _relative_band(predicted: float, error_name: str) -> BandedValue:

@@ -167,27 +167,11 @@ def resolve_engine(spelling: str) -> str:
     return _canonical_name("framework", spelling, engine_rows())
 
 
+def resolve_trainer(spelling: str, trainers: Iterable[str]) -> str:
+    """Return a framework of training by any of its spellings; raises RefusedError."""
+    return _canonical_name("training_framework", spelling, trainers)
+
+
 def resolve_precision(spelling: str) -> str:
     """Return a weight precision by any of its spellings; raises RefusedError."""
     return _canonical_name("weight_precision", spelling, PRECISIONS)
-
-
-def resolve_kv_cache(spelling: str) -> str:
-    """Return a KV precision, or nothing when the table does not say; raises RefusedError."""
-    return (
-        _canonical_name("kv_precision", spelling, ("bf16", "fp8"))
-        if spelling.strip()
-        else ""
-    )
-
-
-def resolve_load(spelling: str) -> str:
-    """Return how a deployment is loaded; raises RefusedError."""
-    load_kinds = (
-        "offline_max",
-        "static_batch",
-        "concurrency",
-        "rate",
-        "all_at_once",
-    )
-    return _canonical_name("load_kind", spelling, load_kinds)

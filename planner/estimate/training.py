@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from planner.estimate.cell import Row, read_cell
 from planner.estimate.inference import BandedValue, Estimate
 from planner.estimate.names import RefusedError
 from planner.estimate.training_row import parse_job
@@ -23,8 +24,6 @@ from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.perf.training.job import Job
 
 COLUMNS: Final = (
@@ -33,11 +32,13 @@ COLUMNS: Final = (
     "mfu_pct",
     "peak_mem_gib",
 )
+STATE_KIND: Final = "training_state_activation"
+MEMORY_KINDS: Final = ("training_peak", STATE_KIND)  # of tables of memory
 STATES_LIMIT: Final = 1.5  # states over memory, beyond which no gradient format or offload explains it
 ADAM_BYTES: Final = 18.0  # bytes of a parameter of mixed-precision Adam
 
 
-def predict_training(table_row: Mapping[str, str]) -> Estimate:
+def predict_training(table_row: Row) -> Estimate:
     """Predict a row; tokens of one accelerator a second, seconds, percent, GiB.
 
     Raises RefusedError when it cannot run.
@@ -72,19 +73,16 @@ def predict_training(table_row: Mapping[str, str]) -> Estimate:
     )
 
 
-def training_memory(table_row: Mapping[str, str]) -> dict[str, BandedValue]:
+def training_memory(table_row: Row) -> dict[str, BandedValue]:
     """Predict a memory row of training: states, activations and the peak of the fuller stage."""
-    memory_kind = (table_row.get("kind") or "").lower()
-    if "percent" in memory_kind:
-        raise RefusedError(
-            "a share of a baseline whose sequence and batch are not stated"
-        )
-    if not (table_row.get("seq_len") and table_row.get("micro_batch")):
+    if not (
+        read_cell(table_row, "seq_len") and read_cell(table_row, "micro_batch")
+    ):
         raise RefusedError(
             "seq_len or micro_batch is missing: activations follow from them"
         )
     training_job = parse_job(table_row).job
-    if memory_kind.startswith("training_state"):
+    if read_cell(table_row, "kind").lower() == STATE_KIND:
         return _analytic_memory(training_job)
     state_bytes = model_states(training_job)
     peak_stage = fullest_stage(training_job)

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import csv
 import math
-import re
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
 from planner.estimate import names
-from planner.estimate.inference_row import HOST_GPUS, read_count, read_number
+from planner.estimate.cell import (
+    Row,
+    read_choice,
+    read_count,
+    read_flag,
+    read_number,
+)
+from planner.estimate.inference_row import HOST_GPUS
 from planner.estimate.names import RefusedError
-from planner.estimate.software import row_software
-from planner.perf.training.job import Job, ParallelLayout
-from planner.perf.training.model_states import frozen_bytes
+from planner.estimate.software import row_software, training_framework
+from planner.perf.training.job import SIXTEEN_BIT, Job, ParallelLayout
+from planner.perf.training.model_states import frozen_bytes, optimizers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
     from planner.perf.training.job import Recompute, Sharding, Software
 
-Row: TypeAlias = "Mapping[str, str]"
+METHODS: Final = ("full", "lora", "qlora")
+SHARDINGS: Final[tuple[Sharding, ...]] = ("none", "zero1", "zero2", "zero3")
+RECOMPUTE_KINDS: Final[
+    tuple[Literal["none", "selective", "layer", "full"], ...]
+] = ("none", "selective", "layer", "full")
+DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
 DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
 ACTIVATION_SIZE: Final = 80e6  # of one activation at the micro-batch that is taken when none is stated
 MAX_BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
@@ -71,7 +80,6 @@ def parse_job(table_row: Row) -> ParsedJob:
         (software_facts, gpu_count or DEFAULT_GPUS, sequence_tokens),
     )
     frozen_bytes_each = _frozen_param_bytes(table_row, software_facts)
-    host_options = _host_options(table_row)
     return ParsedJob(
         Job(
             llm=language_model,
@@ -84,8 +92,8 @@ def parse_job(table_row: Row) -> ParsedJob:
             optimizer=_row_optimizer(table_row, software_facts, gpu_count),
             frozen_bytes=frozen_bytes_each,
             lora_rank=ADAPTER_RANK if frozen_bytes_each else 0,
-            offload_states=host_options["offload"],
-            fused_backward=host_options["backward_step"],
+            offload_states=read_flag(table_row, "offload_states"),
+            fused_backward=read_flag(table_row, "optimizer_in_backward"),
         ),
         is_assumed or is_guessed,
     )
@@ -119,11 +127,6 @@ def _row_layout(
     )
     accumulation_steps = read_count(table_row, "grad_accum", 0)
     sharding_kind = _row_sharding(table_row, software_facts)
-    tp_degree = (
-        max(1, tp_degree // 2)
-        if accelerator.vendor == "aws" and tp_degree
-        else tp_degree
-    )  # cores, two to a chip
     is_guessed = not tp_degree
     if is_guessed:
         tp_degree, pp_degree, cp_degree, sharding_kind = _default_layout(
@@ -189,7 +192,7 @@ def _row_layout(
             else 1,
             sharding=sharding_kind,
             micro=micro_batch,
-            shard_size=_shard_group(table_row),
+            shard_size=read_count(table_row, "shard_size", 0),
             recompute=_row_recompute(table_row, software_facts),
         ),
         global_batch,
@@ -258,16 +261,8 @@ def _pipeline_chunks(
     )
     if stated_chunks:
         return stated_chunks
-    if pp_degree == 1 or language_model.experts:
+    if pp_degree == 1 or language_model.experts or software_facts.is_torch:
         return 1
-    if software_facts.is_torch:
-        return (
-            2 if "interleaved" in (table_row.get("notes") or "").lower() else 1
-        )
-    if (
-        "kind" in table_row
-    ):  # tables of memory state no chunks: three, where they divide
-        return 3 if language_model.layers % (3 * pp_degree) == 0 else 1
     usual_chunks = (
         language_model.layers // pp_degree // CHUNK_LAYERS
         if software_facts.kernels in ("te", "megatron21")
@@ -286,80 +281,46 @@ def _pipeline_chunks(
 
 
 def _row_sharding(table_row: Row, software_facts: Software) -> Sharding:
-    sharding_text = (table_row.get("sharding") or "").lower()
-    if "shard_grad" in sharding_text or "zero-2" in sharding_text:
-        return "zero2"
-    if "fsdp" in sharding_text or "zero-3" in sharding_text:
-        return "zero3"
-    if (
-        "zero-1" in sharding_text
-        or "distributed" in sharding_text
-        or (not sharding_text and software_facts.kernels == "te")
-    ):
-        return "zero1"
-    return "none"
-
-
-def _shard_group(table_row: Row) -> int:
-    group_match = re.search(
-        r"megatron-fsdp (\d+)", (table_row.get("sharding") or "").lower()
+    """What is cut over data parallel ranks; fused kernels cut the optimizer by themselves."""
+    sharding_kind = read_choice(table_row, "sharding", SHARDINGS)
+    return sharding_kind or (
+        "zero1" if software_facts.kernels == "te" else "none"
     )
-    return int(group_match[1]) if group_match else 0
 
 
 def _row_recompute(table_row: Row, software_facts: Software) -> Recompute:
-    recompute_text = (table_row.get("act_ckpt") or "").lower()
-    if recompute_text.startswith(("true", "full")):
-        return "full"
-    if "layer" in recompute_text:
-        return "layer"
-    if "selective" in recompute_text:
+    """What is recomputed; as much as memory makes necessary when nobody says."""
+    recompute = read_choice(table_row, "recompute", RECOMPUTE_KINDS)
+    if recompute == "selective":
         return "ops" if software_facts.is_torch else "attention"
-    if recompute_text in ("false", "none") or "sequence" in recompute_text:
-        return "none"
-    return "forced"
+    return recompute or "forced"
 
 
 def _frozen_param_bytes(table_row: Row, software_facts: Software) -> float:
     """Bytes of a parameter that is not trained; fused kernels keep it in 8 bit when they can."""
-    task_text = " ".join(
-        table_row.get(column) or "" for column in ("task", "notes", "row_id")
-    ).lower()
-    if (
-        "qlora" in task_text
-        or "nf4" in (table_row.get("precision") or "").lower()
-    ):
-        return frozen_bytes("qlora")
+    method = read_choice(table_row, "method", METHODS) or "full"
     is_8bit = (
-        software_facts.kernels == "te" and software_facts.precision != "bf16"
+        software_facts.kernels == "te"
+        and software_facts.precision not in SIXTEEN_BIT
     )
     return (
-        (FROZEN_8BIT_BYTES if is_8bit else frozen_bytes("lora"))
-        if "lora" in task_text
-        else 0.0
+        FROZEN_8BIT_BYTES
+        if method == "lora" and is_8bit
+        else frozen_bytes(method)
     )
 
 
 def _row_optimizer(
     table_row: Row, software_facts: Software, gpu_count: int
 ) -> str:
-    """The optimizer that a framework takes by itself, or that a remark names."""
-    framework_name = (table_row.get("framework") or "").lower()
-    notes_text = (table_row.get("notes") or "").lower()
-    if "torchtune" in framework_name:
-        if "paged" in notes_text or gpu_count == 1:
-            return "paged"
-        return "adam8bit" if "8bit" in notes_text else "adamw-bf16"
+    """The optimizer of a row, or the one that its framework takes by itself."""
+    optimizer = read_choice(table_row, "optimizer", tuple(optimizers()))
+    if optimizer:
+        return optimizer
+    if training_framework(table_row) == "torchtune":
+        # Its recipes for one accelerator page the states to the host.
+        return "paged" if gpu_count == 1 else "adamw-bf16"
     return "adamw-fp32" if software_facts.is_torch else "adamw"
-
-
-def _host_options(table_row: Row) -> dict[str, bool]:
-    notes_text = (table_row.get("notes") or "").lower()
-    is_torchtune = "torchtune" in (table_row.get("framework") or "").lower()
-    return {
-        "offload": is_torchtune and "cpu offload" in notes_text,
-        "backward_step": is_torchtune and "optimizer-in-backward" in notes_text,
-    }
 
 
 @cache
@@ -377,15 +338,6 @@ def _network_rates() -> dict[str, float]:
 
 def _network_gb_s(table_row: Row, accelerator: Accelerator) -> float:
     """GB/s one way of each accelerator beyond its link: as stated, else usual for the chip."""
-    fabric_text = (table_row.get("fabric") or "").lower()
-    node_match = re.search(r"(\d+) ?gbps/node", fabric_text)
-    if node_match:
-        return float(node_match[1]) / 8 / 8
-    for fabric_pattern, fabric_gb_s in (
-        ("hdr", 25.0),
-        ("xdr 800", 100.0),
-        ("400 ?gb/s rdma|ndr ?400", 50.0),
-    ):
-        if re.search(fabric_pattern, fabric_text):
-            return fabric_gb_s
-    return _network_rates().get(accelerator.architecture, 25.0)
+    return read_number(table_row, "network_gb_s") or _network_rates().get(
+        accelerator.architecture, DEFAULT_NETWORK_GB_S
+    )

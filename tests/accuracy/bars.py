@@ -13,6 +13,7 @@ from planner.errors import TonnageError
 from planner.estimate.memory import predict_memory as memory_answer
 from planner.estimate.names import RefusedError
 from tests.accuracy import own, server
+from tests.accuracy.adapter import startup_row
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
 from tests.accuracy.score import (
@@ -171,21 +172,9 @@ def _pool(row: dict[str, str]) -> float | None:
     """Error of the pool of a log whose settings are the defaults; None when they are not."""
     if not row["kv_gib"] or "odd" in row["note"] or float(row["kv_gib"]) < 10:
         return None
-    asked = {
-        "kind": "inference",
-        "model": row["model"],
-        "gpu": row["gpu"],
-        "tp": row["tp"],
-        "pp": row["pp"],
-        "gpu_mem_gib": row["gpu_total_gib"],
-        "precision": row["precision"],
-        "kv_precision": row["kv_precision"],
-        "max_model_len": row["max_model_len"],
-        "gpu_memory_utilization": row["gpu_memory_utilization"],
-        "source_date": row["date"],
-    }
     try:
-        found = memory_answer(asked).columns["kv_cache_gib_per_gpu"].value
+        answer = memory_answer(startup_row(row))
     except (RefusedError, TonnageError):
         return None
-    return abs(found / float(row["kv_gib"]) - 1)
+    held_gib = answer.columns["kv_cache_gib_per_gpu"].value
+    return abs(held_gib / float(row["kv_gib"]) - 1)

@@ -16,6 +16,7 @@ from planner.estimate.names import RefusedError
 from planner.perf.serving.coefficients import SERVING, Coefficients
 from planner.perf.serving.step import Draft
 from planner.perf.serving.work import ReplicaProfile
+from tests.accuracy.adapter import serving_row
 from tests.accuracy.least import Array, coefficients, design
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ MS: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured row with its configuration; measurements in tokens a second and seconds."""
+    """One published row and its configuration; measurements in tokens a second and seconds."""
 
     row: dict[str, str]
     setup: Deployment
@@ -72,7 +73,7 @@ def read(text: str) -> tuple[list[Sample], list[tuple[dict[str, str], str]]]:
         if row["quality"] not in SCORED:
             continue
         try:
-            made = row_deployment(row)
+            made = row_deployment(serving_row(row))
             predict_inference(made)
         except RefusedError as error:
             refused.append((row, str(error)))

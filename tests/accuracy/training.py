@@ -19,6 +19,7 @@ from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.error_band import error_kinds
 from planner.perf.training.step import tokens_per_s
 from planner.perf.training.work import RankWork, rank_work
+from tests.accuracy.adapter import training_row
 from tests.accuracy.least import (
     Array,
     Problem,
@@ -97,7 +98,7 @@ def load() -> tuple[list[Run], list[str]]:
     refused = []
     for row in csv.DictReader(TRUTH.read_text(encoding="utf-8").splitlines()):
         try:
-            runs.append(Run(row, parse_job(row), _measured(row)))
+            runs.append(Run(row, parse_job(training_row(row)), _measured(row)))
         except RefusedError as error:
             refused.append(str(error))
     return runs, refused

@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.estimate.memory import predict_memory
 from planner.estimate.names import RefusedError
-from planner.estimate.training import training_memory
+from tests.accuracy.adapter import memory_row
 from tests.accuracy.bars import Bar
 from tests.accuracy.least import Array
 from tests.accuracy.training import TRUTH, Batch
@@ -149,7 +150,7 @@ def memory() -> Iterator[Bar]:
         scored = row["quality"] == "A"
         asked += scored
         try:
-            found = training_memory(row)
+            found = predict_memory(memory_row(row)).columns
         except RefusedError:
             continue
         if row["peak_mem_gib"] and scored:

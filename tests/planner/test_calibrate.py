@@ -97,9 +97,7 @@ def points(
     found = []
     for n in users:
         numbers = predict_inference(
-            row_deployment(
-                row(concurrency=str(n), len_kind="uniform in [0.8,1.0]")
-            )
+            row_deployment(row(concurrency=str(n), length_spread="narrow"))
         ).columns
         off = bias * (n / 16) ** slope
         found.append(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
 import statistics
 from pathlib import Path
 
@@ -11,10 +11,12 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import table
-from planner.estimate.draft import parse_draft
+from planner.estimate.draft import read_draft
 from planner.estimate.inference import predict_inference
 from planner.estimate.inference_row import row_deployment
-from planner.estimate.names import resolve_gpu, resolve_model
+from planner.estimate.memory import predict_memory
+from planner.estimate.names import RefusedError, resolve_gpu, resolve_model
+from planner.estimate.training import predict_training
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common import memory
@@ -24,6 +26,7 @@ from planner.perf.serving import tail
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.step import decode_time
+from tests.accuracy import adapter
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
@@ -58,18 +61,10 @@ def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((TRUTH / name).read_text().splitlines()))
 
 
-def written(found: list[dict[str, str]]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(found[0]))
-    writer.writeheader()
-    writer.writerows(found)
-    return out.getvalue()
-
-
 def predicted(found: list[dict[str, str]]) -> list[dict[str, str]]:
     return list(
         csv.DictReader(
-            table.predict_table(written(found), "rows.csv").splitlines()
+            table.predict_table(adapter.written(found), "rows.csv").splitlines()
         )
     )
 
@@ -91,34 +86,104 @@ def row(**changes: str) -> dict[str, str]:
         "input_len": "1000",
         "output_len": "200",
         "request_rate_rps": "",
-        "spec_decode": "",
     }
     return base | changes
 
 
+def told(truth: dict[str, str]) -> dict[str, str]:
+    """A row of free text and measurements that would mislead whoever read it."""
+    lies = "lora qlora compile async paged 8bit cpu offload interconnect: PCIe"
+    return {
+        "row_id": truth["row_id"],
+        "notes": f"{lies}; max batch per engine=1",
+        "arch_note": lies,
+        "source_group": "mlperf_lora",
+        "source_repo": lies,
+        "source_path": lies,
+        "source_date": "2020-01",
+        "scenario": "Server, 9 requests",
+        "spec_decode": "MTP-3",
+        "len_kind": "dataset mean",
+        "fabric": "1 Gbps/node",
+        "act_ckpt": "full",
+        "task": "lora",
+    }
+
+
+class Watched(dict):
+    """A row that remembers which of its columns were asked for."""
+
+    def __init__(self, cells: dict[str, str], asked: set[str]) -> None:
+        super().__init__(cells)
+        self.asked = asked
+
+    def get(self, column, default=None):
+        self.asked.add(column)
+        return super().get(column, default)
+
+    def __getitem__(self, column):
+        self.asked.add(column)
+        return super().__getitem__(column)
+
+    def __contains__(self, column):
+        self.asked.add(column)
+        return super().__contains__(column)
+
+
+@pytest.mark.parametrize("name", list(adapter.ADAPTERS))
+def test_only_documented_columns_are_read(name: str) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "estimate.md").read_text()
+    documented = {
+        cell
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for cell in line.split("|")[1]
+        .replace("`", " ")
+        .replace(",", " ")
+        .split()
+    }
+    asked: set[str] = set()
+    predictor = {
+        "inference.csv": lambda r: predict_inference(row_deployment(r)),
+        "training.csv": predict_training,
+        "memory.csv": predict_memory,
+    }[name]
+    for cells in adapter.typed_rows(name):
+        with contextlib.suppress(RefusedError):
+            predictor(Watched(cells, asked))
+    assert asked <= documented
+    assert not {c for c in asked if c.startswith("source") or "note" in c}
+    assert "row_id" not in asked
+
+
 @pytest.mark.parametrize(
-    ("name", "blank"), [("inference.csv", MEASURED), ("memory.csv", HELD)]
+    ("name", "measured"),
+    [("inference.csv", MEASURED), ("training.csv", ()), ("memory.csv", HELD)],
 )
-def test_measured_columns_are_never_read(
-    name: str, blank: tuple[str, ...]
+def test_neither_measurements_nor_free_text_are_read(
+    name: str, measured: tuple[str, ...]
 ) -> None:
-    found = rows(name)
-    blanked = [
-        {key: "" if key in blank else cell for key, cell in r.items()}
-        for r in found
+    found = adapter.typed_rows(name)
+    expected = table.predict_table(adapter.written(found), "rows.csv")
+    beside = [
+        told(r) | dict.fromkeys(measured, "1") | cells
+        for r, cells in zip(rows(name), found, strict=True)
     ]
-    without = [
-        {key: cell for key, cell in r.items() if key not in blank}
-        for r in found
-    ]
-    expected = table.predict_table(written(found), "rows.csv")
-    assert table.predict_table(written(blanked), "rows.csv") == expected
-    assert table.predict_table(written(without), "rows.csv") == expected
+    assert table.predict_table(adapter.written(beside), "rows.csv") == expected
+
+
+def test_a_name_does_not_make_a_run_one_of_adapters() -> None:
+    whole = adapter.typed_rows("training.csv")[0]
+    named = whole | {"row_id": "lora", "notes": "lora"}
+    tuned = whole | {"method": "lora"}
+    answers = predicted([whole | {"notes": ""}, named, tuned | {"notes": ""}])
+    peaks = [answer["peak_mem_gib"] for answer in answers]
+    assert peaks[0] == peaks[1] != peaks[2]
 
 
 def test_every_row_of_full_quality_is_answered_in_order() -> None:
     found = rows("inference.csv")
-    answers = predicted(found)
+    answers = predicted(adapter.typed_rows("inference.csv"))
     assert [a["row_id"] for a in answers] == [r["row_id"] for r in found]
     refused = [
         a["reason"]
@@ -135,7 +200,7 @@ def test_every_row_of_full_quality_is_answered_in_order() -> None:
 
 
 def test_a_band_holds_its_value_and_a_basis_is_named() -> None:
-    for found in predicted(rows("inference.csv")[::7]):
+    for found in predicted(adapter.typed_rows("inference.csv")[::7]):
         if found["status"] != "ok":
             assert found["reason"]
             continue
@@ -204,7 +269,21 @@ def test_models_and_accelerators_are_known_by_what_others_call_them() -> None:
         ("model", "llama-3.1-405b", "does not fit"),
         ("gpu", "H100-SXM-80GB 1g.11gb", "it has 1g.10gb"),
         ("gpu", "L4 1g.10gb", "it has none"),
-        ("spec_decode", "MTP-3, acceptance 130 %", "not between 0 and 1"),
+        ("draft", "eagel", "did you mean 'eagle"),
+        ("draft_tokens", "some", "not a whole number"),
+        ("draft_acceptance", "1.3", "not between 0 and 1"),
+        ("kv_precision", "fp16 (no flag)", "is none of auto, bf16, fp16, fp8"),
+        ("version", "TensorRT 10.2.0, CUDA 12.4", "is no release"),
+        ("date", "<=2026-07", "is no date"),
+        ("date", "2025-13", "is no date"),
+        ("backend", "pytorch", "backend is of trtllm"),
+        ("benchmark", "mlperf", "did you mean 'mlperf_"),
+        ("interconnect", "PCIe 4.0 x16", "is none of link, pcie"),
+        ("length_spread", "uniform", "is none of fixed, narrow, wide"),
+        ("serving_mode", "static_batch", "is none of agg, disagg"),
+        ("max_sequences", "2048|128", "not a whole number"),
+        ("request_count", "-1", "not between"),
+        ("tp", "4|2", "not a whole number"),
     ],
 )
 def test_a_wrong_cell_refuses_its_row_and_no_other(
@@ -411,33 +490,38 @@ def test_split_pools_pay_for_sending_the_cache_and_decode_undisturbed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "gained", "passes"),
+    ("kind", "tokens", "acceptance", "gained", "passes"),
     [
-        ("MTP-1", 1.85, 1),
-        ("mtp-3, acceptance 50 %", 1.875, 3),
-        ("ngram-2 acceptance=.5", 1.75, 0),
-        ("eagle3-4, acceptance 1.0", 5, 4),
-        ("eagle3-4", 1, 0),
+        ("mtp", "1", "", 1.85, 1),
+        ("mtp", "3", "0.5", 1.875, 3),
+        ("ngram", "2", ".5", 1.75, 0),
+        ("eagle3", "4", "1.0", 5, 4),
+        ("eagle3", "4", "", 1, 0),
+        ("mtp", "", "", 1, 0),
+        ("unknown", "", "", 1, 0),
     ],
 )
 def test_the_gain_of_a_draft_is_the_sum_of_its_accepted_prefixes(
-    told: str, gained: float, passes: int
+    kind: str, tokens: str, acceptance: str, gained: float, passes: int
 ) -> None:
-    found = parse_draft(told)
+    cells = {"draft": kind, "draft_tokens": tokens}
+    found = read_draft(cells | {"draft_acceptance": acceptance})
     assert found is not None
     assert found.tokens_per_step == pytest.approx(gained)
     assert found.draft_passes == passes
-    assert parse_draft("none expected") is None
+    assert read_draft({"draft": "none"}) is read_draft({}) is None
 
 
 def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
     """At batch 1 weights are read for several tokens at once; at 512 products are what counts."""
 
-    def pace(users: int, draft: str) -> float:
+    def pace(users: int, acceptance: str = "") -> float:
         cells = {
             "concurrency": str(users),
             "gpu": "H200-SXM-141GB",
-            "spec_decode": draft,
+            "draft": "mtp" if acceptance else "none",
+            "draft_tokens": "3",
+            "draft_acceptance": acceptance,
         }
         return (
             predict_inference(row_deployment(row(**cells)))
@@ -445,15 +529,10 @@ def test_a_draft_speeds_up_a_small_batch_and_not_a_busy_one() -> None:
             .value
         )
 
-    certain = "mtp-3, acceptance 1"
-    hopeless = "mtp-3, acceptance 0"
-    assert 1.7 < pace(1, "none") / pace(1, "mtp-3, acceptance 0.8") < 3
-    assert pace(1, "none") / pace(1, certain) < 4
-    assert pace(1, hopeless) > pace(1, "none")
-    gain = [
-        pace(n, "none") / pace(n, "mtp-3, acceptance 0.6")
-        for n in (1, 16, 128, 512)
-    ]
+    assert 1.7 < pace(1) / pace(1, "0.8") < 3
+    assert pace(1) / pace(1, "1") < 4
+    assert pace(1, "0") > pace(1)
+    gain = [pace(n) / pace(n, "0.6") for n in (1, 16, 128, 512)]
     assert gain == sorted(gain, reverse=True)
 
 
@@ -521,7 +600,7 @@ def test_accelerators_are_understood_with_spaces(
 
 def test_a_plan_and_a_table_find_the_same_room_and_pace() -> None:
     """One account of memory and one physics: Replica serves plans, Setup tables."""
-    made = row_deployment(row(len_kind="dataset mean", concurrency="1"))
+    made = row_deployment(row(length_spread="wide", concurrency="1"))
     server = made.replica_rates()
     wanted = ServingLoad(
         prompt_lengths=LengthDistribution(mean_tokens=1000, p95_tokens=1000),
@@ -587,7 +666,9 @@ def test_bands_of_loaded_servers_hold_what_was_measured() -> None:
     ):
         inside = []
         for r in found:
-            number = predict_inference(row_deployment(r)).columns[column]
+            number = predict_inference(
+                row_deployment(adapter.serving_row(r))
+            ).columns[column]
             inside.append(number.low <= float(r[column]) <= number.high)
         assert sum(inside) >= 0.85 * len(inside)
 

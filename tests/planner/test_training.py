@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from planner.estimate import table, training_row
+from planner.estimate.memory import predict_memory
+from planner.estimate.names import RefusedError
 from planner.estimate.software import kernel_class
-from planner.estimate.training import training_memory
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
@@ -22,6 +22,7 @@ from planner.perf.training.model_states import model_states, optimizers
 from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.step import step_time, tokens_per_s
 from planner.perf.training.work import rank_work
+from tests.accuracy import adapter
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 MEASURED = (
@@ -67,12 +68,12 @@ def rows() -> list[dict[str, str]]:
     )
 
 
+def typed() -> list[dict[str, str]]:
+    return adapter.typed_rows("training.csv")
+
+
 def predicted(found: list[dict[str, str]]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(found[0]))
-    writer.writeheader()
-    writer.writerows(found)
-    return table.predict_table(out.getvalue(), "rows.csv")
+    return table.predict_table(adapter.written(found), "rows.csv")
 
 
 def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() -> (
@@ -99,23 +100,12 @@ def test_fp16_is_as_fast_as_bf16() -> None:
 
 
 def test_measured_columns_are_never_read() -> None:
-    found = rows()
-    expected = predicted(found)
-    assert (
-        predicted(
-            [
-                {k: "" if k in MEASURED else c for k, c in r.items()}
-                for r in found
-            ]
-        )
-        == expected
-    )
-    assert (
-        predicted(
-            [{k: c for k, c in r.items() if k not in MEASURED} for r in found]
-        )
-        == expected
-    )
+    found = typed()
+    beside = [
+        {name: truth[name] for name in MEASURED} | cells
+        for truth, cells in zip(rows(), found, strict=True)
+    ]
+    assert predicted(beside) == predicted(found)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +117,31 @@ def test_measured_columns_are_never_read() -> None:
         ("micro_batch", "0", "not between"),
         ("pp", "3", "not a multiple"),
         ("seq_len", "many", "not a number"),
+        ("framework", "torchtitn", "did you mean 'torchtitan'"),
+        ("framework", "LLMBoost 1.2.0", "no training framework is named"),
+        ("version", "main", "is no release"),
+        ("date", "2023-2024", "is no date"),
+        ("method", "lorra", "did you mean 'lora'"),
+        ("precision", "not parsed (FP8 or NVFP4)", "is none of bf16"),
+        ("gather_precision", "float8", "is none of bf16, fp8"),
+        ("sharding", "FSDP2", "is none of none, zero1, zero2, zero3"),
+        ("shard_size", "all", "not a whole number"),
+        ("recompute", "selective op", "did you mean 'selective'"),
+        ("optimizer", "adamm", "did you mean 'adamw"),
+        ("offload_states", "maybe", "is none of yes, no"),
+        ("optimizer_in_backward", "1", "is none of yes, no"),
+        ("compiled", "true", "is none of yes, no"),
+        ("async_tp", "on", "is none of yes, no"),
+        ("sequence_parallel", "sp", "is none of yes, no"),
+        ("routing", "tokendrop", "did you mean 'token_drop'"),
+        ("document_tokens", "-1", "not between"),
+        ("network_gb_s", "8x IB", "not a number"),
     ],
 )
 def test_a_wrong_cell_refuses_its_row_and_no_other(
     column: str, cell: str, says: str
 ) -> None:
-    good = rows()[0]
+    good = typed()[0]
     lines = list(
         csv.DictReader(
             predicted([good, good | {column: cell}, good]).splitlines()
@@ -154,11 +163,9 @@ def test_llama_3_405b_trains_as_published(
 
     Chunks are not stated: a pipeline with so few micro-batches is interleaved more finely.
     """
-    blank = dict.fromkeys(rows()[0], "")
     dp = accelerators // 128
     read = training_row.parse_job(
-        blank
-        | {
+        {
             "model": "llama-3.1-405b",
             "gpu": "H100-SXM-80GB",
             "n_gpus": str(accelerators),
@@ -171,7 +178,7 @@ def test_llama_3_405b_trains_as_published(
             "global_batch": str(dp * micros),
             "precision": "BF16",
             "framework": "Megatron-LM",
-            "source_date": "2024-07",
+            "date": "2024-07",
         }
     )
     llm = read.job.llm
@@ -203,12 +210,13 @@ def test_llama_3_405b_trains_as_published(
 def test_frameworks_run_the_kernels_that_they_bring(
     framework: str, date: str, used: str
 ) -> None:
-    told = rows()[0] | {
-        "framework": framework,
-        "source_date": date,
-        "notes": "",
-    }
-    assert kernel_class(told) == used
+    assert kernel_class({"framework": framework, "date": date}) == used
+
+
+def test_compiling_changes_the_kernels_of_plain_pytorch_only() -> None:
+    for framework, used in (("torchtitan", "compiled"), ("nemo", "te")):
+        cells = {"framework": framework, "compiled": "yes"}
+        assert kernel_class(cells) == used
 
 
 def test_states_are_those_of_zero() -> None:
@@ -430,7 +438,7 @@ def test_optimizers_are_ordered_by_what_they_keep() -> None:
 def test_whatever_was_not_measured_is_flagged_and_its_band_is_wide() -> None:
     """Every accelerator of an architecture, and every kind of model, without a published run."""
     runs = [
-        training_row.parse_job(row).job
+        training_row.parse_job(adapter.training_row(row)).job
         for row in rows()
         if row["quality"] != "C"
     ]
@@ -460,6 +468,6 @@ def test_what_has_no_measurements_has_a_wide_band() -> None:
     assert half_width_ln(made(chip="mi300x")) > half_width_ln(known)
 
 
-def test_a_share_of_nothing_is_refused() -> None:
-    with pytest.raises(Exception, match="baseline"):
-        training_memory({"kind": "training_activation_percent_of_tp_baseline"})
+def test_an_unknown_kind_of_memory_is_refused_with_those_that_are() -> None:
+    with pytest.raises(RefusedError, match=r"none of .*training_peak"):
+        predict_memory({"kind": "training_activation_percent_of_tp_baseline"})

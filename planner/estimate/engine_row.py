@@ -1,0 +1,96 @@
+"""Which serving engine a row names: its kind, its age and its limits."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from planner.estimate.cell import (
+    Row,
+    read_choice,
+    read_count,
+    read_version,
+    read_year,
+)
+from planner.estimate.names import RefusedError
+from planner.perf.common.coefficient_table import REFERENCE_YEAR
+from planner.perf.serving.engine import ServingEngine, engine_rows
+
+BACKENDS: Final = ("pytorch", "cpp")
+BENCHMARKS: Final = ("mlperf_offline", "mlperf_server", "mlperf_interactive")
+KV_PRECISIONS: Final = {
+    "auto": "",
+    "bf16": "bf16",
+    "fp16": "bf16",  # as many bytes
+    "fp8": "fp8",
+}
+
+
+def read_benchmark(table_row: Row) -> str:
+    """Return the benchmark whose rules a run followed, or nothing; raises RefusedError."""
+    return read_choice(table_row, "benchmark", BENCHMARKS) or ""
+
+
+def read_kv_precision(table_row: Row) -> str:
+    """Return what the KV cache is kept in, or nothing when the engine decides."""
+    precision = read_choice(table_row, "kv_precision", tuple(KV_PRECISIONS))
+    return KV_PRECISIONS[precision or "auto"]
+
+
+def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
+    """Return the engine of a row; what is blank is what the engine does by itself."""
+    engine_facts = engine_rows()[engine_name]
+    dated_year = read_year(table_row, "date", engine_facts["year"])
+    engine_year = (
+        _release_year(engine_name, read_version(table_row, "version"))
+        or dated_year
+    )
+    backend = read_choice(table_row, "backend", BACKENDS)
+    if backend and engine_name != "trtllm":
+        raise RefusedError(f"backend is of trtllm, and not of {engine_name}")
+    benchmark = read_benchmark(table_row)
+    if engine_name == "trtllm" and not backend:
+        # Entries of benchmarks are built as engines whatever the release.
+        is_modern = engine_year >= REFERENCE_YEAR and not benchmark
+        backend = "pytorch" if is_modern else "cpp"
+    if backend == "cpp":
+        engine_facts = engine_rows()["trtllm-cpp"]
+    return ServingEngine(
+        kind=engine_facts["kind"],
+        software_year=engine_year,
+        max_sequences=read_count(
+            table_row, "max_sequences", engine_facts["sequences"]
+        ),
+        latency_tuned=benchmark in ("mlperf_server", "mlperf_interactive"),
+    )
+
+
+@cache
+def _release_table() -> tuple[tuple[str, str, float], ...]:
+    csv_text = (
+        files("planner.estimate")
+        .joinpath("data", "releases.csv")
+        .read_text(encoding="utf-8")
+    )
+    release_rows = csv.DictReader(csv_text.splitlines())
+    return tuple(
+        (
+            release_row["engine"],
+            release_row["version"],
+            float(release_row["year"]),
+        )
+        for release_row in release_rows
+    )
+
+
+def _release_year(engine_name: str, version: str) -> float | None:
+    """Return the year of the first known release whose number a version starts with."""
+    for release_engine, release_number, release_year in _release_table():
+        if release_engine == engine_name and re.match(
+            rf"{re.escape(release_number)}(\D|$)", version
+        ):
+            return release_year
+    return None
