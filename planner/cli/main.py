@@ -110,7 +110,9 @@ def cli(directory: str | None) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    exit_code = run(sys.argv[1:] if argv is None else argv)
+    gc.freeze()  # the collection at exit then finds nothing to walk through
+    sys.exit(exit_code)
 
 
 def run(argv: list[str]) -> int:

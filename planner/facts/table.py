@@ -9,6 +9,7 @@ import csv
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from operator import getitem
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from planner.errors import CatalogError, Place, Problem
@@ -19,16 +20,35 @@ if TYPE_CHECKING:
 CellT = TypeVar("CellT")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would treble the time of a row
 class TableRow:
-    """The converted cells of one line."""
+    """The converted cells of one line of a file."""
 
-    place: Place
+    path: str
+    line: int
     cells: dict[str, Any]
+
+    @property
+    def place(self) -> Place:
+        """Where the line stands."""
+        return Place(self.path, self.line, 1)
 
     def __getitem__(self, column: str) -> Any:
         """Return one cell."""
         return self.cells[column]
+
+
+class _ConvertedCells(dict[str, Any]):
+    """The cells of a column by their text: each distinct text is converted once."""
+
+    def __init__(self, converter: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.converter = converter
+
+    def __missing__(self, cell: str) -> Any:
+        """Convert a text that was not met before."""
+        converted = self[cell] = self.converter(cell)
+        return converted
 
 
 def read_rows(
@@ -48,28 +68,26 @@ def read_rows(
             Place(path, 1, 1),
             f"columns differ: {', '.join(sorted(odd_columns))}",
         )
-    converters = [columns[column] for column in header]
-    # Most columns repeat few values, so each distinct cell is converted once.
-    column_memos: list[dict[str, Any]] = [{} for _ in header]
+    converted_columns = [_ConvertedCells(columns[column]) for column in header]
     for cells in csv_reader:
-        position = Place(path, csv_reader.line_num, 1)
         if len(cells) != len(header):
             refuse_row(
-                position, f"{len(cells)} cells, the header has {len(header)}"
+                Place(path, csv_reader.line_num, 1),
+                f"{len(cells)} cells, the header has {len(header)}",
             )
         try:
-            converted = [
-                column_memo[cell]
-                if cell in column_memo
-                else column_memo.setdefault(cell, converter(cell))
-                for column_memo, converter, cell in zip(
-                    column_memos, converters, cells, strict=True
-                )
-            ]
+            converted_cells = dict(
+                zip(header, map(getitem, converted_columns, cells), strict=True)
+            )
         except (ValueError, InvalidOperation):
             # A second pass over the row finds the column, only on an error.
-            _refuse_cell(position, header, converters, cells)
-        yield TableRow(position, dict(zip(header, converted, strict=True)))
+            _refuse_cell(
+                Place(path, csv_reader.line_num, 1),
+                header,
+                [columns[column] for column in header],
+                cells,
+            )
+        yield TableRow(path, csv_reader.line_num, converted_cells)
 
 
 def rows_by_key(

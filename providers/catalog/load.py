@@ -21,6 +21,7 @@ PURCHASES: Final = (
     "list_unclear",
     "dws_calendar",
 )
+INFINITE_USD: Final = Decimal("inf")
 FABRICS: Final = ("none", "efa", "tcpx", "tcpxo", "roce", "infiniband", "ici")
 SCALE_UP_LINKS: Final = (
     "none",
@@ -206,73 +207,58 @@ def _offers(
     offers: list[Offer] = []
     price_rows = list(table.read_rows(table_text, "prices.csv", columns))
     on_demand_usd_hour = {
-        (
-            price_row["provider"],
-            price_row["instance_type"],
-            price_row["region"],
-        ): price_row["usd_hour"]
-        for price_row in price_rows
-        if price_row["purchase"] == "on_demand"
+        (cells["provider"], cells["instance_type"], cells["region"]): cells[
+            "usd_hour"
+        ]
+        for cells in (price_row.cells for price_row in price_rows)
+        if cells["purchase"] == "on_demand"
     }
-    for table_row in price_rows:
-        machine_key = (table_row["provider"], table_row["instance_type"])
+    for price_row in price_rows:
+        cells = price_row.cells
+        provider, region = cells["provider"], cells["region"]
+        purchase = cells["purchase"]
+        machine_key = (provider, cells["instance_type"])
         if machine_key not in instances:
             table.refuse_row(
-                table_row.place,
+                price_row.place,
                 f"instance_type: no machine is named '{machine_key[1]}'",
             )
-        region_key = (machine_key[0], table_row["region"])
         # Quoted prices of blocks may apply to every region.
-        any_region = (
-            table_row["region"] == "*"
-            and table_row["purchase"] not in ORDERABLE_PURCHASES
-        )
+        any_region = region == "*" and purchase not in ORDERABLE_PURCHASES
+        zoned_type = machine_key[1] if machine_key in zoned_types else "*"
         offer_zones = (
-            ()
-            if any_region
-            else zones.get(
-                (
-                    *region_key,
-                    machine_key[1] if machine_key in zoned_types else "*",
-                )
-            )
+            () if any_region else zones.get((provider, region, zoned_type))
         )
         instance_type = instances[machine_key]
-        sold_purchases = {
-            "on_demand": instance_type.on_demand,
-            "spot": instance_type.spot,
-        }
-        # A spot price at or above on demand means that there is no capacity.
-        is_sold_out = table_row["purchase"] == "spot" and table_row[
-            "usd_hour"
-        ] >= on_demand_usd_hour.get(
-            (*machine_key, table_row["region"]), table_row["usd_hour"] + 1
-        )
         if (
             offer_zones is None
-            or is_sold_out
-            or not sold_purchases.get(table_row["purchase"], True)
+            or (purchase == "on_demand" and not instance_type.on_demand)
+            or (purchase == "spot" and not instance_type.spot)
             or (
                 offered_regions[machine_key]
                 and not any_region
-                and table_row["region"] not in offered_regions[machine_key]
+                and region not in offered_regions[machine_key]
             )
         ):
-            continue  # not offered there, or a spot price that says "no capacity"
+            continue  # not offered there
+        if purchase == "spot" and cells["usd_hour"] >= on_demand_usd_hour.get(
+            (*machine_key, region), INFINITE_USD
+        ):
+            continue  # a spot price at or above on demand: there is no capacity
         offers.append(
             Offer(
                 instance=instance_type,
-                region=table_row["region"],
+                region=region,
                 zones=offer_zones,
                 # A price of accelerators alone cannot be ordered.
-                purchase=table_row["purchase"]
-                if table_row["scope"] == "machine"
+                purchase=purchase
+                if cells["scope"] == "machine"
                 else "dws_calendar",
-                usd_hour=table_row["usd_hour"],
-                basis=table_row["basis"],
-                source=table_row["source"],
-                as_of=table_row["as_of"],
-                confidence=table_row["confidence"],
+                usd_hour=cells["usd_hour"],
+                basis=cells["basis"],
+                source=cells["source"],
+                as_of=cells["as_of"],
+                confidence=cells["confidence"],
             )
         )
     return offers

@@ -327,8 +327,10 @@ class Replica:
         return self._rate_bounds[tpot_limit_s]
 
     def _find_rate_bound(self, tpot_limit_s: float) -> float:
+        if self.tpot(self.max_batch) <= tpot_limit_s:
+            return self.completion_rate(self.max_batch)
         lower_batch = 0
-        upper_batch = self.max_batch
+        upper_batch = self.max_batch - 1
         while lower_batch < upper_batch:
             # tpot grows with the batch: bisection for the last one within it.
             middle_batch = (lower_batch + upper_batch + 1) // 2

@@ -301,8 +301,23 @@ class Service:
         return self.replica.max_batch
 
     @cached_property
+    def _slot_rate(self) -> float:
+        return 1 / max(self.slot_wait.mean_s, 1e-9)
+
+    @cached_property
     def _wait_phases(self) -> tuple[tuple[float, float], ...]:
-        return self.prompt_wait.phases()
+        """Chance and rate of each exponential of the wait for earlier prompts."""
+        wait_phases = []
+        for phase_weight, phase_mean_s in self.prompt_wait.phases():
+            phase_rate = 1 / max(phase_mean_s, 1e-9)
+            if abs(self._slot_rate - phase_rate) < 1e-6 * phase_rate:
+                phase_rate *= (
+                    1.001  # two equal rates are the limit of two nearby ones
+                )
+            wait_phases.append(
+                (self.prompt_wait.probability * phase_weight, phase_rate)
+            )
+        return tuple(wait_phases)
 
     @cached_property
     def _mean_tpot_s(self) -> float:
@@ -317,31 +332,23 @@ class Service:
         if wait_s < 0:
             return 1.0
         slot_probability = self.slot_wait.probability
-        prompt_probability = self.prompt_wait.probability
-        slot_rate = 1 / max(self.slot_wait.mean_s, 1e-9)
+        slot_rate = self._slot_rate
         slot_exceedance = math.exp(-slot_rate * wait_s)
         # Only the wait for a slot.
         exceedance = (
-            slot_probability * (1 - prompt_probability) * slot_exceedance
+            slot_probability
+            * (1 - self.prompt_wait.probability)
+            * slot_exceedance
         )
-        for phase_weight, phase_mean_s in self._wait_phases:
-            phase_rate = 1 / max(phase_mean_s, 1e-9)
-            if abs(slot_rate - phase_rate) < 1e-6 * phase_rate:
-                phase_rate *= (
-                    1.001  # two equal rates are the limit of two nearby ones
-                )
+        for phase_probability, phase_rate in self._wait_phases:
             phase_exceedance = math.exp(-phase_rate * wait_s)
             # Both waits: the sum of two exponentials (hypoexponential).
             sum_exceedance = (
                 phase_rate * slot_exceedance - slot_rate * phase_exceedance
             ) / (phase_rate - slot_rate)
-            exceedance += (
-                prompt_probability
-                * phase_weight
-                * (
-                    (1 - slot_probability) * phase_exceedance
-                    + slot_probability * sum_exceedance
-                )
+            exceedance += phase_probability * (
+                (1 - slot_probability) * phase_exceedance
+                + slot_probability * sum_exceedance
             )
         return exceedance
 

@@ -291,9 +291,10 @@ def decode_time(
     """
     # A step verifies all draft tokens and computes the next one.
     checked_tokens = 1.0 + times.draft.draft_tokens
+    stage_sequences = larger(batch_size / times.pp, 1.0)
     # Sequences that one accelerator attends to in one stage.
-    sequence_count = larger(larger(batch_size / times.pp, 1.0) / times.adp, 1.0)
-    stage_tokens = larger(batch_size / times.pp, 1.0) * checked_tokens
+    sequence_count = larger(stage_sequences / times.adp, 1.0)
+    stage_tokens = stage_sequences * checked_tokens
     local_tokens = sequence_count * checked_tokens
     # Expected share of experts in use: 1 - (1 - k / E)^tokens.
     touched_share = 1.0 - (1.0 - times.expert_share) ** stage_tokens
