@@ -11,13 +11,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import cache_disk_gb
-from planner.cost.weekly_load import HOURS_PER_WEEK
 from planner.errors import Problem, SpecError
 from planner.perf.common import memory
 from planner.solve.serving.bill import BYTES_PER_GB
 from planner.solve.training.requirement import cloud_of_address
 from planner.spec.model import Training, Workspace
 from planner.spec.schedule import parse_schedule
+from planner.units import HOURS_PER_WEEK
 from stacks.runtime.vm.megatron import megatron_options
 
 if TYPE_CHECKING:

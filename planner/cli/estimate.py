@@ -20,6 +20,7 @@ from planner.cli.compose import (
 )
 from planner.errors import MissingError, Problem, UsageError
 from planner.spec.model import Training
+from planner.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,8 +196,6 @@ def _parse_machines(
     machines_text: str, catalog: Catalog
 ) -> tuple[Sequence[Offer], int]:
     """Return the offers of the machine type, and the number of machines, of TYPExN."""
-    import difflib
-
     offers_by_type: dict[str, list[Offer]] = {}
     for type_offers in catalog.offer_groups:
         offers_by_type.setdefault(
@@ -211,10 +210,10 @@ def _parse_machines(
         else (machines_text, "1")
     )
     if type_name not in offers_by_type:
-        close_names = difflib.get_close_matches(type_name, offers_by_type, 1)
+        close_name = closest(type_name, offers_by_type)
         next_step = (
-            f"did you mean '{close_names[0]}'?"
-            if close_names
+            f"did you mean '{close_name}'?"
+            if close_name
             else "run: tonnage offers"
         )
         message = f"no machine type is named '{type_name}'"

@@ -9,6 +9,7 @@ import click
 
 from planner.cli.option import write_output
 from planner.errors import MissingError, Place, Problem, UsageError
+from planner.suggest import closest
 
 DEFAULT_BLUEPRINT = "chat-8b"
 
@@ -92,12 +93,10 @@ def _blueprint_summary(blueprint_text: str) -> str:
 def _unknown_blueprint(
     blueprint_name: str, blueprint_names: list[str]
 ) -> MissingError:
-    import difflib
-
-    close_names = difflib.get_close_matches(blueprint_name, blueprint_names, 1)
+    close_name = closest(blueprint_name, blueprint_names)
     next_step = (
-        f"did you mean '{close_names[0]}'?"
-        if close_names
+        f"did you mean '{close_name}'?"
+        if close_name
         else "run: tonnage init --list"
     )
     message = f"no blueprint is named '{blueprint_name}'"

@@ -72,12 +72,10 @@ class LazyCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command for one that is not known."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
+            from planner.suggest import closest
 
-            close_names = difflib.get_close_matches(args[0], list(COMMANDS), 1)
-            suggestion = (
-                f" Did you mean '{close_names[0]}'?" if close_names else ""
-            )
+            close_name = closest(args[0], COMMANDS)
+            suggestion = f" Did you mean '{close_name}'?" if close_name else ""
             ctx.fail(f"No such command '{args[0]}'.{suggestion}")
         return super().resolve_command(ctx, args)
 

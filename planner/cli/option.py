@@ -197,6 +197,6 @@ def write_output(text: str, path: str | None = None) -> None:
     if target_path.exists() and not target_path.is_file():
         target_path.write_text(text, encoding="utf-8")
         return
-    partial_path = target_path.with_name(target_path.name + ".part")
-    partial_path.write_text(text, encoding="utf-8")
-    partial_path.replace(target_path)
+    from providers.files import write_atomically
+
+    write_atomically(target_path, text)

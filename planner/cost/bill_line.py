@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.facts import table
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,14 +96,11 @@ def usage_value(usage_name: str) -> Decimal:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.cost")
-        .joinpath("data", "usage.csv")
-        .read_text(encoding="utf-8")
-    )
     usage_values = {
         usage_row["usage"]: usage_row["value"]
-        for usage_row in table.read_rows(csv_text, "usage.csv", column_types)
+        for usage_row in table.load_rows(
+            "planner.cost", "usage.csv", column_types
+        )
     }
     assumption: Decimal = usage_values[usage_name]
     return assumption

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from planner.facts import table
@@ -27,13 +26,8 @@ def _block_table() -> dict[tuple[str, str], table.TableRow]:
         "longest_days": number_type,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.cost")
-        .joinpath("data", "blocks.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "blocks.csv", column_types),
+        table.load_rows("planner.cost", "blocks.csv", column_types),
         "purchase",
         "provider",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
@@ -59,13 +58,8 @@ def _energy_facts() -> dict[tuple[str, str, str], float]:
         "unit": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.cost")
-        .joinpath("data", "energy.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "energy.csv", column_types),
+        table.load_rows("planner.cost", "energy.csv", column_types),
         "kind",
         "provider",
         "region",

@@ -9,18 +9,15 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner.cost.bill_line import priced_line
 from planner.facts import table
+from planner.units import BYTES_PER_GIB, BYTES_PER_MB
 
 if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
     from planner.cost.service_price import PriceBook
-
-GIB: Final = 2.0**30
-MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class FileSystem:
     @property
     def bytes_per_s(self) -> float:
         """Throughput of all clients together, bytes/s: TiB * MB/s per TiB * 10^6."""
-        return self.capacity_gib / 1024 * self.mb_s_per_tib * MB
+        return self.capacity_gib / 1024 * self.mb_s_per_tib * BYTES_PER_MB
 
     def priced_line(self, price_book: PriceBook, months: Decimal) -> BillLine:
         """Return the bill line for a number of months."""
@@ -87,7 +84,8 @@ def _sold_gib(
     """
     # Capacity for the data, and capacity that brings the throughput.
     required_gib = max(
-        stored_bytes / GIB, bytes_per_s / MB / tier_row["mb_s_tib"] * 1024
+        stored_bytes / BYTES_PER_GIB,
+        bytes_per_s / BYTES_PER_MB / tier_row["mb_s_tib"] * 1024,
     )
     # The smallest size need not be a multiple of the step.
     smallest_gib: int = tier_row["least_gib"]
@@ -109,9 +107,6 @@ def _tier_table() -> tuple[table.TableRow, ...]:
         "price": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.cost")
-        .joinpath("data", "file_systems.csv")
-        .read_text(encoding="utf-8")
+    return tuple(
+        table.load_rows("planner.cost", "file_systems.csv", column_types)
     )
-    return tuple(table.read_rows(csv_text, "file_systems.csv", column_types))

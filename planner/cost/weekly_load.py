@@ -10,14 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, cached_property
-from importlib.resources import files
-from typing import Final
 
 from planner.facts import table
 from planner.spec.schedule import parse_schedule
-
-HOURS_PER_WEEK: Final = 168
-HOURS_PER_MONTH: Final = Decimal(730)  # billing convention of the three clouds
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
 
 
 @dataclass(frozen=True)
@@ -121,12 +117,7 @@ def _profile_table() -> dict[tuple[str, str, int], float]:
         "weight": table.real_between(0, 1),
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.cost")
-        .joinpath("data", "profiles.csv")
-        .read_text(encoding="utf-8")
-    )
-    profile_rows = table.read_rows(csv_text, "profiles.csv", column_types)
+    profile_rows = table.load_rows("planner.cost", "profiles.csv", column_types)
     return {
         (
             profile_row["profile"],

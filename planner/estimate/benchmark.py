@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import Place, Problem, UsageError
 from planner.perf.common.constant import constant
+from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MS_PER_S: Final = 1000.0
 MAX_TP: Final = 64
 UPPER_LIMITS: Final = {
     "input tokens": 1e7,

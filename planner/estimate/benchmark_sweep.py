@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.common.constant import constant
+from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
     from planner.plan.types import Layout, Plan
@@ -20,7 +21,6 @@ MAX_USERS: Final = (
 )
 USUAL_TPOT_S: Final = 0.05  # where a plan predicts none
 USUAL_TTFT_S: Final = 1.0  # where a plan predicts none
-MS_PER_S: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from planner.estimate.names import RefusedError
+from planner.suggest import closest
 
 Row: TypeAlias = Mapping[str, str]
 Choice = TypeVar("Choice", bound=str)
@@ -87,10 +87,8 @@ def read_choice(
     for choice in choices:
         if choice == normalized:
             return choice
-    close_matches = difflib.get_close_matches(normalized, choices, 1)
-    suggestion = (
-        f"; did you mean '{close_matches[0]}'?" if close_matches else ""
-    )
+    known_word = closest(normalized, choices)
+    suggestion = f"; did you mean '{known_word}'?" if known_word else ""
     raise RefusedError(
         f"{column} '{cell_text}' is none of {', '.join(choices)}{suggestion}"
     )

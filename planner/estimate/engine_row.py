@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from planner.estimate.cell import (
@@ -16,6 +14,7 @@ from planner.estimate.cell import (
     read_year,
 )
 from planner.estimate.names import RefusedError
+from planner.facts import table
 from planner.perf.common.coefficient_table import REFERENCE_YEAR
 from planner.perf.serving.engine import ServingEngine, engine_rows
 
@@ -70,17 +69,20 @@ def row_engine(table_row: Row, engine_name: str) -> ServingEngine:
 
 @cache
 def _release_table() -> tuple[tuple[str, str, float], ...]:
-    csv_text = (
-        files("planner.estimate")
-        .joinpath("data", "releases.csv")
-        .read_text(encoding="utf-8")
+    column_types = {
+        "engine": table.nonempty_text,
+        "version": table.nonempty_text,
+        "year": table.real_between(2020, 2100),
+        **table.SOURCE_COLUMNS,
+    }
+    release_rows = table.load_rows(
+        "planner.estimate", "releases.csv", column_types
     )
-    release_rows = csv.DictReader(csv_text.splitlines())
     return tuple(
         (
             release_row["engine"],
             release_row["version"],
-            float(release_row["year"]),
+            release_row["year"],
         )
         for release_row in release_rows
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from planner.estimate.names import RefusedError
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.serving import load_shape, tail
 from planner.perf.serving.error_band import (
     Band,
@@ -17,12 +16,12 @@ from planner.perf.serving.error_band import (
     error_band,
     extrapolation,
 )
+from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
     from planner.perf.serving.deployment import Deployment
     from planner.perf.serving.load_shape import MeanLatency, ReplicaRates
 
-MS_PER_S: Final = 1000.0
 OVERLOAD_LIMIT: Final = (
     3.0  # times the predicted capacity: no error of ours explains that
 )
@@ -71,7 +70,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
     """
     replica_rates = deployment.replica_rates()
     if replica_rates.max_batch < 1:
-        weights_gib = deployment.profile.weight_bytes / GIB
+        weights_gib = deployment.profile.weight_bytes / BYTES_PER_GIB
         memory_gib = deployment.node.memory_gib
         raise RefusedError(
             f"does not fit: weights take {weights_gib:,.1f} of {memory_gib:,.1f} GiB on each"

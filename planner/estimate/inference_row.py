@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.estimate import names
@@ -25,6 +23,7 @@ from planner.estimate.engine_row import (
     row_engine,
 )
 from planner.estimate.names import RefusedError
+from planner.facts import table
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.perf.serving.deployment import Demand, Deployment, LoadKind
@@ -298,14 +297,19 @@ def _row_demand(table_row: Row) -> Demand:
 
 @cache
 def _dataset_lengths() -> dict[str, float]:
-    csv_text = (
-        files("planner.estimate")
-        .joinpath("data", "datasets.csv")
-        .read_text(encoding="utf-8")
-    )
+    length = table.real_between(1, 1_000_000)
+    column_types = {
+        "model": table.nonempty_text,
+        "input_tokens": length,
+        "input_most": length,
+        "output_most": length,
+        **table.SOURCE_COLUMNS,
+    }
     return {
-        dataset_row["model"]: float(dataset_row["input_tokens"])
-        for dataset_row in csv.DictReader(csv_text.splitlines())
+        dataset_row["model"]: dataset_row["input_tokens"]
+        for dataset_row in table.load_rows(
+            "planner.estimate", "datasets.csv", column_types
+        )
     }
 
 

@@ -19,8 +19,8 @@ from planner.estimate.names import RefusedError
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
-from planner.perf.common.memory import GIB
 from planner.perf.serving import memory as startup
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -54,7 +54,7 @@ def predict_memory(table_row: Row) -> Estimate:
             memory.checkpoint_bytes(
                 language_model, _row_layout(table_row, language_model.precision)
             )
-            / GIB
+            / BYTES_PER_GIB
         )
         return Estimate(
             "physics",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 import re
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import TonnageError
+from planner.facts import table
 from planner.facts.accelerator import (
     Accelerator,
     accelerators,
@@ -18,6 +16,7 @@ from planner.facts.accelerator import (
 )
 from planner.facts.llm import Llm, find_model, models, unsized_models
 from planner.perf.serving.engine import engine_rows
+from planner.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,12 +39,14 @@ class RefusedError(Exception):
 
 @cache
 def _spelling_table() -> dict[tuple[str, str], str]:
-    csv_text = (
-        files("planner.estimate")
-        .joinpath("data", "spellings.csv")
-        .read_text(encoding="utf-8")
+    column_types = {
+        "kind": table.nonempty_text,
+        "spelling": table.nonempty_text,
+        "name": table.any_text,
+    }
+    spelling_rows = table.load_rows(
+        "planner.estimate", "spellings.csv", column_types
     )
-    spelling_rows = csv.DictReader(csv_text.splitlines())
     return {
         (spelling_row["kind"], spelling_row["spelling"]): spelling_row["name"]
         for spelling_row in spelling_rows
@@ -96,12 +97,8 @@ def _canonical_name(
         for entry_kind, known_spelling in _spelling_table()
         if entry_kind == name_kind
     ]
-    close_matches = difflib.get_close_matches(
-        normalized, [*canonical_names, *known_spellings], 1
-    )
-    suggestion = (
-        f"; did you mean '{close_matches[0]}'?" if close_matches else ""
-    )
+    known_name = closest(normalized, [*canonical_names, *known_spellings])
+    suggestion = f"; did you mean '{known_name}'?" if known_name else ""
     raise RefusedError(
         f"no {name_kind.replace('_', ' ')} is named '{spelling.strip()}'{suggestion}"
     )

@@ -10,7 +10,6 @@ from planner.estimate.inference import BandedValue, Estimate
 from planner.estimate.names import RefusedError
 from planner.estimate.training_row import parse_job
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.memory import (
@@ -22,6 +21,7 @@ from planner.perf.training.mfu import mfu
 from planner.perf.training.model_states import model_states
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
@@ -45,7 +45,7 @@ def predict_training(table_row: Row) -> Estimate:
     """
     parsed_job = parse_job(table_row)
     training_job = parsed_job.job
-    states_gib = model_states(training_job).total / GIB
+    states_gib = model_states(training_job).total / BYTES_PER_GIB
     memory_gib = training_job.chip.memory_gib
     if states_gib > STATES_LIMIT * memory_gib:
         raise RefusedError(
@@ -92,13 +92,16 @@ def training_memory(table_row: Row) -> dict[str, BandedValue]:
     )
     return {
         "weights_gib_per_gpu": _log_band(
-            state_bytes.weights / GIB, constant("train_memory", "states")
+            state_bytes.weights / BYTES_PER_GIB,
+            constant("train_memory", "states"),
         ),
         "state_gib_per_gpu": _log_band(
-            state_bytes.total / GIB, constant("train_memory", "states")
+            state_bytes.total / BYTES_PER_GIB,
+            constant("train_memory", "states"),
         ),
         "activation_gib_per_gpu": _log_band(
-            activation_bytes / GIB, constant("train_memory", "activations")
+            activation_bytes / BYTES_PER_GIB,
+            constant("train_memory", "activations"),
         ),
         "peak_mem_gib": _log_band(peak_gib(training_job), peak_half_width),
     }
@@ -109,7 +112,7 @@ def _analytic_memory(training_job: Job) -> dict[str, BandedValue]:
     parallel_layout = training_job.layout
     layer_params = 12.0 * training_job.llm.layers * training_job.llm.hidden**2
     local_params_gib = (
-        layer_params / (parallel_layout.tp * parallel_layout.pp) / GIB
+        layer_params / (parallel_layout.tp * parallel_layout.pp) / BYTES_PER_GIB
     )
     states_half_width = constant("train_memory", "states")
     return {
@@ -120,7 +123,7 @@ def _analytic_memory(training_job: Job) -> dict[str, BandedValue]:
             ADAM_BYTES * local_params_gib, states_half_width
         ),
         "activation_gib_per_gpu": _log_band(
-            activation_total(training_job) / GIB, states_half_width
+            activation_total(training_job) / BYTES_PER_GIB, states_half_width
         ),
     }
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Literal
 
 from planner.estimate import names
@@ -20,6 +18,7 @@ from planner.estimate.cell import (
 from planner.estimate.inference_row import HOST_GPUS
 from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
+from planner.facts import table
 from planner.perf.training.job import SIXTEEN_BIT, Job, ParallelLayout
 from planner.perf.training.model_states import frozen_bytes, optimizers
 
@@ -325,14 +324,17 @@ def _row_optimizer(
 
 @cache
 def _network_rates() -> dict[str, float]:
-    csv_text = (
-        files("planner.estimate")
-        .joinpath("data", "networks.csv")
-        .read_text(encoding="utf-8")
-    )
+    column_types = {
+        "architecture": table.nonempty_text,
+        "gb_s": table.real_between(0.1, 10_000),
+        "meaning": table.any_text,
+        **table.SOURCE_COLUMNS,
+    }
     return {
-        network_row["architecture"]: float(network_row["gb_s"])
-        for network_row in csv.DictReader(csv_text.splitlines())
+        network_row["architecture"]: network_row["gb_s"]
+        for network_row in table.load_rows(
+            "planner.estimate", "networks.csv", column_types
+        )
     }
 
 

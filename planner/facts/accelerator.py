@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from planner.facts import table
@@ -158,9 +157,7 @@ def accelerators() -> dict[str, Accelerator]:
         "confidence": table.CONFIDENCE_LEVEL,
         **table.SOURCE_COLUMNS,
     }
-    table_rows = table.read_rows(
-        _data_text("accelerators.csv"), "accelerators.csv", columns
-    )
+    table_rows = table.load_rows("planner.facts", "accelerators.csv", columns)
     return {
         accelerator: Accelerator(**table_row.cells)
         for (accelerator,), table_row in table.rows_by_key(
@@ -180,9 +177,7 @@ def mig_profiles() -> tuple[MigProfile, ...]:
         "max_instances": table.integer_between(1, 7),
         **table.SOURCE_COLUMNS,
     }
-    table_rows = table.read_rows(
-        _data_text("mig_profiles.csv"), "mig_profiles.csv", columns
-    )
+    table_rows = table.load_rows("planner.facts", "mig_profiles.csv", columns)
     return tuple(MigProfile(**table_row.cells) for table_row in table_rows)
 
 
@@ -223,12 +218,4 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
         link_domain=1,
         mig=False,
         **peaks,
-    )
-
-
-def _data_text(file_name: str) -> str:
-    return (
-        files("planner.facts")
-        .joinpath("data", file_name)
-        .read_text(encoding="utf-8")
     )

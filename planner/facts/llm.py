@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any, Final
 
 from planner.errors import MissingError, Place, Problem
 from planner.facts import table
+from planner.suggest import closest
 
 PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
 
@@ -212,13 +211,8 @@ def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         **table.SOURCE_COLUMNS,
     }
     table_by_model: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
-    csv_text = (
-        files("planner.facts")
-        .joinpath("data", "models.csv")
-        .read_text(encoding="utf-8")
-    )
     for (model,), table_row in table.rows_by_key(
-        table.read_rows(csv_text, "models.csv", columns), "model"
+        table.load_rows("planner.facts", "models.csv", columns), "model"
     ).items():
         alias_names = (
             *table_row["aliases"],
@@ -312,13 +306,9 @@ def find_model(name: str, place: Place | None = None) -> Llm:
             )
         )
     # A close name is most likely a spelling error.
-    close_matches = difflib.get_close_matches(
-        lowercase_name, list(_model_table()), 1, cutoff=0.5
-    )
+    close_name = closest(lowercase_name, _model_table())
     next_step = (
-        f"did you mean '{close_matches[0]}'?"
-        if close_matches
-        else "run: tonnage models"
+        f"did you mean '{close_name}'?" if close_name else "run: tonnage models"
     )
     message = f"no model is named '{name}'"
     raise MissingError(

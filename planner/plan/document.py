@@ -11,6 +11,7 @@ from planner.plan import types
 from planner.plan.canonical import seal
 from planner.spec.load import plain_values
 from planner.spec.model import Batch, Inference, Training, Workspace
+from planner.units import BYTES_PER_GB, BYTES_PER_MB
 from planner.version import VERSION
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ WORKLOAD_KINDS: Final[dict[type, types.WorkloadKind]] = {
 }
 # More digits would be noise, and would differ from machine to machine.
 SIGNIFICANT_DIGITS: Final = 6
-BYTES_PER_MB: Final = 1e6
-BYTES_PER_GB: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ def _verification(
         seeds=simulation_check.seed_count,
         added_groups=simulation_check.added_groups,
         found={
-            metric: types.SimulatedPercentile(
+            metric: types.PercentileBand(
                 value=rounded(value), low=rounded(low), high=rounded(high)
             )
             for metric, (

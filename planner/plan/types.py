@@ -196,7 +196,7 @@ class Safety(_Part, frozen=True, kw_only=True):
     ]
 
 
-class SimulatedPercentile(_Part, frozen=True, kw_only=True):
+class PercentileBand(_Part, frozen=True, kw_only=True):
     """A percentile of the simulation with its 90 % Monte Carlo band."""
 
     value: Annotated[Number, Meta(description="ms")]
@@ -227,7 +227,7 @@ class Verification(_Part, frozen=True, kw_only=True):
         int, Meta(description="more than the formulas asked for")
     ]
     found: Annotated[
-        dict[str, SimulatedPercentile],
+        dict[str, PercentileBand],
         Meta(description="p50, p90, p95 and p99 of TTFT, TPOT and E2E in ms"),
     ]
 

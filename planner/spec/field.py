@@ -5,13 +5,13 @@ A field type reports every problem of a node instead of stopping at the first.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from planner.errors import Place, Problem
 from planner.spec.source import MappingNode, Node, ScalarNode, SequenceNode
+from planner.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,8 @@ def require_scalar(
 
 def suggest_word(word: str, known_words: list[str]) -> str:
     """Return a question with the closest known word, or an empty text."""
-    close_matches = difflib.get_close_matches(word, known_words, 1, cutoff=0.6)
-    return f"did you mean '{close_matches[0]}'?" if close_matches else ""
+    known_word = closest(word, known_words)
+    return f"did you mean '{known_word}'?" if known_word else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from planner.spec.field import (
     TextPattern,
 )
 from planner.spec.source import parse_yaml
+from providers.files import write_atomically
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -339,16 +340,10 @@ def load_memory(memory_path: Path) -> WorldMemory:
 
 def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
     """Write the state atomically."""
-    memory_path.parent.mkdir(parents=True, exist_ok=True)
     memory_fields = {
         "seconds": world_memory.seconds,
         "serial": world_memory.serial,
         "objects": world_memory.objects,
         "fired": world_memory.fired,
     }
-    temporary_path = memory_path.with_suffix(".tmp")
-    temporary_path.write_text(
-        json.dumps(memory_fields, sort_keys=True), encoding="utf-8"
-    )
-    # A rename is atomic: a crash leaves the old or the new file.
-    temporary_path.replace(memory_path)
+    write_atomically(memory_path, json.dumps(memory_fields, sort_keys=True))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from filelock import FileLock, Timeout
 
 from planner.errors import LockedError, Problem, UsageError
+from providers.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,14 +62,10 @@ def load_state(state_path: Path) -> dict[str, Any] | None:
 
 def save_state(state_path: Path, stack_state: dict[str, Any]) -> None:
     """Write a state: to a file beside, flushed to the disk, then renamed over the old one."""
-    state_path.parent.mkdir(parents=True, exist_ok=True)
-    temporary_path = state_path.with_suffix(".tmp")
-    with temporary_path.open("w", encoding="utf-8") as state_file:
-        envelope = {"sha256": state_digest(stack_state), "state": stack_state}
-        json.dump(envelope, state_file, sort_keys=True, ensure_ascii=False)
-        state_file.flush()
-        os.fsync(state_file.fileno())
-    temporary_path.replace(state_path)
+    envelope = {"sha256": state_digest(stack_state), "state": stack_state}
+    write_atomically(
+        state_path, json.dumps(envelope, sort_keys=True, ensure_ascii=False)
+    )
 
 
 @contextmanager

@@ -19,13 +19,13 @@ from planner.estimate.names import RefusedError, resolve_gpu, resolve_model
 from planner.estimate.training import predict_training
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
-from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving import memory as startup
 from planner.perf.serving import tail
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.step import decode_time
+from planner.units import BYTES_PER_GIB
 from tests.accuracy import adapter
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
@@ -427,7 +427,7 @@ def test_the_tokens_of_a_pool_are_those_that_vllm_prints(
         precision="bf16", kv_precision=kv, tp=8 if name == "deepseek-r1" else 1
     )
     found = startup.pool_tokens(
-        find_model(name), layout, pool_gib * memory.GIB, year
+        find_model(name), layout, pool_gib * BYTES_PER_GIB, year
     )
     assert found == pytest.approx(printed, rel=0.001)
 

@@ -22,6 +22,7 @@ from planner.perf.serving.load import (
     percentile_bin,
 )
 from planner.perf.serving.replica import Replica
+from planner.units import BYTES_PER_GIB
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -66,7 +67,9 @@ def test_weights_match_vllm_startup_logs(row: dict[str, str]) -> None:
     layout = ReplicaLayout(
         precision=row["precision"], kv_precision="bf16", tp=int(row["tp"])
     )
-    found = memory.weight_bytes(find_model(row["model"]), layout) / memory.GIB
+    found = (
+        memory.weight_bytes(find_model(row["model"]), layout) / BYTES_PER_GIB
+    )
     assert found == pytest.approx(float(row["weights_gib_per_gpu"]), rel=0.005)
 
 
@@ -74,7 +77,7 @@ def test_kv_tokens_match_a_vllm_startup_log() -> None:
     row = next(r for r in rows("vllm_startup.csv") if r["kv_tokens"])
     layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1)
     model = find_model(row["model"])
-    pool = float(row["kv_cache_gib_per_gpu"]) * memory.GIB
+    pool = float(row["kv_cache_gib_per_gpu"]) * BYTES_PER_GIB
     tokens = pool / (memory.kv_token_bytes(model, layout) * model.layers)
     assert tokens == pytest.approx(float(row["kv_tokens"]), rel=0.005)
 

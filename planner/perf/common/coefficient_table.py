@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from importlib.resources import files
 from typing import Any, Final, Generic, TypeVar
 
 from planner.facts import table
@@ -80,13 +79,8 @@ class CoefficientTable(Generic[T]):
             "meaning": table.nonempty_text,
             **table.SOURCE_COLUMNS,
         }
-        csv_text = (
-            files("planner.perf")
-            .joinpath("data", self.file_name)
-            .read_text(encoding="utf-8")
-        )
         keyed_rows = table.rows_by_key(
-            table.read_rows(csv_text, self.file_name, columns),
+            table.load_rows("planner.perf", self.file_name, columns),
             "coefficient",
             "key",
         )

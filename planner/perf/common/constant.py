@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
 from planner.facts import table
 
@@ -18,13 +17,10 @@ def _constant_values() -> dict[tuple[str, str], float]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "constants.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "constants.csv", columns), "constant", "key"
+        table.load_rows("planner.perf", "constants.csv", columns),
+        "constant",
+        "key",
     )
     return {
         (constant_name, key_name): csv_row["value"]

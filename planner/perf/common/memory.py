@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import ReplicaLayout
 
-GIB: Final = 2**30
 # Bytes of one element of the KV cache.
 KV_ELEMENT_BYTES: Final = {"bf16": 2, "fp8": 1}
 

@@ -13,22 +13,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from planner.facts import table
+from planner.numeric import maximize, normal_quantile
 from planner.perf.common.constant import constant
 from planner.perf.training.model_states import adapter_params, optimizers
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
-DAY_S: Final = 86_400.0
-MONTH_S: Final = 730 * 3600.0
 # Each step shrinks the bracket by 0.618: 60 reach 3e-13 of it.
 SECTION_STEPS: Final = 60
-MAX_INTERVAL_S: Final = 30 * DAY_S
+MAX_INTERVAL_S: Final = 30 * SECONDS_PER_DAY
 ReclaimLevel: TypeAlias = Literal[
     "never", "monthly", "low", "high"
 ]  # of reclaims: a column
@@ -90,13 +88,8 @@ def _reclaim_table() -> dict[tuple[str, str], table.TableRow]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "reclaims.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "reclaims.csv", column_types),
+        table.load_rows("planner.perf", "reclaims.csv", column_types),
         "provider",
         "family",
     )
@@ -143,7 +136,7 @@ def run_hazard(
     planner/perf/data/reclaims.csv.
     """
     # Failures a machine and day (arXiv:2410.21680, RSC-1).
-    failures_per_s = machine_count * constant("node_failures") / DAY_S
+    failures_per_s = machine_count * constant("node_failures") / SECONDS_PER_DAY
     restart_s = constant("train_restart")
     restart_s += constant("boot") * no_spare_share(
         spare_count, failures_per_s * constant("boot")
@@ -163,7 +156,7 @@ def run_hazard(
     )
     reclaims_per_s = (
         # A share p reclaimed in a month is a constant rate -ln(1 - p).
-        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / MONTH_S
+        -math.log(1 - min(0.99, reclaim_row[reclaim_level])) / SECONDS_PER_MONTH
     )
     # Share of reclaims that come alone (arXiv:2604.16457).
     separate_share = 1 - constant("reclaim_together")
@@ -261,7 +254,7 @@ def finish_quantile(
     )
     # Exponential absence: mean square 2 wait^2, and its cross term.
     mean_square_s2 += 2 * mean_absence_s * (hazard.wait_s + hazard.restart_s)
-    return mean_s + NormalDist().inv_cdf(run_share) * math.sqrt(
+    return mean_s + normal_quantile(run_share) * math.sqrt(
         mean_s * stops_per_s * mean_square_s2
     )
 
@@ -295,15 +288,10 @@ def best_interval(save_s: float, hazard: Hazard) -> float:
     )
     if hazard.mtbf_s == math.inf:
         return constant("train_interval")
-    golden_ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(SECTION_STEPS):
-        left_probe_s = longest_s - golden_ratio * (longest_s - shortest_s)
-        right_probe_s = shortest_s + golden_ratio * (longest_s - shortest_s)
-        # Golden section assumes one maximum of the share of progress.
-        if progress_share(left_probe_s, save_s, hazard) < progress_share(
-            right_probe_s, save_s, hazard
-        ):
-            shortest_s = left_probe_s
-        else:
-            longest_s = right_probe_s
-    return (shortest_s + longest_s) / 2
+    # The share of progress has one maximum.
+    return maximize(
+        lambda interval_s: progress_share(interval_s, save_s, hazard),
+        shortest_s,
+        longest_s,
+        SECTION_STEPS,
+    )

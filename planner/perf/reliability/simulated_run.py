@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from planner.numeric import nearest_rank
+
 if TYPE_CHECKING:
     from planner.perf.reliability.interruption import Hazard
 
@@ -46,11 +48,11 @@ class RunDistribution:
 
     def end_quantile_s(self, run_share: float) -> float:
         """Return the time within which `run_share` of the runs end, in seconds."""
-        return _empirical_quantile(self.end_times_s, run_share)
+        return nearest_rank(self.end_times_s, run_share)
 
     def paid_quantile_s(self, run_share: float) -> float:
         """Return the paid time that `run_share` of the runs do not exceed, in s."""
-        return _empirical_quantile(self.paid_times_s, run_share)
+        return nearest_rank(self.paid_times_s, run_share)
 
 
 def simulate_run(
@@ -145,15 +147,3 @@ def simulate_runs(
         tuple(sorted(outcome.paid_s for outcome in outcomes)),
         sum(outcome.stop_count for outcome in outcomes) / RUN_COUNT,
     )
-
-
-def _empirical_quantile(
-    sorted_times_s: tuple[float, ...], run_share: float
-) -> float:
-    return sorted_times_s[
-        min(
-            len(sorted_times_s) - 1,
-            # Least time with at least `run_share` of the runs within it.
-            max(0, math.ceil(run_share * len(sorted_times_s)) - 1),
-        )
-    ]

@@ -13,8 +13,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.numeric import Z_OF_90_PERCENT_BAND
 from planner.perf.common.constant import constant
-from planner.perf.serving.error_band import BAND_Z_SCORE, Band
+from planner.perf.serving.error_band import Band
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -193,7 +194,9 @@ class Correction:
             feature_vector(batch_size, context_tokens)
         )
         # Bias carries over to another tp only in part: twice the width.
-        half_width = BAND_Z_SCORE * log_sigma * (1 if tp == self.tp else 2)
+        half_width = (
+            Z_OF_90_PERCENT_BAND * log_sigma * (1 if tp == self.tp else 2)
+        )
         return Band(math.exp(-half_width), math.exp(half_width), basis)
 
 

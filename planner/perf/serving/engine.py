@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
@@ -48,14 +47,11 @@ def engine_rows() -> dict[str, dict[str, Any]]:
         "year": table.real_between(2022, 2100),
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "engines.csv")
-        .read_text(encoding="utf-8")
-    )
     return {
         engine_row["engine"]: engine_row.cells
-        for engine_row in table.read_rows(csv_text, "engines.csv", columns)
+        for engine_row in table.load_rows(
+            "planner.perf", "engines.csv", columns
+        )
     }
 
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from planner.facts import table
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ FALLBACK_LOADS: Final = {
     "ttft": "closed",
 }
 NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
-BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,8 @@ class Band:
         """
         midpoint = math.sqrt(self.low * self.high)
         # Half the band in ln is z(0.95) standard deviations.
-        log_sigma = math.log(self.high / self.low) / 2 / BAND_Z_SCORE
-        return midpoint * math.exp(
-            NormalDist().inv_cdf(probability) * log_sigma
-        )
+        log_sigma = math.log(self.high / self.low) / 2 / Z_OF_90_PERCENT_BAND
+        return midpoint * math.exp(normal_quantile(probability) * log_sigma)
 
 
 @cache
@@ -75,7 +71,7 @@ def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
         "rows": table.integer_between(1, 100_000),
         **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.read_rows(_read_data("bands.csv"), "bands.csv", columns)
+    csv_rows = table.load_rows("planner.perf", "bands.csv", columns)
     return {
         (csv_row["target"], csv_row["load"], csv_row["new"]): (
             csv_row["low"],
@@ -94,9 +90,7 @@ def measured_scope() -> frozenset[tuple[str, str]]:
         "rows": table.integer_between(1, 100_000),
         **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.read_rows(
-        _read_data("covered.csv"), "covered.csv", columns
-    )
+    csv_rows = table.load_rows("planner.perf", "covered.csv", columns)
     return frozenset((csv_row["kind"], csv_row["name"]) for csv_row in csv_rows)
 
 
@@ -108,7 +102,7 @@ def _measured_ranges() -> dict[str, tuple[float, float]]:
         "high": table.real_between(0, 1e15),
         **table.SOURCE_COLUMNS,
     }
-    csv_rows = table.read_rows(_read_data("ranges.csv"), "ranges.csv", columns)
+    csv_rows = table.load_rows("planner.perf", "ranges.csv", columns)
     return {
         csv_row["feature"]: (csv_row["low"], csv_row["high"])
         for csv_row in csv_rows
@@ -210,11 +204,3 @@ def assess_novelty(
     if ("architecture", accelerator.architecture) not in measured_names:
         return frozenset(novelties), "spec"
     return frozenset(novelties), "physics" if novelties else "calibrated"
-
-
-def _read_data(file_name: str) -> str:
-    return (
-        files("planner.perf")
-        .joinpath("data", file_name)
-        .read_text(encoding="utf-8")
-    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +35,9 @@ LENGTH_BINS: Final = (
     (0.99, 0.015),
     (0.998, 0.005),
 )
-Z95: Final = NormalDist().inv_cdf(0.95)
 BIN_SHARES: Final = tuple(bin_share for _, bin_share in LENGTH_BINS)
 _BIN_Z_SCORES: Final = tuple(
-    NormalDist().inv_cdf(quantile) for quantile, _ in LENGTH_BINS
+    normal_quantile(quantile) for quantile, _ in LENGTH_BINS
 )
 
 
@@ -57,7 +57,9 @@ class LengthDistribution:
         """
         log_ratio = math.log(max(1.0, self.p95_tokens / self.mean_tokens))
         # The smaller root: it is 0 when p95 equals the mean.
-        return Z95 - math.sqrt(max(0.0, Z95**2 - 2 * log_ratio))
+        return Z_OF_90_PERCENT_BAND - math.sqrt(
+            max(0.0, Z_OF_90_PERCENT_BAND**2 - 2 * log_ratio)
+        )
 
     @property
     def variation(self) -> float:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.common.memory import GIB
+from planner.numeric import bisect_up
 from planner.perf.serving.step import (
     attention_time,
     decode_time,
     larger,
     smaller,
 )
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
@@ -104,7 +105,7 @@ def memory_capacity(
     pool_bytes = (
         coefficients.memory_share * profile.memory_bytes
         - profile.weight_bytes
-        - overhead_gib * GIB
+        - overhead_gib * BYTES_PER_GIB
     )
     # Tokens for which the scheduler reserves KV cache at admission.
     reserved_tokens = prompt_tokens + coefficients.answer_share * answer_tokens
@@ -322,23 +323,20 @@ def poisson_latency(rates: ReplicaRates, rate_per_s: float) -> MeanLatency:
     Solves batch = rate * answer * server_time * tpot(batch) by bisection on [0, max_batch]. A
     result at `max_batch` means that the arrival rate exceeds the capacity.
     """
-    lower_batch = 0.0
-    upper_batch = rates.max_batch
     # A latency-tuned server is slower than the model by this factor.
     slowdown = rates.coefficients.server_time
-    for _ in range(BISECTION_STEPS):
-        middle_batch = (lower_batch + upper_batch) / 2
-        if (
+
+    def keeps_up(batch: float) -> bool:
+        # Little's law holds at or below this batch: the root is not above.
+        batch_by_law = (
             rate_per_s
             * rates.answer_tokens
             * slowdown
-            * tpot_at_batch(rates, middle_batch)
-            # Little's law holds at or below this batch: the root is not above.
-            <= middle_batch
-        ):
-            upper_batch = middle_batch
-        else:
-            lower_batch = middle_batch
+            * tpot_at_batch(rates, batch)
+        )
+        return batch_by_law <= batch
+
+    mean_batch = bisect_up(keeps_up, 0.0, rates.max_batch, BISECTION_STEPS)
     return open_latency(
-        rates, rate_per_s, slowdown * tpot_at_batch(rates, upper_batch)
+        rates, rate_per_s, slowdown * tpot_at_batch(rates, mean_batch)
     )

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
 from planner.perf.common import memory
-from planner.perf.common.memory import GIB
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -118,12 +117,7 @@ def _version_rows() -> tuple[table.TableRow, ...]:
         "share": number_column,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "vllm_memory.csv")
-        .read_text(encoding="utf-8")
-    )
-    return tuple(table.read_rows(csv_text, "vllm_memory.csv", columns))
+    return tuple(table.load_rows("planner.perf", "vllm_memory.csv", columns))
 
 
 @cache
@@ -196,10 +190,10 @@ def startup_memory(
 ) -> StartupMemory:
     """Return the start-up memory of one accelerator."""
     version_row = vllm_constants(accelerator.software_year)
-    weights_gib = vllm_weight_bytes(llm, layout) / GIB
+    weights_gib = vllm_weight_bytes(llm, layout) / BYTES_PER_GIB
     activation_gib = (
         activation_bytes(llm, layout, accelerator.software_year, step_limits)
-        / GIB
+        / BYTES_PER_GIB
         + version_row["buffers_gib"]
     )
     # Allocated outside PyTorch: driver context, NCCL buffers.
@@ -226,7 +220,10 @@ def startup_memory(
         graph_gib=graph_gib,
         kv_gib=kv_pool_gib,
         kv_tokens=pool_tokens(
-            llm, layout, max(0.0, kv_pool_gib) * GIB, accelerator.software_year
+            llm,
+            layout,
+            max(0.0, kv_pool_gib) * BYTES_PER_GIB,
+            accelerator.software_year,
         ),
         max_sequences=step_limits.max_sequences,
     )

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from planner.numeric import nearest_rank
 from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
 from planner.perf.serving.step import prompt_latency
 
@@ -295,7 +296,7 @@ def summarize(
             seconds for seed_times in runs for seconds in seed_times[metric]
         )
         seed_quantiles = [
-            _empirical_quantile(sorted(seed_times[metric]), percentile)
+            nearest_rank(sorted(seed_times[metric]), percentile / 100)
             for seed_times in runs
         ]
         # One seed has no variance between seeds, hence no width.
@@ -310,7 +311,7 @@ def summarize(
                 * statistics.stdev(seed_quantiles)
                 / math.sqrt(len(seed_quantiles))
             )
-        quantile_s = _empirical_quantile(pooled_times, percentile)
+        quantile_s = nearest_rank(pooled_times, percentile / 100)
         percentiles[metric, percentile] = SimulatedPercentile(
             quantile_s,
             max(0.0, quantile_s - half_width_s),
@@ -321,9 +322,3 @@ def summarize(
         len(runs),
         percentiles,
     )
-
-
-def _empirical_quantile(sorted_values: list[float], percentile: int) -> float:
-    # Nearest rank: the smallest value that covers the percentile.
-    position = max(0, math.ceil(percentile / 100 * len(sorted_values)) - 1)
-    return sorted_values[position]

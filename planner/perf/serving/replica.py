@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from planner.numeric import last_true
 from planner.perf.common import memory
 from planner.perf.serving import memory as startup
 from planner.perf.serving.coefficients import SERVING
@@ -37,6 +38,7 @@ from planner.perf.serving.step import (
     step_times,
 )
 from planner.perf.serving.work import profile_replica
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -112,7 +114,7 @@ class Replica:
 
     def _fitting_batch(self, context_tokens: float) -> int:
         """Return how many sequences of `context_tokens` fit in the KV pool."""
-        pool_bytes = max(0.0, self.startup_memory.kv_gib) * memory.GIB
+        pool_bytes = max(0.0, self.startup_memory.kv_gib) * BYTES_PER_GIB
         return int(
             pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
         )
@@ -329,16 +331,13 @@ class Replica:
     def _find_rate_bound(self, tpot_limit_s: float) -> float:
         if self.tpot(self.max_batch) <= tpot_limit_s:
             return self.completion_rate(self.max_batch)
-        lower_batch = 0
-        upper_batch = self.max_batch - 1
-        while lower_batch < upper_batch:
-            # tpot grows with the batch: bisection for the last one within it.
-            middle_batch = (lower_batch + upper_batch + 1) // 2
-            if self.tpot(middle_batch) <= tpot_limit_s:
-                lower_batch = middle_batch
-            else:
-                upper_batch = middle_batch - 1
-        return self.completion_rate(lower_batch) if lower_batch else 0.0
+        # tpot grows with the batch; a batch of 0 stands for none.
+        last_batch = last_true(
+            lambda batch_size: self.tpot(batch_size) <= tpot_limit_s,
+            0,
+            self.max_batch - 1,
+        )
+        return self.completion_rate(last_batch) if last_batch else 0.0
 
     def idle_quantile(self, metric: str, percentile: int) -> float:
         """Return a lower bound of a quantile of ttft, tpot or e2e, with margin, in s.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from planner.numeric import bisect_up
 from planner.perf.serving.load import bin_mean
 from planner.perf.serving.tail import gamma_exceedance
 
@@ -47,6 +48,9 @@ class ReplicaModel(Protocol):
 
     def margin(self, metric: str) -> float:
         """Return the factor on a time that covers it at the required confidence."""
+
+
+QUANTILE_STEPS: Final = 24  # halvings of the bracket of a quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +367,9 @@ def _solve_quantile(
     while exceedance(upper_s) > 1 - probability + 1e-9 and upper_s < 1e6:
         lower_s = upper_s
         upper_s = upper_s * 2
-    # Bisection to 2^-24 of the bracket.
-    for _ in range(24):
-        midpoint_s = (lower_s + upper_s) / 2
-        if exceedance(midpoint_s) > 1 - probability + 1e-9:
-            lower_s = midpoint_s
-        else:
-            upper_s = midpoint_s
-    return upper_s
+    return bisect_up(
+        lambda time_s: exceedance(time_s) <= 1 - probability + 1e-9,
+        lower_s,
+        upper_s,
+        QUANTILE_STEPS,
+    )

@@ -28,6 +28,7 @@ from planner.perf.serving.step import (
     decode_time,
     prompt_busy_time,
 )
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
@@ -140,7 +141,7 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
         memory.kv_bytes(replica.llm, replica.layout, context_tokens)
         / context_tokens
     )
-    pool_tokens = replica.startup_memory.kv_gib * memory.GIB / token_bytes
+    pool_tokens = replica.startup_memory.kv_gib * BYTES_PER_GIB / token_bytes
     replica_table = tabulate_times(
         replica.step_times,
         replica.coefficients,

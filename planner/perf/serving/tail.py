@@ -9,9 +9,9 @@ the computed mean and variance. Every number may be an array.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from planner.numeric import normal_quantile
 from planner.perf.common.constant import constant
 from planner.perf.serving.load_shape import MAX_UTILIZATION, tpot_at_batch
 from planner.perf.serving.step import larger, smaller
@@ -27,7 +27,7 @@ def gamma_quantile(mean: float, variance: float, probability: float) -> float:
     """
     # 1 / k, with k the shape of the gamma distribution.
     relative_variance = variance / (mean * mean)
-    z_score = NormalDist().inv_cdf(probability)
+    z_score = normal_quantile(probability)
     return (
         mean
         * larger(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.common import memory
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -164,7 +165,7 @@ def profile_replica(
         # A slice of an accelerator has a share of its bandwidth.
         * node.compute_fraction,
         **_peak_speeds(llm, layout, node),
-        memory_bytes=node.memory_gib * memory.GIB,
+        memory_bytes=node.memory_gib * BYTES_PER_GIB,
         weight_bytes=memory.weight_bytes(llm, layout),
         pp=float(layout.pp),
         adp=float(layout.adp),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from planner.facts import table
@@ -28,8 +27,8 @@ def _half_widths() -> dict[str, float]:
         "rows": table.integer_between(1, 100_000),
         **table.SOURCE_COLUMNS,
     }
-    table_rows = table.read_rows(
-        _data_text("train_bands.csv"), "train_bands.csv", column_types
+    table_rows = table.load_rows(
+        "planner.perf", "train_bands.csv", column_types
     )
     return {row["kind"]: row["half"] for row in table_rows}
 
@@ -42,8 +41,8 @@ def _covered_names() -> frozenset[tuple[str, str]]:
         "rows": table.integer_between(1, 100_000),
         **table.SOURCE_COLUMNS,
     }
-    table_rows = table.read_rows(
-        _data_text("train_covered.csv"), "train_covered.csv", column_types
+    table_rows = table.load_rows(
+        "planner.perf", "train_covered.csv", column_types
     )
     return frozenset((row["kind"], row["name"]) for row in table_rows)
 
@@ -137,8 +136,8 @@ def _measured_maxima() -> tuple[tuple[str, float], ...]:
         "high": table.real_between(0, 1e15),
         **table.SOURCE_COLUMNS,
     }
-    table_rows = table.read_rows(
-        _data_text("train_ranges.csv"), "train_ranges.csv", column_types
+    table_rows = table.load_rows(
+        "planner.perf", "train_ranges.csv", column_types
     )
     return tuple((row["feature"], row["high"]) for row in table_rows)
 
@@ -160,11 +159,3 @@ def prediction_basis(job: Job, *, assumed: bool = False) -> Basis:
     # Other kinds have too few measured runs to count as calibrated.
     unusual_kinds = error_kinds(job, assumed=assumed) - {"dense", "moe"}
     return "calibrated" if both_covered and not unusual_kinds else "physics"
-
-
-def _data_text(file_name: str) -> str:
-    return (
-        files("planner.perf")
-        .joinpath("data", file_name)
-        .read_text(encoding="utf-8")
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from planner.facts import table
@@ -24,13 +23,8 @@ def _fabric_table() -> dict[str, tuple[float, float]]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "fabrics.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "fabrics.csv", column_types), "fabric"
+        table.load_rows("planner.perf", "fabrics.csv", column_types), "fabric"
     )
     return {
         fabric_name: (row["share"], row["fall"])

@@ -16,7 +16,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import enumerate_cuts, microbatch_sizes
 from planner.perf.training.lower_bound import step_lower_bound
@@ -24,6 +23,7 @@ from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import model_states
 from planner.perf.training.step import StepTime, step_time
 from planner.perf.training.work import rank_work
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job, ParallelLayout, Recompute
@@ -151,7 +151,8 @@ class CandidateCuts:
             layout_job = self.job.with_layout(layout)
             # States alone are a lower bound of the peak and cheap to compute.
             is_too_large = (
-                model_states(layout_job).total / GIB > self.memory_room_gib
+                model_states(layout_job).total / BYTES_PER_GIB
+                > self.memory_room_gib
             )
             self._peaks_gib[layout] = (
                 math.inf if is_too_large else peak_gib(layout_job)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.training.model_states import local_params, model_states
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -288,7 +288,7 @@ def peak_gib(job: Job) -> float:
     Reserved memory with overhead and fragmentation, or allocated memory when
     `Software.counts_allocated` is set.
     """
-    total_gib = fullest_stage(job).total / GIB
+    total_gib = fullest_stage(job).total / BYTES_PER_GIB
     if job.software.counts_allocated:
         return total_gib
     return (

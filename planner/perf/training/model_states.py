@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
@@ -78,13 +77,9 @@ def optimizers() -> dict[str, Optimizer]:
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "optimizers.csv")
-        .read_text(encoding="utf-8")
-    )
     keyed_rows = table.rows_by_key(
-        table.read_rows(csv_text, "optimizers.csv", column_types), "optimizer"
+        table.load_rows("planner.perf", "optimizers.csv", column_types),
+        "optimizer",
     )
     return {
         optimizer_name: Optimizer(

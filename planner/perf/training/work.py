@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.training import memory
 from planner.perf.training.job import SIXTEEN_BIT
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.sharding import sharding_traffic
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -135,15 +134,10 @@ def _exponential_rates() -> dict[str, float]:
         "unit": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
-    csv_text = (
-        files("planner.perf")
-        .joinpath("data", "exponentials.csv")
-        .read_text(encoding="utf-8")
-    )
     return {
         rate_row["architecture"]: rate_row["rate"]
-        for rate_row in table.read_rows(
-            csv_text, "exponentials.csv", column_types
+        for rate_row in table.load_rows(
+            "planner.perf", "exponentials.csv", column_types
         )
     }
 
@@ -647,14 +641,16 @@ def overflow_share(job: Job) -> float:
     # Peak of reserved memory, as in `memory.peak_gib`.
     required_gib = (
         constant("train_overhead")
-        + (1 + constant("train_fragmentation")) * stage_peak.total / GIB
+        + (1 + constant("train_fragmentation"))
+        * stage_peak.total
+        / BYTES_PER_GIB
     )
     return min(
         1.0,
         max(
             0.0,
             (required_gib - job.chip.memory_gib)
-            * GIB
+            * BYTES_PER_GIB
             / max(activation_bytes, 1.0),
         ),
     )

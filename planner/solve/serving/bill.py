@@ -12,9 +12,9 @@ from planner.cost.bill_line import (
     service_lines,
     usage_value,
 )
-from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook

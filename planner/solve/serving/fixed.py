@@ -15,6 +15,7 @@ from planner.solve.serving.sizing import (
     predict_service,
     saturation_rps,
 )
+from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,9 @@ def predict_fixed(
     replica = Replica(requirement.llm, layout, node, requirement.load)
     # 0: the weights and one sequence of the context do not fit.
     if not replica.max_batch:
-        weights_gib = memory.weight_bytes(requirement.llm, layout) / memory.GIB
+        weights_gib = (
+            memory.weight_bytes(requirement.llm, layout) / BYTES_PER_GIB
+        )
         message = (
             f"weights take {weights_gib:,.1f} of {node.memory_gib:,.1f} GiB: no "
             "room for a request"

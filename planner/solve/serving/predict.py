@@ -9,12 +9,12 @@ from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band, assess_novelty, error_band
 from planner.solve.solution import BandedPrediction
+from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
 
-MS_PER_S: Final = 1000.0
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
@@ -87,7 +87,7 @@ def _predict_memory(
             sizing.layout,
             requirement.load.decode_context_tokens,
         )
-        / memory.GIB
+        / BYTES_PER_GIB
     )
     used_gib = (
         memory_budget.weights_gib

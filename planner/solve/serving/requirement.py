@@ -19,6 +19,7 @@ from planner.spec.model import (
     ModelSpec,
     TokenLengths,
 )
+from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.serving.load import Arrival
 
-DAY_S: Final = 86_400
-DAYS_PER_MONTH: Final = Decimal(730) / 24
 CONTEXT_HEADROOM: Final = (
     1.25  # a sequence that must fit: the 95th percentiles together, and some
 )
@@ -197,7 +196,7 @@ def serving_requirement(
         # Mean rate of a day / mean load relative to the peak = peak rate.
         peak_rps = (
             traffic.requests_per_day
-            / DAY_S
+            / SECONDS_PER_DAY
             / (
                 sum(weekly_profile.relative_load)
                 / len(weekly_profile.relative_load)

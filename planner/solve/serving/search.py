@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
 from planner.perf.serving.replica import Replica
@@ -28,6 +27,7 @@ from planner.solve.serving.sizing import (
     size_fleet,
     startup_time_s,
 )
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 MAX_GROUPS: Final = 4096
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
-BYTES_PER_GB: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def size_fleet(
             memory.kv_bytes(
                 replica.llm, replica.layout, requirement.load.max_context_tokens
             )
-            / memory.GIB
+            / BYTES_PER_GIB
         )
         return LayoutRejection(
             layout=replica.layout,

@@ -20,6 +20,7 @@ from planner.perf.serving.monte_carlo import (
 from planner.solve.serving.search import ServingCandidate
 from planner.solve.serving.sizing import groups_with_spares, predict_service
 from planner.solve.solution import SimulationCheck
+from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +41,6 @@ ROUTED_REPLICAS: Final = 4  # replicas that are played together when a router ch
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
 GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
-MS_PER_S: Final = 1000.0
 
 
 def verify_finalists(

@@ -20,7 +20,7 @@ from planner.solve.solution import (
     Solution,
     TrainingRun,
 )
-from planner.solve.training.cluster import DAY_S, HOUR_S, P50_SHARE, P90_SHARE
+from planner.solve.training.cluster import P50_SHARE, P90_SHARE
 from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
@@ -30,6 +30,7 @@ from planner.solve.training.search import (
     RejectedOffer,
     TrainSearch,
 )
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -168,8 +169,8 @@ def _run_summary(
         storage=_storage_summary(cluster),
         # Each quantile uses the step time of the same probability.
         hours_p50_p90=(
-            median_cluster.end_quantile_s(P50_SHARE) / HOUR_S,
-            p90_cluster.end_quantile_s(P90_SHARE) / HOUR_S,
+            median_cluster.end_quantile_s(P50_SHARE) / SECONDS_PER_HOUR,
+            p90_cluster.end_quantile_s(P90_SHARE) / SECONDS_PER_HOUR,
         ),
         usd_p50_p90=(
             median_cluster.bill_quantile(
@@ -262,7 +263,7 @@ def _late_alternative(
 ) -> RivalFleet:
     rejected_by = rejected_offer.reason
     if rejected_offer.duration_s < math.inf:
-        duration_days = rejected_offer.duration_s / DAY_S
+        duration_days = rejected_offer.duration_s / SECONDS_PER_DAY
         rejected_by += (
             f": {duration_days:,.1f} days at best"
             if duration_days < CENTURY_DAYS
@@ -337,7 +338,7 @@ def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
         cheapest.expected_bill(price_book).total
         - cluster.expected_bill(price_book).total
     )
-    saved_hours = (cluster.expected_s - cheapest.expected_s) / HOUR_S
+    saved_hours = (cluster.expected_s - cheapest.expected_s) / SECONDS_PER_HOUR
     return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
 
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill import sum_bill
@@ -17,10 +16,9 @@ from planner.cost.bill_line import (
     service_lines,
 )
 from planner.cost.file_system import file_systems
-from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
-from planner.perf.common.memory import GIB
 from planner.perf.reliability import interruption, simulated_run
 from planner.perf.training.error_band import half_width_ln
 from planner.perf.training.memory import BYTES_16BIT
@@ -30,6 +28,12 @@ from planner.solve.training.machine_layouts import (
     fastest_layouts,
     has_fabric,
     layout_searches,
+)
+from planner.units import (
+    BYTES_PER_GB,
+    BYTES_PER_GIB,
+    HOURS_PER_MONTH,
+    SECONDS_PER_HOUR,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
 
-BYTES_PER_GB: Final = 1e9
 PREFETCH_S: Final = (
     600.0  # seconds of data that are fetched before the first step
 )
@@ -52,9 +55,6 @@ CHECKPOINT_WRITE_S: Final = 600.0  # seconds in which a checkpoint is written to
 MAX_SPARES: Final = 8  # at most
 RETAINED_CHECKPOINTS: Final = 3  # checkpoints that are kept
 # Bands are two-sided 90 %: their half width lies at the 95th percentile.
-BAND_Z_SCORE: Final = NormalDist().inv_cdf(0.95)
-HOUR_S: Final = 3600.0
-DAY_S: Final = 86_400.0
 P50_SHARE: Final = 0.5
 P90_SHARE: Final = 0.9  # of the runs keep what is told of them
 
@@ -183,7 +183,7 @@ class Cluster:
             interruption.checkpoint_bytes(self.timed_layout.job) / self.nodes
         )
         return (
-            self.offer.instance.ram_gib * GIB
+            self.offer.instance.ram_gib * BYTES_PER_GIB
             >= constant("train_staging") * part_bytes
         )
 
@@ -338,7 +338,9 @@ class Cluster:
 
         Storage, network and other services are billed for `duration_s` seconds.
         """
-        duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
+        duration_months = (
+            Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
+        )
         total_nodes = self.nodes + self.spares
         paid_hours = paid_node_hours(
             self.offer, total_nodes, paid_s, duration_s
@@ -348,14 +350,14 @@ class Cluster:
             provider=self.offer.provider,
             peak_nodes=total_nodes,
             node_hours=paid_hours,
-            running_hours=Decimal(duration_s / HOUR_S),
+            running_hours=Decimal(duration_s / SECONDS_PER_HOUR),
             cache_gb=self.boot_disk_gb,
             # GB-months of object storage.
             weights_gb=Decimal(stored_bytes / BYTES_PER_GB) * duration_months,
             sent_gb=Decimal(0),
             received_gb=Decimal(0),
             serves_traffic=False,
-            network_hours=Decimal(duration_s / HOUR_S),
+            network_hours=Decimal(duration_s / SECONDS_PER_HOUR),
         )
         cost_lines = [
             machine_line(self.offer, total_nodes, paid_hours, pool="train"),
@@ -514,8 +516,10 @@ def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
     band.
     """
     # A confidence below the median would make steps faster than expected.
-    z_score = NormalDist().inv_cdf(max(0.5, requirement.confidence))
-    return math.exp(half_width_ln(training_job) * z_score / BAND_Z_SCORE)
+    z_score = normal_quantile(max(0.5, requirement.confidence))
+    return math.exp(
+        half_width_ln(training_job) * z_score / Z_OF_90_PERCENT_BAND
+    )
 
 
 def data_egress_lines(
@@ -542,7 +546,9 @@ def paid_node_hours(
     purchase options bill `paid_s` for each node.
     """
     if offer.purchase in COMMITTED_PURCHASES:
-        duration_months = Decimal(duration_s / HOUR_S) / HOURS_PER_MONTH
+        duration_months = (
+            Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
+        )
         # A commitment bills every hour; a month is the least that is counted.
         return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
-    return Decimal(paid_s / HOUR_S) * nodes
+    return Decimal(paid_s / SECONDS_PER_HOUR) * nodes

@@ -11,12 +11,13 @@ from planner.perf.training.enumeration import enumerate_layouts
 from planner.perf.training.layout_search import TimedLayout
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
-from planner.solve.training.cluster import HOUR_S, Cluster
+from planner.solve.training.cluster import Cluster
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     layout_searches,
 )
 from planner.solve.training.predict import predict_run
+from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -117,7 +118,7 @@ def estimate_training(
         layouts=tuple(best_layouts),
         predicted=predict_run(cluster),
         # Quantile of the simulated runs, as in the final check of a plan.
-        hours=cluster.end_quantile_s(requirement.confidence) / HOUR_S,
+        hours=cluster.end_quantile_s(requirement.confidence) / SECONDS_PER_HOUR,
         expected_usd=cluster.expected_bill(price_book).total,
     )
 

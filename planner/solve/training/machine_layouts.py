@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.training.fabric import ORDINARY_NETWORK, network_bytes_s
 from planner.perf.training.layout_search import LayoutSearch
+from planner.units import BYTES_PER_GB
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
 
-BYTES_PER_GB: Final = 1e9
 UNITS_BY_PRECISION: Final = {
     "mxfp8": "fp8",
     "nvfp4": "fp4",

@@ -9,7 +9,8 @@ from planner.perf.common.constant import constant
 from planner.perf.training.error_band import half_width_ln, prediction_basis
 from planner.perf.training.mfu import mfu
 from planner.solve.solution import BandedPrediction
-from planner.solve.training.cluster import DAY_S, P50_SHARE
+from planner.solve.training.cluster import P50_SHARE
+from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from planner.solve.training.cluster import Cluster
@@ -40,7 +41,9 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
     # The error of memory does not follow from that of speed.
     memory_width = constant("train_memory", "counted")
     # Median speed and median luck, so the band is around the middle.
-    median_days = cluster.at_median_speed.end_quantile_s(P50_SHARE) / DAY_S
+    median_days = (
+        cluster.at_median_speed.end_quantile_s(P50_SHARE) / SECONDS_PER_DAY
+    )
     lost_share = 1 - cluster.goodput
     return {
         "tokens_per_s_per_accelerator": with_band(
@@ -60,7 +63,7 @@ def predict_run(cluster: Cluster) -> dict[str, BandedPrediction]:
             max(
                 median_days * math.exp(band_width),
                 # The end at the required confidence may exceed the band.
-                cluster.estimated_end_s / DAY_S,
+                cluster.estimated_end_s / SECONDS_PER_DAY,
             ),
             basis,
         ),

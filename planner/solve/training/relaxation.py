@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from planner.solve.solution import BindingLimit, FleetSummary
-from planner.solve.training.cluster import DAY_S, HOUR_S
 from planner.solve.training.search import TrainSearch
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from planner.solve.training.requirement import TrainingRequirement
     from planner.solve.training.search import FeasibleCluster
 
-MAX_DEADLINE_S: Final = 36_500 * DAY_S
-HOURS_BELOW_S: Final = 4 * DAY_S  # told in hours
+MAX_DEADLINE_S: Final = 36_500 * SECONDS_PER_DAY
+HOURS_BELOW_S: Final = 4 * SECONDS_PER_DAY  # told in hours
 MIN_SEQUENCE: Final = 1024  # tokens
 
 
@@ -123,8 +123,8 @@ def _usd_text(amount_usd: Decimal) -> str:
 def _duration_text(duration_s: float) -> str:
     """Format a duration as a spec takes it, rounded up to hours or tenths of a day."""
     if duration_s < HOURS_BELOW_S:
-        return f"{math.ceil(duration_s / HOUR_S)}h"
-    return f"{math.ceil(duration_s / DAY_S * 10) / 10:g}d"
+        return f"{math.ceil(duration_s / SECONDS_PER_HOUR)}h"
+    return f"{math.ceil(duration_s / SECONDS_PER_DAY * 10) / 10:g}d"
 
 
 def _relaxation(

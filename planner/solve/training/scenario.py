@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from planner.cost import capacity_block
 from planner.cost.bill_line import CENT
 from planner.solve.solution import Scenario
-from planner.solve.training.cluster import DAY_S, HOUR_S, P90_SHARE
+from planner.solve.training.cluster import P90_SHARE
 from planner.solve.training.mixed_cluster import MixedCluster
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from planner.solve.training.cluster import Cluster
     from planner.solve.training.search import TrainSearch
 
-HOURS_BELOW_S: Final = 2 * DAY_S  # told in hours
+HOURS_BELOW_S: Final = 2 * SECONDS_PER_DAY  # told in hours
 NEVER_FACTOR: Final = 100  # times as long is never
 BASE_DIVISOR: Final = 2
 BLOCK_PURCHASES: Final = ("capacity_block", "dws_calendar")
@@ -101,7 +102,7 @@ def _scenario(
     return Scenario(
         scenario_name,
         cluster.expected_bill(cluster_search.price_book).total,
-        cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
+        cluster.with_confidence(P90_SHARE).estimated_end_s / SECONDS_PER_HOUR,
         remark,
     )
 
@@ -115,7 +116,9 @@ def _reclaim_remark(cluster: Cluster) -> str:
     if latest_s > NEVER_FACTOR * earliest_s:
         return "never ends at the highest published reclaim rate"
     unit_s, unit_name = (
-        (HOUR_S, "h") if earliest_s < HOURS_BELOW_S else (DAY_S, "days")
+        (SECONDS_PER_HOUR, "h")
+        if earliest_s < HOURS_BELOW_S
+        else (SECONDS_PER_DAY, "days")
     )
     end_texts = [f"{end_s / unit_s:,.1f}" for end_s in (earliest_s, latest_s)]
     return (
@@ -244,7 +247,8 @@ def _block_scenarios(
         Scenario(
             scenario_name,
             block_usd + services_usd,
-            block_cluster.with_confidence(P90_SHARE).estimated_end_s / HOUR_S,
+            block_cluster.with_confidence(P90_SHARE).estimated_end_s
+            / SECONDS_PER_HOUR,
             QUOTED_REMARK.format(as_of=newest_offer.as_of),
         )
     ]

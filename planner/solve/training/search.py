@@ -20,12 +20,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import sum_lines
-from planner.cost.weekly_load import HOURS_PER_MONTH
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
 from planner.solve.training.cluster import (
-    HOUR_S,
     Cluster,
     data_egress_lines,
     margin_factor,
@@ -37,6 +35,7 @@ from planner.solve.training.machine_layouts import (
     layout_searches,
     step_bound_s,
 )
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -77,7 +76,8 @@ class FeasibleCluster:
         """Mean cost in a month, USD; the total cost of a run shorter than a month."""
         # Months of 730 hours, the billing convention of the clouds.
         duration_months = (
-            Decimal(self.cluster.expected_s / HOUR_S) / HOURS_PER_MONTH
+            Decimal(self.cluster.expected_s / SECONDS_PER_HOUR)
+            / HOURS_PER_MONTH
         )
         return self.bill.total / max(Decimal(1), duration_months)
 
@@ -362,7 +362,7 @@ class TrainSearch:
                 float(candidate.offer_state.offer.usd_hour)
                 * nodes
                 * constant("boot")
-                / HOUR_S
+                / SECONDS_PER_HOUR
             )
             objective_bound = (
                 # The bound of the work is the same for any count; boot adds.
@@ -405,7 +405,9 @@ class TrainSearch:
                 # USD for machines; a bill may round down by `ROUNDING_USD`.
                 objective_cutoff + ROUNDING_USD - float(self.egress_usd(offer))
             )
-            duration_s = machine_usd / float(offer.usd_hour) / nodes * HOUR_S
+            duration_s = (
+                machine_usd / float(offer.usd_hour) / nodes * SECONDS_PER_HOUR
+            )
         return duration_s - constant("boot")
 
     def _incumbents(
@@ -426,7 +428,9 @@ class TrainSearch:
 
         Proves `cost >= accelerator_bound_s / 3600 / accelerators * usd_hour + egress`.
         """
-        accelerator_hours = self.accelerator_bound_s(offer.instance) / HOUR_S
+        accelerator_hours = (
+            self.accelerator_bound_s(offer.instance) / SECONDS_PER_HOUR
+        )
         machine_usd = (
             Decimal(accelerator_hours)
             / offer.instance.accelerators

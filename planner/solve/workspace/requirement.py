@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import Usage, service_lines
-from planner.cost.weekly_load import HOURS_PER_MONTH, Week, weekly_load
+from planner.cost.weekly_load import Week, weekly_load
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
@@ -19,6 +19,7 @@ from planner.perf.serving.replica import SERVING_ENGINE
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
+from planner.units import BYTES_PER_GIB, HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -78,7 +79,7 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
     training:  peak memory of the fine-tuning method
     """
     if spec.accelerator is not None:
-        accelerator_gib = spec.accelerator.memory / memory.GIB
+        accelerator_gib = spec.accelerator.memory / BYTES_PER_GIB
         return WorkspaceRequirement(
             accelerator_gib=accelerator_gib,
             total_gib=0.0,
@@ -108,7 +109,7 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
         startup.activation_bytes(
             architecture, layout, SERVING_ENGINE.software_year, step_limits
         )
-        / memory.GIB
+        / BYTES_PER_GIB
     )
     reserve_gib += (
         # Buffers, driver context and CUDA graphs: data/vllm_memory.csv.
@@ -117,7 +118,7 @@ def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:
         + memory_rules["graph_gib"]
     )
     # vLLM uses a share of the memory: weights + KV + reserve <= share * M.
-    required_gib = (model_bytes / memory.GIB + reserve_gib) / memory_rules[
+    required_gib = (model_bytes / BYTES_PER_GIB + reserve_gib) / memory_rules[
         "share"
     ]
     return WorkspaceRequirement(
