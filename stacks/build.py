@@ -1,14 +1,13 @@
-"""From a solution to the resource graph of its cloud: the one place that knows all clouds."""
+"""From a solution to the resource graph of its cloud: on its cloud, with its runtime."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from providers.simulated.cloud import name_properties
+from providers.resource_type import name_properties
+from stacks import registry
 from stacks.graph import Graph
-from stacks.runtime.vm.launch import training_launch
 from stacks.stack_spec import derive_stack
 
 if TYPE_CHECKING:
@@ -17,18 +16,6 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from stacks.graph import Resource
-
-STACK_PARTS: Final = (
-    "network",
-    "fabric",
-    "placement",
-    "storage",
-    "files",
-    "identity",
-    "fleet",
-    "shutdown",
-    "observe",
-)
 
 
 class StackBuild(NamedTuple):
@@ -42,29 +29,22 @@ class StackBuild(NamedTuple):
 def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     """Build the graph of a solution.
 
-    `stack_name` is that of the stack. Every cloud has the same parts. Raises SpecError when the stack
-    cannot be built as asked.
+    `stack_name` is that of the stack. Raises SpecError when it cannot be built as asked.
     """
     stack = derive_stack(spec, solution, stack_name)
-    part_modules = {
-        part_name: import_module(f"stacks.{stack.provider}.{part_name}")
-        for part_name in STACK_PARTS
-    }
-    resources = [
-        resource
-        for part_module in part_modules.values()
-        for resource in part_module.resources(stack)
-    ]
+    cloud = registry.cloud(stack.provider)
+    runtime = registry.runtime(spec.runtime)
+    boot_script = runtime.boot_script(stack, cloud.node_commands(stack))
     graph = Graph(
         provider=stack.provider,
         region=stack.region,
         resources=tuple(
-            _delete_before_replace(resource) for resource in resources
+            _delete_before_replace(resource)
+            for resource in cloud.resources(stack, boot_script)
         ),
-        outputs=part_modules["fleet"].outputs(stack),
+        outputs=cloud.outputs(stack),
     )
-    backstop: str = part_modules["shutdown"].backstop(stack)
-    return StackBuild(graph, backstop, training_launch(stack))
+    return StackBuild(graph, cloud.backstop(stack), runtime.launch(stack))
 
 
 def planned_stack(

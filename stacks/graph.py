@@ -9,7 +9,7 @@ far (rfc3339, ten years later).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.plan.types import PlannedGraph, PlannedResource
 
@@ -81,7 +81,10 @@ def parse_graph(planned_graph: PlannedGraph) -> Graph:
     )
 
 
-def ref(resource_name: str, output_path: str = "id") -> dict[str, str]:
+Reference: TypeAlias = dict[str, str]  # {"$ref": name, "output": path}
+
+
+def ref(resource_name: str, output_path: str = "id") -> Reference:
     """Refer to an output of another resource."""
     return {"$ref": resource_name, "output": output_path}
 

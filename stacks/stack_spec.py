@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import cache_disk_gb
 from planner.errors import Problem, SpecError
+from planner.facts import table
+from planner.facts.cloud import cloud_of_address
 from planner.perf.common import memory
 from planner.solve.serving.bill import BYTES_PER_GB
-from planner.solve.training.requirement import cloud_of_address
 from planner.spec.model import Training, Workspace
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_WEEK
@@ -292,12 +291,11 @@ def lookup_table(
     file_name: str, key_column: str, value_column: str
 ) -> dict[str, str]:
     """Return two columns of a table of stacks/data as key to value."""
-    csv_text = (
-        files("stacks").joinpath("data", file_name).read_text(encoding="utf-8")
-    )
+    header = table.data_text("stacks", file_name).partition("\n")[0]
+    columns = dict.fromkeys(header.split(","), table.any_text)
     return {
         table_row[key_column]: table_row[value_column]
-        for table_row in csv.DictReader(csv_text.splitlines())
+        for table_row in table.load_rows("stacks", file_name, columns)
     }
 
 

@@ -139,6 +139,7 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "shutdown",
         "observe",
         "identity",
+        "cloud",
         "__init__",
     }
     for cloud in ("aws", "gcp", "azure"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,26 @@ def test_an_infeasible_spec_exits_10_and_names_the_nearest(
         == "infeasible"
     )
     assert tonnage("apply", "p.json", "--simulate")[0] == 10
+
+
+def test_diff_and_many_plans_are_written_as_json(tonnage, spec) -> None:
+    busier = spec.read_text().replace("peak_rps: 2", "peak_rps: 40")
+    assert busier != spec.read_text()
+    spec.with_name("busier.yaml").write_text(busier)
+    code, out, _ = tonnage("diff", "chat.yaml", "busier.yaml", "-f", "json")
+    assert code == 0
+    difference = json.loads(out)
+    assert difference["period"] == "month"
+    assert Decimal(difference["usd_delta"]) == sum(
+        Decimal(change["usd_after"]) - Decimal(change["usd_before"])
+        for change in difference["changes"]
+    )
+    assert Decimal(difference["usd_delta"]) > 0
+    code, out, _ = tonnage("plan", "chat.yaml", "busier.yaml", "-f", "json")
+    assert code == 0
+    assert [plan["schema"] for plan in json.loads(out)] == [
+        "tonnage.plan/1"
+    ] * 2
 
 
 def test_exit_codes_of_change(tonnage, spec) -> None:

@@ -17,6 +17,7 @@ from planner.cli.compose import (
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
+    from planner.plan.diff import PlanDiff
     from planner.plan.types import Plan
 
 
@@ -75,13 +76,13 @@ def _read_plan(path: str, catalog: Catalog) -> Plan:
     )
 
 
-def _diff_json(plan_diff: Any) -> str:
+def _diff_json(plan_diff: PlanDiff) -> str:
     from planner.plan.canonical import dump_document
 
     change_entries = [
         {
             "mark": diff_change.mark,
-            "what": diff_change.what,
+            "what": diff_change.subject,
             "name": diff_change.name,
             "before": diff_change.before,
             "after": diff_change.after,
@@ -94,13 +95,14 @@ def _diff_json(plan_diff: Any) -> str:
         {
             "schema": "tonnage.diff/1",
             "name": plan_diff.name,
+            "period": plan_diff.period,
             "changes": change_entries,
-            "usd_month_before": str(plan_diff.usd_before),
-            "usd_month_after": str(plan_diff.usd_after),
-            "usd_month_delta": str(plan_diff.delta),
+            "usd_before": str(plan_diff.usd_before),
+            "usd_after": str(plan_diff.usd_after),
+            "usd_delta": str(plan_diff.delta_usd),
             "percent": None
-            if plan_diff.percent is None
-            else str(plan_diff.percent),
+            if plan_diff.delta_percent is None
+            else str(plan_diff.delta_percent),
             "partial": plan_diff.partial,
         }
     )

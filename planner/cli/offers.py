@@ -8,6 +8,7 @@ import click
 
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world
+from planner.facts.cloud import clouds
 
 SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 
@@ -17,7 +18,7 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
 @click.option(
     "--cloud",
     multiple=True,
-    type=click.Choice(["aws", "gcp", "azure"]),
+    type=click.Choice(list(clouds())),
     help="Only it.",
 )
 @click.option(

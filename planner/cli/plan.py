@@ -42,11 +42,11 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     _refuse_overwrite(specs[0], option_values["output"])
     worst_exit_code = 0
     any_changed = False
-    plan_documents = []
+    plans = []
     for plan in make_plans(
         [read_spec(spec_path) for spec_path in specs], catalog, options
     ):
-        plan_documents.append(plan)
+        plans.append(plan)
         _write_plan(plan, option_values, alone=len(specs) == 1)
         is_infeasible = plan.solution.status == "infeasible"
         worst_exit_code = (
@@ -55,10 +55,15 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         any_changed = any_changed or (
             not is_infeasible and _would_change(plan, option_values, options)
         )
-    if len(plan_documents) > 1 and option_values["format"] == "json":
+    if len(plans) > 1 and option_values["format"] == "json":
+        from planner.plan.canonical import to_document
+
         option.write_output(
             json.dumps(
-                plan_documents, indent=2, sort_keys=True, ensure_ascii=False
+                [to_document(plan) for plan in plans],
+                indent=2,
+                sort_keys=True,
+                ensure_ascii=False,
             )
             + "\n"
         )

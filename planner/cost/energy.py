@@ -92,8 +92,11 @@ def machine_energy(
     )
     # PUE of the region, else that of the provider.
     pue_factor = energy_facts.get(
-        ("pue", *location), energy_facts["pue", machine.provider, ANY_REGION]
+        ("pue", *location),
+        energy_facts.get(("pue", machine.provider, ANY_REGION)),
     )
+    if pue_factor is None:
+        return None
     board_kw = machine.board_count * machine.chip.tdp_w / 1000
     node_kw = (
         board_kw

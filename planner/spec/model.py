@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from planner.facts.cloud import clouds
+
 if TYPE_CHECKING:
     from planner.errors import Place
 
@@ -116,7 +118,7 @@ class PlacementRule:
     """Clouds, regions and accelerators that may be used."""
 
     place: Place | None = None
-    clouds: tuple[str, ...] = ("aws", "azure", "gcp")
+    clouds: tuple[str, ...] = field(default_factory=lambda: tuple(clouds()))
     regions: tuple[str, ...] = ()
     accelerators: AcceleratorRule = field(default_factory=AcceleratorRule)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
+from planner.facts.cloud import clouds
 from planner.market.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROVIDERS: Final = ("aws", "azure", "gcp")
 PURCHASES: Final = (
     *ORDERABLE_PURCHASES,
     "capacity_block",
@@ -99,7 +99,7 @@ def _instances(
     Both by provider and machine type. No regions means every region with a price.
     """
     columns: dict[str, Any] = {
-        "provider": table.one_of(*PROVIDERS),
+        "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
         "family": table.nonempty_text,
         "accelerator": table.one_of(*accelerators()),
@@ -155,7 +155,7 @@ def _zones(
     table_text: str, sources: dict[str, str]
 ) -> dict[tuple[str, str, str], tuple[str, ...]]:
     columns: dict[str, Any] = {
-        "provider": table.one_of(*PROVIDERS),
+        "provider": table.one_of(*clouds()),
         "region": table.nonempty_text,
         "instance_type": table.nonempty_text,
         "zones": table.word_list,
@@ -187,7 +187,7 @@ def _offers(
     """
     sources, offered_regions = references
     columns: dict[str, Any] = {
-        "provider": table.one_of(*PROVIDERS),
+        "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
         "region": table.nonempty_text,
         "purchase": table.one_of(*PURCHASES),
@@ -266,7 +266,7 @@ def _offers(
 
 def _price_book(table_text: str) -> PriceBook:
     columns: dict[str, Any] = {
-        "provider": table.one_of(*PROVIDERS),
+        "provider": table.one_of(*clouds()),
         "category": table.nonempty_text,
         "item": table.nonempty_text,
         "role": table.any_text,

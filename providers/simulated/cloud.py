@@ -6,30 +6,22 @@ the world.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from providers.simulated import capacity
+from planner.facts import table
+from planner.facts.cloud import clouds
+from providers.registry import all_providers
+from providers.resource_type import name_properties
 from providers.simulated.world import matches
 
 if TYPE_CHECKING:
+    from providers.base import NodeGroup
     from providers.simulated.world import NodeLimit, World, WorldMemory
 
-CAPACITY_CODES: Final = {
-    "aws": "InsufficientInstanceCapacity",
-    "azure": "ZonalAllocationFailed",
-    "gcp": "ZONE_RESOURCE_POOL_EXHAUSTED",
-}
-QUOTA_CODES: Final = {
-    "aws": "VcpuLimitExceeded",
-    "azure": "QuotaExceeded",
-    "gcp": "QUOTA_EXCEEDED",
-}
 # Objects that live inside others and go with them; they never hold a deletion up.
 NON_BLOCKING: Final = (
     "authorization",
@@ -208,9 +200,7 @@ class Cloud:
 
         Refused when `used + requested > limit` for any matching rule.
         """
-        node_group = capacity.node_group(
-            resource_type, inputs, self.memory.objects, self.region
-        )
+        node_group = self._node_group(resource_type, inputs, self.region)
         if node_group is None:
             return
         other_groups = [
@@ -219,32 +209,43 @@ class Cloud:
             # A changed group replaces its own earlier request.
             if object_id != own_id
             and (
-                other_group := capacity.node_group(
+                other_group := self._node_group(
                     cloud_object["type"],
                     cloud_object["inputs"],
-                    self.memory.objects,
                     cloud_object["region"],
                 )
             )
         ]
-        for node_limits, error_codes, limit_kind in (
+        facts = clouds()[node_group.offer_key[0]]
+        for node_limits, error_code, limit_kind in (
             # Quota is refused first when both are exceeded.
-            (self.world.quota, QUOTA_CODES, "quota"),
-            (self.world.capacity, CAPACITY_CODES, "capacity"),
+            (self.world.quota, facts.quota_code, "quota"),
+            (self.world.capacity, facts.capacity_code, "capacity"),
         ):
             for node_limit in node_limits:
                 self._check_limit(
                     node_limit,
                     node_group,
                     other_groups,
-                    (error_codes[node_group.offer_key[0]], limit_kind),
+                    (error_code, limit_kind),
                 )
+
+    def _node_group(
+        self, resource_type: str, inputs: dict[str, Any], region: str
+    ) -> NodeGroup | None:
+        for cloud_provider in all_providers():
+            node_group = cloud_provider.node_group(
+                resource_type, inputs, self.memory.objects, region
+            )
+            if node_group is not None:
+                return node_group
+        return None
 
     def _check_limit(
         self,
         node_limit: NodeLimit,
-        node_group: capacity.NodeGroup,
-        other_groups: list[capacity.NodeGroup],
+        node_group: NodeGroup,
+        other_groups: list[NodeGroup],
         refusal: tuple[str, str],
     ) -> None:
         if not matches(node_limit, node_group.offer_key):
@@ -313,40 +314,36 @@ def _is_non_blocking(resource_type: str) -> bool:
     return any(type_fragment in resource_type for type_fragment in NON_BLOCKING)
 
 
-def _table_rows(file_name: str) -> list[dict[str, str]]:
-    table_text = (
-        files("providers.simulated")
-        .joinpath("data", file_name)
-        .read_text(encoding="utf-8")
-    )
-    return list(csv.DictReader(table_text.splitlines()))
-
-
-@cache
-def name_properties() -> dict[str, str]:
-    """Return the property with the fixed name of a resource, by resource type."""
-    return {
-        table_row["type"]: table_row["property"]
-        for table_row in _table_rows("names.csv")
-    }
-
-
 @cache
 def durations_s() -> dict[str, float]:
     """Return the time to create a resource on the simulated clock, seconds, by type.
 
     The type * stands for all other types.
     """
+    columns = {
+        "type": table.nonempty_text,
+        "seconds": table.real_between(0, 100_000),
+        "source": table.nonempty_text,
+    }
     return {
-        table_row["type"]: float(table_row["seconds"])
-        for table_row in _table_rows("durations.csv")
+        table_row["type"]: table_row["seconds"]
+        for table_row in table.load_rows(
+            "providers.simulated", "durations.csv", columns
+        )
     }
 
 
 @cache
 def _immutable_names() -> dict[str, frozenset[str]]:
     properties_by_type: dict[str, set[str]] = {}
-    for table_row in _table_rows("replace.csv"):
+    columns = {
+        "type": table.nonempty_text,
+        "property": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    for table_row in table.load_rows(
+        "providers.simulated", "replace.csv", columns
+    ):
         properties_by_type.setdefault(table_row["type"], set()).add(
             table_row["property"]
         )
@@ -359,7 +356,14 @@ def _immutable_names() -> dict[str, frozenset[str]]:
 @cache
 def _output_templates() -> dict[str, tuple[tuple[str, str], ...]]:
     templates_by_type: dict[str, list[tuple[str, str]]] = {}
-    for table_row in _table_rows("outputs.csv"):
+    columns = {
+        "type": table.nonempty_text,
+        "output": table.nonempty_text,
+        "template": table.nonempty_text,
+    }
+    for table_row in table.load_rows(
+        "providers.simulated", "outputs.csv", columns
+    ):
         templates_by_type.setdefault(table_row["type"], []).append(
             (table_row["output"], table_row["template"])
         )

@@ -71,9 +71,11 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     return tuple(resource.name for resource in resources(stack))
 
 
-def mount_commands(stack: StackSpec) -> dict[str, str]:
-    """How a node mounts it; objects come by themselves."""
-    return {
-        "mount": MOUNT_SCRIPT.format(region=stack.region, stack=stack.name),
-        "fill": "true",
-    }
+def mount_command(stack: StackSpec) -> str:
+    """How a node mounts it."""
+    return MOUNT_SCRIPT.format(region=stack.region, stack=stack.name)
+
+
+def fill_command(stack: StackSpec) -> str:  # noqa: ARG001 - the same in each cloud
+    """Objects of the dataset come by themselves when they are first read."""
+    return "true"

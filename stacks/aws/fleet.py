@@ -6,24 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
 from stacks.aws import fabric, files, identity, network, storage
+from stacks.cloud import NodeCommands
 from stacks.graph import Resource, ref
-from stacks.runtime.vm.bootstrap import base64_text, boot_script
 from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
 
-def resources(stack: StackSpec) -> list[Resource]:
+def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
     """Template, group and, for a service, its internal network load balancer."""
     return [
-        _node_template(stack),
+        _node_template(stack, boot_script),
         _node_group(stack),
         *(_load_balancer(stack) if stack.is_serving else []),
     ]
 
 
-def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, Reference]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
     if stack.is_serving:
@@ -33,7 +35,7 @@ def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
     return output_refs
 
 
-def _node_template(stack: StackSpec) -> Resource:
+def _node_template(stack: StackSpec, boot_script: str) -> Resource:
     template_inputs = {
         "instanceType": stack.instance.instance_type,
         "imageId": lookup_table("images.csv", "image", "reference")["aws"],
@@ -48,7 +50,7 @@ def _node_template(stack: StackSpec) -> Resource:
         "monitoring": {"enabled": True},
         "blockDeviceMappings": _node_disks(stack),
         "networkInterfaces": fabric.interfaces(stack),
-        "userData": base64_text(boot_script(stack, _node_commands(stack))),
+        "userData": base64_text(boot_script),
         "tagSpecifications": [
             {
                 "resourceType": resource_type,
@@ -198,7 +200,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def _node_commands(stack: StackSpec) -> dict[str, str]:
+def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are AWS's own."""
     instance_lookup = (
         "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
@@ -231,11 +233,12 @@ def _node_commands(stack: StackSpec) -> dict[str, str]:
         ' curl -sfH "X-aws-ec2-metadata-token: $T"'
         " http://169.254.169.254/latest/meta-data/spot/instance-action"
     )
-    return {
-        "give_back": instance_lookup + leave_command,
-        "peers": peers_command,
-        "fetch": fetch_command,
-        "keep": save_command,
-        "notice": notice_command,
-        **files.mount_commands(stack),
-    }
+    return NodeCommands(
+        give_back=instance_lookup + leave_command,
+        list_peers=peers_command,
+        fetch_models=fetch_command,
+        save_checkpoints=save_command,
+        notice=notice_command,
+        mount_files=files.mount_command(stack),
+        fill_files=files.fill_command(stack),
+    )

@@ -102,19 +102,21 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def mount_commands(stack: StackSpec) -> dict[str, str]:
-    """How a node mounts it, and how the first node copies the dataset into it."""
+def mount_command(stack: StackSpec) -> str:
+    """How a node mounts it."""
     resource_group = f"{stack.name}-{stack.digest}"
+    return MOUNT_SCRIPT.format(
+        group=resource_group, name=_file_system_name(stack)
+    )
+
+
+def fill_command(stack: StackSpec) -> str:
+    """How the first node copies the dataset into it."""
     copy_command = (
         "AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy "
         f"'{_dataset_url(stack.dataset_uri)}/*' /data/dataset"
     )
-    return {
-        "mount": MOUNT_SCRIPT.format(
-            group=resource_group, name=_file_system_name(stack)
-        ),
-        "fill": f"mkdir -p /data/dataset && {copy_command} --recursive",
-    }
+    return f"mkdir -p /data/dataset && {copy_command} --recursive"
 
 
 def _file_system_name(stack: StackSpec) -> str:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
+from stacks.cloud import NodeCommands
 from stacks.graph import Resource, ref
-from stacks.runtime.vm.bootstrap import base64_text, boot_script
 from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
 ADMIN_USER: Final = "tonnage"
@@ -31,15 +33,15 @@ IMMUTABLE_INPUTS: Final = [
 ]
 
 
-def resources(stack: StackSpec) -> list[Resource]:
+def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
     """The scale set and, for a service, its internal load balancer."""
     return [
-        _scale_set(stack),
+        _scale_set(stack, boot_script),
         *([_load_balancer(stack)] if stack.is_serving else []),
     ]
 
 
-def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, Reference]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {
         "group": ref("nodes", "name"),
@@ -54,7 +56,7 @@ def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
     return output_refs
 
 
-def _scale_set(stack: StackSpec) -> Resource:
+def _scale_set(stack: StackSpec, boot_script: str) -> Resource:
     scale_set_inputs = {
         "vmScaleSetName": f"{stack.name}-nodes",
         "sku": {
@@ -66,7 +68,7 @@ def _scale_set(stack: StackSpec) -> Resource:
             "type": "UserAssigned",
             "userAssignedIdentities": [ref("node-identity")],
         },
-        "virtualMachineProfile": _machine_profile(stack),
+        "virtualMachineProfile": _machine_profile(stack, boot_script),
         **fabric.orchestration(stack),
         **placement.zone_inputs(stack),
         **common_inputs(stack),
@@ -89,7 +91,7 @@ def _scale_set(stack: StackSpec) -> Resource:
     )
 
 
-def _machine_profile(stack: StackSpec) -> dict[str, Any]:
+def _machine_profile(stack: StackSpec, boot_script: str) -> dict[str, Any]:
     image_publisher, image_offer, image_sku, image_version = lookup_table(
         "images.csv", "image", "reference"
     )["azure"].split(":")
@@ -98,9 +100,7 @@ def _machine_profile(stack: StackSpec) -> dict[str, Any]:
         "osProfile": {
             "computerNamePrefix": stack.short_name[:9],
             "adminUsername": ADMIN_USER,
-            "customData": base64_text(
-                boot_script(stack, _node_commands(stack))
-            ),
+            "customData": base64_text(boot_script),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,
                 "ssh": {
@@ -228,7 +228,7 @@ def _load_balancer(stack: StackSpec) -> Resource:
     )
 
 
-def _node_commands(stack: StackSpec) -> dict[str, str]:
+def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are Azure's own; a machine that only halts still bills."""
     metadata_query = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
     login_command = "az login --identity --only-show-errors >/dev/null"
@@ -257,11 +257,12 @@ def _node_commands(stack: StackSpec) -> dict[str, str]:
         " 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'"
         " | grep -q Preempt"
     )
-    return {
-        "give_back": leave_command,
-        "peers": peers_command,
-        "fetch": fetch_command,
-        "keep": save_command,
-        "notice": notice_command,
-        **files.mount_commands(stack),
-    }
+    return NodeCommands(
+        give_back=leave_command,
+        list_peers=peers_command,
+        fetch_models=fetch_command,
+        save_checkpoints=save_command,
+        notice=notice_command,
+        mount_files=files.mount_command(stack),
+        fill_files=files.fill_command(stack),
+    )

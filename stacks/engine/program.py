@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 
+from planner.facts.cloud import clouds
 from stacks.engine.fill import output_at
 from stacks.graph import creation_order
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from stacks.graph import Graph, Resource
 
-PULUMI_PACKAGES: Final = {"aws": "aws", "azure": "azure-native", "gcp": "gcp"}
 # The schema of launch templates counts versions in integers and takes them as text.
 TEXT_OUTPUTS: Final = ("latestVersion",)
 
@@ -53,14 +53,11 @@ class Program:
         """Register everything in the order of dependencies."""
         self.event_loop = asyncio.get_running_loop()
         self.registered = {}
-        package_name = PULUMI_PACKAGES[self.resource_graph.provider]
-        region_property = (
-            "location" if package_name == "azure-native" else "region"
-        )
+        cloud = clouds()[self.resource_graph.provider]
         cloud_provider = pulumi.ProviderResource(
-            package_name,
-            package_name,
-            {region_property: self.resource_graph.region},
+            cloud.package,
+            cloud.package,
+            {cloud.region_property: self.resource_graph.region},
             pulumi.ResourceOptions(version=self.version),
         )
         for resource in self.ordered_resources:

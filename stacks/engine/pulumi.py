@@ -23,6 +23,7 @@ from msgspec.json import decode as json_decode
 from msgspec.json import encode as json_encode
 
 from planner.errors import LockedError, MissingError, Problem, UsageError
+from planner.facts.cloud import clouds
 from planner.plan.types import ResourceRef, StackFacts, StackStatus
 from stacks.engine import state as states
 from stacks.engine.failure import combined_error
@@ -56,7 +57,10 @@ ACTION_BY_OP: Final[dict[str, Action]] = {
     "delete-replaced": "replace",
     "same": "same",
 }
-EMPTY_GRAPH: Final = Graph(provider="aws", region="", resources=())
+# Opening a stack that stands needs a cloud, any of them, and no resources.
+EMPTY_GRAPH: Final = Graph(
+    provider=next(iter(clouds())), region="", resources=()
+)
 
 
 class PulumiEngine:
@@ -326,7 +330,7 @@ class PulumiEngine:
         simulated_world = self._load_world()
         if simulated_world is not None:
             project_id = simulated_world.project
-        elif resource_graph.provider == "gcp" and not project_id:
+        elif clouds()[resource_graph.provider].needs_project and not project_id:
             problem = Problem(
                 code="project",
                 message="no Google Cloud project is set",
@@ -403,10 +407,9 @@ class PulumiEngine:
         )
 
     def _plugin_version(self, provider: str) -> str:
-        from stacks.engine.program import PULUMI_PACKAGES
 
         return lookup_table("plugins.csv", "package", "version")[
-            PULUMI_PACKAGES[provider]
+            clouds()[provider].package
         ]
 
     def _call_cli(

@@ -79,17 +79,20 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def mount_commands(stack: StackSpec) -> dict[str, str]:
-    """How a node mounts it, and how the dataset comes into it."""
-    template_fields = {
-        "name": _file_system_name(stack),
-        "zone": network.fleet_zone(stack),
-        "location": stack.dataset_uri,
-    }
-    return {
-        "mount": MOUNT_SCRIPT.format(**template_fields),
-        "fill": FILL_COMMAND.format(**template_fields),
-    }
+def mount_command(stack: StackSpec) -> str:
+    """How a node mounts it."""
+    return MOUNT_SCRIPT.format(
+        name=_file_system_name(stack), zone=network.fleet_zone(stack)
+    )
+
+
+def fill_command(stack: StackSpec) -> str:
+    """How the dataset comes into it."""
+    return FILL_COMMAND.format(
+        name=_file_system_name(stack),
+        zone=network.fleet_zone(stack),
+        location=stack.dataset_uri,
+    )
 
 
 def _file_system_name(stack: StackSpec) -> str:

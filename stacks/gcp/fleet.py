@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
+from stacks.cloud import NodeCommands
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.runtime.vm.bootstrap import boot_script
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
+    from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
 
@@ -19,16 +20,16 @@ DEFAULT_DISK_TYPE: Final = (
 )
 
 
-def resources(stack: StackSpec) -> list[Resource]:
+def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
     """Template, group and, for a service, its internal load balancer."""
     return [
-        _node_template(stack),
+        _node_template(stack, boot_script),
         _node_group(stack),
         *(_load_balancer(stack) if stack.is_serving else []),
     ]
 
 
-def outputs(stack: StackSpec) -> dict[str, dict[str, str]]:
+def outputs(stack: StackSpec) -> dict[str, Reference]:
     """What a user needs afterwards: the group, where it answers, where the weights go."""
     output_refs = {"group": ref("nodes", "name")}
     if stack.is_serving:
@@ -43,7 +44,7 @@ def group_name(stack: StackSpec) -> str:
     return f"{stack.name}-nodes"
 
 
-def _node_template(stack: StackSpec) -> Resource:
+def _node_template(stack: StackSpec, boot_script: str) -> Resource:
     """Templates cannot change, so this one has no fixed name and is replaced by another."""
     template_inputs = {
         "machineType": stack.instance.instance_type,
@@ -61,9 +62,7 @@ def _node_template(stack: StackSpec) -> Resource:
         },
         "tags": [f"{stack.name}-node"],
         "labels": storage.resource_labels(stack),
-        "metadata": {
-            "startup-script": boot_script(stack, _node_commands(stack))
-        },
+        "metadata": {"startup-script": boot_script},
         **placement.template_policies(stack),
     }
     return Resource(
@@ -228,7 +227,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def _node_commands(stack: StackSpec) -> dict[str, str]:
+def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are Google Cloud's own."""
     zone_option = f"--zone {network.fleet_zone(stack)}"
     leave_command = (
@@ -250,11 +249,12 @@ def _node_commands(stack: StackSpec) -> dict[str, str]:
         "curl -sH Metadata-Flavor:Google"
         " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
     )
-    return {
-        "give_back": leave_command,
-        "peers": peers_command,
-        "fetch": fetch_command,
-        "keep": save_command,
-        "notice": notice_command,
-        **files.mount_commands(stack),
-    }
+    return NodeCommands(
+        give_back=leave_command,
+        list_peers=peers_command,
+        fetch_models=fetch_command,
+        save_checkpoints=save_command,
+        notice=notice_command,
+        mount_files=files.mount_command(stack),
+        fill_files=files.fill_command(stack),
+    )

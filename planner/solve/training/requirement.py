@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.errors import Problem, SpecError
+from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.model_states import frozen_bytes
@@ -33,12 +34,6 @@ REFERENCE_MODELS: Final[dict[str, Reference]] = {
 }
 PAIR_SEQUENCES: Final = 2  # sequences of a preference
 YEAR_S: Final = 365 * 86_400.0
-CLOUD_BY_SCHEME: Final = {
-    "s3": "aws",
-    "gs": "gcp",
-    "abfs": "azure",
-    "abfss": "azure",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +125,6 @@ class TrainingRequirement:
             lora_rank=self.lora_rank if frozen_param_bytes else 0,
             reference=REFERENCE_MODELS.get(self.method, "none"),
         )
-
-
-def cloud_of_address(location: str) -> str | None:
-    """Return the cloud of an object address by its scheme, or `None`."""
-    return CLOUD_BY_SCHEME.get(location.partition("://")[0])
 
 
 def training_requirement(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost import capacity_block
 from planner.cost.bill_line import CENT
+from planner.facts.cloud import clouds
 from planner.solve.solution import Scenario
 from planner.solve.training.cluster import P90_SHARE
 from planner.solve.training.mixed_cluster import MixedCluster
@@ -141,13 +142,14 @@ def _half_spot(
 ) -> MixedCluster | None:
     """Return half of the machines on demand and half on spot, or `None`.
 
-    The region is the one with the lowest sum of both prices. An InfiniBand fabric of Azure
-    belongs to one scale set, which has one priority, so it cannot mix purchase options.
+    The region is the one with the lowest sum of both prices. Some clouds bind an InfiniBand
+    fabric to one group of machines, which are all bought in one way.
     """
     instance = cluster.offer.instance
     on_demand_nodes = cluster.nodes // BASE_DIVISOR
     if not on_demand_nodes or (
-        instance.provider == "azure" and instance.fabric == "infiniband"
+        instance.fabric == "infiniband"
+        and not clouds()[instance.provider].mixes_on_fabric
     ):
         return None
     # Half of the machines need a layout of their own that fits in memory.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from stacks.stack_spec import lookup_table
 
 if TYPE_CHECKING:
+    from stacks.cloud import NodeCommands
     from stacks.stack_spec import StackSpec
 
 MASTER_PORT: Final = 29500
@@ -82,27 +83,25 @@ NOTICE_SCRIPT: Final = (
 )
 
 
-def train_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
+def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
     """Return the part of the first-boot script that trains.
 
-    `cloud_commands` holds fetch, peers, keep (checkpoints to the bucket), mount and fill (the file system
-    of the data), and notice: a command that succeeds once the cloud has said that it takes the
-    machine back. Shared checkpoints are kept by the first node alone.
+    Shared checkpoints are kept by the first node alone.
     """
     shares_files = stack_spec.file_system is not None
     keep_command = (
-        f"[ $rank != 0 ] || {cloud_commands['keep']}"
+        f"[ $rank != 0 ] || {commands.save_checkpoints}"
         if shares_files
-        else cloud_commands["keep"]
+        else commands.save_checkpoints
     )
     notice_script = (
-        NOTICE_SCRIPT.format(notice=cloud_commands["notice"], keep=keep_command)
+        NOTICE_SCRIPT.format(notice=commands.notice, keep=keep_command)
         if stack_spec.is_spot
         else ""
     )
     rendezvous_script = (
         RENDEZVOUS_SCRIPT.format(
-            peers=cloud_commands["peers"], nodes=stack_spec.working_nodes
+            peers=commands.list_peers, nodes=stack_spec.working_nodes
         )
         if stack_spec.working_nodes > 1
         else ""
@@ -112,14 +111,12 @@ def train_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
         and stack_spec.instance.fabric in RDMA_FABRICS
     )
     return TRAIN_SCRIPT.format(
-        fetch=cloud_commands["fetch"],
+        fetch=commands.fetch_models,
         meet=rendezvous_script,
         keep=keep_command,
         watch=notice_script,
         checkpoints=stack_spec.checkpoint_dir,
-        shared=_shared_files(stack_spec, cloud_commands)
-        if shares_files
-        else "",
+        shared=_shared_files(stack_spec, commands) if shares_files else "",
         volume="-v /data:/data " if shares_files else "",
         nodes=stack_spec.working_nodes,
         each=stack_spec.instance.accelerators,
@@ -139,12 +136,10 @@ def train_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
     )
 
 
-def _shared_files(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
-    fill_command = (
-        cloud_commands["fill"] if stack_spec.dataset_linked else "true"
-    )
+def _shared_files(stack_spec: StackSpec, commands: NodeCommands) -> str:
+    fill_command = commands.fill_files if stack_spec.dataset_linked else "true"
     return SHARED_FILES_SCRIPT.format(
-        mount=cloud_commands["mount"].strip(), fill=fill_command
+        mount=commands.mount_files.strip(), fill=fill_command
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ from stacks.runtime.vm.training import train_script
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
+    from stacks.cloud import NodeCommands
     from stacks.stack_spec import StackSpec
 
 SETUP_SCRIPT: Final = """#!/bin/bash
@@ -117,11 +117,10 @@ exec $run "ray start --block --address=$leader:6379"
 """
 
 
-def boot_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
+def boot_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
     """Return the first-boot script, with the service or the training job when there is one.
 
-    `cloud_commands` holds the commands that differ by cloud: give_back (end this node), fetch (weights to
-    /models), peers (addresses of the fleet, the leader first). The agent counts a TTL from the
+    The agent counts a TTL from the
     boot of its node; the cloud enforces the deadline of the whole stack from outside.
     """
     agent_settings = {
@@ -131,7 +130,7 @@ def boot_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
         "port": SERVING_PORT
         if stack_spec.is_serving and not stack_spec.spans_nodes
         else 0,
-        "give_back": cloud_commands["give_back"],
+        "give_back": commands.give_back,
     }
     script_parts = [SETUP_SCRIPT]
     if stack_spec.idle_s or stack_spec.ttl_s:
@@ -145,18 +144,13 @@ def boot_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
             AGENT_SCRIPT.format(agent=agent_source, settings=settings_json)
         )
     if stack_spec.is_training:
-        script_parts.append(train_script(stack_spec, cloud_commands))
+        script_parts.append(train_script(stack_spec, commands))
     elif stack_spec.layout is not None:
-        script_parts.append(_serve_script(stack_spec, cloud_commands))
+        script_parts.append(_serve_script(stack_spec, commands))
     return "".join(script_parts)
 
 
-def base64_text(script_text: str) -> str:
-    """Encode a script as AWS and Azure want it."""
-    return base64.b64encode(script_text.encode()).decode()
-
-
-def _serve_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
+def _serve_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
     uses_rdma = stack_spec.fabric_attached and stack_spec.instance.fabric in (
         "efa",
         "infiniband",
@@ -165,13 +159,13 @@ def _serve_script(stack_spec: StackSpec, cloud_commands: dict[str, str]) -> str:
     launch_command = (
         MULTI_NODE if stack_spec.spans_nodes else SINGLE_NODE
     ).format(
-        peers=cloud_commands["peers"],
+        peers=commands.list_peers,
         span=stack_spec.nodes_per_replica,
         arguments=" ".join(_server_arguments(stack_spec)),
     )
     return SERVE_SCRIPT.format(
         model=stack_spec.model_name,
-        fetch=cloud_commands["fetch"],
+        fetch=commands.fetch_models,
         launch=launch_command,
         devices="--device=/dev/infiniband " if uses_rdma else "",
         image=lookup_table("images.csv", "image", "reference")["vllm"],

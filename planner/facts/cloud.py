@@ -1,0 +1,69 @@
+"""The clouds, and what differs between them beside machines and prices.
+
+A row of this table registers a cloud. Its rooms are `providers/<cloud>` and `stacks/<cloud>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from planner.facts import table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudFacts:
+    """One cloud.
+
+    cloud            its name in specs
+    package          its package of Pulumi
+    region_property  what that package calls the region
+    url_schemes      schemes of addresses of its object storage
+    needs_project    whether resources live in a project that the caller names
+    mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
+    capacity_code    error code of a request that finds no machine
+    quota_code       error code of a request above a quota
+    """
+
+    cloud: str
+    package: str
+    region_property: str
+    url_schemes: tuple[str, ...]
+    needs_project: bool
+    mixes_on_fabric: bool
+    capacity_code: str
+    quota_code: str
+    source: str
+    as_of: str
+
+
+@cache
+def clouds() -> dict[str, CloudFacts]:
+    """Return all clouds by name. Raises CatalogError for an invalid row."""
+    columns = {
+        "cloud": table.nonempty_text,
+        "package": table.nonempty_text,
+        "region_property": table.nonempty_text,
+        "url_schemes": lambda cell: tuple(cell.split("|")),
+        "needs_project": table.yes_or_no,
+        "mixes_on_fabric": table.yes_or_no,
+        "capacity_code": table.nonempty_text,
+        "quota_code": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    cloud_rows = table.rows_by_key(
+        table.load_rows("planner.facts", "clouds.csv", columns), "cloud"
+    )
+    return {
+        name: CloudFacts(**cloud_row.cells)
+        for (name,), cloud_row in cloud_rows.items()
+    }
+
+
+def cloud_of_address(address: str) -> str | None:
+    """Return the cloud of an object's address by its scheme, or nothing."""
+    scheme = address.partition("://")[0]
+    for name, facts in clouds().items():
+        if scheme in facts.url_schemes:
+            return name
+    return None

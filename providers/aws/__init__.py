@@ -1,0 +1,1 @@
+"""What is asked of Amazon Web Services itself."""

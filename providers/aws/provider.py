@@ -1,0 +1,47 @@
+"""Amazon Web Services as far as tonnage reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.base import NodeGroup
+
+if TYPE_CHECKING:
+    from providers.base import Provider
+
+
+class AwsProvider:
+    """Reads Auto Scaling groups."""
+
+    name = "aws"
+
+    def node_group(
+        self,
+        resource_type: str,
+        inputs: dict[str, Any],
+        objects: dict[str, dict[str, Any]],
+        region: str,
+    ) -> NodeGroup | None:
+        """Return the nodes of an Auto Scaling group."""
+        if resource_type != "aws:autoscaling/group:Group":
+            return None
+        mixed_policy = inputs.get("mixedInstancesPolicy")
+        launch_template = inputs.get("launchTemplate") or {}
+        # The stack uses a mixed instances policy for spot only.
+        if mixed_policy:
+            launch_template = mixed_policy["launchTemplate"][
+                "launchTemplateSpecification"
+            ]
+        template_id = launch_template.get("id") or launch_template.get(
+            "launchTemplateId"
+        )
+        template = objects.get(str(template_id))
+        instance_type = template["inputs"]["instanceType"] if template else ""
+        purchase = "spot" if mixed_policy else "on_demand"
+        return NodeGroup(
+            (self.name, region, instance_type, purchase),
+            int(inputs["desiredCapacity"]),
+        )
+
+
+PROVIDER: Provider = AwsProvider()

@@ -1,0 +1,36 @@
+"""Microsoft Azure as far as tonnage reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.base import NodeGroup
+
+if TYPE_CHECKING:
+    from providers.base import Provider
+
+
+class AzureProvider:
+    """Reads virtual machine scale sets."""
+
+    name = "azure"
+
+    def node_group(
+        self,
+        resource_type: str,
+        inputs: dict[str, Any],
+        objects: dict[str, dict[str, Any]],  # noqa: ARG002 - a scale set names its type itself
+        region: str,
+    ) -> NodeGroup | None:
+        """Return the nodes of a scale set."""
+        if resource_type != "azure-native:compute:VirtualMachineScaleSet":
+            return None
+        sku = inputs["sku"]
+        is_spot = inputs["virtualMachineProfile"].get("priority") == "Spot"
+        purchase = "spot" if is_spot else "on_demand"
+        return NodeGroup(
+            (self.name, region, sku["name"], purchase), int(sku["capacity"])
+        )
+
+
+PROVIDER: Provider = AzureProvider()

@@ -1,0 +1,58 @@
+"""The protocol of a cloud: how a stack becomes resources there, and what its nodes can say to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from stacks.graph import Reference, Resource
+    from stacks.stack_spec import StackSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCommands:
+    """Shell commands that a node gives to its cloud. Each ends with 0 when it has done its work.
+
+    give_back         ends this node and lowers the wished number of nodes by one
+    list_peers        prints the addresses of all running nodes of the pool, sorted, one a line
+    fetch_models      copies what lies in the stack's bucket to /models
+    save_checkpoints  copies the checkpoints of this node to the bucket
+    notice            succeeds once the cloud has said that it takes this machine back
+    mount_files       mounts the parallel file system at /data
+    fill_files        brings the dataset into it; does nothing where the cloud does so by itself
+    """
+
+    give_back: str
+    list_peers: str
+    fetch_models: str
+    save_checkpoints: str
+    notice: str
+    mount_files: str
+    fill_files: str
+
+
+class Cloud(Protocol):
+    """A cloud on which stacks are built. All methods are pure functions of the stack.
+
+    A cloud knows machines, networks and storage; what runs on the machines is the runtime's.
+    """
+
+    name: str
+
+    def node_commands(self, stack: StackSpec) -> NodeCommands:
+        """Return what a node of the stack says to this cloud."""
+
+    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+        """Return every resource of the stack, in any order.
+
+        `boot_script` is what each machine runs as root when it first starts. Every name is unique
+        in the stack, every reference names a resource of the list, and everything that can carry
+        tags has the stack's. Raises SpecError when the stack cannot be built as asked.
+        """
+
+    def outputs(self, stack: StackSpec) -> dict[str, Reference]:
+        """Return what a user needs to know of the standing stack; `group` is always there."""
+
+    def backstop(self, stack: StackSpec) -> str:
+        """Say in a line what gives machines back when they are wedged; empty when nothing does."""

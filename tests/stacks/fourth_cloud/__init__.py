@@ -1,0 +1,1 @@
+"""A fourth cloud that stands in the test tree alone."""

@@ -1,0 +1,1 @@
+"""Nimbus: from a stack to resources."""

@@ -1,0 +1,182 @@
+"""Clouds and runtimes keep their protocols; a fourth cloud takes two rooms and a row."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import providers
+import stacks
+from planner.facts.cloud import CloudFacts, clouds
+from providers import registry as provider_registry
+from providers.simulated import world
+from stacks import registry
+from stacks.build import build_stack
+from stacks.engine.simulated import SimulatedEngine
+from stacks.graph import referenced_names
+from stacks.stack_spec import derive_stack
+from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
+from tests.stacks.test_simulated import objects, plan_of, quiet
+
+FOURTH = Path(__file__).parent / "fourth_cloud"
+SPEC = """apiVersion: tonnage/v1
+kind: Inference
+name: chat
+model: {name: llama-3.1-8b, precision: fp8, context: 8k}
+sla: {ttft_p95: 2s, tpot_p95: 80ms}
+traffic:
+  peak_rps: 1
+  input_tokens: {mean: 800}
+  output_tokens: {mean: 200}
+where: {clouds: [CLOUD]}
+shutdown: {idle: 30m, ttl: 72h}
+"""
+TAGGED = ("tags", "labels", "userLabels")
+
+
+@pytest.mark.parametrize("name", sorted(clouds()))
+@pytest.mark.parametrize("kind", ["inference", "training"])
+def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
+    text = SPEC.replace("CLOUD", name)
+    if kind == "training":
+        blueprint = next(b for b in BLUEPRINTS if b.stem == "pretrain-7b")
+        text = blueprint.read_text() + f"where: {{clouds: [{name}]}}\n"
+    spec = spec_of(text)
+    stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+    cloud = registry.cloud(name)
+    assert cloud.name == name
+    commands = cloud.node_commands(stack)
+    found = cloud.resources(stack, "#!/bin/bash\n")
+    names = [resource.name for resource in found]
+    assert len(names) == len(set(names))
+    for resource in found:
+        assert set(referenced_names(resource.inputs)) <= set(names)
+        assert set(resource.depends_on) <= set(names)
+        assert resource.type.startswith(f"{clouds()[name].package}:")
+        for key in TAGGED:
+            shown = json.dumps(resource.inputs.get(key, stack.name))
+            assert stack.name in shown, resource.name
+    outputs = cloud.outputs(stack)
+    assert "group" in outputs
+    assert {output["$ref"] for output in outputs.values()} <= set(names)
+    assert bool(cloud.backstop(stack)) == bool(
+        stack.ttl_s or stack.capacity_changes
+    )
+    for command in (commands.give_back, commands.list_peers, commands.notice):
+        checked = subprocess.run(
+            ["bash", "-n"], input=command, text=True, check=False
+        )
+        assert checked.returncode == 0
+    assert provider_registry.provider(name).name == name
+
+
+@pytest.mark.parametrize("name", registry.RUNTIMES)
+@pytest.mark.parametrize("cloud_name", sorted(clouds()))
+def test_every_runtime_keeps_its_protocol(
+    catalog, name: str, cloud_name: str
+) -> None:
+    text = SPEC.replace("CLOUD", cloud_name)
+    stack = derive_stack(spec_of(text), solve(catalog, text, keep=0), "chat")
+    runtime = registry.runtime(name)
+    assert runtime.name == name
+    commands = registry.cloud(cloud_name).node_commands(stack)
+    script = runtime.boot_script(stack, commands)
+    assert script == runtime.boot_script(stack, commands)
+    assert script.startswith("#!/bin/bash\n")
+    assert len(script.encode()) <= 16 * 1024
+    assert json.dumps(commands.give_back)[1:-1] in script
+    assert runtime.launch(stack) is None
+
+
+@pytest.fixture
+def nimbus(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register a fourth cloud: a row of the table, and its two rooms."""
+    row = CloudFacts(
+        cloud="nimbus",
+        package="nimbus",
+        region_property="region",
+        url_schemes=("shelf",),
+        needs_project=False,
+        mixes_on_fabric=True,
+        capacity_code="NO_BIRDS",
+        quota_code="TOO_MANY_BIRDS",
+        source="this test",
+        as_of="2026-11",
+    )
+    monkeypatch.setitem(clouds(), "nimbus", row)
+    for package in (providers, stacks):
+        room = str(FOURTH / package.__name__)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, room])
+    yield "nimbus"
+    registry.cloud.cache_clear()
+    provider_registry.provider.cache_clear()
+    for module in [m for m in sys.modules if ".nimbus" in m]:
+        monkeypatch.delitem(sys.modules, module)
+
+
+def test_a_fourth_cloud_is_planned_applied_and_destroyed(
+    catalog, here, nimbus
+) -> None:
+    """Its machines are those of another cloud under its own name; no product file knows it."""
+    text = SPEC.replace("where: {clouds: [CLOUD]}\n", "")
+    rented = tuple(
+        replace(
+            offer,
+            region="cumulus-1",
+            zones=("cumulus-1a",),
+            instance=replace(offer.instance, provider=nimbus),
+        )
+        for offer in catalog.offers
+        if offer.instance.instance_type == "g2-standard-4"
+        and offer.purchase == "on_demand"
+    )[:1]
+    sky = replace(catalog, offers=rented, unlisted=(), unpriced=())
+    plan = plan_of(sky, text)
+    assert plan.solution.pools[0].provider == nimbus
+    assert plan.cost.is_partial  # nobody sells disks or networks there yet
+    assert plan.shutdown.backstop == "the flock ends at its deadline"
+    engine = SimulatedEngine(world.default_world(), here / "clouds")
+    engine.apply(plan, quiet)
+    assert len(objects(engine)) == 3
+    flock = next(
+        o for o in objects(engine).values() if o["type"].endswith("Flock")
+    )
+    assert "$" not in flock["inputs"]["deadline"]
+    assert engine.apply(plan, quiet).steps == ()
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
+
+
+def test_no_file_but_the_table_and_its_rooms_names_a_cloud() -> None:
+    """The names as values: sentences and addresses may contain them."""
+    strays = []
+    for package in ("planner", "providers", "stacks"):
+        for path in (ROOT / package).rglob("*.py"):
+            if set(clouds()) & set(path.parts):
+                continue
+            strays += [
+                f"{path.relative_to(ROOT)}:{node.lineno}"
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Constant) and node.value in clouds()
+            ]
+    assert strays == []
+
+
+def test_the_graph_of_a_stack_is_that_of_its_cloud_and_runtime(catalog) -> None:
+    text = SPEC.replace("CLOUD", "aws")
+    spec = spec_of(text)
+    solution = solve(catalog, text, keep=0)
+    built = build_stack(spec, solution, "chat")
+    stack = derive_stack(spec, solution, "chat")
+    cloud = registry.cloud("aws")
+    script = registry.runtime("vm").boot_script(
+        stack, cloud.node_commands(stack)
+    )
+    names = {resource.name for resource in cloud.resources(stack, script)}
+    assert {resource.name for resource in built.graph.resources} == names
