@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from planner.plan.types import Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,8 @@ class Provider(Protocol):
     def node_group(
         self,
         resource_type: str,
-        inputs: dict[str, Any],
-        objects: dict[str, dict[str, Any]],
+        inputs: Properties,
+        objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
         """Return the nodes that a resource asks for; nothing for a resource that has none.

@@ -16,6 +16,8 @@ from planner.plan.types import PlannedGraph, PlannedResource
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.plan.types import Properties
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -23,9 +25,9 @@ class Resource:
 
     type: str
     name: str
-    inputs: dict[str, Any]
+    inputs: Properties
     depends_on: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Properties = field(default_factory=dict)
 
     def dependencies(self) -> list[str]:
         """Names of all resources that must exist before this one, sorted."""
@@ -39,7 +41,7 @@ class Graph:
     provider: str
     region: str
     resources: tuple[Resource, ...]
-    outputs: dict[str, Any] = field(default_factory=dict)
+    outputs: Properties = field(default_factory=dict)
 
     def to_document(self) -> PlannedGraph:
         """Return the graph as the plan holds it: resources sorted by name."""

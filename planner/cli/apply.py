@@ -21,6 +21,7 @@ from planner.cli.compose import (
 from planner.errors import InfeasibleError, Problem, UsageError
 
 if TYPE_CHECKING:
+    from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
     from planner.plan.types import Plan
 
@@ -77,7 +78,7 @@ def _plan_and_confirm(
     path: str,
     file_bytes: bytes,
     catalog: Catalog,
-    option_pair: tuple[PlanningOptions, dict[str, Any]],
+    option_pair: tuple[PlanningOptions, OptionValues],
 ) -> Plan | None:
     """Plan a spec on its stack, show it and ask; None when the answer is no."""
     from dataclasses import replace

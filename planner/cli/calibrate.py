@@ -19,6 +19,7 @@ from planner.cli.compose import (
 from planner.errors import InfeasibleError, Problem
 
 if TYPE_CHECKING:
+    from planner.cli.option import OptionValues
     from planner.render.page import Page
 
 
@@ -79,7 +80,7 @@ def command(
 
 
 def _learning_page(
-    benches: tuple[str, ...], option_values: dict[str, Any]
+    benches: tuple[str, ...], option_values: OptionValues
 ) -> Page:
     from planner.estimate.benchmark import read_benchmark
     from planner.estimate.calibrate import calibrate, dump_correction
@@ -116,7 +117,7 @@ def _learning_page(
     return calibration_page(learning, option_values["output"] or "")
 
 
-def _sweep_page(path: str, option_values: dict[str, Any]) -> Page:
+def _sweep_page(path: str, option_values: OptionValues) -> Page:
     """The sweep for the fleet that a plan of the spec would choose."""
     from planner.estimate.benchmark_sweep import plan_sweep
     from planner.render.calibrate import recipe_page

@@ -25,6 +25,7 @@ from planner.suggest import closest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.cli.option import OptionValues
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Instance, Offer
     from planner.render.page import Page
@@ -108,7 +109,7 @@ def command(spec: str | None, table: str | None, **option_values: Any) -> int:
     return 0
 
 
-def _write_estimate(spec_file: SpecFile, option_values: dict[str, Any]) -> None:
+def _write_estimate(spec_file: SpecFile, option_values: OptionValues) -> None:
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
@@ -144,7 +145,7 @@ def _write_estimate(spec_file: SpecFile, option_values: dict[str, Any]) -> None:
 
 def _serving_estimate(
     load_requirement: ServingRequirement,
-    option_values: dict[str, Any],
+    option_values: OptionValues,
     instance: Instance,
     node_count: int,
 ) -> tuple[Page, str]:
@@ -162,7 +163,7 @@ def _serving_estimate(
 
 def _training_estimate(
     job_requirement: TrainingRequirement,
-    option_values: dict[str, Any],
+    option_values: OptionValues,
     type_offers: Sequence[Offer],
     node_count: int,
     price_book: PriceBook,
@@ -226,7 +227,7 @@ def _parse_machines(
 
 
 def _load_requirement(
-    spec_file: SpecFile, option_values: dict[str, Any]
+    spec_file: SpecFile, option_values: OptionValues
 ) -> ServingRequirement:
     """The need of the spec, under the load of the options when they give one."""
     from planner.solve.serving.requirement import serving_requirement

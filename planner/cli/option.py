@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from planner.render.page import Page
 
+# Flags by name, as click has read them.
+OptionValues: TypeAlias = dict[str, Any]
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
@@ -130,7 +132,7 @@ def planning_flags(command: CommandT) -> CommandT:
     return command
 
 
-def planning_options(option_values: dict[str, Any]) -> PlanningOptions:
+def planning_options(option_values: OptionValues) -> PlanningOptions:
     """Collect the planning options from the parameters of a command."""
     option_names = (
         "catalog",

@@ -13,6 +13,7 @@ from planner.cli.compose import open_catalog, open_world, read_spec
 from planner.cli.parallel import make_plans
 
 if TYPE_CHECKING:
+    from planner.cli.option import OptionValues
     from planner.plan.types import Plan
 
 INFEASIBLE_EXIT_CODE = 10
@@ -83,7 +84,7 @@ def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
 
 
 def _write_plan(
-    plan: Plan, option_values: dict[str, Any], *, alone: bool
+    plan: Plan, option_values: OptionValues, *, alone: bool
 ) -> None:
     from planner.plan.canonical import dump_plan
     from planner.render.plan import plan_page
@@ -105,7 +106,7 @@ def _write_plan(
 
 
 def _would_change(
-    plan: Plan, option_values: dict[str, Any], options: Any
+    plan: Plan, option_values: OptionValues, options: Any
 ) -> bool:
     """Whether applying would change something; without a stack everything would be new."""
     if (
@@ -122,7 +123,7 @@ def _would_change(
 
 
 def _exit_code(
-    worst_exit_code: int, option_values: dict[str, Any], *, changed: bool
+    worst_exit_code: int, option_values: OptionValues, *, changed: bool
 ) -> int:
     if option_values["detailed_exitcode"]:
         return (

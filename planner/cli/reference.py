@@ -15,6 +15,7 @@ from planner.plan.canonical import plan_schema
 from planner.spec.blocks import SPEC_KINDS
 
 if TYPE_CHECKING:
+    from planner.cli.option import OptionValues
     from planner.spec.field import Field
 
 
@@ -170,7 +171,7 @@ def plan_page() -> str:
     return "\n".join(page_lines)
 
 
-def _json_type(field_schema: dict[str, Any]) -> str:
+def _json_type(field_schema: OptionValues) -> str:
     """The type of a field in a few words, with a link to the part that it is made of."""
     match field_schema:
         case {"$ref": reference}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 
@@ -50,7 +50,7 @@ class Energy:
 
 @cache
 def _energy_facts() -> dict[tuple[str, str, str], float]:
-    column_types: dict[str, Any] = {
+    column_types: table.Columns = {
         "kind": table.one_of("grid", "load", "node", "pue"),
         "provider": table.nonempty_text,
         "region": table.any_text,

@@ -11,7 +11,7 @@ import io
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from planner.errors import Place, Problem, UsageError
 from planner.perf.common.constant import constant
@@ -36,6 +36,9 @@ SECONDS_PER_UNIT: Final = {
     "ns": 1e-9,
     "us": 1e-6,
 }
+
+
+Report: TypeAlias = dict[str, Any]  # as a benchmark tool wrote it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +173,7 @@ def _finite_rate(raw_rate: Any) -> float:
     return rate_per_s if math.isfinite(rate_per_s) else 0.0
 
 
-def _vllm_points(
-    report: dict[str, Any], place: str
-) -> Iterator[BenchmarkPoint]:
+def _vllm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     completed_count = report["completed"]
     yield BenchmarkPoint(
         place=place,
@@ -190,9 +191,7 @@ def _vllm_points(
     )
 
 
-def _guidellm_points(
-    report: dict[str, Any], place: str
-) -> Iterator[BenchmarkPoint]:
+def _guidellm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     """One point for each benchmark of a report; only loads with a concurrency or a rate."""
     for load_number, load_report in enumerate(report["benchmarks"], 1):
         is_old_format = "args" in load_report
@@ -217,9 +216,7 @@ def _guidellm_points(
         if not user_count and not rate_per_s:
             continue  # a saturation run has neither
 
-        def mean(
-            metric_name: str, mean_source: dict[str, Any] = load_report
-        ) -> float:
+        def mean(metric_name: str, mean_source: Report = load_report) -> float:
             return float(
                 mean_source["metrics"][metric_name]["successful"]["mean"]
             )
@@ -236,9 +233,7 @@ def _guidellm_points(
         )
 
 
-def _genai_points(
-    report: dict[str, Any], place: str
-) -> Iterator[BenchmarkPoint]:
+def _genai_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     def mean(*metric_names: str) -> float:
         metric_name = next(
             (
@@ -296,7 +291,7 @@ def _genai_points(
     )
 
 
-def _genai_model(input_config: dict[str, Any]) -> str:
+def _genai_model(input_config: Report) -> str:
     if "models" in input_config:
         return str(input_config["models"]["items"][0]["name"])
     endpoint_config = input_config.get(
@@ -316,9 +311,7 @@ def _genai_model(input_config: dict[str, Any]) -> str:
     return str(model_names[0] if isinstance(model_names, list) else model_names)
 
 
-def _inferencex_points(
-    report: dict[str, Any], place: str
-) -> Iterator[BenchmarkPoint]:
+def _inferencex_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     drawn_share = constant("drawn_share")
     yield BenchmarkPoint(
         place=place,
@@ -336,7 +329,7 @@ def _inferencex_points(
 
 
 def _llm_optimizer_points(
-    report: dict[str, Any], place: str
+    report: Report, place: str
 ) -> Iterator[BenchmarkPoint]:
     """One point for each record, alone or in a list of test results."""
     for record_number, test_record in enumerate(
@@ -366,7 +359,7 @@ def _llm_optimizer_points(
         )
 
 
-def _csv_points(table: dict[str, Any], place: str) -> Iterator[BenchmarkPoint]:
+def _csv_points(table: Report, place: str) -> Iterator[BenchmarkPoint]:
     for line_number, table_row in enumerate(table["csv"], 2):
         yield BenchmarkPoint(
             place=f"{place.rsplit(':', 1)[0]}:{line_number}",

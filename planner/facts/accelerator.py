@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from planner.facts import table
 
@@ -132,7 +132,7 @@ class MigProfile:
 @cache
 def accelerators() -> dict[str, Accelerator]:
     """Return all accelerators by name. Raises CatalogError for an invalid row."""
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "accelerator": table.nonempty_text,
         "vendor": table.nonempty_text,
         "name": table.nonempty_text,
@@ -169,7 +169,7 @@ def accelerators() -> dict[str, Accelerator]:
 @cache
 def mig_profiles() -> tuple[MigProfile, ...]:
     """Return all MIG profiles. Raises CatalogError for an invalid row."""
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "accelerator": table.one_of(*accelerators()),
         "profile": table.nonempty_text,
         "memory_gb": table.real_between(1, 1000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Final
 
 from planner.errors import MissingError, Place, Problem
 from planner.facts import table
@@ -192,7 +192,7 @@ def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "max_context",
         "mlp_matrices",
     )
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "model": table.nonempty_text,
         "aliases": table.word_list,
         "hf_name": table.any_text,

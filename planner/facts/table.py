@@ -11,13 +11,15 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from operator import getitem
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from planner.errors import CatalogError, Place, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+# How the text of each column is read; a reader raises ValueError with a reason.
+Columns: TypeAlias = "dict[str, Callable[[str], Any]]"
 CellT = TypeVar("CellT")
 
 

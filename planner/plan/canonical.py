@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from planner.errors import Place, Problem, UsageError
-from planner.plan.types import Plan
+from planner.plan.types import Plan, Properties
 
 SCHEMA: Final = "tonnage.plan/1"
 MAX_BYTES: Final = 16 * 2**20
 
 
-def dump_document(document: dict[str, Any]) -> str:
+def dump_document(document: Properties) -> str:
     """Write a JSON document: keys sorted, two spaces, ends with a newline."""
     return (
         json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
@@ -28,13 +28,13 @@ def dump_plan(plan: Plan) -> str:
     return dump_document(to_document(plan))
 
 
-def to_document(plan: Plan) -> dict[str, Any]:
+def to_document(plan: Plan) -> Properties:
     """Return a plan as plain JSON values; decimals become text."""
-    document: dict[str, Any] = msgspec.to_builtins(plan)
+    document: Properties = msgspec.to_builtins(plan)
     return document
 
 
-def digest(document: dict[str, Any]) -> str:
+def digest(document: Properties) -> str:
     """SHA-256 of a plan's document without its digest and without how long solving took."""
     body = {key: value for key, value in document.items() if key != "digest"}
     solution = body.get("solution")
@@ -79,7 +79,7 @@ def parse_plan(file_bytes: bytes, path: str) -> Plan:
         raise _unreadable_plan(path, f"not a plan: {error}") from error
 
 
-def plan_schema() -> dict[str, Any]:
+def plan_schema() -> Properties:
     """Return the JSON Schema (draft 2020-12) of a plan document."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.plan import types
 from planner.plan.canonical import seal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
     from planner.perf.training.layout_search import TimedLayout
+    from planner.plan.types import Properties
     from planner.solve.solution import (
         BandedPrediction,
         BindingLimit,
@@ -119,7 +120,7 @@ def assemble(
     return seal(plan)
 
 
-def _normalized_spec(spec: Spec) -> dict[str, Any]:
+def _normalized_spec(spec: Spec) -> Properties:
     return {
         "apiVersion": "tonnage/v1",
         "kind": type(spec).__name__,

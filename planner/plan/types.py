@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 # Predicted numbers have six significant digits; whole ones are written without a point.
 Number: TypeAlias = int | float
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
+# Properties of a resource, or of a document of somebody else, under their own names.
+Properties: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["serve", "batch", "train", "workspace"]
 WorkloadKind: TypeAlias = Literal["inference", "batch", "training", "workspace"]
 Period: TypeAlias = Literal["month", "run"]
@@ -36,7 +38,7 @@ class SpecRef(_Part, frozen=True, kw_only=True):
     path: Annotated[str, Meta(description="as given on the command line")]
     sha256: Annotated[str, Meta(description="of the file's bytes")]
     normalized: Annotated[
-        dict[str, Any], Meta(description="the spec with defaults filled in")
+        Properties, Meta(description="the spec with defaults filled in")
     ]
 
 
@@ -480,14 +482,14 @@ class PlannedResource(_Part, frozen=True, kw_only=True):
     type: Annotated[str, Meta(description="Pulumi type token")]
     name: Annotated[str, Meta(description="unique in the stack")]
     inputs: Annotated[
-        dict[str, Any], Meta(description="as the provider spells them")
+        Properties, Meta(description="as the provider spells them")
     ]
     depends_on: Annotated[
         tuple[str, ...],
         Meta(description="resources beside those that are referred to"),
     ] = ()
     options: Annotated[
-        dict[str, Any],
+        Properties,
         Meta(
             description="delete_before_replace, delete_timeout, replace_on_changes, ignore_changes"
         ),
@@ -503,7 +505,7 @@ class PlannedGraph(_Part, frozen=True, kw_only=True):
         tuple[PlannedResource, ...], Meta(description="by name")
     ] = ()
     outputs: Annotated[
-        dict[str, Any], Meta(description="what the stack tells once it stands")
+        Properties, Meta(description="what the stack tells once it stands")
     ] = {}
 
 
@@ -629,5 +631,5 @@ class StackStatus(_Part, frozen=True, kw_only=True):
     state_sha256: str
     complete: Annotated[bool, Meta(description="the last apply did not fail")]
     resources: tuple[ResourceRef, ...]
-    outputs: dict[str, Any]
+    outputs: Properties
     facts: StackFacts | None

@@ -27,7 +27,7 @@ from planner.spec.source import MappingNode, Node, ScalarNode
 
 if TYPE_CHECKING:
     from planner.errors import Place
-    from planner.spec.field import ProblemReport
+    from planner.spec.field import JsonSchema, ProblemReport
 
 NAME_TEXT: Final = TextPattern(
     r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
@@ -190,7 +190,7 @@ class _LengthsType:
             else model.TokenLengths(mean=mean_tokens, p95=mean_tokens)
         )
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe both forms."""
         return {
             "anyOf": [
@@ -232,7 +232,7 @@ class _GlobalBatchType:
         # A plain number counts sequences.
         return batch_size, "tokens" in batch_text
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe the text form and the plain number."""
         return {
             "anyOf": [
@@ -270,7 +270,7 @@ class _ScheduleType:
             )
         return schedule_text
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe the form."""
         return SCHEDULE_TEXT.schema()
 
@@ -297,7 +297,7 @@ class _ProfileType:
             )
         return hourly_weights
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe both forms."""
         return {
             "anyOf": [self.shape_names.schema(), self.hourly_weights.schema()]
@@ -329,7 +329,7 @@ class _RenamedBlock:
         )
         return renamed_block.read(node, field_path, report)
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe the block."""
         return self.block.schema()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from planner.errors import Place, Problem
 from planner.spec.source import MappingNode, Node, ScalarNode, SequenceNode
@@ -15,6 +15,9 @@ from planner.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+JsonSchema: TypeAlias = dict[str, Any]
 
 
 class _Missing:
@@ -49,7 +52,7 @@ class FieldType(Protocol):
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return the value, or `MISSING` after a problem is reported."""
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe the accepted values as JSON Schema, draft 2020-12."""
 
 
@@ -111,7 +114,7 @@ class TextPattern:
             )
         return scalar_node.text
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as a string with a pattern."""
         return {
             "type": "string",
@@ -139,7 +142,7 @@ class Choice:
             return report.add(scalar_node.place, "choice", message, next_step)
         return scalar_node.text
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as an enumeration."""
         return {"enum": list(self.choices)}
 
@@ -189,7 +192,7 @@ class Quantity:
             )
         return converted
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as a number or a string with a unit."""
         return {"type": ["number", "string"], "examples": [self.example]}
 
@@ -222,7 +225,7 @@ class ListOf:
             else tuple(element_values)
         )
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as an array, or one item where that is accepted."""
         array_schema = {"type": "array", "items": self.element_type.schema()}
         return (
@@ -261,7 +264,7 @@ class LabelTable:
                 label_texts[label_key] = label_text
         return label_texts
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as an object with free keys."""
         return {"type": "object", "additionalProperties": self.value.schema()}
 
@@ -317,7 +320,7 @@ class Block:
 
     def _read_values(
         self, node: MappingNode, block_path: str, report: ProblemReport
-    ) -> dict[str, Any]:
+    ) -> JsonSchema:
         field_by_name = {
             block_field.name: block_field for block_field in self.fields
         }
@@ -333,7 +336,7 @@ class Block:
                     f"unknown key '{field_path}'",
                     next_step,
                 )
-        field_values: dict[str, Any] = {}
+        field_values: JsonSchema = {}
         for field in self.fields:
             field_path = (
                 f"{block_path}.{field.name}" if block_path else field.name
@@ -377,7 +380,7 @@ class Block:
                 f"give exactly one of: {group_keys}",
             )
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """Describe as a closed object with descriptions and defaults."""
         properties = {
             block_field.name: {
@@ -386,7 +389,7 @@ class Block:
             }
             for block_field in self.fields
         }
-        block_schema: dict[str, Any] = {
+        block_schema: JsonSchema = {
             "type": "object",
             "additionalProperties": False,
             "properties": properties,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planner.spec.blocks import SPEC_KINDS
 
+if TYPE_CHECKING:
+    from planner.spec.field import JsonSchema
 
-def spec_schema() -> dict[str, Any]:
+
+def spec_schema() -> JsonSchema:
     """Return the JSON Schema (draft 2020-12) of all kinds of specs."""
     kind_schemas = {}
     for kind_name, spec_block in SPEC_KINDS.items():

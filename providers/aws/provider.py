@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.base import NodeGroup
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from providers.base import Provider
 
 
@@ -18,8 +19,8 @@ class AwsProvider:
     def node_group(
         self,
         resource_type: str,
-        inputs: dict[str, Any],
-        objects: dict[str, dict[str, Any]],
+        inputs: Properties,
+        objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
         """Return the nodes of an Auto Scaling group."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.base import NodeGroup
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from providers.base import Provider
 
 
@@ -18,8 +19,8 @@ class AzureProvider:
     def node_group(
         self,
         resource_type: str,
-        inputs: dict[str, Any],
-        objects: dict[str, dict[str, Any]],  # noqa: ARG002 - a scale set names its type itself
+        inputs: Properties,
+        objects: dict[str, Properties],  # noqa: ARG002 - a scale set names its type itself
         region: str,
     ) -> NodeGroup | None:
         """Return the nodes of a scale set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
@@ -98,7 +98,7 @@ def _instances(
 
     Both by provider and machine type. No regions means every region with a price.
     """
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
         "family": table.nonempty_text,
@@ -154,7 +154,7 @@ def _instances(
 def _zones(
     table_text: str, sources: dict[str, str]
 ) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "provider": table.one_of(*clouds()),
         "region": table.nonempty_text,
         "instance_type": table.nonempty_text,
@@ -186,7 +186,7 @@ def _offers(
     zones or outside of the regions of the machine type.
     """
     sources, offered_regions = references
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
         "region": table.nonempty_text,
@@ -265,7 +265,7 @@ def _offers(
 
 
 def _price_book(table_text: str) -> PriceBook:
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "provider": table.one_of(*clouds()),
         "category": table.nonempty_text,
         "item": table.nonempty_text,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.base import NodeGroup
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from providers.base import Provider
 
 
@@ -18,8 +19,8 @@ class GcpProvider:
     def node_group(
         self,
         resource_type: str,
-        inputs: dict[str, Any],
-        objects: dict[str, dict[str, Any]],
+        inputs: Properties,
+        objects: dict[str, Properties],
         region: str,
     ) -> NodeGroup | None:
         """Return the nodes of a managed instance group."""
@@ -30,7 +31,7 @@ class GcpProvider:
             return None
         # The link contains the id of the template; a group has one version.
         template_link = str(inputs["versions"][0]["instanceTemplate"])
-        template_inputs: dict[str, Any] = next(
+        template_inputs: Properties = next(
             (
                 cloud_object["inputs"]
                 for object_id, cloud_object in objects.items()

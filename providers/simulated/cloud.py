@@ -19,6 +19,7 @@ from providers.resource_type import name_properties
 from providers.simulated.world import matches
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from providers.base import NodeGroup
     from providers.simulated.world import NodeLimit, World, WorldMemory
 
@@ -50,7 +51,7 @@ class CloudError(Exception):
         self.message = message
 
 
-class Cloud:
+class SimulatedCloud:
     """A cloud of a world in one region; it works on the state of the world."""
 
     def __init__(self, world: World, memory: WorldMemory, region: str) -> None:
@@ -59,8 +60,8 @@ class Cloud:
         self.region = region
 
     def create(
-        self, resource_type: str, resource_name: str, inputs: dict[str, Any]
-    ) -> tuple[str, dict[str, Any]]:
+        self, resource_type: str, resource_name: str, inputs: Properties
+    ) -> tuple[str, Properties]:
         """Create an object and return its id and outputs. Raises CloudError."""
         self._inject_fault("create", resource_type, resource_name)
         self._check_unique(resource_type, inputs)
@@ -85,7 +86,7 @@ class Cloud:
         }
         return object_id, outputs
 
-    def update(self, object_id: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    def update(self, object_id: str, inputs: Properties) -> Properties:
         """Change an object in place and return its outputs. Raises CloudError."""
         cloud_object = self._find_object(object_id)
         self._inject_fault("update", cloud_object["type"], cloud_object["name"])
@@ -135,15 +136,15 @@ class Cloud:
             )
         del self.memory.objects[object_id]
 
-    def read(self, object_id: str) -> dict[str, Any] | None:
+    def read(self, object_id: str) -> Properties | None:
         """Return an object, or `None` when it does not exist."""
         return self.memory.objects.get(object_id)
 
     def immutable_changes(
         self,
         resource_type: str,
-        prior_inputs: dict[str, Any],
-        target_inputs: dict[str, Any],
+        prior_inputs: Properties,
+        target_inputs: Properties,
     ) -> list[str]:
         """Return the changed properties that force a replacement."""
         immutable_names = _immutable_names().get(resource_type, frozenset())
@@ -155,7 +156,7 @@ class Cloud:
             != target_inputs.get(property_name)
         ]
 
-    def _find_object(self, object_id: str) -> dict[str, Any]:
+    def _find_object(self, object_id: str) -> Properties:
         cloud_object = self.memory.objects.get(object_id)
         if cloud_object is None:
             raise CloudError("NotFound", f"{object_id} does not exist")
@@ -177,7 +178,7 @@ class Cloud:
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
-    def _check_unique(self, resource_type: str, inputs: dict[str, Any]) -> None:
+    def _check_unique(self, resource_type: str, inputs: Properties) -> None:
         name_property = name_properties().get(resource_type, "")
         requested_name = inputs.get(name_property)
         if requested_name is None:
@@ -194,7 +195,7 @@ class Cloud:
                 )
 
     def _check_limits(
-        self, resource_type: str, inputs: dict[str, Any], own_id: str | None
+        self, resource_type: str, inputs: Properties, own_id: str | None
     ) -> None:
         """Check capacity and quota for the nodes that a group requests.
 
@@ -231,7 +232,7 @@ class Cloud:
                 )
 
     def _node_group(
-        self, resource_type: str, inputs: dict[str, Any], region: str
+        self, resource_type: str, inputs: Properties, region: str
     ) -> NodeGroup | None:
         for cloud_provider in all_providers():
             node_group = cloud_provider.node_group(
@@ -272,8 +273,8 @@ class Cloud:
         resource_type: str,
         object_id: str,
         display_name: str,
-        inputs: dict[str, Any],
-    ) -> dict[str, Any]:
+        inputs: Properties,
+    ) -> Properties:
         """Return the inputs as outputs, with those that the templates add."""
         object_outputs = {
             **inputs,

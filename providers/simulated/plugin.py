@@ -11,7 +11,7 @@ import signal
 import sys
 from concurrent import futures
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from filelock import FileLock
@@ -19,14 +19,17 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from providers.simulated import world
-from providers.simulated.cloud import Cloud, CloudError
+from providers.simulated.cloud import CloudError, SimulatedCloud
+
+if TYPE_CHECKING:
+    from planner.plan.types import Properties
 
 FOLDER_VARIABLE: Final = "TONNAGE_SIMULATED_FOLDER"
 WORLD_VARIABLE: Final = "TONNAGE_SIMULATED_WORLD"
 STOP_GRACE_S: Final = 20.0
 
 
-def struct_to_dict(protobuf_struct: struct_pb2.Struct) -> dict[str, Any]:
+def struct_to_dict(protobuf_struct: struct_pb2.Struct) -> Properties:
     """Convert a protobuf struct; whole numbers become integers, nulls are left out."""
     field_pairs = (
         (field_name, _plain_value(protobuf_struct.fields[field_name]))
@@ -59,7 +62,7 @@ def _plain_value(protobuf_value: struct_pb2.Value) -> Any:
     )
 
 
-def dict_to_struct(properties: dict[str, Any]) -> struct_pb2.Struct:
+def dict_to_struct(properties: Properties) -> struct_pb2.Struct:
     """Convert properties to a protobuf struct."""
     protobuf_struct = struct_pb2.Struct()
     protobuf_struct.update(properties)
@@ -133,7 +136,9 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):  # type: ig
             != target_inputs.get(property_name)
         )
         # A diff depends on the rules only, so no state is loaded.
-        cloud = Cloud(self.world_rules, world.WorldMemory(), self.region)
+        cloud = SimulatedCloud(
+            self.world_rules, world.WorldMemory(), self.region
+        )
         replacing_keys = cloud.immutable_changes(
             request.type, prior_inputs, target_inputs
         )
@@ -229,11 +234,11 @@ class _WorldTransaction:
         self.path = provider.folder / "world.json"
         self.lock = FileLock(provider.folder / "world.lock", timeout=60)
 
-    def __enter__(self) -> Cloud:
+    def __enter__(self) -> SimulatedCloud:
         self.provider.folder.mkdir(parents=True, exist_ok=True)
         self.lock.acquire()
         self.memory = world.load_memory(self.path)
-        return Cloud(
+        return SimulatedCloud(
             self.provider.world_rules, self.memory, self.provider.region
         )
 

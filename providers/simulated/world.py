@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.market.offer import Catalog, Offer
+    from planner.plan.types import Properties
 
 DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
 NAME_PATTERN: Final = TextPattern(
@@ -312,7 +313,7 @@ class WorldMemory:
 
     seconds: float = 0.0
     serial: int = 0
-    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    objects: dict[str, Properties] = field(default_factory=dict)
     fired: dict[str, int] = field(default_factory=dict)
 
 

@@ -7,11 +7,12 @@ interfaces than cards has none on card 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.graph import ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Resource
     from stacks.stack_spec import StackSpec
 
@@ -21,7 +22,7 @@ def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same sh
     return []
 
 
-def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
+def interfaces(stack: StackSpec) -> list[Properties]:
     """The interfaces of the launch template; no public address, which several forbid."""
     primary_interface = _interface(0, 0, "interface")
     if not stack.fabric_attached:
@@ -43,7 +44,7 @@ def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
 
 def _interface(
     card_index: int, device_index: int, interface_type: str
-) -> dict[str, Any]:
+) -> Properties:
     return {
         "networkCardIndex": card_index,
         "deviceIndex": device_index,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.cost.bill_line import usage_value
 from stacks.aws import fabric, files, identity, network, storage
@@ -12,6 +12,7 @@ from stacks.stack_spec import SERVING_PORT, lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -67,7 +68,7 @@ def _node_template(stack: StackSpec, boot_script: str) -> Resource:
     )
 
 
-def _node_disks(stack: StackSpec) -> list[dict[str, Any]]:
+def _node_disks(stack: StackSpec) -> list[Properties]:
     disk_sizes_gb = {"/dev/sda1": int(usage_value("boot_disk_gb"))}
     if stack.data_disk_gb:
         disk_sizes_gb["/dev/sdf"] = stack.data_disk_gb
@@ -92,7 +93,7 @@ def _node_group(stack: StackSpec) -> Resource:
     asks for another one, because inputs are compared with inputs.
     """
     template_version = {"version": ref("node-template", "latestVersion")}
-    group_inputs: dict[str, Any] = {
+    group_inputs: Properties = {
         "name": identity.group_name(stack),
         "minSize": 0,
         "maxSize": stack.nodes,

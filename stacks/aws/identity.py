@@ -6,12 +6,13 @@ Policies are text and cannot hold references, so the names in them are fixed bef
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.aws import storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 
@@ -105,7 +106,7 @@ def iam_role(
     )
 
 
-def policy_document(statements: list[dict[str, Any]]) -> str:
+def policy_document(statements: list[Properties]) -> str:
     """A policy document as the text that AWS takes."""
     policy_body = {"Version": "2012-10-17", "Statement": statements}
     return json.dumps(policy_body, sort_keys=True, separators=(",", ":"))
@@ -115,7 +116,7 @@ def _role_policy(
     resource_name: str,
     principal_name: str,
     policy_name: str,
-    statements: list[dict[str, Any]],
+    statements: list[Properties],
 ) -> Resource:
     return Resource(
         type="aws:iam/rolePolicy:RolePolicy",
@@ -143,7 +144,7 @@ def scale_policy(stack: StackSpec, principal_name: str) -> Resource:
     )
 
 
-def _group_statements(stack: StackSpec) -> list[dict[str, Any]]:
+def _group_statements(stack: StackSpec) -> list[Properties]:
     return [
         {
             "Effect": "Allow",
@@ -158,7 +159,7 @@ def _group_statements(stack: StackSpec) -> list[dict[str, Any]]:
     ]
 
 
-def _log_statements(stack: StackSpec) -> list[dict[str, Any]]:
+def _log_statements(stack: StackSpec) -> list[Properties]:
     return [
         {
             "Effect": "Allow",
@@ -174,7 +175,7 @@ def _log_statements(stack: StackSpec) -> list[dict[str, Any]]:
     ]
 
 
-def _model_statements(stack: StackSpec) -> list[dict[str, Any]]:
+def _model_statements(stack: StackSpec) -> list[Properties]:
     bucket_arn = f"arn:aws:s3:::{storage.bucket_name(stack)}"
     return [
         {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
@@ -197,7 +198,7 @@ def _model_statements(stack: StackSpec) -> list[dict[str, Any]]:
     ]
 
 
-def _session_statements() -> list[dict[str, Any]]:
+def _session_statements() -> list[Properties]:
     """A shell through Session Manager, without an open port or a key."""
     session_actions = [
         "ssm:UpdateInstanceInformation",

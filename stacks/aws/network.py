@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
@@ -238,7 +239,7 @@ def _tagged_resource(
     stack: StackSpec,
     type_token: str,
     resource_name: str,
-    inputs: dict[str, Any],
+    inputs: Properties,
     dependencies: tuple[str, ...] = (),
 ) -> Resource:
     resource_tags = {**stack.tags, "Name": f"{stack.name}-{resource_name}"}

@@ -5,11 +5,12 @@ The interfaces themselves come with the machine type and are not declared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.stack_spec import lookup_table, stack_error
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Resource
     from stacks.stack_spec import StackSpec
 
@@ -34,7 +35,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     return []
 
 
-def orchestration(stack: StackSpec) -> dict[str, Any]:
+def orchestration(stack: StackSpec) -> Properties:
     """How the scale set is run: Uniform in one placement group for InfiniBand, else Flexible.
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.

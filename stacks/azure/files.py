@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 FILES_CIDR: Final = "10.42.16.0/22"  # of up to 400 TiB
@@ -76,7 +77,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def security_rules(stack: StackSpec) -> list[dict[str, Any]]:
+def security_rules(stack: StackSpec) -> list[Properties]:
     """Servers of the file system open connections to its clients too."""
     return (
         []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
@@ -12,6 +12,7 @@ from stacks.stack_spec import SERVING_PORT, lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -91,11 +92,11 @@ def _scale_set(stack: StackSpec, boot_script: str) -> Resource:
     )
 
 
-def _machine_profile(stack: StackSpec, boot_script: str) -> dict[str, Any]:
+def _machine_profile(stack: StackSpec, boot_script: str) -> Properties:
     image_publisher, image_offer, image_sku, image_version = lookup_table(
         "images.csv", "image", "reference"
     )["azure"].split(":")
-    machine_profile: dict[str, Any] = {
+    machine_profile: Properties = {
         "priority": "Spot" if stack.is_spot else "Regular",
         "osProfile": {
             "computerNamePrefix": stack.short_name[:9],
@@ -144,7 +145,7 @@ def _machine_profile(stack: StackSpec, boot_script: str) -> dict[str, Any]:
     return machine_profile
 
 
-def _data_disk(stack: StackSpec) -> dict[str, Any]:
+def _data_disk(stack: StackSpec) -> Properties:
     if not stack.data_disk_gb:
         return {}
     data_disk = {
@@ -157,8 +158,8 @@ def _data_disk(stack: StackSpec) -> dict[str, Any]:
     return {"dataDisks": [data_disk]}
 
 
-def _network_profile(stack: StackSpec) -> dict[str, Any]:
-    ip_configuration: dict[str, Any] = {
+def _network_profile(stack: StackSpec) -> Properties:
+    ip_configuration: Properties = {
         "name": "address",
         "primary": True,
         "subnet": {"id": ref("subnet")},
@@ -174,7 +175,7 @@ def _network_profile(stack: StackSpec) -> dict[str, Any]:
         "enableAcceleratedNetworking": True,
         "ipConfigurations": [ip_configuration],
     }
-    network_profile: dict[str, Any] = {
+    network_profile: Properties = {
         "networkInterfaceConfigurations": [host_interface]
     }
     if not fabric.has_infiniband(stack):

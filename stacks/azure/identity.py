@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
@@ -21,7 +22,7 @@ BLOB_WRITER: Final = (
 ASSIGNMENT_TYPE: Final = "azure-native:authorization:RoleAssignment"
 
 
-def common_inputs(stack: StackSpec) -> dict[str, Any]:
+def common_inputs(stack: StackSpec) -> Properties:
     """The inputs that every resource of the group shares."""
     return {
         "resourceGroupName": ref("group", "name"),

@@ -6,7 +6,7 @@ a resource of its own: inline subnets and separate ones overwrite each other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
@@ -14,6 +14,7 @@ from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
@@ -80,7 +81,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def _security_rules(stack: StackSpec) -> list[dict[str, Any]]:
+def _security_rules(stack: StackSpec) -> list[Properties]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
     inbound_rules = [
         _security_rule("nodes", 100, NODE_CIDR, "*", "*"),
@@ -109,7 +110,7 @@ def _security_rule(
     source_prefix: str,
     port_range: str,
     protocol: str,
-) -> dict[str, Any]:
+) -> Properties:
     return {
         "name": rule_name,
         "priority": priority,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.azure.fabric import has_infiniband
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Resource
     from stacks.stack_spec import StackSpec
 
@@ -16,7 +17,7 @@ def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same sh
     return []
 
 
-def zone_inputs(stack: StackSpec) -> dict[str, Any]:
+def zone_inputs(stack: StackSpec) -> Properties:
     """The zones of the scale set; regions without zones take none."""
     if not stack.zones or has_infiniband(stack):
         return {}

@@ -8,13 +8,14 @@ Windows names.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 from stacks.stack_spec import lookup_table, stack_error
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import CapacityChange, StackSpec
 
 START_MINUTES: Final = 30
@@ -117,7 +118,7 @@ def _weekly_profile(
     capacity_change: CapacityChange,
     windows_timezone: str,
     minimum_nodes: str,
-) -> dict[str, Any]:
+) -> Properties:
     weekly_schedule = {
         "timeZone": windows_timezone,
         "days": [
@@ -139,7 +140,7 @@ def _weekly_profile(
     }
 
 
-def _deadline_profile() -> dict[str, Any]:
+def _deadline_profile() -> Properties:
     fixed_date = {
         "timeZone": "UTC",
         "start": "${deadline.rfc3339}",

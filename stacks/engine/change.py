@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.engine.protocol import ResourceStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.plan.types import Properties
     from stacks.engine.protocol import Action
     from stacks.graph import Graph, Resource
 
@@ -19,10 +20,8 @@ DELETE_FIRST: Final = ("delete before replace",)
 
 def diff_steps(
     resource_graph: Graph,
-    state: dict[str, Any],
-    immutable_changes: Callable[
-        [str, dict[str, Any], dict[str, Any]], list[str]
-    ],
+    state: Properties,
+    immutable_changes: Callable[[str, Properties, Properties], list[str]],
 ) -> tuple[ResourceStep, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
@@ -55,7 +54,7 @@ def diff_steps(
     )
 
 
-def is_relocated(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
+def is_relocated(prior_record: Properties, resource_graph: Graph) -> bool:
     """Whether a resource was made in another cloud or region than the graph's."""
     return list(prior_record["place"]) != [
         resource_graph.provider,
@@ -65,7 +64,7 @@ def is_relocated(prior_record: dict[str, Any], resource_graph: Graph) -> bool:
 
 def _cascade_replaces(
     resource_graph: Graph,
-    prior_resources: dict[str, Any],
+    prior_resources: Properties,
     planned_steps: dict[str, ResourceStep],
 ) -> None:
     """Mark what must be deleted before something it needs is replaced."""
@@ -107,10 +106,8 @@ def _depends_on_any(
 
 def _resource_step(
     resource: Resource,
-    prior_record: dict[str, Any] | None,
-    immutable_changes: Callable[
-        [str, dict[str, Any], dict[str, Any]], list[str]
-    ],
+    prior_record: Properties | None,
+    immutable_changes: Callable[[str, Properties, Properties], list[str]],
 ) -> ResourceStep:
     if prior_record is None:
         return ResourceStep("create", resource.type, resource.name)
@@ -142,9 +139,7 @@ def _resource_step(
     )
 
 
-def without_ignored(
-    resource: Resource, inputs: dict[str, Any]
-) -> dict[str, Any]:
+def without_ignored(resource: Resource, inputs: Properties) -> Properties:
     """Leave out what others may change: `desiredCapacity`, `sku.capacity`."""
     compared_inputs = dict(inputs)
     for property_path in resource.options.get("ignore_changes", []):

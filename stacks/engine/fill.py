@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from planner.plan.types import Properties
+
 PLACEHOLDER = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
@@ -37,7 +39,7 @@ def placeholder_values(
 def fill_references(
     input_value: Any,
     placeholders: dict[str, str],
-    resource_outputs: dict[str, dict[str, Any]],
+    resource_outputs: dict[str, Properties],
 ) -> Any:
     """Return a value with every reference and every place in a text filled in.
 
@@ -78,7 +80,7 @@ def fill_text(template_text: str, placeholders: dict[str, str]) -> str:
     )
 
 
-def output_at(outputs: dict[str, Any], output_path: str) -> Any:
+def output_at(outputs: Properties, output_path: str) -> Any:
     """Return the output at a path such as backendAddressPools[0].id."""
     output_value: Any = outputs
     for property_name, list_index in PATH_PART.findall(output_path):

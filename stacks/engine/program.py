@@ -20,6 +20,7 @@ from stacks.graph import creation_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from planner.plan.types import Properties
     from stacks.graph import Graph, Resource
 
 # The schema of launch templates counts versions in integers and takes them as text.
@@ -38,7 +39,7 @@ class Program:
         resource_graph: Graph,
         fill_text: Callable[[str], str],
         version: str,
-        exports: dict[str, Any],
+        exports: Properties,
     ) -> None:
         self.resource_graph = resource_graph
         self.fill_text = fill_text

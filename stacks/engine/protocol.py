@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.plan.types import Plan, StackStatus
+    from planner.plan.types import Plan, Properties, StackStatus
 
 Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
 
@@ -38,7 +38,7 @@ class EngineOutcome:
     """What a run did: steps that changed something, and the outputs of the stack."""
 
     steps: tuple[ResourceStep, ...]
-    outputs: dict[str, Any] = field(default_factory=dict)
+    outputs: Properties = field(default_factory=dict)
     elapsed_s: float = 0.0
 
 

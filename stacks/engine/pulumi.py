@@ -39,7 +39,7 @@ from stacks.stack_spec import lookup_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from planner.plan.types import Plan
+    from planner.plan.types import Plan, Properties
     from providers.simulated.world import World
     from stacks.engine.protocol import Action, Listener
 
@@ -357,7 +357,7 @@ class PulumiEngine:
 
         return automation
 
-    def _workspace_options(self, automation: Any) -> dict[str, Any]:
+    def _workspace_options(self, automation: Any) -> Properties:
         """Folders and environment of the CLI; the simulated clouds get a home of their own."""
         work_folder, home_folder, state_folder = (
             self.folder / folder_name
@@ -378,7 +378,7 @@ class PulumiEngine:
                 "PULUMI_CONFIG_PASSPHRASE", ""
             ),
         }
-        workspace_options: dict[str, Any] = {
+        workspace_options: Properties = {
             "work_dir": str(work_folder),
             "project_settings": project_settings,
         }
@@ -545,9 +545,9 @@ class _EventRecorder:
 
 
 def _is_complete(
-    stack_outputs: dict[str, Any],
+    stack_outputs: Properties,
     start_config: dict[str, str],
-    deployment: dict[str, Any],
+    deployment: Properties,
 ) -> bool:
     """Whether the last run ended well: what it began with is what it exported."""
     same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
@@ -560,10 +560,10 @@ def _is_complete(
     )
 
 
-def _stack_outputs(deployment: dict[str, Any]) -> dict[str, Any]:
+def _stack_outputs(deployment: Properties) -> Properties:
     for state_record in deployment.get("resources", []):
         if state_record["type"] == "pulumi:pulumi:Stack":
-            stack_outputs: dict[str, Any] = state_record.get("outputs", {})
+            stack_outputs: Properties = state_record.get("outputs", {})
             return stack_outputs
     return {}
 

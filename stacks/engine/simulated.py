@@ -15,7 +15,7 @@ from msgspec import convert, to_builtins
 
 from planner.errors import MissingError, Problem
 from planner.plan.types import ResourceRef, StackFacts, StackStatus
-from providers.simulated.cloud import Cloud, CloudError, durations_s
+from providers.simulated.cloud import CloudError, SimulatedCloud, durations_s
 from providers.simulated.world import load_memory, save_memory
 from stacks.engine import state as states
 from stacks.engine.change import DELETE_FIRST, diff_steps, is_relocated
@@ -31,7 +31,7 @@ from stacks.graph import Graph, parse_graph
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from planner.plan.types import Plan
+    from planner.plan.types import Plan, Properties
     from providers.simulated.world import World, WorldMemory
     from stacks.engine.protocol import Action, Listener
 
@@ -192,13 +192,15 @@ class SimulatedEngine:
             for state_path in (self.folder / "stacks").glob("*.json")
         )
 
-    def _open_cloud(self, region: str, world_memory: WorldMemory) -> Cloud:
-        return Cloud(self.world, world_memory, region)
+    def _open_cloud(
+        self, region: str, world_memory: WorldMemory
+    ) -> SimulatedCloud:
+        return SimulatedCloud(self.world, world_memory, region)
 
     def _start_run(
         self,
         resource_graph: Graph,
-        stack_state: dict[str, Any],
+        stack_state: Properties,
         world_memory: WorldMemory,
         state_path: Path,
         listener: Listener,
@@ -222,8 +224,8 @@ class _SimulatedRun:
     """One run over a list of steps."""
 
     resource_graph: Graph
-    stack_state: dict[str, Any]
-    cloud: Cloud
+    stack_state: Properties
+    cloud: SimulatedCloud
     listener: Listener
     save_progress: Any
     placeholders: dict[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from filelock import FileLock, Timeout
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from planner.plan.types import Properties
+
 STATE_SCHEMA: Final = "tonnage.state/1"
 
 
-def empty_state(stack_name: str) -> dict[str, Any]:
+def empty_state(stack_name: str) -> Properties:
     """Return the state of a stack that does not exist yet."""
     return {
         "schema": STATE_SCHEMA,
@@ -34,7 +36,7 @@ def empty_state(stack_name: str) -> dict[str, Any]:
     }
 
 
-def state_digest(stack_state: dict[str, Any]) -> str:
+def state_digest(stack_state: Properties) -> str:
     """SHA-256 of a state."""
     state_json = json.dumps(
         stack_state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
@@ -42,13 +44,13 @@ def state_digest(stack_state: dict[str, Any]) -> str:
     return hashlib.sha256(state_json.encode()).hexdigest()
 
 
-def load_state(state_path: Path) -> dict[str, Any] | None:
+def load_state(state_path: Path) -> Properties | None:
     """Read a state; nothing when there is none. Raises UsageError when it is damaged."""
     if not state_path.exists():
         return None
     try:
         envelope = json.loads(state_path.read_text(encoding="utf-8"))
-        stack_state: dict[str, Any] = envelope["state"]
+        stack_state: Properties = envelope["state"]
         is_intact = (
             envelope["sha256"] == state_digest(stack_state)
             and stack_state["schema"] == STATE_SCHEMA
@@ -60,7 +62,7 @@ def load_state(state_path: Path) -> dict[str, Any] | None:
     return stack_state
 
 
-def save_state(state_path: Path, stack_state: dict[str, Any]) -> None:
+def save_state(state_path: Path, stack_state: Properties) -> None:
     """Write a state: to a file beside, flushed to the disk, then renamed over the old one."""
     envelope = {"sha256": state_digest(stack_state), "state": stack_state}
     write_atomically(

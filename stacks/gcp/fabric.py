@@ -6,7 +6,7 @@ one network of a zonal profile with a subnet for each RDMA interface, without fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stacks.gcp.network import (
     fleet_zone,
@@ -17,6 +17,7 @@ from stacks.gcp.network import (
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 
@@ -69,7 +70,7 @@ def _rdma_network(stack: StackSpec, interface_count: int) -> list[Resource]:
     return [rdma_network, *rail_subnets]
 
 
-def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
+def interfaces(stack: StackSpec) -> list[Properties]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
     node_interfaces = [_interface("net", "net", "GVNIC")]
     if not stack.fabric_attached:
@@ -89,9 +90,7 @@ def interfaces(stack: StackSpec) -> list[dict[str, Any]]:
     return node_interfaces
 
 
-def _interface(
-    network_name: str, name_stem: str, nic_type: str
-) -> dict[str, Any]:
+def _interface(network_name: str, name_stem: str, nic_type: str) -> Properties:
     return {
         "network": ref(network_name),
         "subnetwork": ref(f"{name_stem}-subnet"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import NodeCommands
@@ -11,6 +11,7 @@ from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -72,7 +73,7 @@ def _node_template(stack: StackSpec, boot_script: str) -> Resource:
     )
 
 
-def _node_disks(stack: StackSpec) -> list[dict[str, Any]]:
+def _node_disks(stack: StackSpec) -> list[Properties]:
     family_disks = lookup_table("boot_disks.csv", "family", "disk")
     machine_type = stack.instance.instance_type
     disk_type = next(
@@ -101,7 +102,7 @@ def _node_disks(stack: StackSpec) -> list[dict[str, Any]]:
     return [boot_disk, data_disk]
 
 
-def _scheduling(stack: StackSpec) -> dict[str, Any]:
+def _scheduling(stack: StackSpec) -> Properties:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
     if not stack.is_spot:
         return {

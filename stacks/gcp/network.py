@@ -8,6 +8,7 @@ from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 NODE_CIDR: Final = "10.42.0.0/20"
@@ -87,7 +88,7 @@ def subnet_resource(
     stack: StackSpec, network_name: str, name_stem: str, cidr_block: str
 ) -> Resource:
     """A subnet of a network in the fleet's region."""
-    subnet_inputs: dict[str, Any] = {
+    subnet_inputs: Properties = {
         "name": f"{stack.name}-{name_stem}",
         "network": ref(network_name),
         "region": stack.region,
@@ -150,7 +151,7 @@ def _security_rule(
     rule_name: str,
     network_name: str,
     source_ranges: tuple[str, ...],
-    allowed_protocols: list[dict[str, Any]],
+    allowed_protocols: list[Properties],
 ) -> Resource:
     return Resource(
         type="gcp:compute/firewall:Firewall",

@@ -6,11 +6,12 @@ the template. Neither is set otherwise: closeness costs availability.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.stack_spec import StackSpec
 
 POLICY_TYPE: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
@@ -20,7 +21,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     """The policy, when a replica spans nodes."""
     if not stack.spans_nodes:
         return []
-    placement_inputs: dict[str, Any] = {
+    placement_inputs: Properties = {
         "name": f"{stack.name}-together",
         "region": stack.region,
     }
@@ -33,7 +34,7 @@ def resources(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def group_policies(stack: StackSpec) -> dict[str, Any]:
+def group_policies(stack: StackSpec) -> Properties:
     """What the instance group carries."""
     if stack.spans_nodes and _has_workload_policy(stack):
         return {
@@ -42,7 +43,7 @@ def group_policies(stack: StackSpec) -> dict[str, Any]:
     return {}
 
 
-def template_policies(stack: StackSpec) -> dict[str, Any]:
+def template_policies(stack: StackSpec) -> Properties:
     """What the instance template carries: the schema takes one text, not a list."""
     if stack.spans_nodes and not _has_workload_policy(stack):
         return {"resourcePolicies": ref("together")}

@@ -21,7 +21,7 @@ from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
 from providers.simulated import world
-from providers.simulated.cloud import Cloud, CloudError
+from providers.simulated.cloud import CloudError, SimulatedCloud
 from stacks.build import planned_stack
 from stacks.engine import state as states
 from stacks.engine.change import diff_steps
@@ -355,7 +355,7 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
 
 def test_the_cloud_refuses_what_clouds_refuse() -> None:
     memory = world.WorldMemory()
-    cloud = Cloud(world.default_world(), memory, "us-east-1")
+    cloud = SimulatedCloud(world.default_world(), memory, "us-east-1")
     vpc, _ = cloud.create(
         "aws:ec2/vpc:Vpc", "vpc", {"cidrBlock": "10.0.0.0/16"}
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from planner.facts import table
 
@@ -69,7 +69,7 @@ class CoefficientTable(Generic[T]):
     @cached_property
     def rows(self) -> tuple[CoefficientRow, ...]:
         """Rows of the table; raises CatalogError on an invalid row."""
-        columns: dict[str, Any] = {
+        columns: table.Columns = {
             "coefficient": table.one_of(*self.names),
             "key": table.any_text,
             "value": table.real_between(1e-9, 1e6),

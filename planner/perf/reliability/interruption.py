@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.facts import table
 from planner.numeric import maximize, normal_quantile
@@ -77,7 +77,7 @@ class Hazard:
 @cache
 def _reclaim_table() -> dict[tuple[str, str], table.TableRow]:
     number_type = table.real_between(0, 10_000)
-    column_types: dict[str, Any] = {
+    column_types: table.Columns = {
         "provider": table.nonempty_text,
         "family": table.any_text,
         "monthly": number_type,

@@ -39,7 +39,7 @@ class ServingEngine:
 @cache
 def engine_rows() -> dict[str, dict[str, Any]]:
     """Return the rows of the engines by name: kind, limit, KV precision and year."""
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "engine": table.nonempty_text,
         "kind": table.nonempty_text,
         "sequences": table.integer_between(1, 100_000),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from planner.facts import table
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
@@ -61,7 +61,7 @@ class Band:
 
 @cache
 def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "target": table.nonempty_text,
         "load": table.nonempty_text,
         "new": table.one_of(*NOVELTY_KINDS),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.perf.common import memory
@@ -103,7 +103,7 @@ class StartupMemory:
 @cache
 def _version_rows() -> tuple[table.TableRow, ...]:
     number_column = table.real_between(0, 10_000)
-    columns: dict[str, Any] = {
+    columns: table.Columns = {
         "from_year": number_column,
         "sampler_bytes": number_column,
         "buffers_gib": number_column,

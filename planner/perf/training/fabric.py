@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from planner.facts import table
 from planner.perf.training.coefficients import TRAINING_TABLE
@@ -15,7 +15,7 @@ ORDINARY_NETWORK: Final = "none"  # sockets over the ordinary network
 
 @cache
 def _fabric_table() -> dict[str, tuple[float, float]]:
-    column_types: dict[str, Any] = {
+    column_types: table.Columns = {
         "fabric": table.nonempty_text,
         "share": table.real_between(0.01, 1.5),
         "fall": table.real_between(0, 0.5),

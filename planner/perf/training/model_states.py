@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.perf.common.memory import quantized_bytes
@@ -68,7 +68,7 @@ class ModelStates:
 def optimizers() -> dict[str, Optimizer]:
     """Return the optimizers of planner/perf/data/optimizers.csv by name."""
     number_type = table.real_between(0, 64)
-    column_types: dict[str, Any] = {
+    column_types: table.Columns = {
         "optimizer": table.nonempty_text,
         "weight_bytes": number_type,
         "gradient_bytes": number_type,
