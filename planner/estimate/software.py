@@ -15,6 +15,7 @@ from planner.estimate.cell import (
     read_version,
     read_year,
 )
+from planner.perf.common.constant import constant
 from planner.perf.training.job import SIXTEEN_BIT, Software
 
 if TYPE_CHECKING:
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Kernels
 
-SCORE_MATRIX_YEAR: Final = 2023.0  # before it Megatron stored the score matrix, without sequence parallelism
+# Before it Megatron stored the score matrix, without sequence parallelism.
+SCORE_MATRIX_YEAR: Final = 2023.0
 FUSED_LOSS_YEAR: Final = 2025.0  # from it a compiled loss is fused
 CAPTURE_RELEASE: Final = 26.06  # release from which whole steps are captured
 CAPTURE_YEAR: Final = 2026.49
 DEFAULT_YEAR: Final = 2025.0  # of a run without a date
+FP4_YEAR: Final = (
+    2025.75  # from it Blackwell's benchmark entries multiply in NVFP4
+)
 RACK_GPUS: Final = (
     32  # accelerators of a link domain in which experts never leave it
 )
@@ -63,9 +68,12 @@ PRODUCT_PRECISIONS: Final = (
     "mxfp8",
     "nvfp4",
     "int8",
+    "unknown",
 )
 GATHER_BYTES: Final = {"bf16": 2.0, "fp8": 1.0}  # of a weight
 ROUTINGS: Final = ("dropless", "token_drop")
+DOCUMENTS: Final = ("whole", "short")
+PACKING_FRAMEWORK: Final = "megatron-bridge"  # packs the documents of tuning
 SINKS_FAMILY: Final = "gpt_oss"  # the family whose attention has sinks
 
 
@@ -75,9 +83,7 @@ def row_software(
     """Return the software of a row; what nobody states is what its framework does by itself."""
     framework = training_framework(table_row)
     kernel_kind = kernel_class(table_row)
-    math_precision = (
-        read_choice(table_row, "precision", PRODUCT_PRECISIONS) or "bf16"
-    )
+    math_precision = _product_precision(table_row, accelerator)
     source_year = _source_year(table_row)
     version = read_version(table_row, "version")
     captures_steps = kernel_kind == "te" and _captures_steps(
@@ -106,7 +112,7 @@ def row_software(
         attention_sinks=language_model.family == SINKS_FAMILY
         and kernel_kind == "te"
         and not captures_steps,
-        packed_tokens=read_count(table_row, "document_tokens", 0),
+        packed_tokens=_packed_tokens(table_row, framework),
         gather_bytes=_gather_bytes(table_row, kernel_kind, math_precision),
         loss="chunked"
         if is_torchtune
@@ -114,6 +120,33 @@ def row_software(
         keeps_all_logits=framework in ALL_LOGITS_FRAMEWORKS,
         counts_allocated=is_torchtune,
     )
+
+
+def _product_precision(table_row: Row, accelerator: Accelerator) -> str:
+    """Return the precision of products; one that is unknown is the usual of vendor and date."""
+    math_precision = (
+        read_choice(table_row, "precision", PRODUCT_PRECISIONS) or "bf16"
+    )
+    if math_precision != "unknown":
+        return math_precision
+    if accelerator.vendor == "google":
+        return "int8"
+    multiplies_fp4 = (
+        "Blackwell" in accelerator.architecture
+        and _source_year(table_row) >= FP4_YEAR
+    )
+    return "nvfp4" if multiplies_fp4 else "fp8"
+
+
+def _packed_tokens(table_row: Row, framework: str) -> int:
+    """Return the tokens of a packed document, or 0 where sequences are whole ones."""
+    is_short = read_choice(table_row, "documents", DOCUMENTS) == "short"
+    usual_tokens = (
+        int(constant("train_context"))
+        if is_short and framework == PACKING_FRAMEWORK
+        else 0
+    )
+    return read_count(table_row, "document_tokens", usual_tokens)
 
 
 def training_framework(table_row: Row) -> str:

@@ -12,6 +12,7 @@ from planner.estimate import memory, training
 from planner.estimate.inference import COLUMNS, Estimate, predict_inference
 from planner.estimate.inference_row import row_deployment
 from planner.estimate.names import RefusedError
+from planner.estimate.spelling import typed_row
 
 RowPredictor: TypeAlias = Callable[[Mapping[str, str]], Estimate]
 INFERENCE_HEADER: Final = frozenset(
@@ -70,16 +71,24 @@ def predict_table(text: str, source_path: str) -> str:
     raise UsageError(problem)
 
 
-def _predict_row(table_row: Mapping[str, str]) -> Estimate:
-    return predict_inference(row_deployment(table_row))
+def _predict_memory(table_row: Mapping[str, str]) -> Estimate:
+    return memory.predict_memory(typed_row("memory", table_row))
+
+
+def _predict_inference(table_row: Mapping[str, str]) -> Estimate:
+    return predict_inference(row_deployment(typed_row("inference", table_row)))
+
+
+def _predict_training(table_row: Mapping[str, str]) -> Estimate:
+    return training.predict_training(typed_row("training", table_row))
 
 
 TABLE_KINDS: Final[
     Sequence[tuple[frozenset[str], RowPredictor, Sequence[str]]]
 ] = (
-    (MEMORY_HEADER, memory.predict_memory, memory.COLUMNS),
-    (INFERENCE_HEADER, _predict_row, COLUMNS),
-    (TRAINING_HEADER, training.predict_training, training.COLUMNS),
+    (MEMORY_HEADER, _predict_memory, memory.COLUMNS),
+    (INFERENCE_HEADER, _predict_inference, COLUMNS),
+    (TRAINING_HEADER, _predict_training, training.COLUMNS),
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from planner.estimate import names
 from planner.estimate.cell import (
     Row,
+    read_cell,
     read_choice,
     read_count,
     read_flag,
@@ -34,8 +35,13 @@ RECOMPUTE_KINDS: Final[
 ] = ("none", "selective", "layer", "full")
 DEFAULT_NETWORK_GB_S: Final = 25.0  # of an architecture that nobody stated
 DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
-ACTIVATION_SIZE: Final = 80e6  # of one activation at the micro-batch that is taken when none is stated
+# Elements of one activation at the micro-batch that is taken when none is stated.
+ACTIVATION_SIZE: Final = 80e6
 MAX_BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
+CORES_PER_CHIP: Final = 2  # of Trainium, whose tensor parallelism counts cores
+PAPER_CHUNKS: Final = (
+    3  # of a stage, in papers whose tables of memory state none
+)
 CHUNK_LAYERS: Final = 4  # layers of an interleaved chunk where none is stated
 ADAPTER_RANK: Final = 8  # of adapters
 LARGE_GPU_GIB: Final = (
@@ -109,6 +115,18 @@ def _stated_gpus(table_row: Row) -> int:
     )
 
 
+def _stated_degrees(
+    table_row: Row, accelerator: Accelerator
+) -> tuple[int, int, int]:
+    """Return tensor, pipeline and context parallelism in accelerators, 0 where not stated."""
+    tp_degree, pp_degree, cp_degree = (
+        read_count(table_row, column, 0) for column in ("tp", "pp", "cp")
+    )
+    if accelerator.vendor == "aws" and tp_degree:
+        tp_degree = max(1, tp_degree // CORES_PER_CHIP)
+    return tp_degree, pp_degree, cp_degree
+
+
 def _row_layout(
     table_row: Row,
     language_model: Llm,
@@ -117,9 +135,7 @@ def _row_layout(
 ) -> tuple[ParallelLayout, float, bool]:
     """Return the layout, the global batch in sequences, and whether the layout was assumed."""
     software_facts, gpu_count, sequence_tokens = run_facts
-    tp_degree, pp_degree, cp_degree = (
-        read_count(table_row, column, 0) for column in ("tp", "pp", "cp")
-    )
+    tp_degree, pp_degree, cp_degree = _stated_degrees(table_row, accelerator)
     global_batch, micro_batch = (
         float(read_count(table_row, column, 0))
         for column in ("global_batch", "micro_batch")
@@ -262,6 +278,9 @@ def _pipeline_chunks(
         return stated_chunks
     if pp_degree == 1 or language_model.experts or software_facts.is_torch:
         return 1
+    if read_cell(table_row, "kind"):
+        divides = language_model.layers % (PAPER_CHUNKS * pp_degree) == 0
+        return PAPER_CHUNKS if divides else 1
     usual_chunks = (
         language_model.layers // pp_degree // CHUNK_LAYERS
         if software_facts.kernels in ("te", "megatron21")
