@@ -1,1 +1,1 @@
-"""The commands: parse, call one function, render, return an exit code. Nothing imports this."""
+"""Commands of the program: parse, call, render, exit. No package imports it."""

@@ -1,4 +1,4 @@
-"""tonnage apply: carry out what was reviewed."""
+"""tonnage apply: create or change a stack from a reviewed plan."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def command(path: str, **option_values: Any) -> int:
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     file_bytes = read_file(path)
+    # A saved plan is the approval, so only a spec needs a question.
     if is_plan(file_bytes):
         plan = parse_plan(file_bytes, path)
         _refuse_stale(plan, path, catalog, options)
@@ -80,7 +81,7 @@ def _plan_and_confirm(
     catalog: Catalog,
     option_pair: tuple[PlanningOptions, OptionValues],
 ) -> Plan | None:
-    """Plan a spec on its stack, show it and ask; None when the answer is no."""
+    """Plan a spec on its stack, show the plan and ask; None when the answer is no."""
     from dataclasses import replace
 
     from planner.render.plan import plan_page
@@ -93,9 +94,11 @@ def _plan_and_confirm(
     plan = make_plan(
         spec_file,
         catalog,
+        # A stack name makes the plan start from the state of that stack.
         replace(options, stack=options.stack or spec_file.spec.name),
     )
     option.print_page(plan_page(plan), "text", option_values["color"])
+    # An infeasible plan is shown; the caller then refuses it.
     if not plan.solution.pools or option_values["yes"]:
         return plan
     if option_values["no_input"]:
@@ -125,8 +128,12 @@ def _refuse_stale(
 
 
 def _spec_sha256(plan: Plan, path: str) -> str | None:
-    """The spec as it is now: where the plan found it, or beside the plan; None when neither."""
+    """Return the SHA-256 of the plan's spec as it is now; None when there is no file.
+
+    It looks at the path in the plan, then for a file of that name beside the plan.
+    """
     planned_path = Path(plan.spec.path)
+    # Plan and spec may have moved to another folder together.
     for candidate_path in (planned_path, Path(path).parent / planned_path.name):
         if candidate_path.is_file():
             return hashlib.sha256(candidate_path.read_bytes()).hexdigest()

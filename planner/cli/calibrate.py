@@ -1,4 +1,4 @@
-"""tonnage calibrate: learn from a benchmark of one's own."""
+"""tonnage calibrate: correct predictions with one's own benchmark."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def command(
 
     Example: tonnage calibrate results/*.json --gpu h100-sxm --tp 4 -o mine.json
     """
+    # Exactly one of the two must be given.
     if bool(benches) == bool(recipe):
         raise click.UsageError("give BENCH files, or --recipe SPEC")
     if recipe and option_values["output"]:
@@ -93,7 +94,9 @@ def _learning_page(
         bench_point
         for bench_path, file_bytes in files_by_path.items()
         for bench_point in read_benchmark(
-            file_bytes.decode("utf-8-sig", "replace"), bench_path
+            # Spreadsheets start CSV files with a byte order mark.
+            file_bytes.decode("utf-8-sig", "replace"),
+            bench_path,
         )
     ]
     option_names = ("model", "gpu", "tp", "precision", "framework")
@@ -106,6 +109,7 @@ def _learning_page(
         },
     )
     if option_values["output"]:
+        # The calibration file records which results it was made from.
         file_digests = {
             bench_path: hashlib.sha256(file_bytes).hexdigest()
             for bench_path, file_bytes in files_by_path.items()
@@ -118,7 +122,7 @@ def _learning_page(
 
 
 def _sweep_page(path: str, option_values: OptionValues) -> Page:
-    """The sweep for the fleet that a plan of the spec would choose."""
+    """Return the page of the benchmark sweep for the fleet that the spec's plan has."""
     from planner.estimate.benchmark_sweep import plan_sweep
     from planner.render.calibrate import recipe_page
     from planner.spec.model import Batch, Inference
@@ -127,6 +131,7 @@ def _sweep_page(path: str, option_values: OptionValues) -> Page:
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])
     )
+    # Default options: the fleet that the spec alone leads to.
     plan = make_plan(spec_file, catalog, PlanningOptions())
     sweep = None
     if isinstance(spec_file.spec, Inference | Batch):

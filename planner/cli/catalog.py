@@ -1,4 +1,4 @@
-"""tonnage catalog: where the facts come from, and the tables themselves."""
+"""tonnage catalog: state of the catalog and tables of accelerators and MIG profiles."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def command(what: str, **option_values: Any) -> int:
     from planner.render import listing
 
     if what == "accelerators":
+        # Accelerators and MIG profiles do not depend on --catalog.
         listing_rows = listing.accelerator_rows(list(accelerators().values()))
     elif what == "mig":
         listing_rows = listing.mig_rows(list(mig_profiles()))

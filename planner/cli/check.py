@@ -1,4 +1,4 @@
-"""tonnage check: is a spec valid."""
+"""tonnage check: validate specs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def command(specs: tuple[str, ...]) -> int:
     for spec_path in specs:
         try:
             spec_file = read_spec(spec_path)
+        # All files are checked before the command fails.
         except TonnageError as error:
             problems += error.problems
         else:

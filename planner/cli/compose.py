@@ -1,4 +1,4 @@
-"""The composition root: joins specs, catalog, solver, stacks and engines for the commands."""
+"""The composition root: catalog, solver, stacks and engines for the commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ DEFAULT_WORLD: Final = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFile:
-    """A spec file: its path as given, its bytes and what it says."""
+    """A spec with the file that it is from.
+
+    path        as given on the command line; - is standard input
+    file_bytes  content, for the digest
+    """
 
     path: str
     file_bytes: bytes
@@ -34,12 +38,12 @@ class SpecFile:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file."""
+        """SHA-256 of the file's bytes."""
         return hashlib.sha256(self.file_bytes).hexdigest()
 
 
 def read_file(path: str) -> bytes:
-    """Read a file that was named on the command line; `-` is standard input."""
+    """Return the bytes of a file; `-` is standard input. Raises MissingError."""
     if path == "-":
         return sys.stdin.buffer.read()
     try:
@@ -56,7 +60,8 @@ def read_file(path: str) -> bytes:
 
 
 def read_spec(path: str) -> SpecFile:
-    """Read and check a spec."""
+    """Read and validate a spec file."""
+    # Imported here, so that a command loads only what it uses.
     from planner.spec.load import load_spec
 
     file_bytes = read_file(path)
@@ -66,11 +71,12 @@ def read_spec(path: str) -> SpecFile:
 
 
 def spec_folder_reader(path: str) -> Any:
-    """Return a function that reads files beside a spec, and none elsewhere."""
+    """Return a function that reads files, but only from the folder of the spec."""
     spec_folder = (Path(path).parent if path != "-" else Path()).resolve()
 
     def read_beside(file_name: str) -> bytes:
         file_path = (spec_folder / file_name).resolve()
+        # A spec of another author must not read this machine's files.
         if spec_folder not in file_path.parents:
             problem = Problem(
                 code="file",
@@ -85,7 +91,10 @@ def spec_folder_reader(path: str) -> Any:
 
 
 def open_catalog(path: str | None, world: World | None) -> Catalog:
-    """Open the embedded catalog or another one, with the prices of a simulated world."""
+    """Return the catalog of a manifest, or the embedded one.
+
+    With a simulated world the prices are those of the world.
+    """
     from providers.catalog.load import load_catalog
 
     catalog = load_catalog(Path(path) if path else None)
@@ -97,7 +106,7 @@ def open_catalog(path: str | None, world: World | None) -> Catalog:
 
 
 def open_world(simulate: str | None) -> World | None:
-    """Read a world file, or take the default world; None when nothing is simulated."""
+    """Return the simulated world of --simulate; None without that option."""
     if simulate is None:
         return None
     from providers.simulated import world
@@ -110,7 +119,7 @@ def open_world(simulate: str | None) -> World | None:
 def solve_spec(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Solution:
-    """Solve a spec against a catalog, with the stacks that can be built."""
+    """Return the solution of a spec, with offers that a stack can be built from."""
     from planner.solve.solver import Solver
     from stacks.stack_spec import unsupported_reason
 
@@ -125,7 +134,7 @@ def solve_spec(
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
-    """Return the wished confidence, and what a calibration taught."""
+    """Return the requested confidence with the correction of --calibration."""
     from planner.estimate.calibrate import parse_correction
     from planner.perf.serving.replica import Confidence
 
@@ -140,7 +149,17 @@ def load_confidence(options: PlanningOptions) -> Confidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningOptions:
-    """What the planning commands share."""
+    """Options that the planning commands share.
+
+    catalog       manifest of a catalog; None for the embedded one
+    simulate      world file or `default`; None for real clouds
+    stack         stack name; None for the spec's name, without its state
+    alternatives  number of alternatives of each sort
+    confidence    confidence that the limits are met, percent
+    calibration   calibration file
+    engine        pulumi or simulated
+    backend       URL of Pulumi's state
+    """
 
     catalog: str | None = None
     simulate: str | None = None
@@ -153,24 +172,26 @@ class PlanningOptions:
 
     @property
     def uses_stack_state(self) -> bool:
-        """Whether the plan is made on the state of a stack."""
+        """Whether the plan starts from the state of a stack."""
         return self.simulate is not None or self.stack is not None
 
 
 def make_plan(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Plan:
-    """Make the plan of a spec; an infeasible one has no pools and no graph."""
+    """Return the plan of a spec; an infeasible plan has no pools and no resources."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
     solution = solve_spec(spec_file, catalog, options)
     stack_name = options.stack or spec_file.spec.name
     stack_status = None
+    # Without a stack no engine is opened, so no account is needed.
     if options.uses_stack_state:
         stack_status = open_engine(options).stack_status(stack_name)
     state_sha256 = stack_status.state_sha256 if stack_status else None
     stack = PlannedStack(name=stack_name, state_sha256=state_sha256)
+    # An infeasible plan creates nothing.
     if solution.pools:
         stack = planned_stack(spec_file.spec, solution, stack)
     return assemble(
@@ -183,12 +204,13 @@ def make_plan(
 
 
 def open_engine(options: PlanningOptions) -> StackEngine:
-    """Return the engine that the options ask for.
+    """Return the engine that the options select.
 
-    Without --simulate it is Pulumi on real clouds; with it, the in-process engine on the
-    simulated clouds, or Pulumi on them when --engine says so.
+    Real clouds always use Pulumi. Simulated clouds use the in-process engine, or Pulumi when
+    --engine selects it.
     """
     world = open_world(options.simulate)
+    # The in-process engine needs no Pulumi, but it has no real clouds.
     engine_name = options.engine or ("simulated" if world else "pulumi")
     if engine_name == "simulated":
         if world is None:

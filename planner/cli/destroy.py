@@ -1,4 +1,4 @@
-"""tonnage destroy: delete everything of a stack."""
+"""tonnage destroy: delete all resources of a stack."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def command(stack: str, **option_values: Any) -> int:
     """
     options = option.planning_options(option_values)
     engine = open_engine(options)
+    # A misspelled name is reported before any question.
     stack_status = engine.stack_status(stack)
     if stack_status is None:
         next_step = "run: tonnage status" + (

@@ -1,4 +1,4 @@
-"""tonnage diff: what two specs or plans differ in, in money."""
+"""tonnage diff: cost difference of two specs or plans."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def command(before: str, after: str, **option_values: Any) -> int:
     from planner.plan.diff import compare_plans
     from planner.render.diff import diff_page
 
+    # One catalog for both sides: prices do not differ, only the specs.
     catalog = open_catalog(option_values["catalog"], None)
     plan_diff = compare_plans(
         _read_plan(before, catalog), _read_plan(after, catalog)
@@ -51,6 +52,7 @@ def command(before: str, after: str, **option_values: Any) -> int:
             option_values["format"],
             option_values["color"],
         )
+    # Terraform scripts expect 2 for changes.
     if option_values["detailed_exitcode"]:
         return option.TERRAFORM_EXIT_CODE if plan_diff.changes else 0
     return (

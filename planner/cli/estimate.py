@@ -1,4 +1,4 @@
-"""tonnage estimate: what exactly given configurations would do."""
+"""tonnage estimate: prediction of given configurations."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.training.requirement import TrainingRequirement
 
+# Allowed words of each key; an empty tuple stands for a whole number.
 SERVING_LAYOUT_KEYS: Final = {
     "tp": (),
     "pp": (),
@@ -91,6 +92,7 @@ def command(spec: str | None, table: str | None, **option_values: Any) -> int:
 
     Example: tonnage estimate chat.yaml --on p5.48xlarge --layout tp=4,precision=fp8 --rps 3
     """
+    # Exactly one of the two must be given.
     if (spec is None) == (table is None):
         raise click.UsageError("give a SPEC with --on, or --table ROWS.csv")
     if table is not None:
@@ -168,7 +170,10 @@ def _training_estimate(
     node_count: int,
     price_book: PriceBook,
 ) -> tuple[Page, str]:
-    """A job on machines on demand, where they are cheapest, or as they are sold."""
+    """Predict a training job on the cheapest offer of a machine type.
+
+    On-demand offers come first; other purchases count only when there is none.
+    """
     from planner.render.cluster import cluster_json, cluster_page
     from planner.solve.training.fixed import estimate_training
 
@@ -182,6 +187,7 @@ def _training_estimate(
     chosen_offer = min(
         type_offers,
         key=lambda type_offer: (
+            # False sorts before True: on demand first, then price and key.
             type_offer.purchase != "on_demand",
             type_offer.usd_hour,
             type_offer.key,
@@ -196,7 +202,7 @@ def _training_estimate(
 def _parse_machines(
     machines_text: str, catalog: Catalog
 ) -> tuple[Sequence[Offer], int]:
-    """Return the offers of the machine type, and the number of machines, of TYPExN."""
+    """Return the offers of a machine type and the number of machines, from TYPExN."""
     offers_by_type: dict[str, list[Offer]] = {}
     for type_offers in catalog.offer_groups:
         offers_by_type.setdefault(
@@ -207,6 +213,7 @@ def _parse_machines(
     )
     type_name, count_text = (
         (count_match[1], count_match[2])
+        # A type whose own name ends in x and digits has no count.
         if count_match and machines_text not in offers_by_type
         else (machines_text, "1")
     )
@@ -229,7 +236,7 @@ def _parse_machines(
 def _load_requirement(
     spec_file: SpecFile, option_values: OptionValues
 ) -> ServingRequirement:
-    """The need of the spec, under the load of the options when they give one."""
+    """Return the requirement of a spec; --rps or --concurrency replaces its load."""
     from planner.solve.serving.requirement import serving_requirement
     from planner.spec.model import Workspace
 
@@ -242,6 +249,7 @@ def _load_requirement(
     load_requirement = serving_requirement(
         spec_file.spec, spec_folder_reader(spec_file.path)
     )
+    # click accepts inf as a number.
     if option_values["rps"] and not math.isfinite(option_values["rps"]):
         raise click.BadParameter("give a finite rate", param_hint="--rps")
     if option_values["rps"] and option_values["concurrency"]:
@@ -249,12 +257,14 @@ def _load_requirement(
     if option_values["rps"]:
         return replace(
             load_requirement,
+            # Arrivals at a given rate do not depend on latency.
             mode="open",
             load=replace(
                 load_requirement.load, rate_per_s=option_values["rps"]
             ),
         )
     if option_values["concurrency"]:
+        # A given number of requests in flight is a closed loop.
         closed_load = replace(
             load_requirement.load,
             rate_per_s=0.0,
@@ -267,11 +277,15 @@ def _load_requirement(
 def _parse_layout(
     layout_text: str, allowed_words: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str]:
-    """Read tp=8,pp=1,precision=fp8: keys with their words, or with whole numbers."""
+    """Return the layout keys of text such as tp=8,pp=1,precision=fp8.
+
+    A key without allowed words takes a whole number. Raises BadParameter.
+    """
     layout_values: dict[str, str] = {}
     for assignment in filter(None, layout_text.split(",")):
         layout_key, _, value_text = assignment.strip().partition("=")
         key_words = allowed_words.get(layout_key)
+        # None is an unknown key, so it is refused below.
         is_whole_number = key_words == () and re.fullmatch(
             r"[1-9]\d{0,3}", value_text, re.ASCII
         )

@@ -1,4 +1,4 @@
-"""tonnage explain: why this, why not that, what would more traffic cost."""
+"""tonnage explain: reasons for a plan, and counterfactuals."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def command(
     if offer is None and traffic is None:
         answer_page = explain.reasons_page(plan)
     else:
+        # A counterfactual is solved anew, which needs the spec itself.
         current_spec = _unchanged_spec(plan, spec_file)
         solver = Solver(
             catalog=catalog,
@@ -84,6 +85,7 @@ def _read_plan(path: str, catalog: Any) -> tuple[Plan, SpecFile | None]:
 
     file_bytes = read_file(path)
     if is_plan(file_bytes):
+        # A plan file has no spec file: its path is in the plan.
         return parse_plan(file_bytes, path), None
     spec_file = SpecFile(
         path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
@@ -92,7 +94,7 @@ def _read_plan(path: str, catalog: Any) -> tuple[Plan, SpecFile | None]:
 
 
 def _unchanged_spec(plan: Plan, spec_file: SpecFile | None) -> SpecFile:
-    """The spec of a plan, as long as it is still the one that was planned."""
+    """Return the spec of a plan; raises StaleError when the file has changed."""
     from planner.spec.load import load_spec
 
     if spec_file is not None:

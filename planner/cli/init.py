@@ -1,4 +1,4 @@
-"""tonnage init: a commented spec to start from."""
+"""tonnage init: write a commented spec from a blueprint."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def command(
 
     Example: tonnage init --blueprint chat-70b
     """
+    # Blueprints are package data, so an installed program has them.
     blueprint_texts = {
         blueprint_file.name.removesuffix(".yaml"): blueprint_file.read_text(
             encoding="utf-8"
@@ -65,6 +66,7 @@ def command(
         )
         raise UsageError(problem)
     write_output(blueprint_texts[blueprint], target_path)
+    # With - standard output must contain the spec only.
     if target_path != "-":
         click.echo(
             f"wrote {target_path}     next: tonnage plan {target_path}",
@@ -74,7 +76,7 @@ def command(
 
 
 def _blueprint_summary(blueprint_text: str) -> str:
-    """The first comment of a blueprint that is not for the editor."""
+    """Return the first comment of a blueprint that is not an editor directive."""
     comment_lines = (
         comment_line[2:]
         for comment_line in blueprint_text.splitlines()

@@ -1,4 +1,4 @@
-"""The command line: lazily loaded commands, and the one place where errors become exit codes."""
+"""Entry point: lazily imported commands, and conversion of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from planner.version import VERSION
 if TYPE_CHECKING:
     from planner.errors import Problem
 
+# Summaries are here, so that help imports no command.
 COMMANDS: Final = {
     "init": "write a commented spec from a blueprint",
     "check": "validate specs, offline",
@@ -39,10 +40,10 @@ BUG_EXIT_CODE: Final = 1
 
 
 class LazyCommandGroup(click.Group):
-    """A group whose commands are imported when they are called, so that help is quick."""
+    """A click group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the commands in the order of use."""
+        """Return the command names in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(
@@ -50,7 +51,7 @@ class LazyCommandGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         name: str,
     ) -> click.Command | None:
-        """Import the command's module."""
+        """Import and return a command; None when it does not exist."""
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(
@@ -63,14 +64,14 @@ class LazyCommandGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
-        """List the commands without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command for one that is not known."""
+        """Resolve a command; an unknown name fails with the nearest known one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from planner.suggest import closest
 
@@ -114,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run the command line; the only place where an exception becomes an exit code."""
+    """Run the command line and return the exit code; no exception leaves it."""
     gc.disable()  # a command is short and makes no cycles worth collecting: a fifth of its time
     try:
         return_value = cli.main(
@@ -122,6 +123,7 @@ def run(argv: list[str]) -> int:
         )
     except Exception as error:  # noqa: BLE001 - the choke point: no traceback reaches a user
         exit_code = _report_error(error)
+        # Terraform's convention has one code for all errors: 1.
         return (
             1 if exit_code > 1 and "--detailed-exitcode" in argv else exit_code
         )
@@ -132,7 +134,7 @@ def run(argv: list[str]) -> int:
 
 
 def _report_error(error: Exception) -> int:
-    """Tell an error and return its exit code."""
+    """Write an error to standard error and return its exit code."""
     exit_code = BUG_EXIT_CODE
     match error:
         case click.exceptions.Exit():
@@ -147,6 +149,7 @@ def _report_error(error: Exception) -> int:
             print_problems(error)
             exit_code = error.exit_code
         case BrokenPipeError():
+            # The pipe was closed: the flush at exit must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             exit_code = 0
         case OSError():
@@ -178,6 +181,7 @@ def _problem_text(problem: Problem) -> str:
     if problem.cause:
         problem_lines.append(f"  cause: {problem.cause}")
     problem_lines.append(f"  next: {problem.next_step}")
+    # Text from files must not send control sequences to a terminal.
     return "".join(
         character if character.isprintable() or character == "\n" else "?"
         for character in "\n".join(problem_lines)

@@ -1,4 +1,4 @@
-"""tonnage models: what can be sized."""
+"""tonnage models: models that can be sized."""
 
 from __future__ import annotations
 

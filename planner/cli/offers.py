@@ -1,4 +1,4 @@
-"""tonnage offers: what can be bought."""
+"""tonnage offers: offers of the catalog by price."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def command(accelerator: str, **option_values: Any) -> int:
         color=option.wants_color(option_values["color"]),
     )
     option.write_output(listing_text)
+    # Other formats are read by programs, which need no hint.
     if (
         len(ranked_offers) > option_values["limit"]
         and option_values["format"] == "text"

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how results leave the program."""
+"""Options that several commands share, and output of results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ backend = click.option(
 def check_stack_name(
     _context: click.Context, _parameter: click.Parameter, name_text: str | None
 ) -> Any:
-    """Take a stack's name as a spec takes its own: it becomes a file's name and a tag."""
+    """Return a stack name; raises BadParameter when it is invalid.
+
+    A stack name becomes a file name and a tag, so the rules are those of a spec's name.
+    """
     if name_text is not None and not STACK_NAME.fullmatch(name_text):
         raise click.BadParameter(
             "use 1 to 40 lowercase letters, digits and inner hyphens"
@@ -105,7 +108,7 @@ TERRAFORM_EXIT_CODE = 2
 
 
 def format_option(*format_names: str) -> Callable[[CommandT], CommandT]:
-    """An option for the formats that a command writes; the first is the default."""
+    """Return the --format option of a command; the first format is the default."""
     return click.option(
         "-f",
         "--format",
@@ -117,7 +120,8 @@ def format_option(*format_names: str) -> Callable[[CommandT], CommandT]:
 
 
 def planning_flags(command: CommandT) -> CommandT:
-    """The options of commands that plan."""
+    """Add the options of commands that plan."""
+    # The last decorator is the first option in the help.
     for decorator in (
         engine,
         backend,
@@ -133,7 +137,7 @@ def planning_flags(command: CommandT) -> CommandT:
 
 
 def planning_options(option_values: OptionValues) -> PlanningOptions:
-    """Collect the planning options from the parameters of a command."""
+    """Return the planning options among the parameters of a command."""
     option_names = (
         "catalog",
         "simulate",
@@ -148,22 +152,28 @@ def planning_options(option_values: OptionValues) -> PlanningOptions:
         **{
             option_name: option_values[option_name]
             for option_name in option_names
+            # Some commands have only a part of these options.
             if option_name in option_values
         }
     )
 
 
 def wants_color(color_mode: str) -> bool:
-    """Decide about color: NO_COLOR and TERM=dumb are honored, FORCE_COLOR too."""
+    """Return whether output is colored, from --color and the environment.
+
+    With auto: NO_COLOR and TERM=dumb disable color, FORCE_COLOR enables it. Otherwise only a
+    terminal has color.
+    """
     if color_mode != "auto":
         return color_mode == "always"
+    # NO_COLOR takes precedence over FORCE_COLOR.
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal; None when the output goes elsewhere."""
+    """Return the columns of the terminal, at least 60; None without a terminal."""
     if not sys.stdout.isatty():
         return None
     import shutil
@@ -188,7 +198,10 @@ def print_page(
 
 
 def write_output(text: str, path: str | None = None) -> None:
-    """Write a result to standard output, or whole to a file; a pipe or device is written to."""
+    """Write a result to standard output, or to a file when `path` names one.
+
+    A regular file is replaced as a whole; a pipe or device is written to.
+    """
     if path is None or path == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -196,9 +209,11 @@ def write_output(text: str, path: str | None = None) -> None:
     target_path = Path(path)
     if target_path.is_dir():
         raise click.UsageError(f"-o {path} is a directory: name a file")
+    # A rename would replace the device or pipe by a file.
     if target_path.exists() and not target_path.is_file():
         target_path.write_text(text, encoding="utf-8")
         return
     from providers.files import write_atomically
 
+    # An interrupted write must not leave half of a plan.
     write_atomically(target_path, text)

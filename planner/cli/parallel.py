@@ -1,4 +1,4 @@
-"""Plans of many specs at once, on all cores."""
+"""Plans of many specs in parallel processes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _worker_makers: list[PlanMaker] = []
 def make_plans(
     spec_files: Sequence[SpecFile], catalog: Catalog, options: PlanningOptions
 ) -> Iterator[Plan]:
-    """Make the plans of some specs in their order; raises what making one of them raises."""
+    """Yield the plans of the specs in order; raises the error of a spec that fails."""
     plan_maker = partial(make_plan, catalog=catalog, options=options)
+    # Starting workers costs more than a few plans save.
     if (
         len(spec_files) < PARALLEL_MIN_SPECS
         or "fork" not in multiprocessing.get_all_start_methods()
@@ -44,6 +45,7 @@ def make_plans(
 
 
 def _set_worker_maker(plan_maker: PlanMaker) -> None:
+    # Once for each worker: map would send the catalog with every spec.
     _worker_makers[:] = [plan_maker]
 
 

@@ -1,4 +1,4 @@
-"""tonnage plan: what to buy for a spec, what it costs, and what would be created."""
+"""tonnage plan: the cheapest fleet for a spec, its cost and its resources."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
         plans.append(plan)
         _write_plan(plan, option_values, alone=len(specs) == 1)
         is_infeasible = plan.solution.status == "infeasible"
+        # One infeasible spec decides the exit code of the command.
         worst_exit_code = (
             INFEASIBLE_EXIT_CODE if is_infeasible else worst_exit_code
         )
@@ -72,7 +73,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
 
 def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
-    """Refuse to write a plan over the spec that it is made from."""
+    """Raise UsageError when -o names the spec itself."""
     if (
         output_path
         and spec_path != "-"
@@ -92,6 +93,7 @@ def _write_plan(
     if option_values["output"]:
         option.write_output(dump_plan(plan), option_values["output"])
     if option_values["format"] == "json":
+        # Several plans become one JSON list, which the caller writes.
         if alone and not option_values["output"]:
             option.write_output(dump_plan(plan))
         return
@@ -108,7 +110,8 @@ def _write_plan(
 def _would_change(
     plan: Plan, option_values: OptionValues, options: Any
 ) -> bool:
-    """Whether applying would change something; without a stack everything would be new."""
+    """Return whether an apply would change anything; without a stack it would."""
+    # A preview opens an engine, so it is made only for an exit code.
     if (
         not (option_values["exit_code"] or option_values["detailed_exitcode"])
         or not options.uses_stack_state
@@ -125,6 +128,7 @@ def _would_change(
 def _exit_code(
     worst_exit_code: int, option_values: OptionValues, *, changed: bool
 ) -> int:
+    # Terraform's convention has one code for all errors.
     if option_values["detailed_exitcode"]:
         return (
             1

@@ -1,4 +1,4 @@
-"""Progress of a run on standard error: live on a terminal, one plain line for each event else."""
+"""Progress of an engine on standard error: live on a terminal, else line by line."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def run_engine(
     *,
     usd_hour: Decimal | None = None,
 ) -> int:
-    """Run an engine's work, tell its progress, and close with what stands and what to do next.
+    """Run an engine, show its progress and summary, and return the exit code 0.
 
-    `usd_hour` is what the stack costs from then on, when it stands.
+    `usd_hour` is the cost of the stack after the run, USD per hour; None after a destroy.
     """
     if sys.stderr.isatty():
         from rich.console import Console
@@ -49,6 +49,7 @@ def run_engine(
     else:
         outcome = engine_work(_print_event)
     flags_text = _engine_flags(options)
+    # A second apply of the same plan has no steps.
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
         return 0
@@ -78,7 +79,8 @@ def run_engine(
 
 
 def event_line(event: ProgressEvent) -> str:
-    """One event as a plain line: time, mark, type, name, phase."""
+    """Return an event as one line: time, mark, resource type, name, phase."""
+    # Pulumi types are package:module:Name.
     resource_type = event.step.type.split(":")[-1]
     phase_texts = {
         "begin": f"{event.step.action} ...",
@@ -115,6 +117,7 @@ def _clock_text(seconds: float) -> str:
 
 
 def _engine_flags(options: PlanningOptions) -> str:
+    # The suggested command must address the same clouds and engine.
     flags_text = ""
     if options.simulate is not None:
         flags_text = (

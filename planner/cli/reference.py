@@ -1,4 +1,4 @@
-"""Writes the reference pages of the docs from the definitions.
+"""Generator of the reference pages in docs from commands, spec and plan types.
 
 Run `python -m planner.cli.reference` in the root of the project, or `make docs`.
 """
@@ -39,7 +39,7 @@ PLAN_INTRO: Final = (
 
 
 def commands_page() -> str:
-    """The page of all commands with their flags."""
+    """Return the page of all commands with their flags."""
     context = click.Context(cli, info_name="tonnage")
     page_lines = ["# Commands", "", COMMANDS_INTRO, ""]
     for command_name in COMMANDS:
@@ -51,6 +51,7 @@ def commands_page() -> str:
             for help_entry in command.params
             if isinstance(help_entry, click.Argument)
         ]
+        # Help is wrapped in the source; a markdown paragraph is one line.
         help_text = "\n\n".join(
             " ".join(help_entry.split())
             for help_entry in (command.help or "").split("\n\n")
@@ -97,7 +98,7 @@ def _flag_usage(option: click.Option) -> str:
 
 
 def spec_page() -> str:
-    """The page of all keys of a spec."""
+    """Return the page of all keys of a spec."""
     page_lines = ["# The spec", "", SPEC_INTRO, ""]
     for kind_name, kind_block in SPEC_KINDS.items():
         page_lines += [
@@ -118,8 +119,9 @@ def spec_page() -> str:
 
 
 def _field_rows(spec_field: Field, prefix: str) -> list[str]:
-    """A row for a field, and for the fields of its block."""
+    """Return the table row of a field, and those of the fields in its block."""
     field_path = f"{prefix}{spec_field.name}"
+    # A type that accepts a number or a block has the fields of the block.
     field_kind: Any = getattr(
         spec_field.field_type, "block", spec_field.field_type
     )
@@ -133,8 +135,9 @@ def _field_rows(spec_field: Field, prefix: str) -> list[str]:
 
 
 def _accepted_text(spec_field: Field) -> str:
-    """What a field takes, in a few words."""
+    """Return a short description of the values that a field accepts."""
     field_schema = spec_field.field_type.schema()
+    # A field that accepts several forms has them in anyOf.
     for schema_part in (field_schema, *field_schema.get("anyOf", [])):
         if "enum" in schema_part:
             return ", ".join(
@@ -148,7 +151,7 @@ def _accepted_text(spec_field: Field) -> str:
 
 
 def plan_page() -> str:
-    """The page of the plan document: a table for each of its parts, the whole plan first."""
+    """Return the page of the plan document: Plan first, then its parts by name."""
     definitions = plan_schema()["$defs"]
     page_lines = ["# The plan document", "", PLAN_INTRO, ""]
     part_names = ["Plan", *sorted(set(definitions) - {"Plan"})]
@@ -172,7 +175,7 @@ def plan_page() -> str:
 
 
 def _json_type(field_schema: OptionValues) -> str:
-    """The type of a field in a few words, with a link to the part that it is made of."""
+    """Return a short name of a field's type, with a link to a part of the plan."""
     match field_schema:
         case {"$ref": reference}:
             part_name = reference.rsplit("/", 1)[-1]
@@ -181,6 +184,7 @@ def _json_type(field_schema: OptionValues) -> str:
             type_text = " or ".join(_json_type(choice) for choice in choices)
         case {"enum": words}:
             type_text = ", ".join(f"`{word}`" for word in words)
+        # Money is text in the document, so that it stays exact.
         case {"format": "decimal"}:
             type_text = "decimal text"
         case {"items": element_schema}:

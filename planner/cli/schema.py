@@ -1,4 +1,4 @@
-"""tonnage schema: the JSON Schema of a spec, or of a plan."""
+"""tonnage schema: JSON Schema of a spec or a plan."""
 
 from __future__ import annotations
 

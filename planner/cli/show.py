@@ -1,4 +1,4 @@
-"""tonnage show: a saved plan, rendered again."""
+"""tonnage show: render a saved plan."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def command(plan: str, **option_values: Any) -> int:
         option.write_output(dump_plan(plan_document), output_path)
         return 0
     shown_page = plan_page(plan_document, full=option_values["full"])
+    # A file has neither color nor the width of the terminal.
     if output_path:
         page_text = (
             markdown.render(shown_page)
@@ -55,7 +56,7 @@ def command(plan: str, **option_values: Any) -> int:
 
 
 def _batch_script(plan_document: Plan, plan_path: str) -> str:
-    """The batch script; raises UsageError when the plan trains nothing."""
+    """Return the Slurm script of a plan; raises UsageError without a training job."""
     launch_document = plan_document.launch
     if launch_document is None:
         raise UsageError(

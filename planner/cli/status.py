@@ -1,4 +1,4 @@
-"""tonnage status: what a stack has and costs now."""
+"""tonnage status: resources and cost of a stack."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def command(stack: str | None, **option_values: Any) -> int:
     from planner.render.status import stacks_page, status_page
 
     engine = open_engine(option.planning_options(option_values))
+    # Without a name the command lists the stacks.
     if stack is None:
         stack_names = engine.stack_names()
         option.print_page(

@@ -1,7 +1,11 @@
-"""Reads what benchmark tools write: vLLM, GuideLLM, genai-perf, AIPerf, InferenceX, llm-optimizer.
+"""Readers of the result files of benchmark tools.
 
-Each reader knows its format by keys that only it has, and yields one point for each load. Times
-are seconds; a time per token is that between tokens after the first, however the tool names it.
+The tools are vLLM, GuideLLM, genai-perf, AIPerf, InferenceX and llm-optimizer. Each reader
+recognizes its format by keys that no other format has. It yields one point
+for each load.
+
+Times are seconds. The time per output token excludes the first token, whatever name the tool
+gives it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_TP: Final = 64
+# Exclusive: tokens, seconds, requests in flight or per second.
 UPPER_LIMITS: Final = {
     "input tokens": 1e7,
     "output tokens": 1e7,
@@ -43,7 +48,19 @@ Report: TypeAlias = dict[str, Any]  # as a benchmark tool wrote it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkPoint:
-    """One measured load. `user_count` is a closed loop, else `rate_per_s` requests a second arrive."""
+    """One measured load of a deployment.
+
+    place          file and position, for messages
+    prompt_tokens  mean prompt length, tokens
+    answer_tokens  mean answer length, tokens
+    ttft_s         mean time to first token, s
+    tpot_s         mean time per output token after the first, s
+    user_count     requests in flight in a closed loop; 0 for an open load
+    rate_per_s     arrivals of an open load, requests per second
+    tp             tensor-parallel size; 0 when the file does not state it
+
+    A text field is empty when the file does not state it.
+    """
 
     place: str
     model: str
@@ -60,12 +77,14 @@ class BenchmarkPoint:
 
 
 def read_benchmark(text: str, source_path: str) -> list[BenchmarkPoint]:
-    """Return the points of a benchmark file; raises UsageError with what was tried.
+    """Return the points of a benchmark file.
 
-    A point without a load, lengths or latencies is an error: it would teach something wrong.
+    Raises UsageError when no reader knows the format, or when a point has no load, no lengths
+    or no latencies. Such a point would bias the correction.
     """
     documents = _parse_documents(text, source_path)
     try:
+        # The first document decides the format of the whole file.
         document_reader = next(
             (
                 point_reader
@@ -102,7 +121,8 @@ def read_benchmark(text: str, source_path: str) -> list[BenchmarkPoint]:
 
 
 def _parse_documents(text: str, source_path: str) -> list[Any]:
-    """Return the JSON documents of a text, one or several; a CSV table is one list of rows."""
+    """Return the JSON documents of a text; a CSV file is one document, `csv`."""
+    # JSON results are objects or lists; any other text is read as CSV.
     if text.lstrip()[:1] not in ("{", "["):
         try:
             table_rows = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -114,6 +134,7 @@ def _parse_documents(text: str, source_path: str) -> list[Any]:
     decoder = json.JSONDecoder()
     text_offset = 0
     json_documents = []
+    # A file may contain several JSON documents one after another.
     while text_offset < len(text.rstrip()):
         try:
             document, text_offset = decoder.raw_decode(text, text_offset)
@@ -142,7 +163,7 @@ def _format_error(source_path: str, reason: str) -> UsageError:
 
 
 def _check_point(point: BenchmarkPoint) -> BenchmarkPoint:
-    """Refuse a point whose numbers nothing real has."""
+    """Return the point; raises UsageError when one of its numbers is impossible."""
     value_by_name = {
         "input tokens": point.prompt_tokens,
         "output tokens": point.answer_tokens,
@@ -150,6 +171,7 @@ def _check_point(point: BenchmarkPoint) -> BenchmarkPoint:
         "TPOT": point.tpot_s,
         "concurrency or rate": point.user_count or point.rate_per_s,
     }
+    # 0 means that the file does not state it; options then supply it.
     if not 0 <= point.tp <= MAX_TP:
         value_by_name["tensor parallelism"] = -1.0
     for quantity_name, quantity in value_by_name.items():
@@ -165,11 +187,12 @@ def _check_point(point: BenchmarkPoint) -> BenchmarkPoint:
 
 
 def _finite_rate(raw_rate: Any) -> float:
-    """A finite rate, or 0 for none or without limit."""
+    """Return the rate in requests per second, or 0 when it is absent or infinite."""
     try:
         rate_per_s = float(raw_rate or 0)
     except ValueError:
         return 0.0
+    # vLLM writes inf when it sends all requests at once.
     return rate_per_s if math.isfinite(rate_per_s) else 0.0
 
 
@@ -178,12 +201,14 @@ def _vllm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     yield BenchmarkPoint(
         place=place,
         model=str(report["model_id"]),
+        # Totals count completed requests only, so the quotients are means.
         prompt_tokens=report["total_input_tokens"] / completed_count,
         answer_tokens=report["total_output_tokens"] / completed_count,
         ttft_s=report["mean_ttft_ms"] / MS_PER_S,
         tpot_s=report["mean_tpot_ms"] / MS_PER_S,
         user_count=float(report.get("max_concurrency") or 0),
         rate_per_s=_finite_rate(report.get("request_rate")),
+        # vLLM does not write these three: they come from --metadata.
         gpu=str(report.get("gpu", "")),
         tp=int(report.get("tp") or 0),
         precision=str(report.get("dtype", "")),
@@ -192,8 +217,9 @@ def _vllm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
 
 
 def _guidellm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
-    """One point for each benchmark of a report; only loads with a concurrency or a rate."""
+    """Yield a point for each benchmark of a report that has a concurrency or a rate."""
     for load_number, load_report in enumerate(report["benchmarks"], 1):
+        # Older releases call the settings `args`, newer ones `config`.
         is_old_format = "args" in load_report
         load_strategy = (
             load_report["args"] if is_old_format else load_report["config"]
@@ -204,6 +230,7 @@ def _guidellm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
             else load_report["config"]["backend"]["model"]
         )
         strategy_type = load_strategy["type_"]
+        # Only these strategies fix the number of requests in flight.
         user_count = {
             "concurrent": load_strategy.get("streams"),
             "synchronous": 1,
@@ -227,6 +254,7 @@ def _guidellm_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
             prompt_tokens=mean("prompt_token_count"),
             answer_tokens=mean("output_token_count"),
             ttft_s=mean("time_to_first_token_ms") / MS_PER_S,
+            # Its time per output token would include the first token.
             tpot_s=mean("inter_token_latency_ms") / MS_PER_S,
             user_count=float(user_count or 0),
             rate_per_s=_finite_rate(rate_per_s),
@@ -243,6 +271,7 @@ def _genai_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
             ),
             metric_names[0],
         )
+        # Each metric states its own unit.
         return float(report[metric_name]["avg"]) * SECONDS_PER_UNIT.get(
             report[metric_name].get("unit", ""), 1.0
         )
@@ -254,6 +283,7 @@ def _genai_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
         if run_phase.get("kind") == "profiling"
     ]
     stimulus_config = input_config.get("perf_analyzer", {}).get("stimulus", {})
+    # The place of the load in the file depends on tool and release.
     load_configs = (
         stimulus_config,
         input_config,
@@ -278,6 +308,7 @@ def _genai_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
         0,
     )
     if not user_count and not rate_per_s:
+        # Little's law: requests in flight = throughput * latency.
         user_count = mean("request_throughput") * mean("request_latency")
     yield BenchmarkPoint(
         place=place,
@@ -316,8 +347,10 @@ def _inferencex_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
     yield BenchmarkPoint(
         place=place,
         model=str(report["model"]),
+        # Lengths are drawn from 0.8 to 1.0 of the nominal one.
         prompt_tokens=report["isl"] * drawn_share,
         answer_tokens=report["osl"] * drawn_share,
+        # This format has seconds, not milliseconds.
         ttft_s=report["mean_ttft"],
         tpot_s=report["mean_tpot"],
         user_count=float(report["conc"]),
@@ -331,7 +364,7 @@ def _inferencex_points(report: Report, place: str) -> Iterator[BenchmarkPoint]:
 def _llm_optimizer_points(
     report: Report, place: str
 ) -> Iterator[BenchmarkPoint]:
-    """One point for each record, alone or in a list of test results."""
+    """Yield a point for each record of a single result or of a list of results."""
     for record_number, test_record in enumerate(
         report.get("test_results", [report]), 1
     ):
@@ -360,6 +393,7 @@ def _llm_optimizer_points(
 
 
 def _csv_points(table: Report, place: str) -> Iterator[BenchmarkPoint]:
+    # Line 1 is the header.
     for line_number, table_row in enumerate(table["csv"], 2):
         yield BenchmarkPoint(
             place=f"{place.rsplit(':', 1)[0]}:{line_number}",
@@ -384,6 +418,7 @@ def _is_guidellm(report: Any) -> bool:
     )
 
 
+# Name, test of a document, reader. The first test that passes decides.
 READERS: Final[
     tuple[
         tuple[

@@ -1,4 +1,9 @@
-"""Learns from a user's own benchmark, says what it changed, and warns about what looks wrong."""
+"""Correction of predictions from a user's own benchmark.
+
+For TTFT and TPOT the bias ln(measured / predicted) is fitted over batch and context: see
+`perf.serving.correction`. The report compares each point with its prediction and has
+warnings about points that do not fit.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,13 @@ MAX_LOG_RATIO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PointComparison:
-    """One point: measured and predicted seconds before and after, by the other points."""
+    """One point: measured and predicted times by metric (tpot, ttft), s.
+
+    measured_s  mean of the benchmark, s
+    before_s    prediction without correction, s
+    after_s     prediction corrected by the other points only, s
+    is_outlier  more than `OUTLIER_SPREADS` standard deviations from the corrected prediction
+    """
 
     point: BenchmarkPoint
     measured_s: dict[str, float]
@@ -51,7 +62,11 @@ class PointComparison:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """What was learned, point by point, and what to look at."""
+    """Correction of a deployment, with the comparison of each point and warnings.
+
+    correction   posterior of all points that were used
+    comparisons  points that were used, in the order of the files
+    """
 
     correction: Correction
     comparisons: tuple[PointComparison, ...]
@@ -61,10 +76,14 @@ class CalibrationReport:
 def calibrate(
     bench_points: Sequence[BenchmarkPoint], overrides: Mapping[str, str]
 ) -> CalibrationReport:
-    """Learn from points of one deployment; raises UsageError when it is not known which.
+    """Return the correction that the points of one deployment give.
 
-    `overrides` names what the files leave out: model, gpu, tp, precision, framework. Points of another
-    model or accelerator than most are left out, and said so.
+    `overrides` has model, gpu, tp, precision and framework. It takes precedence over files.
+    Two sorts of points are excluded with a warning:
+        points of another model, accelerator, tp or precision than the most frequent ones
+        points with |ln(measured / predicted)| > MAX_LOG_RATIO
+    Raises UsageError when a point does not state its model or accelerator, does not fit in
+    memory, or when no point remains.
     """
     completed_points = [
         _complete_point(raw_point, overrides) for raw_point in bench_points
@@ -78,6 +97,7 @@ def calibrate(
         )
         for bench_point in completed_points
     ]
+    # Most frequent deployment; equal counts are decided by name.
     main_group = max(
         set(point_groups),
         key=lambda point_group: (point_groups.count(point_group), point_group),
@@ -102,6 +122,7 @@ def calibrate(
         _point_ratios(raw_point, deployment)
         for raw_point, deployment in zip(used_points, deployments, strict=True)
     ]
+    # A ratio of this size means a wrong deployment, not a model bias.
     is_far_off = [
         max(abs(log_ratio) for log_ratio in ratios_row.log_ratios.values())
         > MAX_LOG_RATIO
@@ -129,6 +150,7 @@ def calibrate(
             "has no point that its deployment could have measured",
             step,
         )
+    # Leave-one-out: each point is predicted from the others only.
     comparisons = tuple(
         _compare_point(point_index, used_points, log_ratio_rows)
         for point_index in range(len(used_points))
@@ -145,6 +167,7 @@ def calibrate(
         precision=first_deployment.layout.precision,
         tp=first_deployment.layout.tp,
         points=len(used_points),
+        # The correction itself uses all points.
         bias_models={
             metric: posterior(
                 metric,
@@ -169,7 +192,10 @@ class _PointRatios:
 def _complete_point(
     point: BenchmarkPoint, overrides: Mapping[str, str]
 ) -> BenchmarkPoint:
-    """Fill in what a file leaves out, and bring names to ours; what is given wins."""
+    """Return the point with missing fields filled in and canonical names.
+
+    An override takes precedence over the file, the file over the default.
+    """
     completed_point = replace(
         point,
         model=overrides.get("model") or point.model,
@@ -185,6 +211,7 @@ def _complete_point(
             )
     try:
         language_model = names.resolve_model(completed_point.model)
+        # Without a stated precision the model runs as it was released.
         weight_precision = completed_point.precision or language_model.precision
         return replace(
             completed_point,
@@ -219,6 +246,7 @@ def _point_deployment(point: BenchmarkPoint) -> Deployment:
     language_model = names.resolve_model(point.model)
     accelerator = names.resolve_gpu(point.gpu)
     weight_precision = point.precision
+    # Files label released MXFP4 weights as fp4 or fp8.
     if language_model.precision == "mxfp4" and weight_precision in (
         "fp4",
         "fp8",
@@ -231,6 +259,7 @@ def _point_deployment(point: BenchmarkPoint) -> Deployment:
         ),
         tp=point.tp,
     )
+    # Accelerators without a scale-up link communicate over PCIe.
     scaleup_link = "pcie" if accelerator.link == "none" else accelerator.link
     host_node = Node(
         accelerator=accelerator,
@@ -238,6 +267,7 @@ def _point_deployment(point: BenchmarkPoint) -> Deployment:
         memory_gib=accelerator.memory_gib,
         compute_fraction=1.0,
         scaleup_link=scaleup_link,
+        # Not used: the only replica is inside one node.
         network_gb_s=1.0,
     )
     point_demand = Demand(
@@ -246,6 +276,7 @@ def _point_deployment(point: BenchmarkPoint) -> Deployment:
         answer_tokens=point.answer_tokens,
         user_count=point.user_count,
         rate_per_s=point.rate_per_s,
+        # Synthetic prompts differ less in length than those of a dataset.
         length_keys=("spread",),
     )
     return Deployment(
@@ -266,6 +297,7 @@ def _point_ratios(
         raise _point_error(
             point, "does not fit on what it is said to have run on", next_step
         )
+    # A concurrency is a closed loop, a rate is a Poisson process.
     mean_load = (
         load_shape.closed_latency(replica_rates, point.user_count)
         if point.user_count
@@ -274,12 +306,15 @@ def _point_ratios(
     predicted_s = {"tpot": mean_load.tpot_s, "ttft": mean_load.ttft_s}
     measured_s = {"tpot": point.tpot_s, "ttft": point.ttft_s}
     log_ratios = {
+        # The bias is a factor on time, so it is additive in ln.
         metric: math.log(measured_s[metric] / predicted_s[metric])
         for metric in METRICS
     }
     return _PointRatios(
         feature_vector(
-            mean_load.batch_size, point.prompt_tokens + point.answer_tokens / 2
+            # Mean context during decode: half of the answer exists.
+            mean_load.batch_size,
+            point.prompt_tokens + point.answer_tokens / 2,
         ),
         log_ratios,
         predicted_s,
@@ -291,7 +326,11 @@ def _compare_point(
     bench_points: Sequence[BenchmarkPoint],
     log_ratio_rows: Sequence[_PointRatios],
 ) -> PointComparison:
-    """Predict one point by the others, so that the improvement shown is not that of a copy."""
+    """Compare one point with its prediction from all other points.
+
+    The point itself is left out, so the error is that of an unseen point:
+        after = before * exp(mean log ratio at the point's features)
+    """
     point_row = log_ratio_rows[point_index]
     bench_point = bench_points[point_index]
     other_rows = [
@@ -309,9 +348,11 @@ def _compare_point(
                 for other_row in other_rows
             ],
         )
+        # Posterior mean of the bias at the batch and context of the point.
         after_s[metric] = point_row.predicted_s[metric] * math.exp(
             bias_model.mean(point_row.point_features)
         )
+        # Residual in standard deviations, with the noise of one point.
         deviation = abs(
             point_row.log_ratios[metric]
             - bias_model.mean(point_row.point_features)
@@ -326,7 +367,7 @@ def _compare_point(
 def dump_correction(
     correction: Correction, source_hashes: Mapping[str, str]
 ) -> str:
-    """Return the calibration as JSON; `source_hashes` are the files with their SHA-256."""
+    """Return the calibration as JSON; `source_hashes` maps each file to its SHA-256."""
     document = {
         "schema": SCHEMA,
         "model": correction.model,
@@ -335,6 +376,7 @@ def dump_correction(
         "tp": correction.tp,
         "points": correction.points,
         "sources": dict(source_hashes),
+        # Normal distribution of the weights, for each metric.
         "beliefs": {
             metric: {
                 "weights": _round_numbers(bias_model.weights),
@@ -355,9 +397,10 @@ def _round_numbers(numbers: Sequence[float]) -> list[float]:
 
 
 def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
-    """Return a calibration; raises UsageError."""
+    """Return the correction of a calibration file; raises UsageError."""
     try:
         document: dict[str, Any] = json.loads(file_bytes)
+        # Another schema raises KeyError, like any other malformed file.
         schema_document = {SCHEMA: document}[document["schema"]]
         bias_models = {
             metric: _parse_bias(schema_document["beliefs"][metric])
@@ -386,11 +429,16 @@ def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
             next_step="make one: tonnage calibrate BENCH -o FILE",
         )
         raise UsageError(problem) from parse_error
+    # The plan records which calibration file it used.
     return replace(correction, sha256=hashlib.sha256(file_bytes).hexdigest())
 
 
 def _parse_bias(bias_document: Mapping[str, Any]) -> BiasModel:
-    """Return a belief as far as its numbers can be one; raises ValueError."""
+    """Return the bias model of a document; raises ValueError on impossible numbers.
+
+    It checks the number of features, the size of weights, covariance and noise, and that no
+    variance is negative.
+    """
     weights = tuple(
         float(coefficient) for coefficient in bias_document["weights"]
     )
@@ -429,7 +477,7 @@ def _parse_bias(bias_document: Mapping[str, Any]) -> BiasModel:
 
 
 def _check_counts(correction: Correction) -> None:
-    """Raise ValueError when the counts of a calibration cannot be."""
+    """Raise ValueError when `tp` or `points` is out of range."""
     if not (
         1 <= int(correction.tp) <= HOST_GPUS**2 and int(correction.points) >= 1
     ):

@@ -1,4 +1,4 @@
-"""Predicts one configuration: throughput, latency and memory, each with its band and basis."""
+"""Prediction of one deployment: throughput, latency and batch, with band and basis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BandedValue:
-    """A predicted number with the limits of its 90 % band."""
+    """A predicted number with the limits of its 90 % band, in the same unit."""
 
     value: float
     low: float
@@ -49,7 +49,11 @@ class BandedValue:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The predicted numbers by column; what does not apply is absent."""
+    """Predicted numbers of one row.
+
+    basis    what the prediction rests on
+    columns  value and band by column name; a column that does not apply is absent
+    """
 
     basis: Basis
     columns: dict[str, BandedValue]
@@ -63,10 +67,13 @@ class _Bands:
 
 
 def predict_inference(deployment: Deployment) -> Estimate:
-    """Predict a configuration; raises RefusedError when it cannot run.
+    """Predict a deployment; raises RefusedError when it cannot run.
 
-    Throughput is that of the whole deployment in output tokens and requests a second; latency in
-    milliseconds; max_batch the requests that one replica has room for.
+    Units by column:
+        output_tok_s        output tokens per second of the whole deployment
+        req_throughput_rps  requests per second of the whole deployment
+        *_ms_*              milliseconds
+        max_batch           requests that fit in the memory of one replica
     """
     replica_rates = deployment.replica_rates()
     if replica_rates.max_batch < 1:
@@ -86,6 +93,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
     unmeasured_traits, band_basis = assess_novelty(
         deployment.llm,
         deployment.node.accelerator,
+        # Published rows do not state all settings of drafts and split pools.
         unstated_settings=_has_unstated_parts(deployment),
     )
     load_kind = deployment.demand.load_kind
@@ -106,6 +114,7 @@ def predict_inference(deployment: Deployment) -> Estimate:
     }[load_kind]
     columns = column_predictor(deployment, replica_rates, metric_bands)
     max_batch = float(math.floor(replica_rates.max_batch))
+    # Half width of the 90 % band: an assumption, not a measurement.
     error_share = constant("memory_error", "batch")
     columns["max_batch"] = BandedValue(
         max_batch, max_batch * (1 - error_share), max_batch * (1 + error_share)
@@ -114,7 +123,10 @@ def predict_inference(deployment: Deployment) -> Estimate:
 
 
 def _doublings_outside(deployment: Deployment) -> int:
-    """How many doublings beyond the measurements; raises RefusedError when that is too far."""
+    """Return the number of doublings beyond the measured ranges.
+
+    Raises RefusedError when there are more than the constant `too_far`.
+    """
     demand = deployment.demand
     doublings, feature = extrapolation(
         prompt=demand.prompt_tokens,
@@ -159,12 +171,15 @@ def _static_columns(
     )
     mean_tpot_s = (
         load_shape.tpot_at_batch(replica_rates, batch_size)
+        # All prompts come first, so none interrupts a decode step.
         - replica_rates.interference_share
         * batch_size
         * replica_rates.prompt_busy_s
         / replica_rates.answer_tokens
     )
+    # Requests above the batch limit run in waves after the first.
     later_waves = replica_users / batch_size - 1
+    # On average a request waits for half of the later waves.
     mean_ttft_s = load_shape.static_ttft(
         replica_rates, batch_size
     ) + later_waves / 2 * (
@@ -181,15 +196,18 @@ def _closed_columns(
 ) -> dict[str, BandedValue]:
     replica_users = deployment.demand.user_count / deployment.replica_count
     mean_load = load_shape.closed_latency(replica_rates, replica_users)
+    # Time of one request; the first token is part of TTFT.
     request_time_s = (
         mean_load.ttft_s
         + (deployment.demand.answer_tokens - 1) * mean_load.tpot_s
     )
+    # Little's law: requests in flight / time of a request, in tokens.
     output_tok_s = (
         deployment.demand.user_count
         * deployment.demand.answer_tokens
         / request_time_s
     )
+    # Throughput of a closed loop is 1 / time, so its band is that of TPOT.
     return _throughput_columns(
         deployment, output_tok_s, metric_bands.tpot, inverse=True
     ) | _latency_with_tail(deployment, replica_rates, mean_load, metric_bands)
@@ -203,6 +221,7 @@ def _open_columns(
         load_shape.offline_throughput(replica_rates)
         / deployment.demand.answer_tokens
     )
+    # A rate just above is answered: the capacity has an error too.
     if replica_rps > OVERLOAD_LIMIT * capacity_rps:
         total_capacity_rps = capacity_rps * deployment.replica_count
         raise RefusedError(
@@ -219,13 +238,16 @@ def _open_columns(
     if (
         replica_rps < capacity_rps
     ):  # what arrives is served: only the end of the run is uncertain
+        # Time to finish the last requests / duration of all arrivals.
         overrun_share = (
             deployment.demand.rate_per_s
             * latency_columns["e2e_ms_mean"].value
             / MS_PER_S
             / deployment.demand.request_count
         )
+        # A benchmark divides by the whole run, with that time in it.
         served_share = 1 / (1 + overrun_share)
+        # Half width of the 90 % band, from 98 published open-loop rows.
         served_error = constant("served_error")
         return (
             _throughput_columns(
@@ -247,10 +269,12 @@ def _latency_over_capacities(
     replica_rps: float,
     metric_bands: _Bands,
 ) -> dict[str, BandedValue]:
-    """Latency at a rate, when the capacity may be as far off as a band of throughput says.
+    """Return latency at a rate, averaged over the uncertainty of the capacity.
 
-    Near saturation a time grows with 1 / (1 - load), so the expected one is the geometric mean
-    over capacities. How far it moves from the largest to the smallest widens the band.
+    Near saturation a time grows as 1 / (1 - load), so an error of capacity is amplified. The
+    latency is computed at the low limit, the middle and the high limit of throughput.
+        value         = geometric mean of the three
+        half width^2  = half width of the metric^2 + (ln distance to the extreme capacity)^2
     """
     throughput_band = metric_bands.throughput
     capacity_cases = [
@@ -258,7 +282,9 @@ def _latency_over_capacities(
             deployment,
             replica_rates,
             load_shape.poisson_latency(
-                replica_rates, replica_rps / capacity_factor
+                # More capacity has the same effect as a lower rate.
+                replica_rates,
+                replica_rps / capacity_factor,
             ),
             metric_bands,
         )
@@ -281,6 +307,7 @@ def _merge_capacities(capacity_cases: list[BandedValue]) -> BandedValue:
         math.log(quantity / capacity_cases[1].value)
         for quantity in (capacity_cases[1].low, capacity_cases[1].high)
     )
+    # Errors of latency and of capacity are independent.
     low_half_width = math.hypot(low_half_width, mean_log - fast_log)
     high_half_width = math.hypot(high_half_width, slow_log - mean_log)
     return BandedValue(
@@ -308,6 +335,7 @@ def _latency_with_tail(
     columns["ttft_ms_p99"] = _apply_band(
         tail_ttft_ms, _tail_band(metric_bands.ttft, "ttft")
     )
+    # An answer of one token has no time per output token.
     if "tpot_ms_mean" in columns:
         tail_tpot_ms = (
             tail.tpot_quantile(
@@ -325,9 +353,14 @@ def _latency_with_tail(
 
 
 def _tail_band(mean_band: Band, metric: str) -> Band:
-    """The band of a 99th percentile: it errs as its mean does, and in how far it lies above."""
+    """Return the band of a 99th percentile.
+
+    For each limit, in ln:
+        half width^2 = half width of the mean^2 + tail_error^2
+    """
     tail_error = constant("tail_error", metric)
     low_factor, high_factor = (
+        # Error of the mean and of the ratio p99 / mean, in quadrature.
         math.exp(math.hypot(math.log(factor), tail_error))
         for factor in (mean_band.low, mean_band.high)
     )
@@ -337,7 +370,12 @@ def _tail_band(mean_band: Band, metric: str) -> Band:
 def _mean_latency(
     deployment: Deployment, ttft_s: float, tpot_s: float, metric_bands: _Bands
 ) -> dict[str, BandedValue]:
-    """Times in milliseconds; those of a whole answer err as its two parts do."""
+    """Return mean TTFT, TPOT and end-to-end time in ms, with bands.
+
+    e2e = ttft + (answer - 1) * tpot
+
+    The errors of the two terms of e2e are added in quadrature.
+    """
     ttft_ms = _apply_band(ttft_s * MS_PER_S, metric_bands.ttft)
     tpot_ms = _apply_band(tpot_s * MS_PER_S, metric_bands.tpot)
     later_tokens = deployment.demand.answer_tokens - 1
@@ -368,8 +406,12 @@ def _throughput_columns(
     *,
     inverse: bool = False,
 ) -> dict[str, BandedValue]:
-    """Tokens and requests a second; `inverse` when the band is one of times."""
+    """Return output tokens and requests per second, with bands.
+
+    With `inverse` the band is that of a time, and its reciprocal applies.
+    """
     if inverse:
+        # The high limit of a time is the low limit of a rate.
         value_band = Band(
             1 / value_band.high, 1 / value_band.low, value_band.basis
         )

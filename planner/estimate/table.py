@@ -1,4 +1,4 @@
-"""Predicts every row of a table; a row that cannot be answered is refused with its reason."""
+"""Predictions for the rows of a CSV table, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ MEMORY_HEADER: Final = frozenset(
 
 
 def predict_table(text: str, source_path: str) -> str:
-    """Return the table of answers to a table of configurations; raises UsageError.
+    """Return the CSV table of predictions for a CSV table of configurations.
 
-    What kind of table it is, is told from its header. Rows keep their order and their row_id.
+    The header decides whether the rows are deployments, memory or training runs. The order
+    and `row_id` of rows do not change. Raises UsageError when the header is of no such table.
     """
     try:
         csv_reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
@@ -45,6 +46,7 @@ def predict_table(text: str, source_path: str) -> str:
             next_step=next_step,
         )
         raise UsageError(problem) from csv_error
+    # More columns than required are allowed.
     for required_columns, row_predictor, estimate_columns in TABLE_KINDS:
         if header_columns >= required_columns:
             return _format_table(
@@ -54,6 +56,7 @@ def predict_table(text: str, source_path: str) -> str:
                     for table_row in table_rows
                 ],
             )
+    # The kind with the fewest missing columns is most likely meant.
     missing_columns: list[list[str]] = sorted(
         (
             sorted(kind_columns - header_columns)
@@ -100,6 +103,7 @@ def _output_row(
     output_cells = {"row_id": table_row.get("row_id") or ""}
     try:
         row_estimate = row_predictor(table_row)
+    # One refused row must not stop the others.
     except RefusedError as refusal:
         return output_cells | {"status": "refused", "reason": str(refusal)}
     output_cells |= {"status": "ok", "basis": row_estimate.basis}
@@ -126,6 +130,7 @@ def _format_table(
     estimate_columns: Sequence[str], output_rows: Sequence[Mapping[str, str]]
 ) -> str:
     header_names = ["row_id", "status", "reason", "basis"]
+    # Each prediction has its value and the limits of its 90 % band.
     header_names += [
         column + limit_suffix
         for column in estimate_columns

@@ -1,1 +1,1 @@
-"""The plan document: canonical bytes, digest, staleness and difference. Never clouds."""
+"""The plan document: canonical JSON, digest, staleness and comparison of plans."""

@@ -1,4 +1,4 @@
-"""Canonical JSON: equal plans are equal bytes, and the digest says so."""
+"""Canonical JSON of plans: equal plans have equal bytes and an equal digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES: Final = 16 * 2**20
 
 
 def dump_document(document: Properties) -> str:
-    """Write a JSON document: keys sorted, two spaces, ends with a newline."""
+    """Return canonical JSON: sorted keys, two spaces, a newline at the end."""
     return (
         json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
         + "\n"
@@ -24,7 +24,7 @@ def dump_document(document: Properties) -> str:
 
 
 def dump_plan(plan: Plan) -> str:
-    """Write a plan as canonical JSON."""
+    """Return a plan as canonical JSON."""
     return dump_document(to_document(plan))
 
 
@@ -35,13 +35,18 @@ def to_document(plan: Plan) -> Properties:
 
 
 def digest(document: Properties) -> str:
-    """SHA-256 of a plan's document without its digest and without how long solving took."""
+    """Return the SHA-256 of a plan document.
+
+    The fields `digest` and `solution.solve_ms` are not part of it.
+    """
     body = {key: value for key, value in document.items() if key != "digest"}
     solution = body.get("solution")
     if isinstance(solution, dict):
+        # A measured time would differ between equal plans.
         body["solution"] = {
             key: value for key, value in solution.items() if key != "solve_ms"
         }
+    # Independent of the indentation of the file.
     canonical_json = json.dumps(
         body, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
@@ -54,10 +59,11 @@ def seal(plan: Plan) -> Plan:
 
 
 def parse_plan(file_bytes: bytes, path: str) -> Plan:
-    """Read a plan strictly.
+    """Return the plan of a file.
 
-    Raises UsageError when the file is no plan, was edited, or is of another schema.
+    Raises UsageError when the file is no plan, has another schema, or differs from its digest.
     """
+    # Limits the memory that parsing can take.
     if len(file_bytes) > MAX_BYTES:
         raise _unreadable_plan(path, "larger than 16 MiB")
     try:
@@ -69,6 +75,7 @@ def parse_plan(file_bytes: bytes, path: str) -> Plan:
         raise _unreadable_plan(
             path, f"not a {SCHEMA} document: {str(schema)[:40]}"
         )
+    # A plan is an approval: an edited one was not reviewed.
     if document.get("digest") != digest(document):
         raise _unreadable_plan(
             path, "the plan was changed after it was made: its digest differs"
@@ -89,7 +96,7 @@ def plan_schema() -> Properties:
 
 
 def is_plan(file_bytes: bytes) -> bool:
-    """Whether a file claims to be a plan rather than a spec: plans are JSON objects."""
+    """Return whether a file is a plan and no spec: only plans start with a brace."""
     return file_bytes.lstrip()[:1] == b"{"
 
 

@@ -1,4 +1,4 @@
-"""The difference of two plans: pools and cost lines, with the catalog held fixed."""
+"""Cost difference of two plans by pool and by cost line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """One pool or line: what stood there, what stands there now, and its USD of the period."""
+    """One pool or cost line that differs.
+
+    mark        + added, ~ changed, - removed
+    before      machines of the pool or quantity of the line; empty when it did not exist
+    after       the same in the new plan; empty when it no longer exists
+    usd_before  cost in the period, USD
+    usd_after   cost in the period, USD
+    """
 
     mark: Literal["+", "~", "-"]
     subject: Literal["pool", "line"]
@@ -24,15 +31,18 @@ class PlanChange:
 
     @property
     def delta_usd(self) -> Decimal:
-        """USD more."""
+        """Cost increase in the period, USD; negative for a saving."""
         return self.usd_after - self.usd_before
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """All changes and the totals; `partial` when a price is missing on either side.
+    """All changes between two plans, with the totals.
 
-    Costs are those of a month, or of the whole run of a training job.
+    period      month, or run for the whole run of a training job
+    usd_before  total of the first plan in the period, USD
+    usd_after   total of the second plan in the period, USD
+    partial     whether a price is unknown in either plan, so that totals are lower bounds
     """
 
     name: str
@@ -44,19 +54,19 @@ class PlanDiff:
 
     @property
     def delta_usd(self) -> Decimal:
-        """USD more."""
+        """Cost increase in the period, USD; negative for a saving."""
         return self.usd_after - self.usd_before
 
     @property
     def delta_percent(self) -> Decimal | None:
-        """Change relative to before; None when there was nothing."""
+        """Cost increase in percent of the first plan; None when it costs nothing."""
         if not self.usd_before:
             return None
         return (self.delta_usd / self.usd_before * 100).quantize(Decimal("0.1"))
 
 
 def compare_plans(before: Plan, after: Plan) -> PlanDiff:
-    """Compare two plans: pools by their names, other cost lines by theirs."""
+    """Return the difference of two plans; pools and other cost lines match by name."""
     pool_changes = _changes("pool", _pool_entries(before), _pool_entries(after))
     line_changes = _changes("line", _line_entries(before), _line_entries(after))
     return PlanDiff(
@@ -76,6 +86,7 @@ def _changes(
 ) -> list[PlanChange]:
     changes = []
     absent = ("", Decimal(0))
+    # Union of the names without duplicates, in the order of the plans.
     for name in list(dict.fromkeys([*before_entries, *after_entries])):
         before = before_entries.get(name, absent)
         after = after_entries.get(name, absent)
@@ -100,12 +111,13 @@ def _changes(
 
 
 def _pool_entries(plan: Plan) -> dict[str, tuple[str, Decimal]]:
-    """What each pool is, and what its machines cost in the period."""
+    """Return description and USD in the period of each pool, by pool name."""
     pool_usd = dict.fromkeys(
         (pool.name for pool in plan.solution.pools), Decimal(0)
     )
     for cost_line in plan.cost.lines:
         if cost_line.pool is not None:
+            # An unknown price adds nothing; the difference is then partial.
             pool_usd[cost_line.pool] += cost_line.usd or 0
     return {
         pool.name: (
@@ -122,12 +134,16 @@ def _pool_text(pool: Pool) -> str:
 
 
 def _line_entries(plan: Plan) -> dict[str, tuple[str, Decimal]]:
-    """Lines of the whole stack by name; an unknown price compares by its quantity."""
+    """Return quantity and USD of each cost line without a pool, by line name.
+
+    A line with an unknown price has USD 0, so only its quantity can differ.
+    """
     return {
         cost_line.name: (
             f"{cost_line.quantity:,.1f} {cost_line.unit}",
             cost_line.usd or Decimal(0),
         )
         for cost_line in plan.cost.lines
+        # Lines of a pool are in the cost of that pool.
         if cost_line.pool is None
     }

@@ -1,4 +1,4 @@
-"""Assembles the plan document from a spec, its solution and its graph."""
+"""Assembly of the plan document from a spec, its solution and its resource graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ SIGNIFICANT_DIGITS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class SpecSource:
-    """The file that a spec was read from: its path as given, and the SHA-256 of its bytes."""
+    """Origin of a spec.
+
+    path    file as named on the command line
+    sha256  SHA-256 of the file's bytes
+    """
 
     path: str
     sha256: str
@@ -64,10 +68,11 @@ class SpecSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStack:
-    """What a plan creates, and the state that it starts from.
+    """Stack that a plan creates or changes.
 
-    state_sha256  digest of the stack's state; none when the stack does not exist
-    backstop      what gives machines back from outside
+    state_sha256  SHA-256 of the state that the plan starts from; None when no stack exists
+    graph         resources to create
+    backstop      service outside the program that enforces the shutdown
     launch        how a training job is started
     """
 
@@ -86,7 +91,7 @@ def assemble(
     source: SpecSource,
     stack: PlannedStack,
 ) -> types.Plan:
-    """Return the plan of a solution with its digest."""
+    """Return the plan document of a solution, with its digest."""
     llm = solution.llm
     plan = types.Plan(
         tool_version=VERSION,
@@ -117,6 +122,7 @@ def assemble(
         ),
         warnings=tuple(_notice(warning) for warning in solution.warnings),
     )
+    # The digest covers every field, so it comes last.
     return seal(plan)
 
 
@@ -141,6 +147,7 @@ def _model(llm: Llm) -> types.ModelRef:
 def _outcome(solution: Solution) -> types.Outcome:
     return types.Outcome(
         status=solution.status,
+        # The search is exact: an optimal plan is proved to have no gap.
         gap="0" if solution.status == "optimal" else None,
         considered=solution.offers_considered,
         funnel=tuple(
@@ -165,6 +172,7 @@ def _pool(pool: SizedPool) -> types.Pool:
     offer = pool.offer
     layout = pool.layout
     usd_per_hour = plain_money(offer.usd_hour)
+    # reserved_1y has the term 1y; other purchases have no term.
     _, _, term = offer.purchase.partition("reserved_")
     return types.Pool(
         name=pool.name,
@@ -177,6 +185,7 @@ def _pool(pool: SizedPool) -> types.Pool:
         nodes=pool.nodes,
         min_nodes=pool.min_nodes,
         purchase=offer.purchase,
+        # The format allows several purchases; each pool has one.
         purchases=(
             types.Purchase(
                 purchase=offer.purchase,
@@ -204,7 +213,7 @@ def _pool(pool: SizedPool) -> types.Pool:
 
 
 def prediction(estimate: BandedPrediction) -> types.Prediction:
-    """Return a predicted number, its band and what it rests on, rounded."""
+    """Return a prediction with its band and basis, rounded to six digits."""
     return types.Prediction(
         value=rounded(estimate.value),
         low=rounded(estimate.low),
@@ -219,6 +228,7 @@ def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:
     return types.Safety(
         confidence=rounded(confidence_cost.confidence),
         usd_month=plain_money(confidence_cost.extra_usd_month),
+        # The fleet that meets the limits with 50 % confidence.
         fleet=_fleet(confidence_cost.even_odds_fleet),
     )
 
@@ -271,6 +281,7 @@ def _energy(energy: Energy | None) -> types.EnergyUse | None:
 def _run(training_run: TrainingRun | None) -> types.Run | None:
     if training_run is None:
         return None
+    # Median and 90th percentile of the simulated runs.
     hours_p50, hours_p90 = training_run.hours_p50_p90
     usd_p50, usd_p90 = training_run.usd_p50_p90
     return types.Run(
@@ -310,6 +321,7 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
 def _storage(storage: JobStorage) -> types.StorageSpeed:
     file_system = storage.file_system
     return types.StorageSpeed(
+        # Without a file system the job reads and writes object storage.
         kind="object" if file_system is None else "parallel",
         gib=file_system.capacity_gib if file_system else None,
         mb_s_tib=file_system.mb_s_per_tib if file_system else None,
@@ -320,7 +332,7 @@ def _storage(storage: JobStorage) -> types.StorageSpeed:
 
 
 def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
-    """Return a layout of a training job with its step time and memory, rounded."""
+    """Return a training layout with step time (s) and peak memory (GiB), rounded."""
     layout = timed_layout.job.layout
     return types.TrainingLayout(
         tp=layout.tp,
@@ -381,12 +393,13 @@ def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
 
 
 def _cost(bill: Bill | None, kind: types.WorkloadKind) -> types.Cost:
-    """The bill; an infeasible plan costs nothing in the period that it would have."""
+    """Return the cost part; without a bill (infeasible plan) all costs are 0."""
     if bill is None:
         return types.Cost(
             period="run" if kind == "training" else "month",
             total=Decimal(0),
             usd_hour=Decimal(0),
+            # A training job has a cost for its run, none for a month.
             usd_month=None if kind == "training" else Decimal(0),
             lines=(),
             excludes=tuple(sorted(EXCLUDED_COSTS)),
@@ -398,6 +411,7 @@ def _cost(bill: Bill | None, kind: types.WorkloadKind) -> types.Cost:
         usd_hour=plain_money(bill.usd_hour),
         usd_month=total if bill.period == "month" else None,
         lines=tuple(_cost_line(bill_line) for bill_line in bill.lines),
+        # The total has no line whose price is unknown.
         excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
     )
 
@@ -429,18 +443,21 @@ def _notice(warning: PlanWarning) -> types.Notice:
 
 
 def plain_money(amount: Decimal) -> Decimal:
-    """The same decimal without an exponent, so that its text is digits only."""
+    """Return an equal decimal whose text has no exponent."""
     return Decimal(format(amount, "f"))
 
 
 def _optional_money(amount: Decimal | None) -> Decimal | None:
+    # None is an unknown amount, which differs from 0.
     return None if amount is None else plain_money(amount)
 
 
 def rounded(number: float) -> types.Number:
-    """A number with six significant digits, whole when it is."""
+    """Return the number with six significant digits, as an integer when it is whole."""
+    # JSON has no infinity and no NaN.
     if number == 0 or not math.isfinite(number):
         return 0
+    # Decimal places; negative for numbers of more than six digits.
     digits = SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(number)))
     short_number = round(number, digits)
     if short_number == int(short_number):

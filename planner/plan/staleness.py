@@ -1,4 +1,4 @@
-"""Whether a plan still matches what it was made from."""
+"""Check that a plan still matches its spec, catalog, tool version and stack."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ def check_staleness(
     catalog_sha256: str,
     stack_status: StackStatus | None,
 ) -> None:
-    """Raise StaleError when spec, catalog, tool or state changed since the plan was made.
+    """Raise StaleError when spec, catalog, tool or stack differ from the plan's.
 
-    `spec_sha256` is None when the spec is not at hand, `stack_status` when there is no stack. A
-    plan that is already applied may be applied again, and changes nothing.
+    spec_sha256   SHA-256 of the spec now; None when the file was not found
+    stack_status  stack now; None when it does not exist
+
+    A plan that was applied already is not stale. Applying it again changes nothing.
     """
     reasons = []
     if spec_sha256 is not None and spec_sha256 != plan.spec.sha256:
         reasons.append(f"{plan.spec.path} has changed")
     if catalog_sha256 != plan.catalog.sha256:
         reasons.append("the catalog has changed")
+    # Another version may predict or create something else.
     if plan.tool_version != VERSION:
         reasons.append(
             f"it was made by tonnage {plan.tool_version}, this is {VERSION}"
         )
     state_sha256 = stack_status.state_sha256 if stack_status else None
+    # The first apply of this plan changed the state itself.
     already_applied = stack_status and stack_status.plan == plan.digest
     if state_sha256 != plan.stack.state_sha256 and not already_applied:
         reasons.append(f"stack {plan.stack.name} has changed")

@@ -1,1 +1,1 @@
-"""A finished plan as text, markdown and JSON. No arithmetic: the numbers are the document's."""
+"""Pages, tables and JSON of plans, predictions and stacks."""

@@ -1,4 +1,4 @@
-"""The pages of calibrate: what was learned point by point, and the benchmark to run."""
+"""Pages of tonnage calibrate: errors of each benchmark point, and a sweep to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MS_PER_SECOND = 1000.0
 def calibration_page(
     learning: CalibrationReport, calibration_path: str
 ) -> Page:
-    """Return the points before and after, their errors, and what to look at."""
+    """Return the page of a calibration.
+
+    It has each point before and after the correction, the mean errors and the warnings.
+    """
     correction = learning.correction
     headline = (
         f"{correction.points} points of {correction.model} on "
@@ -65,6 +68,7 @@ def _point_row(comparison: PointComparison) -> tuple[str, ...]:
         else f"{bench_point.rate_per_s:g}/s"
     )
     row_cells = [
+        # Folders are long, and the user gave them on the command line.
         bench_point.place.rsplit("/", 1)[-1]
         + (" !" if comparison.is_outlier else ""),
         load_text,
@@ -73,6 +77,7 @@ def _point_row(comparison: PointComparison) -> tuple[str, ...]:
         measured_s = comparison.measured_s[metric_name]
         row_cells.append(figures.milliseconds(measured_s * MS_PER_SECOND))
         row_cells += [
+            # Error of the prediction; positive when it is too slow.
             figures.signed_share(predicted_s[metric_name] / measured_s - 1)
             for predicted_s in (comparison.before_s, comparison.after_s)
         ]
@@ -84,6 +89,7 @@ def _error_row(
 ) -> tuple[str, str, str]:
     def mean_error(prediction_side: str) -> str:
         relative_errors = [
+            # Mean absolute error, so that opposite errors do not cancel.
             abs(
                 getattr(comparison, prediction_side)[metric_name]
                 / comparison.measured_s[metric_name]
@@ -97,7 +103,8 @@ def _error_row(
 
 
 def recipe_page(sweep: BenchmarkSweep) -> Page:
-    """Return the commands of a sweep, with its time and cost."""
+    """Return the page of a benchmark sweep: commands, duration and cost."""
+    # vLLM does not record these; calibrate reads them from the result.
     metadata_flags = (
         f"--metadata gpu={sweep.accelerator} tp={sweep.layout.tp} "
         f"dtype={sweep.layout.precision}"
@@ -147,7 +154,10 @@ def recipe_page(sweep: BenchmarkSweep) -> Page:
 
 
 def _vllm_commands(sweep: BenchmarkSweep, metadata: str) -> list[str]:
-    """One command for each load; the seed differs, or the prefix cache would answer."""
+    """Return one vLLM command for each concurrency.
+
+    Each has its own seed. Equal seeds repeat prompts, which the prefix cache would answer.
+    """
     return [
         f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt_tokens} "
         f"--random-output-len {sweep.answer_tokens} --ignore-eos --max-concurrency {load_step.user_count} "

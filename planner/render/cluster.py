@@ -1,4 +1,4 @@
-"""The page and the JSON of a training job on one exactly given cluster."""
+"""Page and JSON of a training job on a given cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cluster_page(estimate: TrainingEstimate) -> Page:
-    """Return what the cluster is, its layouts, and how the job would run in the best."""
+    """Return the page of a cluster: its layouts, and time and cost in the best one."""
     offer = estimate.offer
     instance = offer.instance
     fleet_text = (
@@ -35,6 +35,7 @@ def cluster_page(estimate: TrainingEstimate) -> Page:
     )
     return (
         Paragraph(fleet_text, "strong"),
+        # The first layout is the best one.
         Paragraph(f"  {layout_summary(layouts[0])} in {layouts[0].precision}"),
         Paragraph(f"  {ending_text}"),
         PageTable(
@@ -46,7 +47,7 @@ def cluster_page(estimate: TrainingEstimate) -> Page:
 
 
 def cluster_json(estimate: TrainingEstimate) -> str:
-    """Return the prediction as JSON."""
+    """Return layouts, predictions, hours and USD of the run as JSON."""
     offer = estimate.offer
     json_content = {
         "instance_type": offer.instance.instance_type,

@@ -1,4 +1,4 @@
-"""The page of a difference between two plans."""
+"""Page of the difference of two plans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def diff_page(diffs: tuple[PlanDiff, ...], side_names: tuple[str, str]) -> Page:
-    """Return the page of one or more workloads, old to new, with the catalog held fixed."""
+    """Return the page of the differences; `side_names` are the old and the new file."""
     page_blocks: list[Block] = [
         Paragraph(
             f"{side_names[0]} -> {side_names[1]}   catalog fixed on both sides",
@@ -47,9 +47,11 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
             f"{diff_change.after or 'nothing'}"
         )
         for diff_change in plan_diff.changes
+        # Machines are in a line above the table, their cost is in a row.
         if diff_change.subject == "pool"
     ]
     table_rows = [_change_row(diff_change) for diff_change in plan_diff.changes]
+    # With an unknown price the total is a lower bound.
     partial_mark = ">= " if plan_diff.partial else ""
     total_change = (
         f"{figures.signed_dollars(plan_diff.delta_usd)} "

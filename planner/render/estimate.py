@@ -1,4 +1,4 @@
-"""The page and the JSON of one exact prediction."""
+"""Page and JSON of the prediction of a given fleet."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def estimate_page(estimate: FixedFleet) -> Page:
-    """Return what the fleet is and what it would do."""
+    """Return the page of a fleet: machines, replicas, predictions with bands."""
     layout = estimate.layout
     instance = estimate.instance
+    # Degrees of 1 are not shown, except TP.
     layout_text = f"TP{layout.tp}" + (
         f" PP{layout.pp}" if layout.pp > 1 else ""
     )
@@ -48,7 +49,7 @@ def estimate_page(estimate: FixedFleet) -> Page:
 
 
 def estimate_json(estimate: FixedFleet) -> str:
-    """Return the prediction as JSON."""
+    """Return layout and predictions of a fleet as JSON."""
     layout = estimate.layout
     json_content: dict[str, Any] = {
         "instance_type": estimate.instance.instance_type,

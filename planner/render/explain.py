@@ -1,4 +1,4 @@
-"""The page that explains a plan, or answers a question about it."""
+"""Pages of tonnage explain: reasons for a plan and counterfactuals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def reasons_page(plan: Plan) -> Page:
-    """Return why the plan is what it is: the funnel, the wishes that cost, the alternatives."""
+    """Return the page of the reasons for a plan.
+
+    It has the offers left by each rule, the alternatives and the binding limits.
+    """
+    # No fleet to explain: the page of the plan shows what to relax.
     if plan.solution.status == "infeasible":
         return plan_page(plan)
     funnel_rows = [
@@ -45,7 +49,7 @@ def reasons_page(plan: Plan) -> Page:
 
 
 def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
-    """Return why machine types were not chosen, beside the one that was."""
+    """Return the page of the reasons why machine types were not chosen."""
     chosen_pool = plan.solution.pools[0] if plan.solution.pools else None
     chosen_usd = plan.cost.total
     period_suffix = "" if _is_training(plan) else " a month"
@@ -74,11 +78,12 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
 
 
 def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
-    """Return what so many times the traffic, or the tokens, would cost."""
+    """Return the page of the cost at `factor` times the traffic or the tokens."""
     chosen_usd = plan.cost.total
     question_text = (
         f"{factor:g} times the {'tokens' if _is_training(plan) else 'traffic'}"
     )
+    # No fleet meets the larger load.
     if answer.usd is None:
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
     extra_usd = answer.usd - chosen_usd
@@ -95,6 +100,7 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
 
 
 def _fleet_text(answer: Counterfactual) -> str:
+    # A workspace is described by its people, one machine for each.
     if answer.users:
         return f"{answer.users} users"
     return fleet_text(answer.fleet)

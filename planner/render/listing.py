@@ -1,4 +1,4 @@
-"""Lists of facts as text, markdown, CSV or JSON: the same rows in each."""
+"""Tables of facts as text, markdown, CSV or JSON, with the same rows in each format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows: TypeAlias = "list[dict[str, str]]"
 
 
 def render_rows(rows: Rows, output_format: str, *, color: bool = False) -> str:
-    """Write rows in a format; numbers align to the right."""
+    """Return rows in a format; text and markdown align numeric columns to the right."""
     if output_format == "json":
         return json.dumps(rows, indent=2, sort_keys=True) + "\n"
     column_names = list(rows[0]) if rows else []
@@ -49,7 +49,10 @@ def render_rows(rows: Rows, output_format: str, *, color: bool = False) -> str:
 
 
 def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
-    """Models by name, and those that are known but not sized."""
+    """Return rows of the models by name, then of the models that cannot be sized.
+
+    `params_b` and `active_b` are billions of parameters; `context` is tokens.
+    """
     listing_rows = [
         {
             "model": model_facts.model,
@@ -66,6 +69,7 @@ def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
             models, key=lambda model_facts: model_facts.model
         )
     ]
+    # Facts of a model that cannot be sized are left blank.
     blank_cells = dict.fromkeys(
         (
             "params_b",
@@ -86,6 +90,7 @@ def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
                 "attention": f"not sized yet: {reason_text}",
             }
         )
+    # The first row decides the header, so all rows share one order.
     column_order = (
         "model",
         "params_b",
@@ -104,7 +109,10 @@ def model_rows(models: list[Llm], unsized_reasons: dict[str, str]) -> Rows:
 
 
 def accelerator_rows(accelerators: list[Accelerator]) -> Rows:
-    """Accelerators by name, peaks dense."""
+    """Return rows of accelerators; peak TFLOP/s are without sparsity.
+
+    A peak or bandwidth that is not known is blank.
+    """
     return [
         {
             "accelerator": accelerator.accelerator,
@@ -123,7 +131,7 @@ def accelerator_rows(accelerators: list[Accelerator]) -> Rows:
 
 
 def mig_rows(mig_profiles: list[MigProfile]) -> Rows:
-    """MIG profiles by accelerator."""
+    """Return rows of MIG profiles; `compute` is a fraction of the accelerator."""
     return [
         {
             "accelerator": mig_profile.accelerator,
@@ -137,6 +145,7 @@ def mig_rows(mig_profiles: list[MigProfile]) -> Rows:
 
 
 def _attention_text(model_facts: Llm) -> str:
+    # Latent attention has no ratio of heads to KV heads.
     if model_facts.kv_lora_rank:
         return f"MLA rank {model_facts.kv_lora_rank}"
     attention_text = (
@@ -156,6 +165,7 @@ def _number_or_blank(number: float | None) -> str:
 
 
 def _is_numeric(rows: Rows, column_name: str) -> bool:
+    # Blank cells do not decide.
     filled_cells = [
         listing_row[column_name]
         for listing_row in rows

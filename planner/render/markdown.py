@@ -1,4 +1,4 @@
-"""A page as GitHub markdown; text from specs is escaped."""
+"""Rendering of a page as GitHub markdown; text from specs is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def render(page: Page) -> str:
-    """Return the page as markdown, ending with a newline."""
+    """Return the page as markdown with a newline at the end."""
     markdown_parts = []
     for page_block in page:
         if isinstance(page_block, Heading):
@@ -35,9 +35,11 @@ def render(page: Page) -> str:
 
 
 def escape(text: str) -> str:
-    """Take the meaning from characters that markdown or HTML would act on."""
+    """Return text as one line in which no character is markdown or HTML."""
+    # A line break would end a table row or start another block.
     single_line = re.sub(r"[\r\n]+", " ", text)
     single_line = single_line.replace("&", "&amp;").replace("<", "&lt;")
+    # @ and # would link people and issues on GitHub.
     return re.sub(r"([\\`*_{}\[\]|@#])", r"\\\1", single_line)
 
 

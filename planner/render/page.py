@@ -1,4 +1,4 @@
-"""What is shown, before it is text or markdown: headings, paragraphs and tables."""
+"""Pages before rendering: headings, paragraphs and tables."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ Tone: TypeAlias = Literal["", "strong", "dim", "good", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line that opens a part."""
+    """A heading of one line."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One line of text; `tone` is how it is meant, never the only carrier of meaning."""
+    """One line of text.
+
+    tone  emphasis or color; the text alone carries the meaning
+    """
 
     text: str
     tone: Tone = ""
@@ -25,7 +28,11 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Rows under column titles; titles that start with > are aligned to the right."""
+    """A table of text cells.
+
+    columns  titles; > at the start aligns the column to the right
+    tones    tone of each row from the first; missing ones are plain
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -37,7 +44,7 @@ Page: TypeAlias = tuple[Block, ...]
 
 
 def total_row_tones(row_count: int) -> tuple[Tone, ...]:
-    """Tones for so many rows, the last of which is a total."""
+    """Return the tones of `row_count` rows of which the last one is a total."""
     plain_tone: Tone = ""
     strong_tone: Tone = "strong"
     return (*(plain_tone for _ in range(row_count - 1)), strong_tone)

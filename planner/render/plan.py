@@ -1,4 +1,4 @@
-"""The page of a plan: what was asked, what was chosen and why, what it costs, what is created."""
+"""Page of a plan: request, fleet, predictions, alternatives, cost and resources."""
 
 from __future__ import annotations
 
@@ -38,12 +38,17 @@ MetricT = TypeVar("MetricT")
 
 
 def plan_page(plan: Plan, *, full: bool = False, saved_path: str = "") -> Page:
-    """Return the page; `full` lists every resource, `saved_path` names the file for the next step."""
+    """Return the page of a plan.
+
+    full        list every resource
+    saved_path  file of the plan, for the suggested apply; empty when it was not saved
+    """
     page_blocks: list[Block] = [*_request_blocks(plan)]
     if plan.solution.status == "infeasible":
         return (*page_blocks, *_infeasible_blocks(plan))
     page_blocks += chosen_blocks(plan)
     page_blocks += alternative_blocks(plan)
+    # A training job shows layouts and scenarios, no binding limits.
     if plan.solution.run:
         page_blocks += training.run_blocks(plan.solution.run)
     else:
@@ -72,6 +77,7 @@ def _request_blocks(plan: Plan) -> list[Block]:
         f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
         f"{plan.solution.considered:,} offers considered"
     )
+    # The first four phrases fit in one line of a terminal.
     phrase_lines = (
         "  ·  ".join(spec_phrases[:4]),
         "  ·  ".join(spec_phrases[4:]),
@@ -112,7 +118,7 @@ def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
 
 
 def chosen_blocks(plan: Plan) -> list[Block]:
-    """What was chosen, its layout and what it is expected to do."""
+    """Return the chosen fleet with its layout, predictions and simulation result."""
     table_rows = []
     for pool_entry in plan.solution.pools:
         accelerator_text = (
@@ -148,7 +154,10 @@ def chosen_blocks(plan: Plan) -> list[Block]:
 def _limited_metrics(
     plan: Plan, metrics: Mapping[str, MetricT]
 ) -> dict[str, MetricT]:
-    """Leave out the percentiles that nobody limits; without limits, show the 95th of tokens."""
+    """Return the metrics to show: limited percentiles and all that are no percentile.
+
+    Without limits the percentiles are TTFT p95 and TPOT p95.
+    """
     sla_limits = (plan.spec.normalized.get("sla") or {}).get("limits", [])
     shown_percentiles = {
         f"{sla_limit['metric']}_p{sla_limit['percentile']}_ms"
@@ -157,12 +166,13 @@ def _limited_metrics(
     return {
         metric_key: metric
         for metric_key, metric in metrics.items()
+        # Only percentiles of latency have keys that end in _ms.
         if metric_key in shown_percentiles or not metric_key.endswith("_ms")
     }
 
 
 def _verification_blocks(plan: Plan) -> list[Block]:
-    """How the fleet did when its requests were simulated one by one."""
+    """Return the percentiles of the request-level simulation."""
     verification = plan.solution.verified
     if verification is None:
         return []
@@ -184,6 +194,7 @@ def _verification_blocks(plan: Plan) -> list[Block]:
         f"{trace_phrase}routed {ROUTING_PHRASES[verification.routing]}: "
         f"{', '.join(metric_texts)}"
     )
+    # The simulation needed more replicas than the formulas.
     if verification.added_groups:
         summary_text += (
             f"; that took {verification.added_groups} more than the formulas"
@@ -192,6 +203,7 @@ def _verification_blocks(plan: Plan) -> list[Block]:
 
 
 def _total_text(plan: Plan) -> str:
+    # With an unknown price the total is a lower bound.
     partial_mark = ">= " if plan.cost.is_partial else ""
     period_suffix = "/mo" if plan.cost.period == "month" else ""
     return f"{partial_mark}{figures.dollars(plan.cost.total)}{period_suffix}"
@@ -203,6 +215,7 @@ def _layout_lines(plan: Plan) -> list[str]:
     layout_lines = []
     for pool_entry in plan.solution.pools:
         layout_entry = pool_entry.layout
+        # A workspace serves no model, so it has no layout.
         if layout_entry is None:
             layout_lines.append(
                 f"one machine for each of {pool_entry.nodes} users"
@@ -218,6 +231,7 @@ def _layout_lines(plan: Plan) -> list[str]:
             f"{layout_entry.precision}, "
         )
         pool_text += f"up to {layout_entry.max_batch} requests each"
+        # The number of nodes follows the weekly load.
         if pool_entry.min_nodes < pool_entry.nodes:
             pool_text += (
                 f"; {pool_entry.min_nodes} to {pool_entry.nodes} nodes "
@@ -230,7 +244,7 @@ def _layout_lines(plan: Plan) -> list[str]:
 def prediction_rows(
     predictions: Mapping[str, Prediction],
 ) -> list[tuple[str, ...]]:
-    """Rows of predicted numbers: name, value, band, basis."""
+    """Return a row for each prediction: name, value, band, basis."""
     return [
         (
             _metric_title(metric_key),
@@ -257,6 +271,7 @@ def _metric_title(metric_key: str) -> str:
         "memory_gib_per_accelerator": "GiB per accelerator",
         "output_tokens_per_s": "output tokens/s",
         "requests_per_s": "requests/s",
+        # The document has days, the page shows hours.
         "duration_days": "hours of a run",
         "mfu": "MFU, 16-bit peak",
         "step_time_s": "seconds of a step",
@@ -268,6 +283,7 @@ def _metric_title(metric_key: str) -> str:
 def _metric_text(metric_key: str, metric_value: float) -> str:
     if metric_key.endswith("_ms"):
         return figures.milliseconds(metric_value)
+    # Fractions of 1.
     if metric_key in ("memory_fraction", "mfu", "goodput"):
         return figures.percentage(metric_value)
     if metric_key == "duration_days":
@@ -280,7 +296,7 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
 
 
 def alternative_blocks(plan: Plan) -> list[Block]:
-    """What was not chosen, and what stopped it."""
+    """Return the fleets that were not chosen, with cost and reason."""
     table_rows = []
     for alternative in plan.alternatives:
         for pool_entry in alternative.pools:
@@ -304,7 +320,7 @@ def alternative_blocks(plan: Plan) -> list[Block]:
 
 
 def binding_blocks(plan: Plan) -> list[Block]:
-    """The wishes that cost money, and what relaxing each would save."""
+    """Return the limits that raise the cost, with the saving when each is relaxed."""
     table_rows = []
     for relaxation in plan.solution.binding:
         slack_text = (
@@ -323,6 +339,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
             )
         )
     safety_cost = plan.solution.safety
+    # The row for confidence is the cost against even odds.
     if safety_cost and safety_cost.fleet:
         constraint_text = (
             f"confidence {figures.percentage(safety_cost.confidence)}"
@@ -348,7 +365,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
 
 
 def fleet_text(fleet: FleetRef | FleetSummary | None) -> str:
-    """Name a fleet in a line: cloud, region, machine type and how many, as far as told."""
+    """Return cloud, region, machine type and count of a fleet, as far as known."""
     if fleet is None:
         return ""
     words = (fleet.provider, fleet.region, fleet.instance_type)
@@ -363,6 +380,7 @@ def _cost_blocks(plan: Plan) -> list[Block]:
         quantity_text = (
             f"{figures.quantity(cost_line.quantity)} {cost_line.unit}"
         )
+        # An unpriced line is listed but not in the total.
         price_date = cost_line.price_as_of or "no price known"
         table_rows.append(
             (
@@ -390,7 +408,7 @@ def _cost_blocks(plan: Plan) -> list[Block]:
 
 
 def _energy_blocks(plan: Plan) -> list[Block]:
-    """Power and energy, when the board power of the accelerators is known."""
+    """Return power and energy; nothing when the accelerators' power is unknown."""
     energy_use = plan.solution.energy
     if not energy_use:
         return []
@@ -399,6 +417,7 @@ def _energy_blocks(plan: Plan) -> list[Block]:
         f"energy  {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
         f"kWh in {period_text}"
     )
+    # The carbon intensity of some grids is not known.
     if energy_use.kg_co2e is not None:
         energy_text += f", {energy_use.kg_co2e:,.0f} kg CO2e"
     return [Paragraph(energy_text)]
@@ -414,6 +433,7 @@ def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
             Heading(f"{len(resources)} resources to create"),
             PageTable(("", ""), table_rows),
         ]
+    # Pulumi types are package:module:Name; only the name is shown.
     type_counts = Counter(
         resource.type.split(":")[-1] for resource in resources
     )
@@ -450,6 +470,7 @@ def _closing_blocks(plan: Plan, saved_path: str) -> list[Block]:
     )
     page_blocks: list[Block] = [
         Paragraph(""),
+        # A fleet without shutdown costs money until someone destroys it.
         Paragraph(shutdown_line, "" if shutdown_phrases else "warn"),
     ]
     if shutdown_entry.backstop:
@@ -492,6 +513,7 @@ def _infeasible_blocks(plan: Plan) -> list[Block]:
         )
         for relaxation in plan.solution.binding
     ]
+    # Each row relaxes one constraint and leaves the others as they are.
     if table_rows:
         cost_title = ">USD" if plan.workload.kind == "training" else ">$/mo"
         column_titles = (

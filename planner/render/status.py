@@ -1,4 +1,4 @@
-"""The page of a stack as it stands."""
+"""Pages of existing stacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def stacks_page(stack_names: list[str]) -> Page:
-    """Return the page that names all stacks."""
+    """Return the page of the names of all stacks."""
     if not stack_names:
         return (Paragraph("no stack exists"),)
     return tuple(Paragraph(stack_name) for stack_name in stack_names)

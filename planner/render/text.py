@@ -1,4 +1,4 @@
-"""A page as terminal text: plain when piped, without wrapping; colored on a terminal."""
+"""Rendering of a page as text: colored on a terminal, not wrapped when piped."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ COLUMN_GAP: Final = 2
 
 
 def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
-    """Return the page as text, ending with a newline; `width` None never wraps."""
+    """Return the page as text with a final newline; no `width` means no wrapping."""
     text_buffer = io.StringIO()
     rich_console = Console(
         file=text_buffer,
+        # Piped lines are as long as the widest one, for grep and diff.
         width=width or _page_width(page),
         color_system="standard" if color else None,
         force_terminal=color,
@@ -44,6 +45,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
         if (
             block_index
             and isinstance(page_block, Heading | PageTable)
+            # A table directly below its heading has no blank line above it.
             and not _is_joined(page[block_index - 1], page_block)
         ):
             rich_console.print()
@@ -57,6 +59,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
             rich_console.print(_rich_table(page_block))
     return (
         "\n".join(
+            # rich fills lines with spaces.
             text_line.rstrip()
             for text_line in text_buffer.getvalue().splitlines()
         )
@@ -86,6 +89,7 @@ def _rich_table(table: PageTable) -> Grid:
             Text(column_title.lstrip(">")),
             justify="right" if is_numeric else "left",
             overflow="fold",
+            # A number on two lines would be misread.
             no_wrap=is_numeric,
         )
     for row_index, table_row in enumerate(table.rows):
@@ -103,7 +107,7 @@ def _rich_table(table: PageTable) -> Grid:
 
 
 def _page_width(page: Page) -> int:
-    """Columns that the page needs when nothing may wrap."""
+    """Return the columns that the page needs without wrapping."""
     block_widths = [1]
     for page_block in page:
         if isinstance(page_block, PageTable):

@@ -1,4 +1,4 @@
-"""The parts of a plan's page that only training jobs have."""
+"""Parts of a plan's page for training jobs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ SHARDING_NAMES: Final = {
 
 
 def job_phrases(normalized_spec: dict[str, Any]) -> list[str]:
-    """What a training spec asks, in words for the first lines."""
+    """Return method, data size and deadline of a training spec as phrases."""
     dataset_entry = normalized_spec["data"]
     train_entry = normalized_spec["train"]
     phrases = [train_entry["method"]]
     if "tokens" in dataset_entry:
         phrases.append(f"{figures.short_count(dataset_entry['tokens'])} tokens")
     elif "samples" in dataset_entry:
+        # A sample of preference training is a pair of answers.
         sample_noun = (
             "pairs" if train_entry["method"].startswith("dpo") else "sequences"
         )
@@ -54,7 +55,7 @@ def job_phrases(normalized_spec: dict[str, Any]) -> list[str]:
 
 
 def run_lines(run_entry: Run) -> list[str]:
-    """The layout and the run, a line each."""
+    """Return lines for layout, checkpoints, storage and end of a run."""
     layout_entry = run_entry.layouts[0]
     steps_text = (
         f"{run_entry.steps:,} steps of {run_entry.global_batch:,} x "
@@ -92,7 +93,7 @@ def run_lines(run_entry: Run) -> list[str]:
 
 
 def storage_line(storage_entry: StorageSpeed) -> str:
-    """Where data and checkpoints lie, and whether they come fast enough, in a line."""
+    """Return a line with storage type, read rates and checkpoint write time."""
     storage_text = "object storage"
     if storage_entry.kind == "parallel":
         storage_text = f"a parallel file system of {storage_entry.gib:,} GiB"
@@ -115,7 +116,10 @@ def _rate_text(rate_mb_s: float) -> str:
 
 
 def layout_summary(layout_entry: TrainingLayout) -> str:
-    """A layout in short: TP2 PP4x5 CP2 DP16, ZeRO-1, micro-batch 1, recomputed."""
+    """Return a layout as short text.
+
+    Example: TP2 PP4x5 CP2 DP16, ZeRO-1, micro-batch 1, recomputed. PP4x5 is pp 4 with vpp 5.
+    """
     degree_texts = []
     degrees = {
         "TP": layout_entry.tp,
@@ -125,6 +129,7 @@ def layout_summary(layout_entry: TrainingLayout) -> str:
         "DP": layout_entry.dp,
     }
     for degree_name, degree in degrees.items():
+        # A degree of 1 has no effect; DP shows the size of the job.
         if degree == 1 and degree_name != "DP":
             continue
         degree_text = f"{degree_name}{degree}"
@@ -137,6 +142,7 @@ def layout_summary(layout_entry: TrainingLayout) -> str:
     )
     summary_text += (
         f", {sharding_text}"
+        # Shards are over DP * CP ranks; one rank has nothing to shard.
         if sharding_text and layout_entry.dp * layout_entry.cp > 1
         else ""
     )
@@ -145,7 +151,7 @@ def layout_summary(layout_entry: TrainingLayout) -> str:
 
 
 def layout_table(layout_entries: Sequence[TrainingLayout]) -> PageTable:
-    """The best layouts with what limits them."""
+    """Return a table of layouts with step time, peak memory and bottleneck."""
     table_rows = tuple(
         (
             layout_summary(layout_entry),
@@ -161,8 +167,9 @@ def layout_table(layout_entries: Sequence[TrainingLayout]) -> PageTable:
 
 
 def run_blocks(run_entry: Run) -> list[Block]:
-    """The best layouts, and other ways to run the same job."""
+    """Return the tables of the best layouts and of the scenarios of the same job."""
     run_tables: list[Block] = [layout_table(run_entry.layouts)]
+    # Differences are against the first scenario, the chosen one.
     base_usd = run_entry.ways[0].usd if run_entry.ways else None
     if len(run_entry.ways) > 1 and base_usd is not None:
         run_tables.append(
@@ -184,6 +191,7 @@ def run_blocks(run_entry: Run) -> list[Block]:
 
 
 def _scenario_row(scenario: RunScenario, base_usd: Decimal) -> tuple[str, ...]:
+    # Far beyond the time limit there is no cost, only a remark.
     if scenario.usd is None or scenario.hours_p90 is None:
         return (
             scenario.way.replace("_", " "),
@@ -205,5 +213,5 @@ def _scenario_row(scenario: RunScenario, base_usd: Decimal) -> tuple[str, ...]:
 
 
 def duration_text(hours: float) -> str:
-    """A time in hours, or in days when it is long."""
+    """Return hours as text; from 48 hours on as days."""
     return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
