@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.solve.solver import Solver
+from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
+from planner.workload.solver import solve as solve_spec
 from providers.catalog.load import load_catalog
 from stacks.stack_spec import unsupported_reason
 
@@ -87,13 +88,13 @@ def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
 
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
     """Solve a spec given as text."""
-    solver = Solver(
+    solver = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
         alternative_count=keep,
     )
-    return solver.solve(spec_of(text))
+    return solve_spec(spec_of(text), solver)
 
 
 @pytest.fixture

@@ -120,17 +120,18 @@ def solve_spec(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Solution:
     """Return the solution of a spec, with offers that a stack can be built from."""
-    from planner.solve.solver import Solver
+    from planner.solve.settings import SolveSettings
+    from planner.workload.solver import solve
     from stacks.stack_spec import unsupported_reason
 
-    solver = Solver(
+    settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(spec_file.path),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
     )
-    return solver.solve(spec_file.spec)
+    return solve(spec_file.spec, settings)
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:

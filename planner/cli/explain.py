@@ -44,8 +44,8 @@ def command(
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
     from planner.render import explain
-    from planner.solve.counterfactual import what_if, why_not
-    from planner.solve.solver import Solver
+    from planner.solve.settings import SolveSettings
+    from planner.workload.solver import what_if, why_not
     from stacks.stack_spec import unsupported_reason
 
     catalog = open_catalog(
@@ -57,21 +57,21 @@ def command(
     else:
         # A counterfactual is solved anew, which needs the spec itself.
         current_spec = _unchanged_spec(plan, spec_file)
-        solver = Solver(
+        settings = SolveSettings(
             catalog=catalog,
             unbuilt_reason=unsupported_reason,
             read_file=spec_folder_reader(current_spec.path),
         )
         if offer is not None:
             answer_page = explain.rejections_page(
-                plan, why_not(current_spec.spec, solver, offer)
+                plan, why_not(current_spec.spec, settings, offer)
             )
         else:
             traffic_factor = _parse_factor(traffic or "")
             answer_page = explain.scaling_page(
                 plan,
                 traffic_factor,
-                what_if(current_spec.spec, solver, traffic_factor),
+                what_if(current_spec.spec, settings, traffic_factor),
             )
     option.print_page(
         answer_page, option_values["format"], option_values["color"]

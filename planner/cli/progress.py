@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.render import figures
+from planner import figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,6 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from planner.spec.model import Batch, Training
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,16 +31,20 @@ class OfferRule:
 
 
 def spec_rules(
-    spec: Spec, unbuilt_reason: Callable[[Instance], str | None]
+    spec: Spec,
+    unbuilt_reason: Callable[[Instance], str | None],
+    *,
+    resumes: bool,
 ) -> tuple[OfferRule, ...]:
     """Return the rules of a spec in the order in which they are reported.
 
-    `unbuilt_reason` returns why no stack exists for a machine type, or None.
+    `unbuilt_reason` returns why no stack exists for a machine type, or None. `resumes` says
+    that the workload goes on after an interruption.
     """
     where_spec = spec.where
     allowed_patterns = where_spec.accelerators.allow
     denied_patterns = where_spec.accelerators.deny
-    purchase_options = allowed_purchases(spec)
+    purchase_options = allowed_purchases(spec, resumes=resumes)
     return (
         OfferRule("data sheet", "instance", _has_data_sheet),
         OfferRule(
@@ -82,11 +84,10 @@ def spec_rules(
     )
 
 
-def allowed_purchases(spec: Spec) -> tuple[str, ...]:
+def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
-    auto adds spot for batch and training runs only: they resume after an interruption, while a
-    service or a workspace breaks.
+    auto adds spot for workloads that resume after an interruption; others break.
     """
     if spec.buy.spot == "only":
         return ("spot",)
@@ -99,7 +100,7 @@ def allowed_purchases(spec: Spec) -> tuple[str, ...]:
     if "none" in spec.buy.commit:
         purchase_options.insert(0, "on_demand")
     # A whole spot fleet can be reclaimed at once; runs can resume.
-    if spec.buy.spot == "auto" and isinstance(spec, Batch | Training):
+    if spec.buy.spot == "auto" and resumes:
         purchase_options.append("spot")
     return tuple(purchase_options)
 

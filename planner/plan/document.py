@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from planner.plan import types
 from planner.plan.canonical import seal
 from planner.spec.load import plain_values
-from planner.spec.model import Batch, Inference, Training, Workspace
 from planner.units import BYTES_PER_GB, BYTES_PER_MB
 from planner.version import VERSION
+from planner.workload.registry import workload_of
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -44,12 +44,6 @@ EXCLUDED_COSTS: Final = (
     "private discounts",
     "data transfer between regions",
 )
-WORKLOAD_KINDS: Final[dict[type, types.WorkloadKind]] = {
-    Inference: "inference",
-    Batch: "batch",
-    Training: "training",
-    Workspace: "workspace",
-}
 # More digits would be noise, and would differ from machine to machine.
 SIGNIFICANT_DIGITS: Final = 6
 
@@ -93,6 +87,7 @@ def assemble(
 ) -> types.Plan:
     """Return the plan document of a solution, with its digest."""
     llm = solution.llm
+    workload = workload_of(spec)
     plan = types.Plan(
         tool_version=VERSION,
         catalog=types.CatalogRef(sha256=catalog.sha256, as_of=catalog.as_of),
@@ -102,7 +97,7 @@ def assemble(
             normalized=_normalized_spec(spec),
         ),
         workload=types.Workload(
-            kind=WORKLOAD_KINDS[type(spec)],
+            kind=workload.name,
             name=spec.name,
             model=_model(llm) if llm is not None else None,
         ),
@@ -110,7 +105,7 @@ def assemble(
         alternatives=tuple(
             _alternative(rival_fleet) for rival_fleet in solution.alternatives
         ),
-        cost=_cost(solution.bill, WORKLOAD_KINDS[type(spec)]),
+        cost=_cost(solution.bill, workload.period),
         graph=stack.graph,
         launch=stack.launch,
         stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
@@ -392,15 +387,15 @@ def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
     )
 
 
-def _cost(bill: Bill | None, kind: types.WorkloadKind) -> types.Cost:
+def _cost(bill: Bill | None, period: types.Period) -> types.Cost:
     """Return the cost part; without a bill (infeasible plan) all costs are 0."""
     if bill is None:
         return types.Cost(
-            period="run" if kind == "training" else "month",
+            period=period,
             total=Decimal(0),
             usd_hour=Decimal(0),
             # A training job has a cost for its run, none for a month.
-            usd_month=None if kind == "training" else Decimal(0),
+            usd_month=Decimal(0) if period == "month" else None,
             lines=(),
             excludes=tuple(sorted(EXCLUDED_COSTS)),
         )

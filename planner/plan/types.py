@@ -17,7 +17,6 @@ Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 # Properties of a resource, or of a document of somebody else, under their own names.
 Properties: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["serve", "batch", "train", "workspace"]
-WorkloadKind: TypeAlias = Literal["inference", "batch", "training", "workspace"]
 Period: TypeAlias = Literal["month", "run"]
 
 
@@ -56,7 +55,7 @@ class Workload(_Part, frozen=True, kw_only=True):
     """What is to be run."""
 
     kind: Annotated[
-        WorkloadKind,
+        str,
         Meta(description="inference, batch, training or workspace"),
     ]
     name: Annotated[str, Meta(description="name of the spec")]

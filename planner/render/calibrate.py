@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from planner.render import figures
+from planner import figures
 from planner.render.page import Heading, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:

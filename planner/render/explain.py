@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.render import figures
+from planner import figures
 from planner.render.page import Block, Heading, Page, PageTable, Paragraph
 from planner.render.plan import (
     alternative_blocks,
@@ -13,12 +13,13 @@ from planner.render.plan import (
     fleet_text,
     plan_page,
 )
+from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.plan.types import Plan
-    from planner.solve.counterfactual import Counterfactual
+    from planner.solve.solution import Counterfactual
 
 
 def reasons_page(plan: Plan) -> Page:
@@ -52,7 +53,7 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
     """Return the page of the reasons why machine types were not chosen."""
     chosen_pool = plan.solution.pools[0] if plan.solution.pools else None
     chosen_usd = plan.cost.total
-    period_suffix = "" if _is_training(plan) else " a month"
+    period_suffix = " a month" if plan.cost.period == "month" else ""
     table_rows = []
     for answer in answers:
         is_chosen = (
@@ -80,9 +81,10 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
 def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     """Return the page of the cost at `factor` times the traffic or the tokens."""
     chosen_usd = plan.cost.total
-    question_text = (
-        f"{factor:g} times the {'tokens' if _is_training(plan) else 'traffic'}"
-    )
+    scaled_quantity = workload_of_kind(
+        plan.spec.normalized["kind"]
+    ).scaled_quantity
+    question_text = f"{factor:g} times the {scaled_quantity}"
     # No fleet meets the larger load.
     if answer.usd is None:
         return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
@@ -106,12 +108,8 @@ def _fleet_text(answer: Counterfactual) -> str:
     return fleet_text(answer.fleet)
 
 
-def _is_training(plan: Plan) -> bool:
-    return bool(plan.workload.kind == "training")
-
-
 def _cost_title(plan: Plan) -> str:
-    return ">USD" if _is_training(plan) else ">$/mo"
+    return ">$/mo" if plan.cost.period == "month" else ">USD"
 
 
 def _dollars_or_dash(amount_usd: Decimal | None) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from planner.render import figures, training
+from planner import figures
+from planner.render import training
 from planner.render.page import (
     Block,
     Heading,
@@ -17,6 +17,7 @@ from planner.render.page import (
     Tone,
     total_row_tones,
 )
+from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,9 @@ def _request_blocks(plan: Plan) -> list[Block]:
     spec_phrases = [plan.spec.path, str(plan.workload.kind)]
     if plan.workload.model is not None:
         spec_phrases.append(plan.workload.model.name)
-    spec_phrases += _traffic_phrases(plan.spec.normalized)
+    spec_phrases += workload_of_kind(
+        plan.spec.normalized["kind"]
+    ).request_phrases(plan.spec.normalized)
     sla_limits = (plan.spec.normalized.get("sla") or {}).get("limits", [])
     spec_phrases += [
         (
@@ -94,27 +97,6 @@ def _request_blocks(plan: Plan) -> list[Block]:
 
 def _limit_time(seconds_text: str) -> str:
     return figures.milliseconds(float(seconds_text) * 1000)
-
-
-def _traffic_phrases(normalized_spec: dict[str, Any]) -> list[str]:
-    if "train" in normalized_spec:
-        return training.job_phrases(normalized_spec)
-    traffic_entry = normalized_spec.get("traffic", {})
-    if "peak_rps" in traffic_entry:
-        return [
-            f"peak {figures.quantity(Decimal(traffic_entry['peak_rps']))} req/s"
-        ]
-    if "requests_per_day" in traffic_entry:
-        return [f"{traffic_entry['requests_per_day']:,} requests a day"]
-    if "total_requests" in traffic_entry:
-        return [f"{traffic_entry['total_requests']:,} requests"]
-    if "concurrency" in traffic_entry:
-        return [f"{traffic_entry['concurrency']:,} in flight"]
-    return (
-        [f"{normalized_spec['users']} users"]
-        if "users" in normalized_spec
-        else []
-    )
 
 
 def chosen_blocks(plan: Plan) -> list[Block]:
@@ -314,7 +296,7 @@ def alternative_blocks(plan: Plan) -> list[Block]:
             )
     if not table_rows:
         return []
-    cost_title = ">USD" if plan.solution.run else ">$/mo"
+    cost_title = ">$/mo" if plan.cost.period == "month" else ">USD"
     column_titles = ("not chosen", "", "", cost_title, "what stops it")
     return [PageTable(column_titles, tuple(table_rows))]
 
@@ -392,7 +374,9 @@ def _cost_blocks(plan: Plan) -> list[Block]:
             )
         )
     table_rows.append(("total", "", "", _total_text(plan), ""))
-    period_title = "cost of the run" if plan.solution.run else "cost of a month"
+    period_title = (
+        "cost of a month" if plan.cost.period == "month" else "cost of the run"
+    )
     column_titles = (
         period_title,
         ">quantity",
@@ -412,7 +396,7 @@ def _energy_blocks(plan: Plan) -> list[Block]:
     energy_use = plan.solution.energy
     if not energy_use:
         return []
-    period_text = "the run" if plan.solution.run else "a month"
+    period_text = "a month" if plan.cost.period == "month" else "the run"
     energy_text = (
         f"energy  {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
         f"kWh in {period_text}"
@@ -515,7 +499,7 @@ def _infeasible_blocks(plan: Plan) -> list[Block]:
     ]
     # Each row relaxes one constraint and leaves the others as they are.
     if table_rows:
-        cost_title = ">USD" if plan.workload.kind == "training" else ">$/mo"
+        cost_title = ">$/mo" if plan.cost.period == "month" else ">USD"
         column_titles = (
             "nearest, changing one thing",
             "to",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.render import figures
+from planner import figures
 from planner.render.page import Block, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:

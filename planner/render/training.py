@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from planner.render import figures
+from planner import figures
 from planner.render.page import PageTable
 
 if TYPE_CHECKING:
@@ -30,28 +30,6 @@ SHARDING_NAMES: Final = {
     "zero2": "ZeRO-2",
     "zero3": "FSDP",
 }
-
-
-def job_phrases(normalized_spec: dict[str, Any]) -> list[str]:
-    """Return method, data size and deadline of a training spec as phrases."""
-    dataset_entry = normalized_spec["data"]
-    train_entry = normalized_spec["train"]
-    phrases = [train_entry["method"]]
-    if "tokens" in dataset_entry:
-        phrases.append(f"{figures.short_count(dataset_entry['tokens'])} tokens")
-    elif "samples" in dataset_entry:
-        # A sample of preference training is a pair of answers.
-        sample_noun = (
-            "pairs" if train_entry["method"].startswith("dpo") else "sequences"
-        )
-        phrases.append(
-            f"{figures.short_count(dataset_entry['samples'])} {sample_noun}"
-        )
-    if "deadline" in train_entry:
-        phrases.append(
-            f"within {figures.compact_seconds(Decimal(train_entry['deadline']))}"
-        )
-    return phrases
 
 
 def run_lines(run_entry: Run) -> list[str]:

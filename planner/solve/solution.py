@@ -198,3 +198,43 @@ class Solution:
     training_run: TrainingRun | None = None
     calibration: Correction | None = None
     energy: Energy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """What another machine type or another load would take.
+
+    `fleet`  the fleet or machine type, None when there is none
+    `usd`  its cost for a month, or for the run of a training job; None without a fleet
+    `reason`  why it is not chosen, empty when a changed load can be served
+    `users`  people of a workspace
+    """
+
+    fleet: FleetSummary | None
+    usd: Decimal | None
+    reason: str
+    users: int = 0
+
+
+def infeasible_solution(
+    nearest: tuple[BindingLimit, ...],
+    *,
+    week: Week,
+    llm: Llm | None,
+    funnel: tuple[tuple[str, int], ...],
+    offers_considered: int,
+) -> Solution:
+    """Return the solution of a spec that nothing meets, with the nearest that would do."""
+    return Solution(
+        status="infeasible",
+        pools=(),
+        predictions={},
+        bindings=nearest,
+        alternatives=(),
+        bill=None,
+        warnings=(),
+        week=week,
+        llm=llm,
+        funnel=funnel,
+        offers_considered=offers_considered,
+    )

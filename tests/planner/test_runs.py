@@ -32,8 +32,7 @@ from planner.perf.training.lower_bound import step_lower_bound
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
-from planner.solve.counterfactual import what_if
-from planner.solve.solver import Solver
+from planner.solve.settings import SolveSettings
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.fixed import estimate_training
 from planner.solve.training.requirement import training_requirement
@@ -44,6 +43,8 @@ from planner.solve.training.search import (
 )
 from planner.spec.load import load_spec
 from planner.spec.model import Training
+from planner.workload.registry import workload_of
+from planner.workload.solver import what_if
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.stack_spec import unsupported_reason
 from tests.conftest import BLUEPRINTS, only, solve
@@ -83,7 +84,12 @@ def searched(made: str, catalog=CATALOG):
     assert isinstance(spec, Training)
     need = training_requirement(spec, lambda _: b"", 0.9)
     market = OfferFilter(
-        catalog.offer_groups, spec_rules(spec, unsupported_reason)
+        catalog.offer_groups,
+        spec_rules(
+            spec,
+            unsupported_reason,
+            resumes=workload_of(spec).resumes,
+        ),
     )
     return TrainSearch(need, catalog.price_book), market.cheapest()
 
@@ -827,7 +833,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
 
 
 def test_more_tokens_and_pairs_cost_what_their_own_plan_does() -> None:
-    solver = Solver(
+    solver = SolveSettings(
         catalog=CATALOG,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",

@@ -10,11 +10,12 @@ import pytest
 
 from planner.errors import MissingError, SpecError
 from planner.market.offer_filter import OfferFilter, spec_rules
-from planner.solve.counterfactual import what_if, why_not
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.sizing import groups_with_spares
-from planner.solve.solver import Solver
+from planner.solve.settings import SolveSettings
+from planner.workload.registry import workload_of
+from planner.workload.solver import what_if, why_not
 from stacks.stack_spec import unsupported_reason
 from tests.conftest import chat, only, solve, spec_of
 from tests.oracles import brute
@@ -61,7 +62,12 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     spec = spec_of(text)
     wanted = serving_requirement(spec, lambda _: b"")
     offers = OfferFilter(
-        small.offer_groups, spec_rules(spec, unsupported_reason)
+        small.offer_groups,
+        spec_rules(
+            spec,
+            unsupported_reason,
+            resumes=workload_of(spec).resumes,
+        ),
     ).cheapest()
     truth = brute.machines_cost(wanted, offers)
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
@@ -256,7 +262,7 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
 
 def test_unsupported_families_are_refused_by_name(catalog) -> None:
     spec = spec_of(chat())
-    solver = Solver(
+    solver = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
@@ -271,7 +277,7 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
 def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
     catalog,
 ) -> None:
-    solver = Solver(
+    solver = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",

@@ -18,9 +18,11 @@ from planner.solve.serving.verify import (
     simulate_fleet,
     verify_finalists,
 )
-from planner.solve.solver import Solver
+from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
 from planner.spec.model import Inference, LatencyLimit
+from planner.workload.registry import workload_of
+from planner.workload.solver import solve as solve_spec
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.stack_spec import unsupported_reason
 
@@ -43,12 +45,12 @@ def specs() -> list[tuple[str, Inference]]:
 def test_every_blueprint_passes_its_percentiles(
     path: str, spec: Inference
 ) -> None:
-    solver = Solver(
+    solver = SolveSettings(
         catalog=CATALOG,
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(path),
     )
-    checked = solver.solve(spec).simulation_check
+    checked = solve_spec(spec, solver).simulation_check
     assert checked is not None
     assert spec.sla is not None
     for limit in spec.sla.limits:
@@ -65,12 +67,12 @@ def test_every_blueprint_keeps_its_predicted_99th_percentiles(
     path: str, spec: Inference
 ) -> None:
     """Of what its SLA limits: simulated requests are not later than the band of the prediction."""
-    solver = Solver(
+    solver = SolveSettings(
         catalog=CATALOG,
         unbuilt_reason=unsupported_reason,
         read_file=spec_folder_reader(path),
     )
-    found = solver.solve(spec)
+    found = solve_spec(spec, solver)
     assert found.simulation_check is not None
     assert spec.sla is not None
     for metric in {limit.metric for limit in spec.sla.limits}:
@@ -88,11 +90,14 @@ def test_every_blueprint_can_promise_its_99th_percentile(
     assert spec.sla is not None
     limits = tuple(replace(x, percentile=99) for x in spec.sla.limits)
     asked = replace(spec, sla=replace(spec.sla, limits=limits))
-    found = Solver(
-        catalog=CATALOG,
-        unbuilt_reason=unsupported_reason,
-        read_file=spec_folder_reader(path),
-    ).solve(asked)
+    found = solve_spec(
+        asked,
+        SolveSettings(
+            catalog=CATALOG,
+            unbuilt_reason=unsupported_reason,
+            read_file=spec_folder_reader(path),
+        ),
+    )
     if found.status == "infeasible":
         return
     assert found.simulation_check is not None
@@ -121,11 +126,14 @@ def test_a_recorded_trace_is_what_is_played(tmp_path: Path) -> None:
         text = head + f"traffic:\n  trace: t.csv\n  routing: {routing}\n" + kept
         spec = load_spec(text.encode(), "spec.yaml")
         assert isinstance(spec, Inference)
-        found = Solver(
-            catalog=CATALOG,
-            unbuilt_reason=unsupported_reason,
-            read_file=spec_folder_reader(str(tmp_path / "spec.yaml")),
-        ).solve(spec)
+        found = solve_spec(
+            spec,
+            SolveSettings(
+                catalog=CATALOG,
+                unbuilt_reason=unsupported_reason,
+                read_file=spec_folder_reader(str(tmp_path / "spec.yaml")),
+            ),
+        )
         assert found.simulation_check is not None
         assert (
             found.simulation_check.request_source,
@@ -153,7 +161,12 @@ def test_a_finalist_that_misses_is_replaced_by_a_larger_one() -> None:
     )
     search = ServingSearch(CATALOG.price_book)
     offers = OfferFilter(
-        CATALOG.offer_groups, spec_rules(spec, unsupported_reason)
+        CATALOG.offer_groups,
+        spec_rules(
+            spec,
+            unsupported_reason,
+            resumes=workload_of(spec).resumes,
+        ),
     ).cheapest()
     found = search.solve(wanted, offers, result_count=3).candidates
     chosen, checked = verify_finalists(wanted, found, search.bill)

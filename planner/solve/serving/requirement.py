@@ -95,6 +95,11 @@ class ServingRequirement:
         )
 
     @property
+    def role(self) -> Literal["serve", "batch"]:
+        """What the machines do."""
+        return "batch" if self.mode == "batch" else "serve"
+
+    @property
     def requests_per_month(self) -> Decimal:
         """Requests served in a month.
 

@@ -1,0 +1,33 @@
+"""What solving takes besides the spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.serving.replica import Confidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.market.offer import Catalog, Instance
+
+DEFAULT_CONFIDENCE: Final = Confidence(0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveSettings:
+    """What solving takes besides the spec.
+
+    catalog            offers, and prices of everything else
+    unbuilt_reason     says why no stack can be built with a machine type, or nothing
+    read_file          opens files beside the spec
+    alternative_count  how many alternatives of each sort are shown
+    confidence         with which limits are met, and what a benchmark of the user's own taught
+    """
+
+    catalog: Catalog
+    unbuilt_reason: Callable[[Instance], str | None]
+    read_file: Callable[[str], bytes]
+    alternative_count: int = 3
+    confidence: Confidence = DEFAULT_CONFIDENCE

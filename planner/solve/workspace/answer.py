@@ -1,0 +1,239 @@
+"""From a workspace spec to a solution: the cheapest machine with enough memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.solve.solution import (
+    BandedPrediction,
+    BindingLimit,
+    FleetSummary,
+    PlanWarning,
+    RivalFleet,
+    SizedPool,
+    Solution,
+    infeasible_solution,
+)
+from planner.solve.warning import price_warnings
+from planner.solve.workspace.requirement import (
+    WorkspaceRequirement,
+    scheduled_week,
+    workspace_bill,
+    workspace_requirement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from decimal import Decimal
+
+    from planner.cost.bill import Bill
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.settings import SolveSettings
+    from planner.spec.model import Workspace
+
+EPHEMERAL_DISK: Final = PlanWarning(
+    code="disk",
+    message=(
+        "a disk goes with its machine: keep work in a repository or a bucket "
+        "before it stops"
+    ),
+)
+MEMORY_BAND: Final = 1.05  # how far memory of a session may be off, either way
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceChoice:
+    """An offer for every user of a workspace, with its bill and what it lacks."""
+
+    offer: Offer
+    bill: Bill
+    shortfall: str
+
+    @property
+    def rank(self) -> tuple[Decimal, tuple[str, ...]]:
+        """The documented order: cost, then names."""
+        return self.bill.total, self.offer.key
+
+
+def solve_workspace(
+    spec: Workspace, settings: SolveSettings, offer_filter: OfferFilter
+) -> Solution:
+    """Return the cheapest machine that fits, one for each user."""
+    requirement = workspace_requirement(spec)
+    choices = sorted(
+        (
+            WorkspaceChoice(
+                offer,
+                workspace_bill(spec, offer, settings.catalog.price_book),
+                requirement.shortfall(offer.instance),
+            )
+            for offer in offer_filter.cheapest()
+        ),
+        key=lambda choice: choice.rank,
+    )
+    selection = next(
+        (choice for choice in choices if not choice.shortfall), None
+    )
+    budget_usd = spec.buy.budget
+    if selection is None or (
+        budget_usd is not None and selection.bill.total > budget_usd
+    ):
+        nearest = (
+            _nearest_rules(spec, requirement, offer_filter, settings)
+            if selection is None
+            else (_nearest_budget(selection.bill.total),)
+        )
+        return infeasible_solution(
+            nearest,
+            week=scheduled_week(spec),
+            llm=requirement.llm,
+            funnel=offer_filter.funnel,
+            offers_considered=len(settings.catalog.offers),
+        )
+    pool = SizedPool(
+        name="workspace",
+        offer=selection.offer,
+        nodes=spec.users,
+        min_nodes=spec.users,
+        nodes_per_group=1,
+        replicas=spec.users,
+        role="workspace",
+        layout=None,
+        max_batch=0,
+        spare_groups=0,
+        context_tokens=0,
+        run_window_s=0,
+    )
+    return Solution(
+        status="optimal",
+        pools=(pool,),
+        predictions=_memory_predictions(requirement, selection.offer),
+        bindings=(),
+        alternatives=_alternatives(
+            choices, selection, spec.users, settings.alternative_count
+        ),
+        bill=selection.bill,
+        warnings=(
+            EPHEMERAL_DISK,
+            *price_warnings(selection.offer, selection.bill.unpriced_lines),
+        ),
+        week=scheduled_week(spec),
+        llm=requirement.llm,
+        funnel=offer_filter.funnel,
+        offers_considered=offer_filter.allowed_count,
+    )
+
+
+def _alternatives(
+    choices: list[WorkspaceChoice],
+    selection: WorkspaceChoice,
+    users: int,
+    alternative_count: int,
+) -> tuple[RivalFleet, ...]:
+    """The next dearer machine types that fit, and the dearest of the cheaper ones that do not."""
+    selected_type = selection.offer.instance.instance_type
+    pricier_choices = _first_of_each_type(
+        choice
+        for choice in choices
+        if not choice.shortfall
+        and choice.offer.instance.instance_type != selected_type
+    )
+    cheaper_choices = _first_of_each_type(
+        choice
+        for choice in choices
+        if choice.shortfall and choice.bill.total < selection.bill.total
+    )
+    shown_choices = [
+        *pricier_choices[:alternative_count],
+        *cheaper_choices[-alternative_count:],
+    ]
+    return tuple(
+        RivalFleet(
+            offer=choice.offer,
+            nodes=users,
+            usd=choice.bill.total,
+            rejected_by=choice.shortfall or "price",
+        )
+        for choice in shown_choices
+    )
+
+
+def _first_of_each_type(
+    choices: Iterable[WorkspaceChoice],
+) -> list[WorkspaceChoice]:
+    choice_by_type: dict[str, WorkspaceChoice] = {}
+    for choice in choices:
+        choice_by_type.setdefault(choice.offer.instance.instance_type, choice)
+    return list(choice_by_type.values())
+
+
+def _nearest_rules(
+    spec: Workspace,
+    requirement: WorkspaceRequirement,
+    offer_filter: OfferFilter,
+    settings: SolveSettings,
+) -> tuple[BindingLimit, ...]:
+    """The rules of the spec that alone keep every machine that fits out."""
+    nearest = []
+    for rule in offer_filter.offer_rules[1:]:
+        sufficient_offers = [
+            offer
+            for offer in offer_filter.cheapest(rule.key)
+            if not requirement.shortfall(offer.instance)
+        ]
+        if not sufficient_offers:
+            continue
+        cheapest_offer = min(
+            sufficient_offers, key=lambda offer: (offer.usd_hour, offer.key)
+        )
+        fleet = FleetSummary(
+            cheapest_offer.provider,
+            cheapest_offer.region,
+            cheapest_offer.instance.instance_type,
+            0,
+        )
+        bill = workspace_bill(spec, cheapest_offer, settings.catalog.price_book)
+        nearest.append(
+            BindingLimit(
+                constraint=rule.key,
+                slack=None,
+                relax_to="any",
+                saves_usd=None,
+                usd=bill.total,
+                fleet=fleet,
+            )
+        )
+    return tuple(nearest)
+
+
+def _nearest_budget(usd_month: Decimal) -> BindingLimit:
+    return BindingLimit(
+        constraint="buy.budget",
+        slack=None,
+        relax_to=f"{usd_month:,.0f} USD/month",
+        saves_usd=None,
+        usd=usd_month,
+        fleet=None,
+    )
+
+
+def _memory_predictions(
+    requirement: WorkspaceRequirement, offer: Offer
+) -> dict[str, BandedPrediction]:
+    if not requirement.total_gib:
+        return {}
+    accelerator_gib = requirement.total_gib / offer.instance.accelerators
+    available_gib = offer.instance.node.memory_gib * offer.instance.accelerators
+    memory_share = requirement.total_gib / available_gib
+    return {
+        "memory_gib_per_accelerator": _banded(accelerator_gib),
+        "memory_fraction": _banded(memory_share),
+    }
+
+
+def _banded(amount: float) -> BandedPrediction:
+    return BandedPrediction(
+        amount, amount / MEMORY_BAND, amount * MEMORY_BAND, "physics"
+    )

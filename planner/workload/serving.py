@@ -1,0 +1,114 @@
+"""Serving a model: requests that wait for an answer, and batches that do not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from planner import figures
+from planner.solve.serving.answer import confident_requirement, solve_serving
+from planner.solve.serving.explain import describe_fleet, rejection_reason
+from planner.solve.serving.search import ServingSearch
+from planner.solve.solution import Counterfactual, FleetSummary, Solution
+from planner.spec.blocks import SPEC_KINDS
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Period
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.settings import SolveSettings
+    from planner.spec.field import Block
+    from planner.spec.model import Batch, Inference
+    from planner.workload.base import Workload
+
+
+class ServingWorkload:
+    """Inference, or a batch: the same search; a batch has a deadline instead of limits."""
+
+    period: Period = "month"
+    scaled_quantity = "traffic"
+
+    def __init__(self, kind: str, name: str, *, resumes: bool) -> None:
+        self.kind = kind
+        self.name = name
+        self.resumes = resumes
+
+    @property
+    def spec_block(self) -> Block:
+        """The fields of its specs."""
+        return SPEC_KINDS[self.kind]
+
+    def solve(
+        self,
+        spec: Inference | Batch,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+    ) -> Solution:
+        """Return the cheapest fleet that the simulation confirms."""
+        return solve_serving(spec, settings, offer_filter)
+
+    def explain_type(
+        self,
+        spec: Inference | Batch,
+        settings: SolveSettings,
+        machine_type: FleetSummary,
+        offers: list[Offer],
+    ) -> Counterfactual:
+        """Search this machine type alone: its best fleet, or what it misses."""
+        search_result = ServingSearch(settings.catalog.price_book).solve(
+            confident_requirement(spec, settings), offers
+        )
+        if search_result.candidates:
+            best_candidate = search_result.candidates[0]
+            return Counterfactual(
+                describe_fleet(best_candidate),
+                best_candidate.bill.total,
+                "price",
+            )
+        reason = "no layout of the model fits its accelerators"
+        # Offers are ordered by cost bound; the first one is reported.
+        if search_result.rejected_offers:
+            reason = rejection_reason(
+                search_result.rejected_offers[0].rejection
+            )
+        return Counterfactual(machine_type, None, reason)
+
+    def scale(
+        self,
+        spec: Inference | Batch,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+        factor: float,
+    ) -> Counterfactual:
+        """Return the fleet for so many times the traffic."""
+        requirement = confident_requirement(spec, settings)
+        candidates = (
+            ServingSearch(settings.catalog.price_book)
+            .solve(
+                requirement.with_scaled_load(factor), offer_filter.cheapest()
+            )
+            .candidates
+        )
+        if not candidates:
+            return Counterfactual(None, None, "infeasible")
+        return Counterfactual(
+            describe_fleet(candidates[0]), candidates[0].bill.total, ""
+        )
+
+    def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
+        """Say the traffic in the unit in which the spec gives it."""
+        traffic = normalized["traffic"]
+        if "peak_rps" in traffic:
+            peak_rps = figures.quantity(Decimal(traffic["peak_rps"]))
+            return [f"peak {peak_rps} req/s"]
+        if "requests_per_day" in traffic:
+            return [f"{traffic['requests_per_day']:,} requests a day"]
+        if "total_requests" in traffic:
+            return [f"{traffic['total_requests']:,} requests"]
+        if "concurrency" in traffic:
+            return [f"{traffic['concurrency']:,} in flight"]
+        return []
+
+
+INFERENCE: Workload = ServingWorkload("Inference", "inference", resumes=False)
+BATCH: Workload = ServingWorkload("Batch", "batch", resumes=True)

@@ -1,0 +1,120 @@
+"""The one entrance to solving, whatever the kind of workload. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from planner.errors import MissingError, Problem, SpecError
+from planner.market.offer import group_offers
+from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.energy import solution_energy
+from planner.solve.solution import Counterfactual, FleetSummary
+from planner.workload.registry import workload_of
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.solve.settings import SolveSettings
+    from planner.solve.solution import Solution
+    from planner.spec.model import Spec
+
+
+def solve(spec: Spec, settings: SolveSettings) -> Solution:
+    """Return the cheapest fleet that meets a spec, or why there is none.
+
+    Raises SpecError when the spec asks for a runtime that cannot be built.
+    """
+    if spec.runtime != "vm":
+        raise SpecError(
+            Problem(
+                code="unsupported",
+                message=f"runtime {spec.runtime} cannot be built yet",
+                place=spec.place,
+                next_step="use runtime: vm",
+            )
+        )
+    solution = workload_of(spec).solve(
+        spec, settings, _offer_filter(spec, settings)
+    )
+    return replace(solution, energy=solution_energy(solution))
+
+
+def what_if(
+    spec: Spec, settings: SolveSettings, factor: float
+) -> Counterfactual:
+    """Return the fleet for so many times the load of a spec."""
+    return workload_of(spec).scale(
+        spec, settings, _offer_filter(spec, settings), factor
+    )
+
+
+def why_not(
+    spec: Spec, settings: SolveSettings, pattern: str
+) -> list[Counterfactual]:
+    """Say for every machine type that matches what keeps it from being chosen.
+
+    First the rules that exclude it, then what it lacks or misses, then its price. Raises
+    MissingError when no machine type matches.
+    """
+    offers_by_type: dict[tuple[str, str], list[Offer]] = {}
+    for offer in settings.catalog.offers:
+        if _matches_pattern(offer, pattern):
+            machine_key = (offer.provider, offer.instance.instance_type)
+            offers_by_type.setdefault(machine_key, []).append(offer)
+    if not offers_by_type:
+        raise MissingError(
+            Problem(
+                code="offer",
+                message=f"no machine type matches '{pattern}'",
+                next_step="run: tonnage offers --limit 1000",
+            )
+        )
+    return [
+        _explain_type(spec, settings, offers)
+        for _, offers in sorted(offers_by_type.items())
+    ]
+
+
+def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
+    return OfferFilter(
+        settings.catalog.offer_groups,
+        spec_rules(
+            spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
+        ),
+    )
+
+
+def _explain_type(
+    spec: Spec, settings: SolveSettings, offers: list[Offer]
+) -> Counterfactual:
+    instance = offers[0].instance
+    machine_type = FleetSummary(
+        instance.provider, "", instance.instance_type, 0
+    )
+    workload = workload_of(spec)
+    offer_filter = OfferFilter(
+        group_offers(offers),
+        spec_rules(spec, settings.unbuilt_reason, resumes=workload.resumes),
+    )
+    allowed_offers = offer_filter.cheapest()
+    if allowed_offers:
+        return workload.explain_type(
+            spec, settings, machine_type, allowed_offers
+        )
+    # A type without a stack has a reason of its own.
+    reason = settings.unbuilt_reason(instance)
+    if reason is None:
+        # The offer with the fewest violations is nearest to the rules.
+        violated_rules = min(
+            (offer_filter.violations(offer) for offer in offers), key=len
+        )
+        reason = "excluded by " + ", ".join(sorted(violated_rules))
+    return Counterfactual(machine_type, None, reason)
+
+
+def _matches_pattern(offer: Offer, pattern: str) -> bool:
+    """Whether a pattern with * names the machine type or the accelerator of an offer."""
+    lowered_pattern = pattern.lower()
+    names = (offer.instance.instance_type.lower(), offer.instance.accelerator)
+    return any(fnmatchcase(name, lowered_pattern) for name in names)

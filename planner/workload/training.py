@@ -1,0 +1,125 @@
+"""Training a model: a run with an end, on one cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from planner import figures
+from planner.solve.solution import Counterfactual, FleetSummary, Solution
+from planner.solve.training.answer import solve_training
+from planner.solve.training.requirement import (
+    TrainingRequirement,
+    training_requirement,
+)
+from planner.solve.training.search import TrainSearch
+from planner.spec.blocks import SPEC_KINDS
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Period
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.settings import SolveSettings
+    from planner.spec.field import Block
+    from planner.spec.model import Training
+    from planner.workload.base import Workload
+
+
+class TrainingWorkload:
+    """Pretraining, fine-tuning, adapters and preferences."""
+
+    kind = "Training"
+    name = "training"
+    period: Period = "run"
+    resumes = True
+    scaled_quantity = "tokens"
+
+    @property
+    def spec_block(self) -> Block:
+        """The fields of its specs."""
+        return SPEC_KINDS[self.kind]
+
+    def solve(
+        self,
+        spec: Training,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+    ) -> Solution:
+        """Return the cheapest cluster in time, or the fastest within the budget."""
+        return solve_training(
+            _requirement(spec, settings),
+            offer_filter,
+            settings.catalog,
+            settings.alternative_count,
+        )
+
+    def explain_type(
+        self,
+        spec: Training,
+        settings: SolveSettings,
+        machine_type: FleetSummary,
+        offers: list[Offer],
+    ) -> Counterfactual:
+        """Search this machine type alone: its best cluster, or why it ends too late."""
+        ranking = TrainSearch(
+            _requirement(spec, settings), settings.catalog.price_book
+        ).solve(offers, 1)
+        # A feasible cluster can only lose by its cost.
+        if ranking.feasible:
+            best_candidate = ranking.feasible[0]
+            return Counterfactual(
+                replace(machine_type, nodes=best_candidate.cluster.nodes),
+                best_candidate.bill.total,
+                "price",
+            )
+        return Counterfactual(machine_type, None, ranking.rejected[0].reason)
+
+    def scale(
+        self,
+        spec: Training,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+        factor: float,
+    ) -> Counterfactual:
+        """Return the cluster for so many times the tokens."""
+        # Resolved tokens: the spec may give samples, or nothing.
+        tokens = round(_requirement(spec, settings).tokens * factor)
+        longer_spec = replace(spec, data=replace(spec.data, tokens=tokens))
+        solution = self.solve(longer_spec, settings, offer_filter)
+        if solution.bill is None:
+            return Counterfactual(None, None, "infeasible")
+        pool = solution.pools[0]
+        instance = pool.offer.instance
+        fleet = FleetSummary(
+            instance.provider, "", instance.instance_type, pool.nodes
+        )
+        return Counterfactual(fleet, solution.bill.total, "")
+
+    def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
+        """Say the method, how much is trained on, and the deadline."""
+        dataset = normalized["data"]
+        train = normalized["train"]
+        phrases = [train["method"]]
+        if "tokens" in dataset:
+            phrases.append(f"{figures.short_count(dataset['tokens'])} tokens")
+        elif "samples" in dataset:
+            is_preference = train["method"].startswith("dpo")
+            sample_noun = "pairs" if is_preference else "sequences"
+            sample_count = figures.short_count(dataset["samples"])
+            phrases.append(f"{sample_count} {sample_noun}")
+        if "deadline" in train:
+            deadline = figures.compact_seconds(Decimal(train["deadline"]))
+            phrases.append(f"within {deadline}")
+        return phrases
+
+
+def _requirement(
+    spec: Training, settings: SolveSettings
+) -> TrainingRequirement:
+    return training_requirement(
+        spec, settings.read_file, settings.confidence.level
+    )
+
+
+TRAINING: Workload = TrainingWorkload()

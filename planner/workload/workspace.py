@@ -1,0 +1,89 @@
+"""Machines for people: notebooks and debugging."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from planner.solve.solution import Counterfactual, FleetSummary, Solution
+from planner.solve.workspace.answer import solve_workspace
+from planner.solve.workspace.requirement import (
+    workspace_bill,
+    workspace_requirement,
+)
+from planner.spec.blocks import SPEC_KINDS
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Period
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.settings import SolveSettings
+    from planner.spec.field import Block
+    from planner.spec.model import Workspace
+    from planner.workload.base import Workload
+
+
+class WorkspaceWorkload:
+    """One machine for each of a few people."""
+
+    kind = "Workspace"
+    name = "workspace"
+    period: Period = "month"
+    resumes = False
+    scaled_quantity = "traffic"
+
+    @property
+    def spec_block(self) -> Block:
+        """The fields of its specs."""
+        return SPEC_KINDS[self.kind]
+
+    def solve(
+        self,
+        spec: Workspace,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+    ) -> Solution:
+        """Return the cheapest machine that fits."""
+        return solve_workspace(spec, settings, offer_filter)
+
+    def explain_type(
+        self,
+        spec: Workspace,
+        settings: SolveSettings,
+        machine_type: FleetSummary,
+        offers: list[Offer],
+    ) -> Counterfactual:
+        """Say what the machine type lacks, or what it costs."""
+        shortfall = workspace_requirement(spec).shortfall(offers[0].instance)
+        fleet = replace(machine_type, nodes=spec.users)
+        if shortfall:
+            return Counterfactual(fleet, None, shortfall)
+        # Allowed offers differ in the purchase option.
+        cheapest_offer = min(
+            offers, key=lambda offer: (offer.usd_hour, offer.key)
+        )
+        bill = workspace_bill(spec, cheapest_offer, settings.catalog.price_book)
+        return Counterfactual(fleet, bill.total, "price")
+
+    def scale(
+        self,
+        spec: Workspace,
+        settings: SolveSettings,
+        offer_filter: OfferFilter,
+        factor: float,
+    ) -> Counterfactual:
+        """Return the machines for so many times the people."""
+        users = max(1, round(spec.users * factor))
+        solution = self.solve(
+            replace(spec, users=users), settings, offer_filter
+        )
+        if solution.bill is None:
+            return Counterfactual(None, None, "infeasible", users=users)
+        return Counterfactual(None, solution.bill.total, "", users=users)
+
+    def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
+        """Say for how many people."""
+        return [f"{normalized['users']} users"]
+
+
+WORKSPACE: Workload = WorkspaceWorkload()
