@@ -14,11 +14,8 @@ import numpy as np
 
 from planner.perf.serving import load_shape
 from planner.perf.serving.coefficients import SERVING
-from planner.perf.serving.step import (
-    prompt_busy_time,
-    prompt_latency,
-    step_times,
-)
+from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
+from planner.perf.serving.step import step_times
 from tests.accuracy.least import Problem, save, solve
 from tests.accuracy.sample import Array, Batch
 

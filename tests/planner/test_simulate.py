@@ -13,6 +13,7 @@ from planner.facts.llm import find_model
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving import monte_carlo, simulation
 from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.prompt import prompt_busy_time
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.service import Wait
 from planner.perf.serving.simulation import (
@@ -20,7 +21,6 @@ from planner.perf.serving.simulation import (
     ReplicaTable,
     Request,
 )
-from planner.perf.serving.step import prompt_busy_time
 from tests.planner.test_perf import node
 
 LOAD = ServingLoad(

@@ -15,12 +15,11 @@ from planner.perf.serving.load_shape import (
     memory_capacity,
 )
 from planner.perf.serving.memory import replica_memory
+from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
 from planner.perf.serving.step import (
     NO_DRAFT,
     Draft,
     StepTimes,
-    prompt_busy_time,
-    prompt_latency,
     step_times,
 )
 from planner.perf.serving.work import ReplicaProfile, profile_replica

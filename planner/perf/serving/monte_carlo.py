@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.numeric import nearest_rank
+from planner.perf.serving.prompt import prompt_latency
 from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
-from planner.perf.serving.step import prompt_latency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -28,13 +28,12 @@ from planner.perf.serving.error_band import (
     extrapolation,
 )
 from planner.perf.serving.load import bin_mean, percentile_bin
+from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
 from planner.perf.serving.service import Service, Wait
 from planner.perf.serving.step import (
     StepTimes,
     attention_time,
     decode_time,
-    prompt_busy_time,
-    prompt_latency,
     step_times,
 )
 from planner.perf.serving.work import profile_replica

@@ -23,11 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
-from planner.perf.serving.step import (
-    attention_time,
-    decode_time,
-    prompt_busy_time,
-)
+from planner.perf.serving.prompt import prompt_busy_time
+from planner.perf.serving.step import attention_time, decode_time
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:

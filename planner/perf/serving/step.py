@@ -1,4 +1,4 @@
-"""Time of a decode step and of a prompt.
+"""Time of a decode step, and its terms.
 
     step = weight reads and products + KV reads + collectives + overhead
 
@@ -142,10 +142,61 @@ def step_times(
     speculation: Draft = NO_DRAFT,
 ) -> StepTimes:
     """Divide the work of a replica by the speeds that hardware and engine reach."""
-    # Memory bandwidth reached on weights: peak times the fitted share.
-    weight_bytes_per_s = (
-        profile.memory_bytes_per_s * coefficients.weight_bandwidth
+    return StepTimes(
+        **_weight_times(profile, coefficients),
+        **_expert_times(profile, coefficients),
+        **_attention_times(profile, coefficients, speculation),
+        **_collective_times(profile, coefficients),
+        **_overhead_times(profile, coefficients),
+        layer_count=profile.layers,
+        draft=speculation,
+        overlap_exponent=coefficients.overlap,
+        pp=profile.pp,
+        adp=profile.adp,
     )
+
+
+def _weight_times(
+    profile: ReplicaProfile, coefficients: Coefficients
+) -> dict[str, float]:
+    """Return reads and products of attention, dense layers and head.
+
+    read  weight bytes / (bandwidth * weight_bandwidth), s
+    flop  FLOP of a token / (peak * flops * unpack_flops), s
+    """
+    weight_bytes_per_s = _weight_bandwidth(profile, coefficients)
+    return {
+        "read_attention_s": profile.read_attention_bytes / weight_bytes_per_s,
+        # unpack_flops: 4-bit weights that are converted to 16 bit.
+        "flop_attention_s": profile.attention_flop
+        / (
+            profile.attention_flop_per_s
+            * coefficients.flops
+            * coefficients.unpack_flops
+        ),
+        "read_dense_s": profile.read_dense_bytes / weight_bytes_per_s,
+        "flop_dense_s": profile.dense_flop
+        / (
+            profile.dense_flop_per_s
+            * coefficients.flops
+            * coefficients.unpack_flops
+        ),
+        "read_head_s": profile.read_head_bytes / weight_bytes_per_s,
+        "flop_head_s": profile.head_flop
+        # The output head is computed in 16 bit.
+        / (profile.half_flop_per_s * coefficients.flops),
+    }
+
+
+def _expert_times(
+    profile: ReplicaProfile, coefficients: Coefficients
+) -> dict[str, float]:
+    """Return reads and products of routed experts, and what their tiles add.
+
+    rate of products = peak * flops * expert_flops * unpack_experts / (1 + w0 / w), FLOP/s
+
+    w, w0  width of an expert on one accelerator, and the coefficient `expert_width`
+    """
     flop_per_s = profile.peak_flop_per_s * coefficients.flops
     expert_flop_per_s = (
         flop_per_s
@@ -154,82 +205,73 @@ def step_times(
         # Narrow experts are slow products: rate w / (w + w0).
         / (1 + coefficients.expert_width / profile.expert_columns)
     )
-    link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
-    # One all-reduce over 2 accelerators, and growth for each further one.
-    link_latency_s = coefficients.link_latency * (
-        1
-        + coefficients.link_latency_growth
-        * larger(profile.attention_tp - 2, 0.0)
-    )
-    network_bytes_per_s = (
-        profile.network_bytes_per_s * coefficients.network_bandwidth
-    )
-    # Kernel launches: every layer, and routing in expert layers.
-    launch_s = (
-        coefficients.layer_overhead * profile.layers
-        + coefficients.moe_overhead * profile.moe_layers
-    )
-    launch_s = coefficients.overhead * (
-        launch_s + coefficients.latent_overhead * profile.latent_layers
-    )
-    kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
-    return StepTimes(
-        read_attention_s=profile.read_attention_bytes / weight_bytes_per_s,
-        # unpack_flops: 4-bit weights that are converted to 16 bit.
-        flop_attention_s=profile.attention_flop
-        / (
-            profile.attention_flop_per_s
-            * coefficients.flops
-            * coefficients.unpack_flops
-        ),
-        read_dense_s=profile.read_dense_bytes / weight_bytes_per_s,
-        flop_dense_s=profile.dense_flop
-        / (
-            profile.dense_flop_per_s
-            * coefficients.flops
-            * coefficients.unpack_flops
-        ),
-        read_head_s=profile.read_head_bytes / weight_bytes_per_s,
-        flop_head_s=profile.head_flop
-        # The output head is computed in 16 bit.
-        / (profile.half_flop_per_s * coefficients.flops),
-        read_experts_s=profile.read_experts_bytes
+    return {
+        "read_experts_s": profile.read_experts_bytes
         * coefficients.expert_bytes
-        / weight_bytes_per_s,
-        flop_experts_s=profile.experts_flop
+        / _weight_bandwidth(profile, coefficients),
+        "flop_experts_s": profile.experts_flop
         # The accelerator with the most tokens ends last.
         * coefficients.expert_imbalance
         / expert_flop_per_s,
-        expert_share=profile.expert_share,
+        "expert_share": profile.expert_share,
         # Rows per expert in use times E / k: counted in rows of tokens.
-        padding_rows=coefficients.expert_padding
+        "padding_rows": coefficients.expert_padding
         / larger(profile.expert_share, 1e-6),
-        kv_full_s=profile.kv_full_bytes / kv_bytes_per_s
+    }
+
+
+def _weight_bandwidth(
+    profile: ReplicaProfile, coefficients: Coefficients
+) -> float:
+    """Return the memory bandwidth that reads of weights reach, in bytes/s."""
+    # Peak times the fitted share.
+    return profile.memory_bytes_per_s * coefficients.weight_bandwidth
+
+
+def _attention_times(
+    profile: ReplicaProfile, coefficients: Coefficients, speculation: Draft
+) -> dict[str, float]:
+    """Return KV reads and prompt attention, with the limits of their tokens.
+
+    KV    bytes / (bandwidth * kv_bandwidth), s
+    pair  FLOP of a pair / (16-bit peak * flops * prompt_attention), s
+    """
+    kv_bytes_per_s = profile.memory_bytes_per_s * coefficients.kv_bandwidth
+    return {
+        "kv_full_s": profile.kv_full_bytes / kv_bytes_per_s
         # MLA decode is bound by products; each draft token adds queries.
         + profile.latent_flop
         * (1 + speculation.draft_tokens)
         / (profile.half_flop_per_s * coefficients.latent_flops),
-        kv_window_s=profile.kv_window_bytes / kv_bytes_per_s,
+        "kv_window_s": profile.kv_window_bytes / kv_bytes_per_s,
         # A recurrent state is read and written in each step.
-        kv_state_s=2 * profile.kv_state_bytes / kv_bytes_per_s,
-        window_tokens=profile.window_tokens,
-        sparse_tokens=profile.sparse_tokens,
-        pair_s=profile.pair_flop
+        "kv_state_s": 2 * profile.kv_state_bytes / kv_bytes_per_s,
+        "window_tokens": profile.window_tokens,
+        "sparse_tokens": profile.sparse_tokens,
+        "pair_s": profile.pair_flop
         / (
             profile.half_flop_per_s
             * coefficients.flops
             * coefficients.prompt_attention
         ),
-        full_layers=profile.full_layers,
-        window_layers=profile.window_layers,
-        # Latencies of collectives do not depend on the batch.
-        fixed_s=profile.reduce_count * link_latency_s
-        + profile.gather_count * coefficients.gather_latency
-        + profile.hop_count * coefficients.hop_latency
-        + launch_s
-        # Scheduler of the engine, once a step.
-        + coefficients.overhead * coefficients.step_overhead,
-        token_s=profile.reduce_bytes / link_bytes_per_s
+        "full_layers": profile.full_layers,
+        "window_layers": profile.window_layers,
+    }
+
+
+def _collective_times(
+    profile: ReplicaProfile, coefficients: Coefficients
+) -> dict[str, float]:
+    """Return what collectives and activations take for a token, and an all-reduce in one phase.
+
+    token = all-reduce + all-to-all + transfers between stages + activations, s
+    """
+    link_bytes_per_s = profile.link_bytes_per_s * coefficients.link_bandwidth
+    network_bytes_per_s = (
+        profile.network_bytes_per_s * coefficients.network_bandwidth
+    )
+    return {
+        "token_s": profile.reduce_bytes / link_bytes_per_s
         # All-to-all of expert dispatch reaches less of the link bandwidth.
         + profile.gather_bytes
         / (profile.link_bytes_per_s * coefficients.gather_bandwidth)
@@ -238,25 +280,68 @@ def step_times(
         + profile.stream_bytes
         * coefficients.stream
         / profile.memory_bytes_per_s,
-        one_phase_s=profile.reduce_bytes
+        "one_phase_s": profile.reduce_bytes
         # One phase sends t / 2 times the bytes of two phases.
         * larger(profile.attention_tp / 2 - 1, 0.0)
         / link_bytes_per_s,
-        phase_limit_s=profile.reduce_count * coefficients.link_phase,
-        launch_s=launch_s,
-        layer_count=profile.layers,
-        draft=speculation,
-        sequence_s=coefficients.overhead * coefficients.sequence_overhead
+        "phase_limit_s": profile.reduce_count * coefficients.link_phase,
+    }
+
+
+def _overhead_times(
+    profile: ReplicaProfile, coefficients: Coefficients
+) -> dict[str, float]:
+    """Return what a step, a sequence and a prompt take whatever their tokens.
+
+    fixed     latencies of collectives + launches + scheduler, s
+    sequence  preparation of a batch and sampling, s
+    """
+    launch_s = _launch_time(profile, coefficients)
+    return {
+        # Latencies of collectives do not depend on the batch.
+        "fixed_s": profile.reduce_count * _link_latency(profile, coefficients)
+        + profile.gather_count * coefficients.gather_latency
+        + profile.hop_count * coefficients.hop_latency
+        + launch_s
+        # Scheduler of the engine, once a step.
+        + coefficients.overhead * coefficients.step_overhead,
+        "launch_s": launch_s,
+        "sequence_s": coefficients.overhead * coefficients.sequence_overhead
         # Sampling passes over 32-bit logits of the vocabulary.
         + profile.vocabulary_size
         * 4
         * coefficients.sampling
         / profile.memory_bytes_per_s,
-        overlap_exponent=coefficients.overlap,
-        pp=profile.pp,
-        adp=profile.adp,
-        prompt_base_s=coefficients.prompt_base,
-        prompt_full_tokens=coefficients.prompt_full,
+        "prompt_base_s": coefficients.prompt_base,
+        "prompt_full_tokens": coefficients.prompt_full,
+    }
+
+
+def _link_latency(profile: ReplicaProfile, coefficients: Coefficients) -> float:
+    """Return the latency of one all-reduce, in seconds.
+
+    link_latency * (1 + link_latency_growth * (t - 2)) over t > 2 accelerators
+    """
+    # One all-reduce over 2 accelerators, and growth for each further one.
+    return coefficients.link_latency * (
+        1
+        + coefficients.link_latency_growth
+        * larger(profile.attention_tp - 2, 0.0)
+    )
+
+
+def _launch_time(profile: ReplicaProfile, coefficients: Coefficients) -> float:
+    """Return the launches of all layers of a step, in seconds.
+
+    overhead * (layers + expert layers + latent layers, each with its overhead)
+    """
+    # Kernel launches: every layer, and routing in expert layers.
+    launch_s = (
+        coefficients.layer_overhead * profile.layers
+        + coefficients.moe_overhead * profile.moe_layers
+    )
+    return coefficients.overhead * (
+        launch_s + coefficients.latent_overhead * profile.latent_layers
     )
 
 
@@ -338,81 +423,3 @@ def decode_time(
         + sequence_count * (attention_s + times.sequence_s)
         # Time of a step over the tokens that it yields.
     ) / times.draft.tokens_per_step
-
-
-def prompt_busy_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds that the prompt of one request occupies a whole replica.
-
-        (products / adp + expert products + causal attention / adp + overhead) / pp
-
-    With attention-DP adp prompts run at once; with pipelining pp prompts overlap.
-    """
-    dense_token_s = (
-        times.flop_attention_s + times.flop_dense_s + times.token_s
-    ) / times.adp
-    # Many tokens share one read of the weights: products dominate.
-    products_s = prompt_tokens * (dense_token_s + times.flop_experts_s)
-    overhead_s = (
-        times.prompt_base_s
-        # Short prompts share a step, so each pays a share of its launches.
-        + smaller(1.0, prompt_tokens / times.prompt_full_tokens)
-        * times.launch_s
-    )
-    return (
-        products_s + _causal_time(times, prompt_tokens) / times.adp + overhead_s
-    ) / times.pp
-
-
-def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds from start to end of a prompt on an idle replica.
-
-    It is one step that also reads the weights: norm(read, flop * tokens) for each part.
-    """
-    touched_share = 1.0 - (1.0 - times.expert_share) ** prompt_tokens
-    dense_s = p_norm(
-        times.read_attention_s,
-        times.flop_attention_s * prompt_tokens,
-        times.overlap_exponent,
-    )
-    dense_s += p_norm(
-        times.read_dense_s,
-        times.flop_dense_s * prompt_tokens,
-        times.overlap_exponent,
-    )
-    expert_rows = prompt_tokens + times.padding_rows * touched_share
-    experts_s = p_norm(
-        times.read_experts_s * touched_share,
-        times.flop_experts_s * expert_rows,
-        times.overlap_exponent,
-    )
-    return (
-        dense_s
-        # Only the last token passes the head, so its read dominates.
-        + times.read_head_s
-        + experts_s
-        + times.fixed_s
-        + prompt_tokens * times.token_s
-        + _causal_time(times, prompt_tokens)
-    )
-
-
-def _causal_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds of causal attention over a prompt.
-
-    pair * prompt * (full layers * min(prompt, 2 * sparse)
-                     + window layers * min(prompt, 2 * window)) / 2
-    """
-    # With a limit w: L^2 / 2 pairs up to L = 2 w, then L * w.
-    full_layer_tokens = times.full_layers * smaller(
-        prompt_tokens, 2 * times.sparse_tokens
-    )
-    return (
-        times.pair_s
-        * prompt_tokens
-        * (
-            full_layer_tokens
-            + times.window_layers
-            * smaller(prompt_tokens, 2 * times.window_tokens)
-        )
-        / 2
-    )

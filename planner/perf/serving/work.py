@@ -102,65 +102,17 @@ def profile_replica(
 
     Attention and dense layers are divided over tp / adp accelerators, experts over all tp.
     """
-    accelerator = node.accelerator
-    attention_tp = layout.attention_tp
-    precision = layout.precision
-    attention_bytes = llm.attention_params * memory.attention_bytes(
-        llm, precision
-    )
-    head_params = llm.vocab * llm.hidden
-    # Parameters outside attention, experts, embedding and head.
-    dense_params = max(0.0, llm.dense_params - llm.attention_params)
-    token_kv_bytes = memory.kv_token_bytes(llm, layout)
-    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
-    latent_flop = (
-        2.0
-        * llm.heads
-        * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
-        * llm.attending_layers
-    )
     return ReplicaProfile(
         layers=llm.layers,
         full_layers=llm.attending_layers - llm.window_layers,
         window_layers=llm.window_layers,
         moe_layers=llm.moe_layers,
         latent_layers=llm.attending_layers if llm.kv_lora_rank else 0,
-        read_attention_bytes=attention_bytes / attention_tp,
-        read_dense_bytes=dense_params
-        * memory.dense_bytes(precision)
-        / attention_tp,
-        # The output head has 16 bits.
-        read_head_bytes=head_params * 2.0 / attention_tp,
-        read_experts_bytes=llm.expert_params
-        * memory.quantized_bytes(precision)
-        / layout.tp,
-        # One multiplication and one addition for each parameter.
-        attention_flop=2.0 * llm.attention_params / attention_tp,
-        dense_flop=2.0 * dense_params / attention_tp,
-        head_flop=2.0 * head_params / attention_tp,
-        experts_flop=2.0 * llm.active_expert_params / layout.tp,
         vocabulary_size=float(llm.vocab),
-        expert_share=llm.experts_per_token / llm.experts
-        if llm.experts
-        else 0.0,
-        expert_columns=float(
-            # Expert parallelism leaves experts whole; tp divides their width.
-            (llm.moe_ffn or DEFAULT_EXPERT_WIDTH) * layout.ep / layout.tp
-        ),
-        kv_full_bytes=token_kv_bytes
-        * (llm.attending_layers - llm.window_layers)
-        + llm.index_bytes,
-        kv_window_bytes=token_kv_bytes * llm.window_layers,
-        kv_state_bytes=float(llm.state_bytes * llm.state_layers) / attention_tp,
-        window_tokens=float(llm.window),
-        sparse_tokens=float(llm.sparse or UNLIMITED_TOKENS),
-        latent_flop=latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
-        # Score over head_dim and value over v_head_dim, 2 FLOP each.
-        pair_flop=2.0
-        * llm.heads
-        * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
-        / attention_tp,
-        memory_bytes_per_s=(accelerator.bandwidth_gb_s or 0.0)
+        **_dense_work(llm, layout),
+        **_expert_work(llm, layout),
+        **_attention_work(llm, layout),
+        memory_bytes_per_s=(node.accelerator.bandwidth_gb_s or 0.0)
         * 1e9
         # A slice of an accelerator has a share of its bandwidth.
         * node.compute_fraction,
@@ -169,9 +121,84 @@ def profile_replica(
         weight_bytes=memory.weight_bytes(llm, layout),
         pp=float(layout.pp),
         adp=float(layout.adp),
-        attention_tp=float(attention_tp),
+        attention_tp=float(layout.attention_tp),
         **_collectives(llm, layout, node),
     )
+
+
+def _dense_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
+    """Return weight bytes, and FLOP of a token, of attention, dense layers and head."""
+    attention_tp = layout.attention_tp
+    precision = layout.precision
+    attention_bytes = llm.attention_params * memory.attention_bytes(
+        llm, precision
+    )
+    head_params = llm.vocab * llm.hidden
+    # Parameters outside attention, experts, embedding and head.
+    dense_params = max(0.0, llm.dense_params - llm.attention_params)
+    return {
+        "read_attention_bytes": attention_bytes / attention_tp,
+        "read_dense_bytes": dense_params
+        * memory.dense_bytes(precision)
+        / attention_tp,
+        # The output head has 16 bits.
+        "read_head_bytes": head_params * 2.0 / attention_tp,
+        # One multiplication and one addition for each parameter.
+        "attention_flop": 2.0 * llm.attention_params / attention_tp,
+        "dense_flop": 2.0 * dense_params / attention_tp,
+        "head_flop": 2.0 * head_params / attention_tp,
+    }
+
+
+def _expert_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
+    """Return weight bytes, and FLOP of a token, of routed experts, with their share and width."""
+    return {
+        "read_experts_bytes": llm.expert_params
+        * memory.quantized_bytes(layout.precision)
+        / layout.tp,
+        # One multiplication and one addition for each parameter.
+        "experts_flop": 2.0 * llm.active_expert_params / layout.tp,
+        "expert_share": llm.experts_per_token / llm.experts
+        if llm.experts
+        else 0.0,
+        "expert_columns": float(
+            # Expert parallelism leaves experts whole; tp divides their width.
+            (llm.moe_ffn or DEFAULT_EXPERT_WIDTH) * layout.ep / layout.tp
+        ),
+    }
+
+
+def _attention_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
+    """Return KV bytes of a token, and FLOP of attention beside its projections.
+
+    latent FLOP  2 * heads * (2 * rank + rope) * layers, with latent attention (MLA)
+    pair FLOP    2 * heads * (width of a key + width of a value)
+    """
+    attention_tp = layout.attention_tp
+    token_kv_bytes = memory.kv_token_bytes(llm, layout)
+    # MLA decode: scores over rank + rope, values over rank, 2 FLOP each.
+    latent_flop = (
+        2.0
+        * llm.heads
+        * (2 * llm.kv_lora_rank + llm.qk_rope_dim)
+        * llm.attending_layers
+    )
+    return {
+        "kv_full_bytes": token_kv_bytes
+        * (llm.attending_layers - llm.window_layers)
+        + llm.index_bytes,
+        "kv_window_bytes": token_kv_bytes * llm.window_layers,
+        "kv_state_bytes": float(llm.state_bytes * llm.state_layers)
+        / attention_tp,
+        "window_tokens": float(llm.window),
+        "sparse_tokens": float(llm.sparse or UNLIMITED_TOKENS),
+        "latent_flop": latent_flop / attention_tp if llm.kv_lora_rank else 0.0,
+        # Score over head_dim and value over v_head_dim, 2 FLOP each.
+        "pair_flop": 2.0
+        * llm.heads
+        * (llm.head_dim + (llm.v_head_dim or llm.head_dim))
+        / attention_tp,
+    }
 
 
 def _peak_speeds(

@@ -27,36 +27,23 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import microbatch_sizes
-from planner.perf.training.job import ParallelLayout
-from planner.perf.training.memory import BYTES_16BIT
+from planner.perf.training.experts import remote_machines
 from planner.perf.training.sharding import sharding_traffic
-from planner.perf.training.step import (
-    BACKWARD_PASSES,
-    TRAINING_PASSES,
-    overlapped_s,
-    sharding_time,
-    step_time,
-)
-from planner.perf.training.work import OPERAND_BYTES, rank_work, remote_machines
+from planner.perf.training.single_accelerator import single_accelerator
+from planner.perf.training.step import overlapped_s, sharding_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from planner.perf.training.coefficients import TrainingCoefficients
-    from planner.perf.training.job import Job, Recompute
-    from planner.perf.training.work import RankWork
+    from planner.perf.training.job import Job, ParallelLayout, Recompute
 
-# One forward pass, and a backward that recomputes the scores.
-ATTENTION_PASSES: Final = 1 + BACKWARD_PASSES  # passes of attention
 # Forward passes that each level of the search computes again.
 RECOMPUTE_SHARES: Final[dict[Recompute, float]] = {
     "none": 0.0,
     "layer": 0.5,
     "full": 1.0,
 }
-GATHER_BYTES: Final = (
-    8.0  # bytes of an activation in four gathers or scatters of a layer
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,49 +220,16 @@ class StepLowerBound:
         step time >= (min over choices of t * (M + bubble * (pp - 1) / vpp) + once) * scale
         t         >= ((W / (A * M) + R)^q + (H / pp)^q)^(1 / q), overlapped with the gather
 
-        W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
-            + gathered + context_shard_s * (cp - 1)
-        R = (weight_read_s / tp + expert_read_s / e) / pp * (1 + (r + ref) / pass_count)
-        H = host_s
-
-        A, M      accelerators, and micro-batches of a step
-        r         recomputed share of a forward pass: 0, 1/2 or 1
-        ref       forward passes of a reference
-        exchange  exchange_s * (1 - 1 / ep) + sent_s + tensor_rank_s * (tp - 1) within the link
-        gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
-        e         ep, or tp when ep is 1
+        W     work of a step summed over all accelerators, from `_work_bound`
+        R     reading of weights in a micro-batch, from `_weight_read_bound`
+        H     host_s
+        A, M  accelerators, and micro-batches of a step
         """
         rank_count = layout.accelerators
         host_power = self.coefficients.host_power
         rank_sequences = job.global_batch / layout.dp
-        recompute_share = RECOMPUTE_SHARES[layout.recompute]
-        # Recomputation and a reference each repeat the communication.
-        extra_forwards = recompute_share + self.reference_passes
-        # A share 1 / ep of the tokens has its experts on its own rank.
-        exchange_s = self.exchange_s * (1 - 1 / layout.ep) + comm_bound.sent_s
-        exchange_s += (
-            self.tensor_rank_s * (layout.tp - 1)
-            # Beyond the link `sent_s` already has the tensor bytes.
-            if layout.tp <= self.link_ranks
-            else 0.0
-        )
-        gathered_s = (
-            # Experts that tp shards see every token on each of the tp ranks.
-            self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
-        )
-        accelerator_s = (
-            self.layout_free_s
-            + recompute_share * self.extra_forward_s
-            # `exchange_s` is forward and backward: one pass more is a half.
-            + (1 + extra_forwards / 2) * exchange_s
-        )
-        accelerator_s += gathered_s + self.context_shard_s * (layout.cp - 1)
-        weight_read_s = (
-            self.weight_read_s / layout.tp
-            + self.expert_read_s / (layout.tp if layout.ep == 1 else layout.ep)
-        ) / layout.pp
-        # One pass more reads the weights once more.
-        weight_read_s *= 1 + extra_forwards / self.pass_count
+        work_s = self._work_bound(layout, comm_bound)
+        weight_read_s = self._weight_read_bound(layout)
         host_term = (self.host_s / layout.pp) ** host_power
         bubble_factor = self.coefficients.bubble * (layout.pp - 1)
         minimum_s = math.inf
@@ -283,7 +237,7 @@ class StepLowerBound:
             micro_batches = max(1.0, rank_sequences / micro_batch)
             busy_s = (
                 # The head is inside the norm: it adds less there than outside.
-                (accelerator_s / rank_count / micro_batches + weight_read_s)
+                (work_s / rank_count / micro_batches + weight_read_s)
                 ** host_power
                 + host_term
             ) ** (1 / host_power)
@@ -302,6 +256,72 @@ class StepLowerBound:
         )
         return (minimum_s + comm_bound.once_s) * scale_factor
 
+    def _work_bound(
+        self, layout: ParallelLayout, comm_bound: CommBound
+    ) -> float:
+        """Return the work of a step summed over all accelerators, in seconds.
+
+        W = layout_free_s + r * extra_forward_s + (1 + (r + ref) / 2) * exchange
+            + gathered + context_shard_s * (cp - 1)
+
+        r         recomputed share of a forward pass: 0, 1/2 or 1
+        ref       forward passes of a reference
+        exchange  exposed exchange, from `_exchange_bound`
+        gathered  gather_rank_s * (tp - 1) when ep is 1, else 0
+        """
+        recompute_share = RECOMPUTE_SHARES[layout.recompute]
+        gathered_s = (
+            # Experts that tp shards see every token on each of the tp ranks.
+            self.gather_rank_s * (layout.tp - 1) if layout.ep == 1 else 0.0
+        )
+        work_s = (
+            self.layout_free_s
+            + recompute_share * self.extra_forward_s
+            # The exchange is forward and backward: one pass more is a half.
+            + (1 + self._extra_forwards(layout) / 2)
+            * self._exchange_bound(layout, comm_bound)
+        )
+        work_s += gathered_s + self.context_shard_s * (layout.cp - 1)
+        return work_s
+
+    def _exchange_bound(
+        self, layout: ParallelLayout, comm_bound: CommBound
+    ) -> float:
+        """Return the exposed exchange of a step, summed over all accelerators, in seconds.
+
+        exchange = exchange_s * (1 - 1 / ep) + sent_s + tensor_rank_s * (tp - 1) within the link
+        """
+        # A share 1 / ep of the tokens has its experts on its own rank.
+        exchange_s = self.exchange_s * (1 - 1 / layout.ep) + comm_bound.sent_s
+        exchange_s += (
+            self.tensor_rank_s * (layout.tp - 1)
+            # Beyond the link `sent_s` already has the tensor bytes.
+            if layout.tp <= self.link_ranks
+            else 0.0
+        )
+        return exchange_s
+
+    def _weight_read_bound(self, layout: ParallelLayout) -> float:
+        """Return the reading of weights in a micro-batch, in seconds.
+
+        R = (weight_read_s / tp + expert_read_s / e) / pp * (1 + (r + ref) / pass_count)
+
+        r + ref  recomputed share of a forward pass, and passes of a reference
+        e        ep, or tp when ep is 1
+        """
+        weight_read_s = (
+            self.weight_read_s / layout.tp
+            + self.expert_read_s / (layout.tp if layout.ep == 1 else layout.ep)
+        ) / layout.pp
+        # One pass more reads the weights once more.
+        weight_read_s *= 1 + self._extra_forwards(layout) / self.pass_count
+        return weight_read_s
+
+    def _extra_forwards(self, layout: ParallelLayout) -> float:
+        """Return the forward passes of recomputation and of a reference."""
+        # Recomputation and a reference each repeat the communication.
+        return RECOMPUTE_SHARES[layout.recompute] + self.reference_passes
+
 
 @lru_cache(maxsize=512)
 def step_lower_bound(job: Job) -> StepLowerBound:
@@ -314,140 +334,33 @@ def step_lower_bound(job: Job) -> StepLowerBound:
     is repeated on ranks adds to it. Weights are counted apart, because every micro-batch reads
     them again.
     """
-    # One accelerator without memory limit does all the work.
-    single_job = replace(job, layout=ParallelLayout())
-    coefficients = TRAINING_TABLE.select(coefficient_keys(single_job))
-    single_work = rank_work(single_job)
-    language_model = job.llm
-    weight_bytes, expert_bytes = _weight_bytes(single_job, single_work)
-    invariant_work = replace(
-        single_work,
-        # What depends on the layout is taken out and bounded apart.
-        gemm_bytes=single_work.gemm_bytes - weight_bytes,
-        local_experts=0.0,
-        permuted_bytes=0.0,
-        expert_bytes=single_work.expert_bytes - expert_bytes,
-        exchange_link_bytes=0.0,
-        exchange_network_bytes=0.0,
-        dense_layers=0.0,
-        moe_layers=0.0,
-    )
-    invariant_time = step_time(invariant_work, coefficients)
-    forward_s = (
-        invariant_time.products + invariant_time.expert_products
-    ) / invariant_work.pass_count
-    # Attention has 3.5 passes, element-wise traffic three.
-    forward_s += (
-        invariant_time.attention / ATTENTION_PASSES
-        + invariant_time.traffic / TRAINING_PASSES
-    )
-    permuted_bytes = single_work.micro_batches * single_work.permuted_bytes
-    permute_s = (
-        permuted_bytes * coefficients.permute / single_work.memory_bytes_s
-    )
-    # Dispatch and combine, each forward and backward: 4 transfers.
-    wire_factor = 4 * coefficients.exchange / coefficients.exchange_rate
-    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
-    architecture_factor = coefficients.unlike
-    head_s = invariant_time.head
-    kv_bytes = (
-        job.global_batch
-        * job.sequence_tokens
-        * 2
-        * BYTES_16BIT
-        * language_model.kv_heads
-        * language_model.head_dim
-        * language_model.attending_layers
-    )
-    # Two passes of four collectives a layer: forward and backward.
-    tensor_bytes = (
-        2
-        * coefficients.tensor
-        * single_work.micro_batches
-        * GATHER_BYTES
-        * single_job.micro_tokens
-        * language_model.hidden
-        * language_model.layers
-    )
-    compute_s = (
-        invariant_time.products
-        + invariant_time.expert_products
-        + invariant_time.attention
-        + invariant_time.traffic
-        + invariant_time.recomputation
-    )
-    launch_s = (
-        single_work.local_experts * coefficients.local_expert / TRAINING_PASSES
-    )
+    single = single_accelerator(job)
     return StepLowerBound(
-        # The factor of the architecture does not apply to the head.
-        layout_free_s=architecture_factor * (compute_s + permute_s) + head_s,
-        # `permute_s` is forward and backward: one pass is a half.
-        extra_forward_s=architecture_factor * (forward_s + permute_s / 2),
-        pass_count=invariant_work.pass_count,
-        tensor_rank_s=architecture_factor
-        * tensor_bytes
-        / (single_work.link_bytes_s * coefficients.link),
-        tensor_rank_bytes=architecture_factor * tensor_bytes,
+        layout_free_s=single.layout_free_s,
+        extra_forward_s=single.extra_forward_s,
+        pass_count=single.work.pass_count,
+        tensor_rank_s=single.tensor_bytes / single.link_bytes_s,
+        tensor_rank_bytes=single.tensor_bytes,
         link_ranks=job.chip.link_domain,
-        exchange_s=architecture_factor
-        * permuted_bytes
-        * wire_factor
-        / single_work.link_bytes_s,
-        gather_rank_s=architecture_factor
-        * (
-            permute_s
-            + invariant_work.pass_count
-            * permuted_bytes
-            # Products read operands and write 16-bit results for each token.
-            * (1 + operand_bytes / BYTES_16BIT)
-            / single_work.memory_bytes_s
-        ),
-        context_shard_s=coefficients.context
-        * TRAINING_PASSES
-        * kv_bytes
-        / (single_work.link_bytes_s * coefficients.link),
+        # An all-to-all has its own share of the nominal bandwidth.
+        exchange_s=single.exchange_bytes / single.work.link_bytes_s,
+        gather_rank_s=single.gather_rank_s,
+        context_shard_s=single.context_shard_s,
         reference_passes=float(job.reference != "none"),
-        weight_read_s=architecture_factor
-        * invariant_work.pass_count
-        * weight_bytes
-        / single_work.memory_bytes_s,
-        expert_read_s=architecture_factor
-        * invariant_work.pass_count
-        * (expert_bytes / single_work.memory_bytes_s + launch_s),
-        host_s=single_work.moe_layers * coefficients.moe_host
-        + single_work.dense_layers * coefficients.dense_host,
-        exchange_bytes=architecture_factor
-        * permuted_bytes
-        * wire_factor
+        weight_read_s=single.weight_read_s,
+        expert_read_s=single.expert_read_s,
+        host_s=single.host_s,
+        exchange_bytes=single.exchange_bytes
         # Cancels `network` in `network_bytes_s`: an all-to-all has its own.
-        * coefficients.network
+        * single.coefficients.network
         # Permuted bytes have a copy for each expert; the network has one.
-        / max(1, language_model.experts_per_token),
-        coefficients=coefficients,
+        / max(1, job.llm.experts_per_token),
+        coefficients=single.coefficients,
         pipelined_share=TRAINING_TABLE.select(
-            coefficient_keys(single_job) | {"pipelined"}
+            coefficient_keys(single.job) | {"pipelined"}
         ).exchange_network,
-        link_bytes_s=single_work.link_bytes_s * coefficients.link,
-        network_bytes_s=single_work.network_bytes_s * coefficients.network,
-        memory_bytes_s=single_work.memory_bytes_s,
-    )
-
-
-def _weight_bytes(
-    single_job: Job, single_work: RankWork
-) -> tuple[float, float]:
-    """Return the bytes of dense weights and of experts that one forward pass reads.
-
-    bytes of a forward pass >= these bytes, whatever its number of tokens
-
-    Bytes of products are a + b * tokens, so a = 2 * bytes(1 sequence) - bytes(2 sequences).
-    """
-    doubled_work = rank_work(
-        # Two sequences double what grows with tokens, not the weights.
-        replace(single_job, layout=ParallelLayout(micro=2.0))
-    )
-    return (
-        2 * single_work.gemm_bytes - doubled_work.gemm_bytes,
-        2 * single_work.expert_bytes - doubled_work.expert_bytes,
+        link_bytes_s=single.link_bytes_s,
+        network_bytes_s=single.work.network_bytes_s
+        * single.coefficients.network,
+        memory_bytes_s=single.work.memory_bytes_s,
     )

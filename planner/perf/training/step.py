@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.serving.step import larger, smaller
+from planner.perf.training.forward_pass import (
+    TRAINING_PASSES,
+    clock_share,
+    forward_time,
+)
 
 if TYPE_CHECKING:
     from planner.perf.training.coefficients import TrainingCoefficients
+    from planner.perf.training.forward_pass import ForwardTime
     from planner.perf.training.sharding import ShardingTraffic
     from planner.perf.training.work import RankWork
 
-BACKWARD_PASSES: Final = 2.5  # passes of attention's products in a backward that recomputes the scores
-TRAINING_PASSES: Final = 3.0  # forward and twice as much backward
+# Passes of attention's products in a backward that recomputes the scores.
+BACKWARD_PASSES: Final = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,41 +76,6 @@ class ShardingTime:
     once_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ForwardTime:
-    """Time of one forward pass of a micro-batch on one stage, in seconds.
-
-    gemm       dense products
-    expert     products of routed experts
-    attention  attention kernels
-    scores     traffic of a stored score matrix
-    traffic    other element-wise traffic
-    tensor     exposed collectives of tensor parallelism
-    exchange   exposed all-to-all of tokens
-    permute    permutation of tokens
-    """
-
-    gemm: float
-    expert: float
-    attention: float
-    scores: float
-    traffic: float
-    tensor: float
-    exchange: float
-    permute: float
-
-    @property
-    def total(self) -> float:
-        movement_s = (
-            self.scores
-            + self.traffic
-            + self.tensor
-            + self.exchange
-            + self.permute
-        )
-        return self.gemm + self.expert + self.attention + movement_s
-
-
 def step_time(
     work_counts: RankWork, coefficients: TrainingCoefficients
 ) -> StepTime:
@@ -121,61 +92,17 @@ def step_time(
     once         reduction of gradients, optimizer and constant
     scale        1 + doubling * doublings of accelerators beyond 8
     """
-    forward_time = _forward_time(work_counts, coefficients)
-    recompute_s = _recompute_time(work_counts, coefficients, forward_time)
-    part_times_s = {
-        # Forward, gradient of inputs and, if trained, that of weights.
-        "products": work_counts.pass_count * forward_time.gemm,
-        "expert_products": work_counts.pass_count * forward_time.expert,
-        "attention": (1 + BACKWARD_PASSES) * forward_time.attention,
-        "traffic": TRAINING_PASSES
-        * (forward_time.scores + forward_time.traffic),
-        # Backward sends as much as forward: two passes.
-        "tensor_comm": 2 * forward_time.tensor,
-        "token_exchange": 2 * (forward_time.exchange + forward_time.permute),
-        "recomputation": recompute_s,
-    }
-    # `unlike` is the factor of an architecture with unusual layers.
-    accelerator_s = coefficients.unlike * sum(part_times_s.values())
     link_bytes_s = work_counts.link_bytes_s * coefficients.link
     network_bytes_s = work_counts.network_bytes_s * coefficients.network
+    part_times_s = _part_times(work_counts, coefficients)
     accelerator_s = (
-        accelerator_s
-        # Exposed exchange of keys and values between context ranks.
-        + coefficients.context
-        * TRAINING_PASSES
-        * work_counts.context_bytes
-        / link_bytes_s
+        # `unlike` is the factor of an architecture with unusual layers.
+        coefficients.unlike * sum(part_times_s.values())
+        + _context_time(work_counts, coefficients, link_bytes_s)
+        + _hop_time(work_counts, coefficients, link_bytes_s, network_bytes_s)
     )
-    accelerator_s = (
-        accelerator_s
-        # Exposed transfers between stages, forward and backward.
-        + coefficients.hops
-        * 2
-        * work_counts.pipeline_bytes
-        / (
-            # Indicator of 0 or 1 in place of a branch: values may be arrays.
-            work_counts.pipeline_on_network * network_bytes_s
-            + (1 - work_counts.pipeline_on_network) * link_bytes_s
-        )
-    )
-    host_s = (
-        work_counts.moe_layers * coefficients.moe_host
-        + work_counts.dense_layers * coefficients.dense_host
-    )
-    # Host and accelerator overlap in part: a norm of both.
-    busy_s = (
-        accelerator_s**coefficients.host_power + host_s**coefficients.host_power
-    ) ** (1 / coefficients.host_power)
-    head_s = _head_time(work_counts, coefficients)
-    stage_head_s = (
-        # Mean over the stages, and a share for the imbalance of the last.
-        head_s / work_counts.stage_count
-        + coefficients.head_last
-        * head_s
-        * work_counts.is_pipelined
-        * (1 - 1 / work_counts.stage_count)
-    )
+    busy_s = _busy_time(work_counts, coefficients, accelerator_s)
+    stage_head_s = _stage_head_time(work_counts, coefficients)
     compute_s = busy_s + stage_head_s
     sharding = sharding_time(
         work_counts,
@@ -209,118 +136,135 @@ def step_time(
     )
 
 
-def _clock_share(
+def _part_times(
     work_counts: RankWork, coefficients: TrainingCoefficients
-) -> float:
-    """Return the sustained rate over that of the data sheet.
-
-    power_ratio^clock * speed: clocks fall when board power is low for the peak rate.
-    """
-    clock_share: float = (
-        work_counts.power_ratio**coefficients.clock * coefficients.speed
-    )
-    return clock_share
-
-
-def _forward_time(
-    work_counts: RankWork, coefficients: TrainingCoefficients
-) -> _ForwardTime:
-    clock_share = _clock_share(work_counts, coefficients)
-    flop_per_s = (
-        work_counts.peak_flop_s
-        * coefficients.precision
-        * coefficients.products
-        * clock_share
-    )
-    traffic_s_per_byte = (
-        coefficients.traffic
-        # Additional traffic of quantization: half of `quantizing`.
-        * (1 + 0.5 * coefficients.quantizing * work_counts.is_quantized)
-        / work_counts.memory_bytes_s
-    )
-    tensor_bytes_s = (
-        work_counts.tensor_on_network
-        * work_counts.network_bytes_s
-        * coefficients.network
-        + (1 - work_counts.tensor_on_network)
-        * work_counts.link_bytes_s
-        * coefficients.link
-    )
-    # An all-to-all reaches less bandwidth than other collectives.
-    link_bytes_s = work_counts.link_bytes_s * coefficients.exchange_rate
-    network_bytes_s = work_counts.network_bytes_s * coefficients.exchange_rate
-    sending_s = (
-        work_counts.exchange_link_bytes / link_bytes_s
-        + coefficients.exchange_network
-        * work_counts.exchange_network_bytes
-        / network_bytes_s
-    )
-    return _ForwardTime(
-        gemm=work_counts.gemm_flop / flop_per_s
-        + work_counts.gemm_bytes / work_counts.memory_bytes_s,
-        expert=work_counts.expert_flop
-        / (flop_per_s * coefficients.expert_products)
-        + work_counts.expert_bytes / work_counts.memory_bytes_s
-        + work_counts.local_experts
-        # `local_expert` covers three passes; one of them is forward.
-        * coefficients.local_expert
-        / TRAINING_PASSES,
-        attention=work_counts.attention_flop
-        # The rate of attention is a share of the 16-bit peak.
-        / (work_counts.flop_s_16bit * coefficients.attention * clock_share)
-        # Exponentials of the softmax run on their own units.
-        + coefficients.softmax
-        * work_counts.exponentials
-        / work_counts.exponentials_s,
-        scores=coefficients.scores
-        * work_counts.score_bytes
-        / work_counts.memory_bytes_s,
-        traffic=traffic_s_per_byte
-        * (
-            work_counts.traffic_bytes
-            + coefficients.expert_traffic * work_counts.expert_traffic_bytes
+) -> dict[str, float]:
+    """Return the parts of a micro-batch that the factor `unlike` applies to, in seconds."""
+    forward_pass = forward_time(work_counts, coefficients)
+    return {
+        # Forward, gradient of inputs and, if trained, that of weights.
+        "products": work_counts.pass_count * forward_pass.gemm,
+        "expert_products": work_counts.pass_count * forward_pass.expert,
+        "attention": (1 + BACKWARD_PASSES) * forward_pass.attention,
+        "traffic": TRAINING_PASSES
+        * (forward_pass.scores + forward_pass.traffic),
+        # Backward sends as much as forward: two passes.
+        "tensor_comm": 2 * forward_pass.tensor,
+        "token_exchange": 2 * (forward_pass.exchange + forward_pass.permute),
+        "recomputation": _recompute_time(
+            work_counts, coefficients, forward_pass
         ),
-        tensor=coefficients.tensor * work_counts.tensor_bytes / tensor_bytes_s,
-        exchange=2 * coefficients.exchange * sending_s,
-        permute=coefficients.permute
-        # `permute` counts the passes of forward and backward together.
-        / 2
-        * work_counts.permuted_bytes
-        / work_counts.memory_bytes_s,
-    )
+    }
 
 
 def _recompute_time(
     work_counts: RankWork,
     coefficients: TrainingCoefficients,
-    forward_time: _ForwardTime,
+    forward_pass: ForwardTime,
 ) -> float:
     """Return the time of recomputation in a micro-batch, in seconds.
 
     stated level + pass of a reference + forced * forced_share^forced_power * forward pass
     """
     product_s = (
-        forward_time.gemm
-        + forward_time.expert
-        + forward_time.tensor
-        + forward_time.exchange
-        + forward_time.permute
+        forward_pass.gemm
+        + forward_pass.expert
+        + forward_pass.tensor
+        + forward_pass.exchange
+        + forward_pass.permute
     )
     stated_s = (
         work_counts.recomputed_gemm * product_s
         + work_counts.recomputed_attention
-        * (forward_time.attention + forward_time.scores)
+        * (forward_pass.attention + forward_pass.scores)
     )
     forced_s: float = (
         coefficients.forced
         # An exponent above 1: cheap operations are recomputed first.
         * work_counts.forced_share**coefficients.forced_power
-        * forward_time.total
+        * forward_pass.total
     )
     return (
         stated_s
-        + work_counts.recomputed_traffic * forward_time.traffic
+        + work_counts.recomputed_traffic * forward_pass.traffic
         + forced_s
+    )
+
+
+def _context_time(
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+    link_bytes_s: float,
+) -> float:
+    """Return the exposed exchange of keys and values between context ranks, in seconds.
+
+    context * 3 * context bytes / link_bytes_s
+    """
+    return (
+        coefficients.context
+        * TRAINING_PASSES
+        * work_counts.context_bytes
+        / link_bytes_s
+    )
+
+
+def _hop_time(
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+    link_bytes_s: float,
+    network_bytes_s: float,
+) -> float:
+    """Return the exposed transfers between stages, forward and backward, in seconds.
+
+    hops * 2 * pipeline bytes / bandwidth of the network, or of the link within one
+    """
+    return (
+        coefficients.hops
+        * 2
+        * work_counts.pipeline_bytes
+        / (
+            # Indicator of 0 or 1 in place of a branch: values may be arrays.
+            work_counts.pipeline_on_network * network_bytes_s
+            + (1 - work_counts.pipeline_on_network) * link_bytes_s
+        )
+    )
+
+
+def _busy_time(
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+    accelerator_s: float,
+) -> float:
+    """Return the time of accelerator and host in a micro-batch, in seconds.
+
+    (accelerator^q + host^q)^(1 / q), with the exponent `host_power` as q
+    """
+    host_s = (
+        work_counts.moe_layers * coefficients.moe_host
+        + work_counts.dense_layers * coefficients.dense_host
+    )
+    # Host and accelerator overlap in part: a norm of both.
+    busy_s: float = (
+        accelerator_s**coefficients.host_power + host_s**coefficients.host_power
+    ) ** (1 / coefficients.host_power)
+    return busy_s
+
+
+def _stage_head_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the time of head and loss that a micro-batch adds to a stage, in seconds.
+
+    head / stages + head_last * head * (1 - 1 / stages), the latter with a pipeline
+    """
+    head_s = _head_time(work_counts, coefficients)
+    return (
+        # Mean over the stages, and a share for the imbalance of the last.
+        head_s / work_counts.stage_count
+        + coefficients.head_last
+        * head_s
+        * work_counts.is_pipelined
+        * (1 - 1 / work_counts.stage_count)
     )
 
 
@@ -331,7 +275,7 @@ def _head_time(
     flop_per_s = (
         work_counts.flop_s_16bit
         * coefficients.products
-        * _clock_share(work_counts, coefficients)
+        * clock_share(work_counts, coefficients)
     )
     head_s: float = (
         work_counts.pass_count * work_counts.head_flop / flop_per_s

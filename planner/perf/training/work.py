@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from planner.facts import table
 from planner.perf.common.constant import constant
 from planner.perf.training import memory
+from planner.perf.training.accelerator_rates import accelerator_rates
+from planner.perf.training.experts import expert_work
 from planner.perf.training.job import SIXTEEN_BIT
 from planner.perf.training.memory import BYTES_16BIT
+from planner.perf.training.products import dense_mlp_layers, product_work
 from planner.perf.training.sharding import sharding_traffic
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
-
-# NVFP4: half a byte, and an 8-bit scale for a block of 16.
-OPERAND_BYTES: Final = {
-    **dict.fromkeys(SIXTEEN_BIT, 2.0),
-    "nvfp4": 0.5625,
-}  # of an operand of a product; 8-bit formats take 1
-FLOP_PER_EXP: Final = (
-    250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,22 +118,6 @@ class RankWork:
     power_ratio: float
 
 
-@cache
-def _exponential_rates() -> dict[str, float]:
-    column_types = {
-        "architecture": table.nonempty_text,
-        "rate": table.real_between(0.1, 1000),
-        "unit": table.nonempty_text,
-        **table.SOURCE_COLUMNS,
-    }
-    return {
-        rate_row["architecture"]: rate_row["rate"]
-        for rate_row in table.load_rows(
-            "planner.perf", "exponentials.csv", column_types
-        )
-    }
-
-
 def rank_work(job: Job) -> RankWork:
     """Return the work of one rank of a job."""
     layout = job.layout
@@ -158,172 +134,15 @@ def rank_work(job: Job) -> RankWork:
         pass_count=2.0 if job.frozen_bytes else 3.0,
         is_quantized=float(software.precision not in SIXTEEN_BIT),
         rank_doublings=max(0.0, math.log2(accelerators / 8)),
-        **_product_work(job),
+        **product_work(job),
         **_attention_work(job),
         **_traffic_work(job),
         **_parallel_work(job),
-        **_expert_work(job),
+        **expert_work(job),
         **_recompute_work(job),
         **sharding_traffic(job)._asdict(),
-        **_accelerator_rates(job),
+        **accelerator_rates(job),
     )
-
-
-def _product_work(job: Job) -> dict[str, float]:
-    """Return FLOP and bytes of dense products and of the head.
-
-    FLOP   2 * m * n * k for each product of m tokens, width n and depth k
-    bytes  operand bytes * (m * k + n * k) + 2 * m * n
-
-    Products: projections of attention, dense MLP, shared experts and state-space layers.
-    """
-    language_model = job.llm
-    tp_ranks = job.layout.tp
-    token_count = job.micro_tokens
-    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
-    stage_count = job.layout.pp
-    layer_products = [
-        (
-            language_model.attending_layers / stage_count,
-            product_width,
-            product_depth,
-        )
-        for product_width, product_depth in _projections(job)
-    ]
-    # Up projection and, with a gate, the gate; the last is down.
-    up_matrices = language_model.mlp_matrices - 1
-    shared_width = (
-        language_model.shared_experts
-        * language_model.moe_ffn
-        # Shared experts of hybrid models count as twice as wide.
-        * (2 if language_model.state_layers else 1)
-    )
-    for mlp_layers, mlp_width in (
-        (_dense_mlp_layers(language_model), language_model.ffn),
-        (language_model.moe_layers if shared_width else 0, shared_width),
-    ):
-        # Up projections are split by column, the down one by row.
-        layer_products += [
-            (
-                mlp_layers / stage_count,
-                up_matrices * mlp_width / tp_ranks,
-                language_model.hidden,
-            ),
-            (
-                mlp_layers / stage_count,
-                language_model.hidden,
-                mlp_width / tp_ranks,
-            ),
-        ]
-    gemm_flop = sum(
-        layer_count * 2 * token_count * product_width * product_depth
-        for layer_count, product_width, product_depth in layer_products
-    )
-    gemm_bytes = sum(
-        layer_count
-        * (
-            operand_bytes
-            # Inputs and weights in the precision of products.
-            * (token_count * product_depth + product_width * product_depth)
-            + BYTES_16BIT * token_count * product_width
-        )
-        for layer_count, product_width, product_depth in layer_products
-    )
-    if (
-        language_model.state_layers
-    ):  # projections of state-space layers: what is left of the parameters
-        # Parameters of products so far, with experts and head.
-        counted_params = (
-            gemm_flop * tp_ranks * stage_count / (2 * token_count)
-            + language_model.active_expert_params
-            + language_model.vocab * language_model.hidden
-        )
-        remaining_flop = (
-            max(0.0, language_model.active_params - counted_params)
-            * 2
-            * token_count
-            / (tp_ranks * stage_count)
-        )
-        gemm_flop = gemm_flop + remaining_flop
-        gemm_bytes = (
-            # 3 bytes for each token and column of matrices `hidden` deep.
-            gemm_bytes + remaining_flop / (2 * language_model.hidden) * 3
-        )
-    return {
-        "gemm_flop": gemm_flop,
-        "gemm_bytes": gemm_bytes,
-        "head_flop": 2.0
-        * token_count
-        * language_model.vocab
-        * language_model.hidden
-        / tp_ranks
-        * _head_passes(job),
-        # 12 bytes for each token and vocabulary entry, in all passes.
-        "head_bytes": 12.0 * token_count * language_model.vocab / tp_ranks,
-    }
-
-
-def _head_passes(job: Job) -> float:
-    """Return the factor on the head for the pass of a reference.
-
-    1 without a reference, else 1 + 1 / passes of training.
-    """
-    pass_count = 2.0 if job.frozen_bytes else 3.0
-    # Head FLOP are multiplied by the passes later.
-    return 1.0 if job.reference == "none" else 1 + 1 / pass_count
-
-
-def _dense_mlp_layers(language_model: Llm) -> int:
-    """Return the number of layers with a dense MLP."""
-    if language_model.experts:
-        return language_model.dense_layers
-    # A layer of a hybrid is state space, attention or MLP.
-    if language_model.state_layers:
-        return max(
-            0,
-            language_model.layers
-            - language_model.state_layers
-            - language_model.attending_layers,
-        )
-    return language_model.layers
-
-
-def _projections(job: Job) -> list[tuple[float, float]]:
-    """Return (width, depth) of each projection of attention on one rank.
-
-    Latent attention (MLA) has a joint down projection, an up projection of queries, and one of
-    keys and values.
-    """
-    language_model = job.llm
-    tp_ranks = job.layout.tp
-    query_width = language_model.heads * language_model.head_dim
-    value_width = language_model.v_head_dim or language_model.head_dim
-    if language_model.kv_lora_rank:
-        query_rank = language_model.q_lora_rank
-        rope_width = language_model.qk_rope_dim
-        up_width = language_model.heads * (
-            language_model.head_dim - rope_width + value_width
-        )
-        return [
-            (
-                # Joint down projection, the same on every tp rank.
-                query_rank + language_model.kv_lora_rank + rope_width,
-                language_model.hidden,
-            ),
-            (query_width / tp_ranks, query_rank or language_model.hidden),
-            # Keys without their rotary part, and values, from the latent.
-            (up_width / tp_ranks, language_model.kv_lora_rank),
-            (
-                language_model.hidden,
-                language_model.heads * value_width / tp_ranks,
-            ),
-        ]
-    kv_width = language_model.kv_heads * language_model.head_dim
-    return [
-        # Queries, keys and values in one product, then the output.
-        ((query_width + 2 * kv_width) / tp_ranks, language_model.hidden),
-        (language_model.hidden, query_width / tp_ranks),
-    ]
 
 
 def _attention_work(job: Job) -> dict[str, float]:
@@ -410,22 +229,14 @@ def _traffic_work(job: Job) -> dict[str, float]:
     stage_count = job.layout.pp
     residual_ranks = tp_ranks if job.software.sequence_parallel else 1
     query_width = language_model.heads * language_model.head_dim
-    kv_width = language_model.kv_heads * language_model.head_dim
-    qkv_width = query_width + 2 * kv_width
-    if language_model.kv_lora_rank:
-        value_width = language_model.v_head_dim or language_model.head_dim
-        # Expanded queries, keys and values of latent attention.
-        qkv_width = query_width + language_model.heads * (
-            language_model.head_dim - language_model.qk_rope_dim + value_width
-        )
-        qkv_width += language_model.kv_lora_rank + language_model.q_lora_rank
+    qkv_width = _qkv_width(language_model)
     up_matrices = language_model.mlp_matrices - 1
     element_count = language_model.attending_layers * (
         6 * language_model.hidden / residual_ranks + 2 * qkv_width / tp_ranks
     )
     element_count += (
         language_model.layers * 4 * language_model.hidden / residual_ranks
-        + _dense_mlp_layers(language_model)
+        + dense_mlp_layers(language_model)
         * 2
         * up_matrices
         * language_model.ffn
@@ -460,6 +271,21 @@ def _traffic_work(job: Job) -> dict[str, float]:
         * up_matrices
         * language_model.moe_ffn,
     }
+
+
+def _qkv_width(language_model: Llm) -> int:
+    """Return the width of queries, keys and values of one token in one layer."""
+    query_width = language_model.heads * language_model.head_dim
+    if language_model.kv_lora_rank:
+        value_width = language_model.v_head_dim or language_model.head_dim
+        # Expanded queries, keys and values of latent attention.
+        expanded_width = query_width + language_model.heads * (
+            language_model.head_dim - language_model.qk_rope_dim + value_width
+        )
+        latent_width = language_model.kv_lora_rank + language_model.q_lora_rank
+        return expanded_width + latent_width
+    kv_width = language_model.kv_heads * language_model.head_dim
+    return query_width + 2 * kv_width
 
 
 def _parallel_work(job: Job) -> dict[str, float]:
@@ -515,92 +341,6 @@ def _parallel_work(job: Job) -> dict[str, float]:
     }
 
 
-def _expert_work(job: Job) -> dict[str, float]:
-    """Return the work of routed experts: products, permutation and all-to-all.
-
-    Over the network a token is sent once to each machine with at least one of its experts.
-    """
-    language_model = job.llm
-    layout = job.layout
-    moe_layers = language_model.moe_layers / layout.pp
-    field_names = (
-        "expert_flop",
-        "expert_bytes",
-        "local_experts",
-        "permuted_bytes",
-        "exchange_link_bytes",
-        "exchange_network_bytes",
-    )
-    layer_counts = {
-        "moe_layers": moe_layers,
-        "dense_layers": language_model.layers / layout.pp - moe_layers,
-    }
-    if not language_model.experts:
-        return dict.fromkeys(field_names, 0.0) | layer_counts
-    expert_tp = (
-        layout.tp if layout.ep == 1 else 1
-    )  # experts of all ranks alike are cut as other products are
-    # Copies of tokens that one rank computes, at even routing.
-    routed_tokens = (
-        job.micro_tokens
-        * language_model.experts_per_token
-        * expert_tp
-        / layout.tp
-    )
-    hidden_width = language_model.expert_hidden or language_model.hidden
-    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
-    local_experts = language_model.experts / layout.ep
-    up_matrices = language_model.mlp_matrices - 1
-    expert_width = language_model.moe_ffn / expert_tp
-    expert_flop = (
-        2 * routed_tokens * hidden_width * expert_width * (up_matrices + 1)
-    )
-    expert_bytes = operand_bytes * (
-        routed_tokens * (hidden_width + expert_width)
-        # Weights of all local experts are read in every micro-batch.
-        + local_experts * hidden_width * expert_width * (up_matrices + 1)
-    )
-    expert_bytes += (
-        BYTES_16BIT
-        * routed_tokens
-        * (up_matrices * expert_width + hidden_width)
-    )
-    exchange_bytes = moe_layers * routed_tokens * hidden_width * BYTES_16BIT
-    network_bytes = (
-        moe_layers
-        * job.micro_tokens
-        / layout.tp
-        * hidden_width
-        * BYTES_16BIT
-        * remote_machines(job)
-    )
-    quantities = (
-        moe_layers * expert_flop,
-        moe_layers * expert_bytes,
-        moe_layers * local_experts,
-        exchange_bytes,
-        # A share 1 / ep of the experts is on the rank itself.
-        exchange_bytes * (1 - 1 / layout.ep),
-        network_bytes,
-    )
-    return dict(zip(field_names, quantities, strict=True)) | layer_counts
-
-
-def remote_machines(job: Job) -> float:
-    """Return the expected number of other machines that a token is sent to.
-
-    n * (1 - (1 - 1 / n)^k) * (1 - 1 / n)
-
-    n  machines that share the experts
-    k  experts of a token, chosen uniformly
-    """
-    machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
-    reached_machines = machine_count * (
-        1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
-    )
-    return reached_machines * (1 - 1 / machine_count)
-
-
 def _recompute_work(job: Job) -> dict[str, float]:
     """Return the forward passes that are repeated, for products, attention and traffic.
 
@@ -654,39 +394,3 @@ def overflow_share(job: Job) -> float:
             / max(activation_bytes, 1.0),
         ),
     )
-
-
-def _accelerator_rates(job: Job) -> dict[str, float]:
-    """Return the peak rates and bandwidths of the accelerator, in units a second."""
-    accelerator = job.chip
-    flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
-    low_precision = {
-        **dict.fromkeys(SIXTEEN_BIT, 0.0),
-        "int8": accelerator.int8_tops,
-        "nvfp4": accelerator.fp4_tflops,
-    }
-    peak_flop_s = (
-        low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
-    ) * 1e12
-    # The catalog has the sum of both directions.
-    link_bytes_s = accelerator.link_gb_s / 2 * 1e9
-    # Without a link accelerators of a machine communicate over PCIe.
-    if accelerator.link == "none" or not link_bytes_s:
-        pcie_gb_s = constant("pcie_gen", str(max(3, accelerator.pcie_gen)))
-        link_bytes_s = constant("pcie_reached") * pcie_gb_s * 1e9
-    # Board power over what full clocks need at this peak rate.
-    power_ratio = (accelerator.tdp_w or math.inf) / (
-        (accelerator.bf16_tflops or 1.0) * constant("train_watts")
-    )
-    return {
-        "peak_flop_s": peak_flop_s or flop_s_16bit,
-        "flop_s_16bit": flop_s_16bit,
-        "memory_bytes_s": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
-        "link_bytes_s": link_bytes_s,
-        "network_bytes_s": job.network_bytes_s,
-        "exponentials_s": _exponential_rates().get(
-            accelerator.architecture, flop_s_16bit / FLOP_PER_EXP / 1e12
-        )
-        * 1e12,
-        "power_ratio": min(1.0, power_ratio),
-    }

@@ -1,0 +1,70 @@
+"""Peak rates and bandwidths of the accelerator of a training job."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from planner.facts import table
+from planner.perf.common.constant import constant
+from planner.perf.training.job import SIXTEEN_BIT
+
+if TYPE_CHECKING:
+    from planner.perf.training.job import Job
+
+FLOP_PER_EXP: Final = (
+    250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
+)
+
+
+def accelerator_rates(job: Job) -> dict[str, float]:
+    """Return the peak rates and bandwidths of the accelerator, in units a second."""
+    accelerator = job.chip
+    flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
+    low_precision = {
+        **dict.fromkeys(SIXTEEN_BIT, 0.0),
+        "int8": accelerator.int8_tops,
+        "nvfp4": accelerator.fp4_tflops,
+    }
+    peak_flop_s = (
+        low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
+    ) * 1e12
+    # The catalog has the sum of both directions.
+    link_bytes_s = accelerator.link_gb_s / 2 * 1e9
+    # Without a link accelerators of a machine communicate over PCIe.
+    if accelerator.link == "none" or not link_bytes_s:
+        pcie_gb_s = constant("pcie_gen", str(max(3, accelerator.pcie_gen)))
+        link_bytes_s = constant("pcie_reached") * pcie_gb_s * 1e9
+    # Board power over what full clocks need at this peak rate.
+    power_ratio = (accelerator.tdp_w or math.inf) / (
+        (accelerator.bf16_tflops or 1.0) * constant("train_watts")
+    )
+    return {
+        "peak_flop_s": peak_flop_s or flop_s_16bit,
+        "flop_s_16bit": flop_s_16bit,
+        "memory_bytes_s": (accelerator.bandwidth_gb_s or 0.0) * 1e9,
+        "link_bytes_s": link_bytes_s,
+        "network_bytes_s": job.network_bytes_s,
+        "exponentials_s": _exponential_rates().get(
+            accelerator.architecture, flop_s_16bit / FLOP_PER_EXP / 1e12
+        )
+        * 1e12,
+        "power_ratio": min(1.0, power_ratio),
+    }
+
+
+@cache
+def _exponential_rates() -> dict[str, float]:
+    column_types = {
+        "architecture": table.nonempty_text,
+        "rate": table.real_between(0.1, 1000),
+        "unit": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        rate_row["architecture"]: rate_row["rate"]
+        for rate_row in table.load_rows(
+            "planner.perf", "exponentials.csv", column_types
+        )
+    }

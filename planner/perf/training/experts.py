@@ -1,0 +1,134 @@
+"""Work of routed experts on one rank in a forward pass: products and exchange of tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from planner.perf.training.memory import BYTES_16BIT
+from planner.perf.training.products import OPERAND_BYTES
+
+if TYPE_CHECKING:
+    from planner.perf.training.job import Job
+
+# Work that a model without experts does not have.
+EXPERT_FIELDS: Final = (
+    "expert_flop",
+    "expert_bytes",
+    "local_experts",
+    "permuted_bytes",
+    "exchange_link_bytes",
+    "exchange_network_bytes",
+)
+
+
+def expert_work(job: Job) -> dict[str, float]:
+    """Return the work of routed experts: products, permutation and all-to-all."""
+    moe_layers = job.llm.moe_layers / job.layout.pp
+    layer_counts = {
+        "moe_layers": moe_layers,
+        "dense_layers": job.llm.layers / job.layout.pp - moe_layers,
+    }
+    if not job.llm.experts:
+        return dict.fromkeys(EXPERT_FIELDS, 0.0) | layer_counts
+    return (
+        _expert_products(job, moe_layers)
+        | _token_exchange(job, moe_layers)
+        | layer_counts
+    )
+
+
+def _expert_products(job: Job, moe_layers: float) -> dict[str, float]:
+    """Return FLOP and bytes of the products of experts, and how many a rank has.
+
+    FLOP   2 * m * n * k for each product of m tokens, width n and depth k
+    bytes  operand bytes * (m * (h + w) + matrices of all local experts)
+           + 2 * m * (up matrices * w + h)
+
+    h, w  widths of the hidden state and of an expert
+    """
+    language_model = job.llm
+    routed_tokens = _routed_tokens(job)
+    hidden_width = _expert_hidden(job)
+    operand_bytes = OPERAND_BYTES.get(job.software.precision, 1.0)
+    local_experts = language_model.experts / job.layout.ep
+    up_matrices = language_model.mlp_matrices - 1
+    expert_width = language_model.moe_ffn / _expert_tp(job)
+    expert_flop = (
+        2 * routed_tokens * hidden_width * expert_width * (up_matrices + 1)
+    )
+    expert_bytes = operand_bytes * (
+        routed_tokens * (hidden_width + expert_width)
+        # Weights of all local experts are read in every micro-batch.
+        + local_experts * hidden_width * expert_width * (up_matrices + 1)
+    )
+    expert_bytes += (
+        BYTES_16BIT
+        * routed_tokens
+        * (up_matrices * expert_width + hidden_width)
+    )
+    return {
+        "expert_flop": moe_layers * expert_flop,
+        "expert_bytes": moe_layers * expert_bytes,
+        "local_experts": moe_layers * local_experts,
+    }
+
+
+def _token_exchange(job: Job, moe_layers: float) -> dict[str, float]:
+    """Return the bytes of tokens that are sorted by expert and sent to other ranks.
+
+    Over the network a token is sent once to each machine with at least one of its experts.
+    """
+    hidden_width = _expert_hidden(job)
+    exchange_bytes = (
+        moe_layers * _routed_tokens(job) * hidden_width * BYTES_16BIT
+    )
+    network_bytes = (
+        moe_layers
+        * job.micro_tokens
+        / job.layout.tp
+        * hidden_width
+        * BYTES_16BIT
+        * remote_machines(job)
+    )
+    return {
+        "permuted_bytes": exchange_bytes,
+        # A share 1 / ep of the experts is on the rank itself.
+        "exchange_link_bytes": exchange_bytes * (1 - 1 / job.layout.ep),
+        "exchange_network_bytes": network_bytes,
+    }
+
+
+def _routed_tokens(job: Job) -> float:
+    """Return the copies of tokens that one rank computes, at even routing."""
+    return (
+        job.micro_tokens
+        * job.llm.experts_per_token
+        * _expert_tp(job)
+        / job.layout.tp
+    )
+
+
+def _expert_tp(job: Job) -> int:
+    """Return the ranks that tensor parallelism divides an expert over."""
+    # Experts of all ranks alike are cut as other products are.
+    return job.layout.tp if job.layout.ep == 1 else 1
+
+
+def _expert_hidden(job: Job) -> int:
+    """Return the width of the hidden state that experts read and write."""
+    return job.llm.expert_hidden or job.llm.hidden
+
+
+def remote_machines(job: Job) -> float:
+    """Return the expected number of other machines that a token is sent to.
+
+    n * (1 - (1 - 1 / n)^k) * (1 - 1 / n)
+
+    n  machines that share the experts
+    k  experts of a token, chosen uniformly
+    """
+    machine_count = max(1.0, job.layout.ep / min(job.layout.ep, job.link_ranks))
+    reached_machines = machine_count * (
+        1 - (1 - 1 / machine_count) ** job.llm.experts_per_token
+    )
+    return reached_machines * (1 - 1 / machine_count)

@@ -1,0 +1,191 @@
+"""Time of one forward pass of a micro-batch on one pipeline stage, in seconds.
+
+Every number may be an array with one element for each of many jobs, so no branch depends on a
+value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from planner.perf.training.coefficients import TrainingCoefficients
+    from planner.perf.training.work import RankWork
+
+TRAINING_PASSES: Final = 3.0  # forward and twice as much backward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardTime:
+    """Time of one forward pass of a micro-batch on one stage, in seconds.
+
+    gemm       dense products
+    expert     products of routed experts
+    attention  attention kernels
+    scores     traffic of a stored score matrix
+    traffic    other element-wise traffic
+    tensor     exposed collectives of tensor parallelism
+    exchange   exposed all-to-all of tokens
+    permute    permutation of tokens
+    """
+
+    gemm: float
+    expert: float
+    attention: float
+    scores: float
+    traffic: float
+    tensor: float
+    exchange: float
+    permute: float
+
+    @property
+    def total(self) -> float:
+        """Return the time of the whole pass, in seconds."""
+        movement_s = (
+            self.scores
+            + self.traffic
+            + self.tensor
+            + self.exchange
+            + self.permute
+        )
+        return self.gemm + self.expert + self.attention + movement_s
+
+
+def forward_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> ForwardTime:
+    """Return the time of one forward pass of a micro-batch on one stage."""
+    flop_per_s = (
+        work_counts.peak_flop_s
+        * coefficients.precision
+        * coefficients.products
+        * clock_share(work_counts, coefficients)
+    )
+    return ForwardTime(
+        gemm=work_counts.gemm_flop / flop_per_s
+        + work_counts.gemm_bytes / work_counts.memory_bytes_s,
+        expert=_expert_time(work_counts, coefficients, flop_per_s),
+        attention=_attention_time(work_counts, coefficients),
+        scores=coefficients.scores
+        * work_counts.score_bytes
+        / work_counts.memory_bytes_s,
+        traffic=_traffic_time(work_counts, coefficients),
+        tensor=_tensor_time(work_counts, coefficients),
+        exchange=_exchange_time(work_counts, coefficients),
+        permute=coefficients.permute
+        # `permute` counts the passes of forward and backward together.
+        / 2
+        * work_counts.permuted_bytes
+        / work_counts.memory_bytes_s,
+    )
+
+
+def clock_share(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the sustained rate over that of the data sheet.
+
+    power_ratio^clock * speed: clocks fall when board power is low for the peak rate.
+    """
+    sustained_share: float = (
+        work_counts.power_ratio**coefficients.clock * coefficients.speed
+    )
+    return sustained_share
+
+
+def _expert_time(
+    work_counts: RankWork,
+    coefficients: TrainingCoefficients,
+    flop_per_s: float,
+) -> float:
+    """Return the time of products of routed experts, in seconds.
+
+    FLOP / rate + bytes / memory bandwidth + local experts * launches of one
+    """
+    return (
+        work_counts.expert_flop / (flop_per_s * coefficients.expert_products)
+        + work_counts.expert_bytes / work_counts.memory_bytes_s
+        + work_counts.local_experts
+        # `local_expert` covers three passes; one of them is forward.
+        * coefficients.local_expert
+        / TRAINING_PASSES
+    )
+
+
+def _attention_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the time of attention kernels, in seconds.
+
+    FLOP / rate + softmax * exponentials / their rate
+    """
+    return (
+        work_counts.attention_flop
+        # The rate of attention is a share of the 16-bit peak.
+        / (
+            work_counts.flop_s_16bit
+            * coefficients.attention
+            * clock_share(work_counts, coefficients)
+        )
+        # Exponentials of the softmax run on their own units.
+        + coefficients.softmax
+        * work_counts.exponentials
+        / work_counts.exponentials_s
+    )
+
+
+def _traffic_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the time of element-wise traffic without stored scores, in seconds.
+
+    traffic * (1 + quantizing / 2 if quantized) * bytes / memory bandwidth
+    """
+    traffic_s_per_byte = (
+        coefficients.traffic
+        # Additional traffic of quantization: half of `quantizing`.
+        * (1 + 0.5 * coefficients.quantizing * work_counts.is_quantized)
+        / work_counts.memory_bytes_s
+    )
+    return traffic_s_per_byte * (
+        work_counts.traffic_bytes
+        + coefficients.expert_traffic * work_counts.expert_traffic_bytes
+    )
+
+
+def _tensor_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the exposed collectives of tensor parallelism, in seconds.
+
+    tensor * bytes / bandwidth of the network, or of the link within one
+    """
+    tensor_bytes_s = (
+        work_counts.tensor_on_network
+        * work_counts.network_bytes_s
+        * coefficients.network
+        + (1 - work_counts.tensor_on_network)
+        * work_counts.link_bytes_s
+        * coefficients.link
+    )
+    return coefficients.tensor * work_counts.tensor_bytes / tensor_bytes_s
+
+
+def _exchange_time(
+    work_counts: RankWork, coefficients: TrainingCoefficients
+) -> float:
+    """Return the exposed all-to-all of tokens, dispatch and combine, in seconds.
+
+    2 * exchange * (link bytes / link + exchange_network * network bytes / network)
+    """
+    # An all-to-all reaches less bandwidth than other collectives.
+    link_bytes_s = work_counts.link_bytes_s * coefficients.exchange_rate
+    network_bytes_s = work_counts.network_bytes_s * coefficients.exchange_rate
+    sending_s = (
+        work_counts.exchange_link_bytes / link_bytes_s
+        + coefficients.exchange_network
+        * work_counts.exchange_network_bytes
+        / network_bytes_s
+    )
+    return 2 * coefficients.exchange * sending_s
