@@ -12,7 +12,7 @@ import pytest
 from planner.cli import reference
 from planner.cli.main import COMMANDS, cli
 from planner.plan.canonical import plan_schema
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 from tests.conftest import BLUEPRINTS, ROOT
 
 DOCS = ROOT / "docs"

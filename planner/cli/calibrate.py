@@ -84,7 +84,8 @@ def _learning_page(
     benches: tuple[str, ...], option_values: OptionValues
 ) -> Page:
     from planner.estimate.benchmark import read_benchmark
-    from planner.estimate.calibrate import calibrate, dump_correction
+    from planner.estimate.calibrate import calibrate
+    from planner.estimate.calibration_file import dump_correction
     from planner.render.calibrate import calibration_page
 
     files_by_path = {

@@ -136,7 +136,7 @@ def solve_spec(
 
 def load_confidence(options: PlanningOptions) -> Confidence:
     """Return the requested confidence with the correction of --calibration."""
-    from planner.estimate.calibrate import parse_correction
+    from planner.estimate.calibration_file import parse_correction
     from planner.perf.serving.replica import Confidence
 
     calibration_path = options.calibration

@@ -12,7 +12,7 @@ import click
 
 from planner.cli.main import COMMANDS, cli
 from planner.plan.canonical import plan_schema
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.cli.option import OptionValues

@@ -7,11 +7,9 @@ warnings about points that do not fit.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.errors import Place, Problem, UsageError
 from planner.estimate import names
@@ -19,7 +17,6 @@ from planner.estimate.names import RefusedError
 from planner.perf.common.layout import Node, ReplicaLayout
 from planner.perf.serving import load_shape
 from planner.perf.serving.correction import (
-    BiasModel,
     Correction,
     feature_vector,
     posterior,
@@ -32,12 +29,9 @@ if TYPE_CHECKING:
 
     from planner.estimate.benchmark import BenchmarkPoint
 
-SCHEMA: Final = "tonnage.calibration/1"
 METRICS: Final = ("tpot", "ttft")
 OUTLIER_SPREADS: Final = 3.0  # spreads from what the other points say
-DIGITS: Final = 9
 HOST_GPUS: Final = 8
-MAX_LOG_WEIGHT: Final = 3.0  # a logarithm that no correction reaches
 MAX_LOG_RATIO: Final = (
     1.6  # a log ratio that says that the point is of something else
 )
@@ -73,6 +67,37 @@ class CalibrationReport:
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _PointRatios:
+    """How far one point is from its prediction.
+
+    log_ratios  ln(measured / predicted seconds) by metric
+    """
+
+    point: BenchmarkPoint
+    point_features: tuple[float, ...]
+    log_ratios: dict[str, float]
+    predicted_s: dict[str, float]
+
+    @property
+    def is_far_off(self) -> bool:
+        """Whether a ratio of this size means a wrong deployment, not a model bias."""
+        return (
+            max(abs(log_ratio) for log_ratio in self.log_ratios.values())
+            > MAX_LOG_RATIO
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _PointGroup:
+    """What the points of one deployment have in common."""
+
+    model: str
+    gpu: str
+    tp: int
+    precision: str
+
+
 def calibrate(
     bench_points: Sequence[BenchmarkPoint], overrides: Mapping[str, str]
 ) -> CalibrationReport:
@@ -88,62 +113,16 @@ def calibrate(
     completed_points = [
         _complete_point(raw_point, overrides) for raw_point in bench_points
     ]
-    point_groups = [
-        (
-            bench_point.model,
-            bench_point.gpu,
-            bench_point.tp,
-            bench_point.precision,
-        )
-        for bench_point in completed_points
+    main_points, other_points = _split_groups(completed_points)
+    deployments = [_point_deployment(point) for point in main_points]
+    point_rows = [
+        _point_ratios(point, deployment)
+        for point, deployment in zip(main_points, deployments, strict=True)
     ]
-    # Most frequent deployment; equal counts are decided by name.
-    main_group = max(
-        set(point_groups),
-        key=lambda point_group: (point_groups.count(point_group), point_group),
-    )
-    used_points = [
-        bench_point
-        for bench_point, point_group in zip(
-            completed_points, point_groups, strict=True
-        )
-        if point_group == main_group
+    used_rows = [
+        point_row for point_row in point_rows if not point_row.is_far_off
     ]
-    warnings = [
-        f"{bench_point.place} is of {bench_point.model or 'an unnamed model'} on {bench_point.gpu} tp {bench_point.tp} in {bench_point.precision}: "
-        "it is left out"
-        for bench_point, point_group in zip(
-            completed_points, point_groups, strict=True
-        )
-        if point_group != main_group
-    ]
-    deployments = [_point_deployment(raw_point) for raw_point in used_points]
-    log_ratio_rows = [
-        _point_ratios(raw_point, deployment)
-        for raw_point, deployment in zip(used_points, deployments, strict=True)
-    ]
-    # A ratio of this size means a wrong deployment, not a model bias.
-    is_far_off = [
-        max(abs(log_ratio) for log_ratio in ratios_row.log_ratios.values())
-        > MAX_LOG_RATIO
-        for ratios_row in log_ratio_rows
-    ]
-    warnings += [
-        f"{bench_point.place} is more than {math.exp(MAX_LOG_RATIO):.0f} times off: it is left out"
-        for bench_point, far_off in zip(used_points, is_far_off, strict=True)
-        if far_off
-    ]
-    used_points = [
-        bench_point
-        for bench_point, far_off in zip(used_points, is_far_off, strict=True)
-        if not far_off
-    ]
-    log_ratio_rows = [
-        point_row
-        for point_row, far_off in zip(log_ratio_rows, is_far_off, strict=True)
-        if not far_off
-    ]
-    if not used_points:
+    if not used_rows:
         step = "check --model, --gpu, --tp and --precision"
         raise _point_error(
             bench_points[0],
@@ -152,41 +131,92 @@ def calibrate(
         )
     # Leave-one-out: each point is predicted from the others only.
     comparisons = tuple(
-        _compare_point(point_index, used_points, log_ratio_rows)
-        for point_index in range(len(used_points))
+        _compare_point(point_index, used_rows)
+        for point_index in range(len(used_rows))
     )
-    warnings += [
+    return CalibrationReport(
+        _learned_correction(deployments[0], used_rows),
+        comparisons,
+        (
+            *(_group_warning(point) for point in other_points),
+            *_distance_warnings(point_rows),
+            *_outlier_warnings(comparisons),
+        ),
+    )
+
+
+def _split_groups(
+    bench_points: Sequence[BenchmarkPoint],
+) -> tuple[list[BenchmarkPoint], list[BenchmarkPoint]]:
+    """Return the points of the deployment that most are of, and the others."""
+    point_groups = [_point_group(bench_point) for bench_point in bench_points]
+    # Most frequent deployment; equal counts are decided by name.
+    main_group = max(
+        set(point_groups),
+        key=lambda point_group: (point_groups.count(point_group), point_group),
+    )
+    main_points = []
+    other_points = []
+    for bench_point, point_group in zip(
+        bench_points, point_groups, strict=True
+    ):
+        if point_group == main_group:
+            main_points.append(bench_point)
+        else:
+            other_points.append(bench_point)
+    return main_points, other_points
+
+
+def _point_group(point: BenchmarkPoint) -> _PointGroup:
+    return _PointGroup(point.model, point.gpu, point.tp, point.precision)
+
+
+def _group_warning(point: BenchmarkPoint) -> str:
+    return (
+        f"{point.place} is of {point.model or 'an unnamed model'} on {point.gpu} tp {point.tp} "
+        f"in {point.precision}: it is left out"
+    )
+
+
+def _distance_warnings(point_rows: Sequence[_PointRatios]) -> list[str]:
+    return [
+        f"{point_row.point.place} is more than {math.exp(MAX_LOG_RATIO):.0f} times off: "
+        "it is left out"
+        for point_row in point_rows
+        if point_row.is_far_off
+    ]
+
+
+def _outlier_warnings(comparisons: Sequence[PointComparison]) -> list[str]:
+    return [
         f"{comparison.point.place} is far from what the other points say"
         for comparison in comparisons
         if comparison.is_outlier
     ]
-    first_deployment = deployments[0]
-    correction = Correction(
-        model=first_deployment.llm.model,
-        accelerator=first_deployment.node.accelerator.accelerator,
-        precision=first_deployment.layout.precision,
-        tp=first_deployment.layout.tp,
-        points=len(used_points),
+
+
+def _learned_correction(
+    deployment: Deployment, used_rows: Sequence[_PointRatios]
+) -> Correction:
+    """Return what the points teach about their deployment."""
+    return Correction(
+        model=deployment.llm.model,
+        accelerator=deployment.node.accelerator.accelerator,
+        precision=deployment.layout.precision,
+        tp=deployment.layout.tp,
+        points=len(used_rows),
         # The correction itself uses all points.
         bias_models={
             metric: posterior(
                 metric,
                 [
                     (point_row.point_features, point_row.log_ratios[metric])
-                    for point_row in log_ratio_rows
+                    for point_row in used_rows
                 ],
             )
             for metric in METRICS
         },
     )
-    return CalibrationReport(correction, comparisons, tuple(warnings))
-
-
-@dataclass(frozen=True, slots=True)
-class _PointRatios:
-    point_features: tuple[float, ...]
-    log_ratios: dict[str, float]
-    predicted_s: dict[str, float]
 
 
 def _complete_point(
@@ -311,6 +341,7 @@ def _point_ratios(
         for metric in METRICS
     }
     return _PointRatios(
+        point,
         feature_vector(
             # Mean context during decode: half of the answer exists.
             mean_load.batch_size,
@@ -322,20 +353,18 @@ def _point_ratios(
 
 
 def _compare_point(
-    point_index: int,
-    bench_points: Sequence[BenchmarkPoint],
-    log_ratio_rows: Sequence[_PointRatios],
+    point_index: int, point_rows: Sequence[_PointRatios]
 ) -> PointComparison:
     """Compare one point with its prediction from all other points.
 
     The point itself is left out, so the error is that of an unseen point:
         after = before * exp(mean log ratio at the point's features)
     """
-    point_row = log_ratio_rows[point_index]
-    bench_point = bench_points[point_index]
+    point_row = point_rows[point_index]
+    bench_point = point_row.point
     other_rows = [
         other_row
-        for row_index, other_row in enumerate(log_ratio_rows)
+        for row_index, other_row in enumerate(point_rows)
         if row_index != point_index
     ]
     after_s = {}
@@ -362,123 +391,3 @@ def _compare_point(
     return PointComparison(
         bench_point, measured_s, point_row.predicted_s, after_s, is_outlier
     )
-
-
-def dump_correction(
-    correction: Correction, source_hashes: Mapping[str, str]
-) -> str:
-    """Return the calibration as JSON; `source_hashes` maps each file to its SHA-256."""
-    document = {
-        "schema": SCHEMA,
-        "model": correction.model,
-        "accelerator": correction.accelerator,
-        "precision": correction.precision,
-        "tp": correction.tp,
-        "points": correction.points,
-        "sources": dict(source_hashes),
-        # Normal distribution of the weights, for each metric.
-        "beliefs": {
-            metric: {
-                "weights": _round_numbers(bias_model.weights),
-                "noise": bias_model.noise_sigma,
-                "covariance": [
-                    _round_numbers(covariance_row)
-                    for covariance_row in bias_model.covariance
-                ],
-            }
-            for metric, bias_model in correction.bias_models.items()
-        },
-    }
-    return json.dumps(document, indent=2, sort_keys=True) + "\n"
-
-
-def _round_numbers(numbers: Sequence[float]) -> list[float]:
-    return [round(number, DIGITS) for number in numbers]
-
-
-def parse_correction(file_bytes: bytes, source_path: str) -> Correction:
-    """Return the correction of a calibration file; raises UsageError."""
-    try:
-        document: dict[str, Any] = json.loads(file_bytes)
-        # Another schema raises KeyError, like any other malformed file.
-        schema_document = {SCHEMA: document}[document["schema"]]
-        bias_models = {
-            metric: _parse_bias(schema_document["beliefs"][metric])
-            for metric in METRICS
-        }
-        field_names = ("model", "accelerator", "precision", "tp", "points")
-        correction = Correction(
-            bias_models=bias_models,
-            **{
-                field_name: schema_document[field_name]
-                for field_name in field_names
-            },
-        )
-        _check_counts(correction)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as parse_error:
-        problem = Problem(
-            code="calibration",
-            message="is no calibration of this program",
-            place=Place(source_path),
-            next_step="make one: tonnage calibrate BENCH -o FILE",
-        )
-        raise UsageError(problem) from parse_error
-    # The plan records which calibration file it used.
-    return replace(correction, sha256=hashlib.sha256(file_bytes).hexdigest())
-
-
-def _parse_bias(bias_document: Mapping[str, Any]) -> BiasModel:
-    """Return the bias model of a document; raises ValueError on impossible numbers.
-
-    It checks the number of features, the size of weights, covariance and noise, and that no
-    variance is negative.
-    """
-    weights = tuple(
-        float(coefficient) for coefficient in bias_document["weights"]
-    )
-    covariance = tuple(
-        tuple(float(coefficient) for coefficient in matrix_row)
-        for matrix_row in bias_document["covariance"]
-    )
-    feature_count = len(feature_vector(1, 1))
-    is_square = len(covariance) == feature_count and all(
-        len(matrix_row) == feature_count for matrix_row in covariance
-    )
-    is_small = all(
-        abs(coefficient) < MAX_LOG_WEIGHT
-        for coefficient in (
-            *weights,
-            *(
-                coefficient
-                for matrix_row in covariance
-                for coefficient in matrix_row
-            ),
-        )
-    )
-    if not (
-        is_square
-        and is_small
-        and len(weights) == feature_count
-        and 0 < float(bias_document["noise"]) < MAX_LOG_WEIGHT
-    ):
-        raise ValueError(weights)
-    if any(
-        covariance[feature_index][feature_index] < 0
-        for feature_index in range(feature_count)
-    ):
-        raise ValueError(covariance)
-    return BiasModel(weights, covariance, float(bias_document["noise"]))
-
-
-def _check_counts(correction: Correction) -> None:
-    """Raise ValueError when `tp` or `points` is out of range."""
-    if not (
-        1 <= int(correction.tp) <= HOST_GPUS**2 and int(correction.points) >= 1
-    ):
-        raise ValueError(correction.tp)

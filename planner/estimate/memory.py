@@ -24,6 +24,7 @@ from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
+    from planner.facts.llm import Llm
 
 COLUMNS: Final = (
     "weights_gib_per_gpu",
@@ -64,39 +65,12 @@ def predict_memory(table_row: Row) -> Estimate:
 
 
 def _predict_startup(table_row: Row) -> Estimate:
+    """Predict what vLLM reports when it starts."""
     language_model = names.resolve_model(table_row["model"])
     total_gib, accelerator = _card_memory(table_row)
-    replica_layout = _row_layout(table_row, language_model.precision)
-    if (
-        replica_layout.precision == "bf16"
-        and language_model.precision == "mxfp4"
-    ):
-        replica_layout = _row_layout(
-            {**table_row, "precision": "mxfp4"}, "mxfp4"
-        )
-    source_year = read_year(table_row, "date", DEFAULT_YEAR)
-    memory_share = read_number(table_row, "gpu_memory_utilization") or float(
-        startup.vllm_constants(source_year)["share"]
-    )
-    if memory_share > 1:
-        raise RefusedError(
-            f"gpu_memory_utilization {memory_share:g} is more than all"
-        )
-    engine_name = names.resolve_engine(
-        read_cell(table_row, "framework") or "vllm"
-    )
-    if engine_name != "vllm":
-        raise RefusedError(
-            f"what {engine_name} reports when it starts is not predicted yet"
-        )
-    startup_card = startup.VllmAccelerator(
-        total_gib=total_gib,
-        software_year=source_year,
-        memory_share=memory_share,
-        has_link=accelerator is None or accelerator.link != "none",
-        small_defaults=accelerator is not None
-        and accelerator.architecture == "Ampere",
-    )
+    replica_layout = _startup_layout(table_row, language_model)
+    startup_card = _startup_card(table_row, total_gib, accelerator)
+    _refuse_other_engines(table_row)
     context_tokens = int(
         read_number(table_row, "max_model_len")
         or min(DEFAULT_CONTEXT, language_model.max_context or DEFAULT_CONTEXT)
@@ -107,13 +81,64 @@ def _predict_startup(table_row: Row) -> Estimate:
         startup_card,
         startup.default_limits(startup_card, context_tokens),
     )
+    usable_gib = startup_card.memory_share * total_gib
     if startup_memory.kv_gib <= 0:
         raise RefusedError(
             f"does not fit: weights and activation take {startup_memory.weights_gib:,.1f} and "
-            f"{startup_memory.activation_gib:,.1f} of {memory_share * total_gib:,.1f} GiB"
+            f"{startup_memory.activation_gib:,.1f} of {usable_gib:,.1f} GiB"
         )
+    return Estimate("calibrated", _startup_bands(startup_memory, usable_gib))
+
+
+def _startup_layout(table_row: Row, language_model: Llm) -> ReplicaLayout:
+    """Return the layout of a row; a model released in mxfp4 keeps it where bf16 is stated."""
+    replica_layout = _row_layout(table_row, language_model.precision)
+    if (
+        replica_layout.precision == "bf16"
+        and language_model.precision == "mxfp4"
+    ):
+        return _row_layout({**table_row, "precision": "mxfp4"}, "mxfp4")
+    return replica_layout
+
+
+def _startup_card(
+    table_row: Row, total_gib: float, accelerator: Accelerator | None
+) -> startup.VllmAccelerator:
+    """Return the card under the vLLM of the row; raises RefusedError for a share above 1."""
+    source_year = read_year(table_row, "date", DEFAULT_YEAR)
+    memory_share = read_number(table_row, "gpu_memory_utilization") or float(
+        startup.vllm_constants(source_year)["share"]
+    )
+    if memory_share > 1:
+        raise RefusedError(
+            f"gpu_memory_utilization {memory_share:g} is more than all"
+        )
+    return startup.VllmAccelerator(
+        total_gib=total_gib,
+        software_year=source_year,
+        memory_share=memory_share,
+        has_link=accelerator is None or accelerator.link != "none",
+        small_defaults=accelerator is not None
+        and accelerator.architecture == "Ampere",
+    )
+
+
+def _refuse_other_engines(table_row: Row) -> None:
+    engine_name = names.resolve_engine(
+        read_cell(table_row, "framework") or "vllm"
+    )
+    if engine_name != "vllm":
+        raise RefusedError(
+            f"what {engine_name} reports when it starts is not predicted yet"
+        )
+
+
+def _startup_bands(
+    startup_memory: startup.StartupMemory, usable_gib: float
+) -> dict[str, BandedValue]:
+    """Return the columns of a start-up, in GiB of each accelerator and in tokens."""
     pool_error_gib = constant("pool_error")
-    columns = {
+    return {
         "weights_gib_per_gpu": _relative_band(
             startup_memory.weights_gib, "weights"
         ),
@@ -127,9 +152,8 @@ def _predict_startup(table_row: Row) -> Estimate:
         "activation_gib_per_gpu": _absolute_band(
             startup_memory.activation_gib, pool_error_gib
         ),
-        "peak_mem_gib": _relative_band(memory_share * total_gib, "weights"),
+        "peak_mem_gib": _relative_band(usable_gib, "weights"),
     }
-    return Estimate("calibrated", columns)
 
 
 def _card_memory(

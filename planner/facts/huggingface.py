@@ -118,25 +118,12 @@ class _ModelConfig:
             "kv_heads": self.read_size(
                 "num_key_value_heads", default=head_count
             ),
-            # MLA: dimensions without and with rotary positions.
-            "head_dim": (self.read_size("qk_nope_head_dim") + qk_rope_dim)
-            if kv_lora_rank
-            else self.read_size("head_dim", default=hidden_width // head_count),
+            "head_dim": self._head_dim(
+                hidden_width // head_count, kv_lora_rank, qk_rope_dim
+            ),
             "vocab": self.read_size("vocab_size"),
             "experts": expert_count,
-            "experts_per_token": self.read_size(
-                "num_experts_per_tok", "experts_per_token", default=0
-            ),
-            "moe_ffn": self.read_size(
-                "moe_intermediate_size", default=ffn_width
-            )
-            if expert_count
-            else 0,
-            "shared_experts": self.read_size("n_shared_experts", default=0),
-            # Leading layers with a dense MLP instead of experts.
-            "dense_layers": self.read_size("first_k_dense_replace", default=0)
-            if expert_count
-            else 0,
+            **self._expert_sizes(expert_count, ffn_width),
             "kv_lora_rank": kv_lora_rank,
             "qk_rope_dim": qk_rope_dim,
             "v_head_dim": self.read_size("v_head_dim", default=0),
@@ -157,6 +144,41 @@ class _ModelConfig:
         }
         self._check_shapes(architecture)
         return _count_params(architecture, self._attention_params(architecture))
+
+    def _head_dim(
+        self, even_head_dim: int, kv_lora_rank: int, qk_rope_dim: int
+    ) -> int:
+        """Return the stated dimension of a head, else `even_head_dim`: width over heads."""
+        if kv_lora_rank:
+            # MLA: dimensions without and with rotary positions.
+            return self.read_size("qk_nope_head_dim") + qk_rope_dim
+        return self.read_size("head_dim", default=even_head_dim)
+
+    def _expert_sizes(
+        self, expert_count: int, ffn_width: int
+    ) -> dict[str, int]:
+        """Return how routed and shared experts divide the MLPs of the layers."""
+        experts_per_token = self.read_size(
+            "num_experts_per_tok", "experts_per_token", default=0
+        )
+        moe_ffn = (
+            self.read_size("moe_intermediate_size", default=ffn_width)
+            if expert_count
+            else 0
+        )
+        shared_experts = self.read_size("n_shared_experts", default=0)
+        # Leading layers with a dense MLP instead of experts.
+        dense_layers = (
+            self.read_size("first_k_dense_replace", default=0)
+            if expert_count
+            else 0
+        )
+        return {
+            "experts_per_token": experts_per_token,
+            "moe_ffn": moe_ffn,
+            "shared_experts": shared_experts,
+            "dense_layers": dense_layers,
+        }
 
     def _check_shapes(self, architecture: dict[str, Any]) -> None:
         """Refuse shapes that are impossible.

@@ -11,6 +11,36 @@ from planner.facts import table
 from planner.suggest import closest
 
 PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
+# Columns of the table of models with whole numbers; an empty cell is 0.
+COUNT_COLUMNS: Final = (
+    "layers",
+    "hidden",
+    "ffn",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "experts",
+    "experts_per_token",
+    "moe_ffn",
+    "shared_experts",
+    "dense_layers",
+    "kv_lora_rank",
+    "q_lora_rank",
+    "qk_rope_dim",
+    "v_head_dim",
+    "window",
+    "window_layers",
+    "attention_layers",
+    "state_layers",
+    "state_bytes",
+    "expert_layers",
+    "expert_hidden",
+    "sparse",
+    "index_bytes",
+    "max_context",
+    "mlp_matrices",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,36 +193,24 @@ class Llm:
 @cache
 def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
     """Return model -> (architecture, reason why it is not modeled, aliases)."""
-    count_columns = (
-        "layers",
-        "hidden",
-        "ffn",
-        "heads",
-        "kv_heads",
-        "head_dim",
-        "vocab",
-        "experts",
-        "experts_per_token",
-        "moe_ffn",
-        "shared_experts",
-        "dense_layers",
-        "kv_lora_rank",
-        "q_lora_rank",
-        "qk_rope_dim",
-        "v_head_dim",
-        "window",
-        "window_layers",
-        "attention_layers",
-        "state_layers",
-        "state_bytes",
-        "expert_layers",
-        "expert_hidden",
-        "sparse",
-        "index_bytes",
-        "max_context",
-        "mlp_matrices",
+    table_rows = table.load_rows(
+        "planner.facts", "models.csv", _model_columns()
     )
-    columns: table.Columns = {
+    return {
+        model: (
+            _architecture(table_row),
+            table_row["unmodelled"],
+            _alias_names(table_row),
+        )
+        for (model,), table_row in table.rows_by_key(
+            table_rows, "model"
+        ).items()
+    }
+
+
+def _model_columns() -> table.Columns:
+    """Return the columns of the table of models, each with its converter."""
+    return {
         "model": table.nonempty_text,
         "aliases": table.word_list,
         "hf_name": table.any_text,
@@ -202,7 +220,7 @@ def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "params_b": table.optional(table.real_between(0.01, 10_000)),
         "active_b": table.optional(table.real_between(0.01, 10_000)),
         **dict.fromkeys(
-            count_columns,
+            COUNT_COLUMNS,
             lambda cell: table.integer_between(0, 20_000_000)(cell or "0"),
         ),
         "tied": table.yes_or_no,
@@ -210,21 +228,12 @@ def _model_table() -> dict[str, tuple[Llm | None, str, tuple[str, ...]]]:
         "unmodelled": table.any_text,
         **table.SOURCE_COLUMNS,
     }
-    table_by_model: dict[str, tuple[Llm | None, str, tuple[str, ...]]] = {}
-    for (model,), table_row in table.rows_by_key(
-        table.load_rows("planner.facts", "models.csv", columns), "model"
-    ).items():
-        alias_names = (
-            *table_row["aliases"],
-            table_row["hf_name"].lower(),
-            table_row["hf_name"].lower().split("/")[-1],
-        )
-        table_by_model[model] = (
-            _architecture(table_row),
-            table_row["unmodelled"],
-            alias_names,
-        )
-    return table_by_model
+
+
+def _alias_names(table_row: table.TableRow) -> tuple[str, ...]:
+    """Return the aliases, and the Hugging Face name with and without its owner."""
+    hf_name = table_row["hf_name"].lower()
+    return (*table_row["aliases"], hf_name, hf_name.split("/")[-1])
 
 
 def _architecture(table_row: table.TableRow) -> Llm | None:

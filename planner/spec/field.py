@@ -276,7 +276,7 @@ class Field:
     field_type  type of its value
     doc         one sentence for the reference page and for messages
     required    whether the key must be present
-    default     value of an absent key
+    default     value of an absent key, or a function that returns it
     """
 
     name: str
@@ -354,7 +354,11 @@ class Block:
                     field.doc,
                 )
             else:
-                field_values[field.name] = field.default
+                field_values[field.name] = (
+                    field.default()
+                    if callable(field.default)
+                    else field.default
+                )
         return field_values
 
     def _check_groups(

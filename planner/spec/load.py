@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
-from planner.spec.blocks import SPEC_KINDS, workload_kind
 from planner.spec.field import Block, Choice, ProblemReport
+from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
     Batch,
     Inference,

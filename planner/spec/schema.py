@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.spec.field import JsonSchema

@@ -10,7 +10,7 @@ from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.explain import describe_fleet, rejection_reason
 from planner.solve.serving.search import ServingSearch
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.cost.bill import Period

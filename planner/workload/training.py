@@ -14,7 +14,7 @@ from planner.solve.training.requirement import (
     training_requirement,
 )
 from planner.solve.training.search import TrainSearch
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.cost.bill import Period

@@ -11,7 +11,7 @@ from planner.solve.workspace.requirement import (
     workspace_bill,
     workspace_requirement,
 )
-from planner.spec.blocks import SPEC_KINDS
+from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
     from planner.cost.bill import Period

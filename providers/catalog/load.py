@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
@@ -13,6 +15,7 @@ from planner.market.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 PURCHASES: Final = (
@@ -47,7 +50,9 @@ def load_catalog(manifest_path: Path | None = None) -> Catalog:
     instances, offered_regions = _instances(table_texts["instances.csv"])
     zones = _zones(table_texts["zones.csv"], sources)
     offers = _offers(
-        table_texts["prices.csv"], instances, zones, (sources, offered_regions)
+        table_texts["prices.csv"],
+        sources,
+        _MachineSupply(instances, offered_regions, zones),
     )
     priced_types = {
         (offer.provider, offer.instance.instance_type) for offer in offers
@@ -98,7 +103,34 @@ def _instances(
 
     Both by provider and machine type. No regions means every region with a price.
     """
-    columns: table.Columns = {
+    instances = {}
+    offered_regions = {}
+    skipped_columns = ("min_driver", "regions", "source", "as_of")
+    for table_row in table.read_rows(
+        table_text, "instances.csv", _instance_columns()
+    ):
+        machine_key = (table_row["provider"], table_row["instance_type"])
+        if machine_key in instances:
+            table.refuse_row(
+                table_row.place, f"{machine_key[1]} is given twice"
+            )
+        instances[machine_key] = Instance(
+            **{
+                column: cell_value
+                for column, cell_value in table_row.cells.items()
+                if column not in skipped_columns
+            }
+        )
+        offered_regions[machine_key] = (
+            # A star means every region that has a price.
+            () if table_row["regions"] == ("*",) else table_row["regions"]
+        )
+    return instances, offered_regions
+
+
+def _instance_columns() -> table.Columns:
+    """Return the columns of the table of machine types, each with its converter."""
+    return {
         "provider": table.one_of(*clouds()),
         "instance_type": table.nonempty_text,
         "family": table.nonempty_text,
@@ -128,27 +160,6 @@ def _instances(
         "confidence": table.CONFIDENCE_LEVEL,
         **table.SOURCE_COLUMNS,
     }
-    instances = {}
-    offered_regions = {}
-    skipped_columns = ("min_driver", "regions", "source", "as_of")
-    for table_row in table.read_rows(table_text, "instances.csv", columns):
-        machine_key = (table_row["provider"], table_row["instance_type"])
-        if machine_key in instances:
-            table.refuse_row(
-                table_row.place, f"{machine_key[1]} is given twice"
-            )
-        instances[machine_key] = Instance(
-            **{
-                column: cell_value
-                for column, cell_value in table_row.cells.items()
-                if column not in skipped_columns
-            }
-        )
-        offered_regions[machine_key] = (
-            # A star means every region that has a price.
-            () if table_row["regions"] == ("*",) else table_row["regions"]
-        )
-    return instances, offered_regions
 
 
 def _zones(
@@ -174,81 +185,77 @@ def _zones(
     }
 
 
+@dataclass(frozen=True)
+class _MachineSupply:
+    """Machine types, and where each is offered.
+
+    `instances`  by provider and machine type
+    `offered_regions`  regions by provider and machine type; () means every region with a price
+    `zones`  by provider, region and machine type, which is * for types without rows of their own
+    """
+
+    instances: Mapping[tuple[str, str], Instance]
+    offered_regions: Mapping[tuple[str, str], tuple[str, ...]]
+    zones: Mapping[tuple[str, str, str], tuple[str, ...]]
+
+    @cached_property
+    def zoned_types(self) -> set[tuple[str, str]]:
+        """Machine types with zone rows of their own; * serves the others."""
+        return {
+            (provider, instance_type)
+            for provider, _, instance_type in self.zones
+        }
+
+    def priced_instance(self, price_row: table.TableRow) -> Instance:
+        """Return the machine type of a price; raises CatalogError for an unknown one."""
+        machine_key = (price_row["provider"], price_row["instance_type"])
+        if machine_key not in self.instances:
+            table.refuse_row(
+                price_row.place,
+                f"instance_type: no machine is named '{machine_key[1]}'",
+            )
+        return self.instances[machine_key]
+
+    def offer_zones(self, cells: dict[str, Any]) -> tuple[str, ...] | None:
+        """Return the zones of a price, () for every region; None where it is not offered."""
+        provider, region = cells["provider"], cells["region"]
+        # Quoted prices of blocks may apply to every region.
+        if region == "*" and cells["purchase"] not in ORDERABLE_PURCHASES:
+            return ()
+        machine_key = (provider, cells["instance_type"])
+        offered_regions = self.offered_regions[machine_key]
+        if offered_regions and region not in offered_regions:
+            return None
+        zoned_type = machine_key[1] if machine_key in self.zoned_types else "*"
+        return self.zones.get((provider, region, zoned_type))
+
+
 def _offers(
-    table_text: str,
-    instances: dict[tuple[str, str], Instance],
-    zones: dict[tuple[str, str, str], tuple[str, ...]],
-    references: tuple[dict[str, str], dict[tuple[str, str], tuple[str, ...]]],
+    table_text: str, sources: dict[str, str], machine_supply: _MachineSupply
 ) -> list[Offer]:
     """Return the offers: prices joined with machine types and zones.
 
     A price alone does not prove that a region has the hardware. A price is skipped without
     zones or outside of the regions of the machine type.
     """
-    sources, offered_regions = references
-    columns: table.Columns = {
-        "provider": table.one_of(*clouds()),
-        "instance_type": table.nonempty_text,
-        "region": table.nonempty_text,
-        "purchase": table.one_of(*PURCHASES),
-        "scope": table.one_of("machine", "accelerators_only"),
-        "usd_hour": table.usd_price,
-        "basis": table.one_of("observed", "derived", "inferred"),
-        "usd_min": table.optional(table.usd_price),
-        "usd_max": table.optional(table.usd_price),
-        "as_of": table.partial_date,
-        "source": table.one_of(*sources),
-        "confidence": table.CONFIDENCE_LEVEL,
-    }
-    # Machine types with zone rows of their own; * serves the others.
-    zoned_types = {
-        (provider, instance_type) for provider, _, instance_type in zones
-    }
+    price_rows = list(
+        table.read_rows(table_text, "prices.csv", _price_columns(sources))
+    )
+    on_demand_usd_hour = _on_demand_prices(price_rows)
     offers: list[Offer] = []
-    price_rows = list(table.read_rows(table_text, "prices.csv", columns))
-    on_demand_usd_hour = {
-        (cells["provider"], cells["instance_type"], cells["region"]): cells[
-            "usd_hour"
-        ]
-        for cells in (price_row.cells for price_row in price_rows)
-        if cells["purchase"] == "on_demand"
-    }
     for price_row in price_rows:
         cells = price_row.cells
-        provider, region = cells["provider"], cells["region"]
         purchase = cells["purchase"]
-        machine_key = (provider, cells["instance_type"])
-        if machine_key not in instances:
-            table.refuse_row(
-                price_row.place,
-                f"instance_type: no machine is named '{machine_key[1]}'",
-            )
-        # Quoted prices of blocks may apply to every region.
-        any_region = region == "*" and purchase not in ORDERABLE_PURCHASES
-        zoned_type = machine_key[1] if machine_key in zoned_types else "*"
-        offer_zones = (
-            () if any_region else zones.get((provider, region, zoned_type))
-        )
-        instance_type = instances[machine_key]
-        if (
-            offer_zones is None
-            or (purchase == "on_demand" and not instance_type.on_demand)
-            or (purchase == "spot" and not instance_type.spot)
-            or (
-                offered_regions[machine_key]
-                and not any_region
-                and region not in offered_regions[machine_key]
-            )
-        ):
+        instance = machine_supply.priced_instance(price_row)
+        offer_zones = machine_supply.offer_zones(cells)
+        if offer_zones is None or not _is_sold(instance, purchase):
             continue  # not offered there
-        if purchase == "spot" and cells["usd_hour"] >= on_demand_usd_hour.get(
-            (*machine_key, region), INFINITE_USD
-        ):
+        if purchase == "spot" and _reaches_on_demand(cells, on_demand_usd_hour):
             continue  # a spot price at or above on demand: there is no capacity
         offers.append(
             Offer(
-                instance=instance_type,
-                region=region,
+                instance=instance,
+                region=cells["region"],
                 zones=offer_zones,
                 # A price of accelerators alone cannot be ordered.
                 purchase=purchase
@@ -262,6 +269,54 @@ def _offers(
             )
         )
     return offers
+
+
+def _price_columns(sources: dict[str, str]) -> table.Columns:
+    """Return the columns of the table of prices, each with its converter."""
+    return {
+        "provider": table.one_of(*clouds()),
+        "instance_type": table.nonempty_text,
+        "region": table.nonempty_text,
+        "purchase": table.one_of(*PURCHASES),
+        "scope": table.one_of("machine", "accelerators_only"),
+        "usd_hour": table.usd_price,
+        "basis": table.one_of("observed", "derived", "inferred"),
+        "usd_min": table.optional(table.usd_price),
+        "usd_max": table.optional(table.usd_price),
+        "as_of": table.partial_date,
+        "source": table.one_of(*sources),
+        "confidence": table.CONFIDENCE_LEVEL,
+    }
+
+
+def _on_demand_prices(
+    price_rows: Iterable[table.TableRow],
+) -> dict[tuple[str, str, str], Decimal]:
+    """Return USD an hour on demand, by provider, machine type and region."""
+    return {
+        _price_key(price_row.cells): price_row["usd_hour"]
+        for price_row in price_rows
+        if price_row["purchase"] == "on_demand"
+    }
+
+
+def _price_key(cells: dict[str, Any]) -> tuple[str, str, str]:
+    return cells["provider"], cells["instance_type"], cells["region"]
+
+
+def _reaches_on_demand(
+    cells: dict[str, Any],
+    on_demand_usd_hour: Mapping[tuple[str, str, str], Decimal],
+) -> bool:
+    usd_hour: Decimal = cells["usd_hour"]
+    return usd_hour >= on_demand_usd_hour.get(_price_key(cells), INFINITE_USD)
+
+
+def _is_sold(instance: Instance, purchase: str) -> bool:
+    """Return whether a machine type is sold in this way at all."""
+    if purchase == "on_demand":
+        return instance.on_demand
+    return purchase != "spot" or instance.spot
 
 
 def _price_book(table_text: str) -> PriceBook:

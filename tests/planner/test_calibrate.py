@@ -11,6 +11,7 @@ import pytest
 
 from planner.errors import UsageError
 from planner.estimate import calibrate as learn
+from planner.estimate import calibration_file
 from planner.estimate.benchmark import BenchmarkPoint, read_benchmark
 from planner.estimate.inference import predict_inference
 from planner.estimate.inference_row import row_deployment
@@ -199,14 +200,14 @@ def test_what_a_file_leaves_out_must_be_given() -> None:
 
 def test_a_calibration_survives_its_file() -> None:
     found = learn.calibrate(points(1.3), {}).correction
-    text = learn.dump_correction(found, {"bench.json": "0" * 64})
-    again = learn.parse_correction(text.encode(), "mine.json")
+    text = calibration_file.dump_correction(found, {"bench.json": "0" * 64})
+    again = calibration_file.parse_correction(text.encode(), "mine.json")
     assert again.factor("tpot", 7, 700) == pytest.approx(
         found.factor("tpot", 7, 700)
     )
     assert len(again.sha256) == 64
     with pytest.raises(UsageError, match="no calibration"):
-        learn.parse_correction(b"{}", "mine.json")
+        calibration_file.parse_correction(b"{}", "mine.json")
 
 
 def test_a_plan_s_replica_follows_its_calibration() -> None:
@@ -258,11 +259,15 @@ def test_an_odd_document_is_a_typed_error(text: str) -> None:
 )
 def test_a_tampered_calibration_is_refused(change: dict[str, object]) -> None:
     told = json.loads(
-        learn.dump_correction(learn.calibrate(points(1.2), {}).correction, {})
+        calibration_file.dump_correction(
+            learn.calibrate(points(1.2), {}).correction, {}
+        )
     )
     told["beliefs"]["tpot"] |= change
     with pytest.raises(UsageError, match="no calibration"):
-        learn.parse_correction(json.dumps(told).encode(), "mine.json")
+        calibration_file.parse_correction(
+            json.dumps(told).encode(), "mine.json"
+        )
 
 
 def test_a_point_of_something_else_teaches_nothing() -> None:

@@ -1,0 +1,257 @@
+"""Field types of single keys: lengths, batches, schedules, load profiles and renamed keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from planner.facts.cloud import clouds
+from planner.spec import model, unit
+from planner.spec.field import (
+    MISSING,
+    Block,
+    Choice,
+    Field,
+    ListOf,
+    Quantity,
+    TextPattern,
+)
+from planner.spec.schedule import parse_schedule
+from planner.spec.source import Node, ScalarNode
+
+if TYPE_CHECKING:
+    from planner.errors import Place
+    from planner.spec.field import JsonSchema, ProblemReport
+
+_WEEKDAY: Final = "(mon|tue|wed|thu|fri|sat|sun)"
+DAYS_PATTERN: Final = rf"(weekdays|weekends|daily|{_WEEKDAY}([-,]{_WEEKDAY})*)"
+SCHEDULE_TEXT: Final = TextPattern(
+    DAYS_PATTERN + r" \d{2}:\d{2}-\d{2}:\d{2}( [A-Za-z]+(/[A-Za-z_+-]+){0,2})?",
+    "a schedule such as 'weekdays 07:00-20:00 Europe/Berlin'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudName:
+    """A cloud that the table of clouds names."""
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the name, or `MISSING` when no cloud has it."""
+        return Choice(tuple(clouds())).read(node, field_path, report)
+
+    def schema(self) -> JsonSchema:
+        """Describe as one of the clouds."""
+        return Choice(tuple(clouds())).schema()
+
+
+def _build_lengths(
+    place: Place,  # noqa: ARG001 - every block is built with its place
+    mean: Decimal,
+    p95: Decimal | None,
+) -> model.TokenLengths:
+    # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
+    return model.TokenLengths(
+        mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957")
+    )
+
+
+class LengthsType:
+    """Token lengths: one number, or a mapping of mean and p95."""
+
+    block = Block(
+        "tokens",
+        _build_lengths,
+        (
+            Field(
+                "mean",
+                Quantity(
+                    lambda t: Decimal(unit.parse_count(t)),
+                    "1200",
+                    minimum=1,
+                    maximum=10**7,
+                ),
+                "mean length in tokens",
+                required=True,
+            ),
+            Field(
+                "p95",
+                Quantity(
+                    lambda t: Decimal(unit.parse_count(t)),
+                    "4000",
+                    minimum=1,
+                    maximum=10**7,
+                ),
+                "95th percentile of the length",
+            ),
+        ),
+    )
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return a fixed length for a number, and a distribution for a mapping."""
+        if not isinstance(node, ScalarNode):
+            token_lengths = self.block.read(node, field_path, report)
+            if (
+                token_lengths is not MISSING
+                # A p95 below the mean has no length distribution in the model.
+                and token_lengths.p95 < token_lengths.mean
+            ):
+                return report.add(
+                    node.place,
+                    "range",
+                    f"{field_path}: p95 is below the mean",
+                    "write a p95 of at least the mean",
+                )
+            return token_lengths
+        mean_tokens = self.block.fields[0].field_type.read(
+            node, field_path, report
+        )
+        return (
+            MISSING
+            if mean_tokens is MISSING
+            else model.TokenLengths(mean=mean_tokens, p95=mean_tokens)
+        )
+
+    def schema(self) -> JsonSchema:
+        """Describe both forms."""
+        return {
+            "anyOf": [
+                self.block.fields[0].field_type.schema(),
+                self.block.schema(),
+            ]
+        }
+
+
+class GlobalBatchType:
+    """Global batch of a step: 4M tokens, 512 sequences, or 512."""
+
+    batch_text = TextPattern(
+        r"[0-9.]+ ?[kKmMbB]?( ?(tokens|sequences))?",
+        "a batch such as 4M tokens or 512",
+    )
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the count, and whether it counts tokens instead of sequences."""
+        batch_text = self.batch_text.read(node, field_path, report)
+        if batch_text is MISSING:
+            return MISSING
+        try:
+            batch_size = unit.parse_count(batch_text.removesuffix("sequences"))
+        except ValueError as count_error:
+            return report.add(
+                node.place,
+                "value",
+                f"{field_path}: {count_error}",
+                "write 4M tokens, or 512",
+            )
+        if not 1 <= batch_size <= 10**10:
+            return report.add(
+                node.place,
+                "range",
+                f"{field_path} is {batch_size:,}",
+                "write 1 to 10 billion",
+            )
+        # A plain number counts sequences.
+        return batch_size, "tokens" in batch_text
+
+    def schema(self) -> JsonSchema:
+        """Describe the text form and the plain number."""
+        return {
+            "anyOf": [
+                self.batch_text.schema(),
+                {"type": "integer", "minimum": 1},
+            ]
+        }
+
+
+class ScheduleType:
+    """Hours of the week in a known time zone."""
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the text after a check of its days, times and zone."""
+        schedule_text = SCHEDULE_TEXT.read(node, field_path, report)
+        if schedule_text is MISSING:
+            return MISSING
+        try:
+            # The pattern checks the form only; times may be out of range.
+            zone_name = parse_schedule(schedule_text)[3]
+            ZoneInfo(zone_name)
+        except ValueError as time_error:
+            return report.add(
+                node.place,
+                "value",
+                f"{field_path}: {time_error}",
+                "write times from 00:00 to 24:00",
+            )
+        except (ZoneInfoNotFoundError, OSError):
+            return report.add(
+                node.place,
+                "value",
+                f"{field_path}: no time zone is named '{zone_name}'",
+                "write a zone such as Europe/Berlin or UTC",
+            )
+        return schedule_text
+
+    def schema(self) -> JsonSchema:
+        """Describe the form."""
+        return SCHEDULE_TEXT.schema()
+
+
+class ProfileType:
+    """Shape of the load over a week: a name, or 24 or 168 hourly weights."""
+
+    shape_names = Choice(("flat", "business-hours", "diurnal"))
+    hourly_weights = ListOf(Quantity(unit.parse_number, "0.4", maximum=10**6))
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return a name, or a tuple of weights."""
+        if isinstance(node, ScalarNode):
+            return self.shape_names.read(node, field_path, report)
+        hourly_weights = self.hourly_weights.read(node, field_path, report)
+        if hourly_weights is MISSING:
+            return MISSING
+        if len(hourly_weights) not in (24, 168) or not any(hourly_weights):
+            return report.add(
+                node.place,
+                "length",
+                f"{field_path} has {len(hourly_weights)} weights",
+                "give 24 or 168 hourly weights, not all zero",
+            )
+        return hourly_weights
+
+    def schema(self) -> JsonSchema:
+        """Describe both forms."""
+        return {
+            "anyOf": [self.shape_names.schema(), self.hourly_weights.schema()]
+        }
+
+
+class RenamedBlock:
+    """A block with keys that cannot be argument names in Python.
+
+    argument_names  argument of `build_object` by key, such as `for` to `use`
+    """
+
+    def __init__(self, block: Block, argument_names: dict[str, str]) -> None:
+        self.block = block
+        self.argument_names = argument_names
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Read the block, and build the object with the renamed arguments."""
+        build_object = self.block.build_object
+        renamed_block = Block(
+            self.block.name,
+            lambda **field_values: build_object(
+                **{
+                    self.argument_names.get(field_key, field_key): field_value
+                    for field_key, field_value in field_values.items()
+                }
+            ),
+            self.block.fields,
+        )
+        return renamed_block.read(node, field_path, report)
+
+    def schema(self) -> JsonSchema:
+        """Describe the block."""
+        return self.block.schema()
