@@ -160,36 +160,12 @@ def _row_layout(
     if disagg_text and not pools_match:
         raise RefusedError(f"disagg_layout '{disagg_text}' is not understood")
     if pools_match:
-        pool_sizes = [int(size_text) for size_text in pools_match.groups()]
-        prefill_layout = _pool_layout(
-            weight_precision, pool_sizes[1], 1, pool_sizes[4], pool_sizes[3]
-        )
-        return (
-            _pool_layout(
-                weight_precision, pool_sizes[6], 1, pool_sizes[9], pool_sizes[8]
-            ),
-            pool_sizes[5],
-            (pool_sizes[0], prefill_layout),
-        )
+        return _split_pools(pools_match, weight_precision)
     if read_choice(table_row, "serving_mode", SERVING_MODES) == "disagg":
         raise RefusedError(
             "the layout of the prefill and decode workers is not given"
         )
-    pp_degree = read_count(table_row, "pp", 1)
-    gpu_count = read_count(
-        table_row,
-        "n_gpus",
-        read_count(table_row, "tp", 1)
-        * pp_degree
-        * read_count(table_row, "replicas", 1),
-    )
-    replica_count = read_count(table_row, "replicas", 0) or max(
-        1, gpu_count // (read_count(table_row, "tp", gpu_count) * pp_degree)
-    )
-    if gpu_count % (pp_degree * replica_count):
-        raise RefusedError(
-            f"n_gpus {gpu_count} is not a multiple of pp {pp_degree} x replicas {replica_count}"
-        )
+    gpu_count, pp_degree, replica_count = _replica_sizes(table_row)
     tp_degree = read_count(
         table_row, "tp", gpu_count // (pp_degree * replica_count)
     )
@@ -219,6 +195,51 @@ def _row_layout(
         replica_count,
         None,
     )
+
+
+def _split_pools(
+    pools_match: re.Match[str], weight_precision: str
+) -> tuple[ReplicaLayout, int, tuple[int, ReplicaLayout]]:
+    """Return the decode layout, its workers, and the prefill workers with theirs."""
+    (
+        prefill_workers,
+        prefill_gpus,
+        _,
+        prefill_attention_dp,
+        prefill_ep,
+        decode_workers,
+        decode_gpus,
+        _,
+        decode_attention_dp,
+        decode_ep,
+    ) = (int(size_text) for size_text in pools_match.groups())
+    prefill_layout = _pool_layout(
+        weight_precision, prefill_gpus, 1, prefill_ep, prefill_attention_dp
+    )
+    decode_layout = _pool_layout(
+        weight_precision, decode_gpus, 1, decode_ep, decode_attention_dp
+    )
+    return decode_layout, decode_workers, (prefill_workers, prefill_layout)
+
+
+def _replica_sizes(table_row: Row) -> tuple[int, int, int]:
+    """Return accelerators in all, pipeline stages, and replicas; raises RefusedError."""
+    pp_degree = read_count(table_row, "pp", 1)
+    gpu_count = read_count(
+        table_row,
+        "n_gpus",
+        read_count(table_row, "tp", 1)
+        * pp_degree
+        * read_count(table_row, "replicas", 1),
+    )
+    replica_count = read_count(table_row, "replicas", 0) or max(
+        1, gpu_count // (read_count(table_row, "tp", gpu_count) * pp_degree)
+    )
+    if gpu_count % (pp_degree * replica_count):
+        raise RefusedError(
+            f"n_gpus {gpu_count} is not a multiple of pp {pp_degree} x replicas {replica_count}"
+        )
+    return gpu_count, pp_degree, replica_count
 
 
 def _pool_layout(

@@ -122,7 +122,7 @@ def _stated_degrees(
     tp_degree, pp_degree, cp_degree = (
         read_count(table_row, column, 0) for column in ("tp", "pp", "cp")
     )
-    if accelerator.vendor == "aws" and tp_degree:
+    if accelerator.accelerator.startswith("trainium") and tp_degree:
         tp_degree = max(1, tp_degree // CORES_PER_CHIP)
     return tp_degree, pp_degree, cp_degree
 
@@ -150,25 +150,83 @@ def _row_layout(
             accelerator,
             (gpu_count, global_batch, micro_batch or 1.0, accumulation_steps),
         )
-        micro_batch = micro_batch or (
-            1.0 if accelerator.vendor == "google" or global_batch else 0.0
-        )
-        global_batch = global_batch or (
-            float(gpu_count) if accelerator.vendor == "google" else 0.0
+        global_batch, micro_batch = _default_batch(
+            accelerator, gpu_count, global_batch, micro_batch
         )
     pp_degree = max(1, pp_degree)
     cp_degree = max(1, cp_degree)
-    if gpu_count % (tp_degree * pp_degree * cp_degree) and not is_guessed:
-        raise RefusedError(
-            f"n_gpus {gpu_count} is not a multiple of tp {tp_degree} x pp {pp_degree} x "
-            f"cp {cp_degree}"
-        )
-    stated_dp = read_count(table_row, "dp", 0)
-    dp_degree = (
-        stated_dp
-        if stated_dp and not is_guessed
-        else max(1, gpu_count // (tp_degree * pp_degree * cp_degree))
+    model_ranks = tp_degree * pp_degree * cp_degree
+    if gpu_count % model_ranks and not is_guessed:
+        degrees = f"tp {tp_degree} x pp {pp_degree} x cp {cp_degree}"
+        raise RefusedError(f"n_gpus {gpu_count} is not a multiple of {degrees}")
+    stated_dp = 0 if is_guessed else read_count(table_row, "dp", 0)
+    dp_degree = stated_dp or max(1, gpu_count // model_ranks)
+    global_batch, micro_batch = _batch_sizes(
+        _StatedBatch(global_batch, micro_batch, accumulation_steps),
+        software_facts,
+        language_model,
+        sequence_tokens,
+        dp_degree=dp_degree,
+        pp_degree=pp_degree,
     )
+    rank_micro_batches = global_batch / dp_degree / micro_batch
+    parallel_layout = ParallelLayout(
+        tp=tp_degree,
+        pp=pp_degree,
+        vpp=_pipeline_chunks(
+            table_row,
+            language_model,
+            software_facts,
+            (pp_degree, rank_micro_batches),
+        ),
+        cp=cp_degree,
+        dp=dp_degree,
+        ep=read_count(table_row, "ep", 1) if language_model.experts else 1,
+        sharding=sharding_kind,
+        micro=micro_batch,
+        shard_size=read_count(table_row, "shard_size", 0),
+        recompute=_row_recompute(table_row, software_facts),
+    )
+    return parallel_layout, global_batch, is_guessed
+
+
+def _default_batch(
+    accelerator: Accelerator,
+    gpu_count: int,
+    global_batch: float,
+    micro_batch: float,
+) -> tuple[float, float]:
+    """Return the batches of a run that states no layout; TPU runs take one sequence a chip."""
+    is_tpu = accelerator.vendor == "google"
+    if not micro_batch and (is_tpu or global_batch):
+        micro_batch = 1.0
+    if not global_batch and is_tpu:
+        global_batch = float(gpu_count)
+    return global_batch, micro_batch
+
+
+@dataclass(frozen=True, slots=True)
+class _StatedBatch:
+    """What a row states of its batch in sequences; 0 where it states nothing."""
+
+    global_batch: float
+    micro_batch: float
+    accumulation_steps: int
+
+
+def _batch_sizes(
+    stated: _StatedBatch,
+    software_facts: Software,
+    language_model: Llm,
+    sequence_tokens: int,
+    *,
+    dp_degree: int,
+    pp_degree: int,
+) -> tuple[float, float]:
+    """Return the global batch and the micro-batch in sequences, as stated or as usual."""
+    global_batch = stated.global_batch
+    micro_batch = stated.micro_batch
+    accumulation_steps = stated.accumulation_steps
     if (
         software_facts.is_torch and pp_degree > 1 and micro_batch >= pp_degree
     ):  # the local batch is cut into pp micro-batches
@@ -190,29 +248,7 @@ def _row_layout(
         if global_batch < dp_degree * micro_batch
         else micro_batch
     )
-    return (
-        ParallelLayout(
-            tp=tp_degree,
-            pp=pp_degree,
-            vpp=_pipeline_chunks(
-                table_row,
-                language_model,
-                software_facts,
-                (pp_degree, global_batch / dp_degree / micro_batch),
-            ),
-            cp=cp_degree,
-            dp=dp_degree,
-            ep=max(1, read_count(table_row, "ep", 1))
-            if language_model.experts
-            else 1,
-            sharding=sharding_kind,
-            micro=micro_batch,
-            shard_size=read_count(table_row, "shard_size", 0),
-            recompute=_row_recompute(table_row, software_facts),
-        ),
-        global_batch,
-        is_guessed,
-    )
+    return global_batch, micro_batch
 
 
 def _default_layout(

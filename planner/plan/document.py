@@ -96,7 +96,7 @@ def assemble(
             sha256=source.sha256,
             normalized=_normalized_spec(spec),
         ),
-        workload=types.Workload(
+        workload=types.WorkloadRef(
             kind=workload.name,
             name=spec.name,
             model=_model(llm) if llm is not None else None,

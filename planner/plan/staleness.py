@@ -8,7 +8,8 @@ from planner.errors import Problem, StaleError
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from planner.plan.types import Plan, StackStatus
+    from planner.plan.status import StackStatus
+    from planner.plan.types import Plan
 
 
 def check_staleness(

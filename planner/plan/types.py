@@ -20,18 +20,18 @@ Role: TypeAlias = Literal["serve", "batch", "train", "workspace"]
 Period: TypeAlias = Literal["month", "run"]
 
 
-class _Part(Struct, frozen=True, forbid_unknown_fields=True):
+class DocumentPart(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a document: it cannot change, and what it does not know it refuses."""
 
 
-class CatalogRef(_Part, frozen=True, kw_only=True):
+class CatalogRef(DocumentPart, frozen=True, kw_only=True):
     """The catalog that the plan was made with."""
 
     sha256: Annotated[str, Meta(description="digest of the catalog's files")]
     as_of: Annotated[str, Meta(description="date of its newest price")]
 
 
-class SpecRef(_Part, frozen=True, kw_only=True):
+class SpecRef(DocumentPart, frozen=True, kw_only=True):
     """The spec that was planned."""
 
     path: Annotated[str, Meta(description="as given on the command line")]
@@ -41,7 +41,7 @@ class SpecRef(_Part, frozen=True, kw_only=True):
     ]
 
 
-class ModelRef(_Part, frozen=True, kw_only=True):
+class ModelRef(DocumentPart, frozen=True, kw_only=True):
     """The model of a workload."""
 
     name: Annotated[str, Meta(description="name among the known models")]
@@ -51,7 +51,7 @@ class ModelRef(_Part, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="where the architecture is from")]
 
 
-class Workload(_Part, frozen=True, kw_only=True):
+class WorkloadRef(DocumentPart, frozen=True, kw_only=True):
     """What is to be run."""
 
     kind: Annotated[
@@ -67,14 +67,14 @@ class Workload(_Part, frozen=True, kw_only=True):
     ]
 
 
-class FunnelStep(_Part, frozen=True, kw_only=True):
+class FunnelStep(DocumentPart, frozen=True, kw_only=True):
     """How many offers a rule of the spec leaves."""
 
     rule: Annotated[str, Meta(description="key of the spec")]
     offers: Annotated[int, Meta(description="offers that are left after it")]
 
 
-class Layout(_Part, frozen=True, kw_only=True):
+class Layout(DocumentPart, frozen=True, kw_only=True):
     """How one replica is spread over accelerators: the degree of each kind of parallelism."""
 
     precision: Annotated[str, Meta(description="of weights and products")]
@@ -87,7 +87,7 @@ class Layout(_Part, frozen=True, kw_only=True):
     max_batch: Annotated[int, Meta(description="requests at a time")]
 
 
-class Purchase(_Part, frozen=True, kw_only=True):
+class Purchase(DocumentPart, frozen=True, kw_only=True):
     """Some of a pool's machines, bought in one way."""
 
     purchase: Annotated[
@@ -103,7 +103,7 @@ class Purchase(_Part, frozen=True, kw_only=True):
     ] = None
 
 
-class Pool(_Part, frozen=True, kw_only=True):
+class Pool(DocumentPart, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work."""
 
     name: Annotated[str, Meta(description="unique in the plan")]
@@ -136,7 +136,7 @@ class Pool(_Part, frozen=True, kw_only=True):
     usd_per_hour: Annotated[Decimal, Meta(description="mean of a node")]
 
 
-class Prediction(_Part, frozen=True, kw_only=True):
+class Prediction(DocumentPart, frozen=True, kw_only=True):
     """A predicted number with its 90 % band and what it rests on."""
 
     value: Annotated[
@@ -148,7 +148,7 @@ class Prediction(_Part, frozen=True, kw_only=True):
     basis: Annotated[Basis, Meta(description="what it rests on")]
 
 
-class FleetRef(_Part, frozen=True, kw_only=True):
+class FleetRef(DocumentPart, frozen=True, kw_only=True):
     """A fleet that is named and not bought."""
 
     provider: Annotated[str, Meta(description="cloud")]
@@ -157,7 +157,7 @@ class FleetRef(_Part, frozen=True, kw_only=True):
     nodes: Annotated[int, Meta(description="0 where it is open")]
 
 
-class Binding(_Part, frozen=True, kw_only=True):
+class Binding(DocumentPart, frozen=True, kw_only=True):
     """A constraint that costs money, and the nearest value that would cost less.
 
     In an infeasible plan `relax_to` is the nearest value with which a fleet exists.
@@ -182,7 +182,7 @@ class Binding(_Part, frozen=True, kw_only=True):
     fleet: Annotated[FleetRef | None, Meta(description="the fleet then")]
 
 
-class Safety(_Part, frozen=True, kw_only=True):
+class Safety(DocumentPart, frozen=True, kw_only=True):
     """What it costs to meet the limits with confidence rather than as often as not."""
 
     confidence: Annotated[
@@ -197,7 +197,7 @@ class Safety(_Part, frozen=True, kw_only=True):
     ]
 
 
-class PercentileBand(_Part, frozen=True, kw_only=True):
+class PercentileBand(DocumentPart, frozen=True, kw_only=True):
     """A percentile of the simulation with its 90 % Monte Carlo band."""
 
     value: Annotated[Number, Meta(description="ms")]
@@ -207,7 +207,7 @@ class PercentileBand(_Part, frozen=True, kw_only=True):
     high: Annotated[Number, Meta(description="upper end")]
 
 
-class Verification(_Part, frozen=True, kw_only=True):
+class Verification(DocumentPart, frozen=True, kw_only=True):
     """A simulation of the chosen fleet, request by request."""
 
     by: Annotated[
@@ -233,7 +233,7 @@ class Verification(_Part, frozen=True, kw_only=True):
     ]
 
 
-class Calibration(_Part, frozen=True, kw_only=True):
+class Calibration(DocumentPart, frozen=True, kw_only=True):
     """The user's own benchmark that corrected the predictions."""
 
     sha256: Annotated[str, Meta(description="of the calibration file")]
@@ -241,7 +241,7 @@ class Calibration(_Part, frozen=True, kw_only=True):
     points: Annotated[int, Meta(description="measured points")]
 
 
-class StorageSpeed(_Part, frozen=True, kw_only=True):
+class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
     """Where data and checkpoints lie, and how fast that is."""
 
     kind: Annotated[
@@ -261,7 +261,7 @@ class StorageSpeed(_Part, frozen=True, kw_only=True):
     ]
 
 
-class TrainingLayout(_Part, frozen=True, kw_only=True):
+class TrainingLayout(DocumentPart, frozen=True, kw_only=True):
     """A layout of a training job with its step time and memory."""
 
     tp: Annotated[int, Meta(description="tensor parallel")]
@@ -286,7 +286,7 @@ class TrainingLayout(_Part, frozen=True, kw_only=True):
     limit: Annotated[str, Meta(description="what costs most time")]
 
 
-class RunScenario(_Part, frozen=True, kw_only=True):
+class RunScenario(DocumentPart, frozen=True, kw_only=True):
     """Another way to run the same job; without a price it would never end."""
 
     way: Annotated[str, Meta(description="name of the way to run")]
@@ -297,7 +297,7 @@ class RunScenario(_Part, frozen=True, kw_only=True):
     remark: Annotated[str, Meta(description="what to know about it")]
 
 
-class Run(_Part, frozen=True, kw_only=True):
+class Run(DocumentPart, frozen=True, kw_only=True):
     """How a training job runs: the whole of it."""
 
     method: Annotated[str, Meta(description="training method")]
@@ -335,7 +335,7 @@ class Run(_Part, frozen=True, kw_only=True):
     ]
 
 
-class EnergyUse(_Part, frozen=True, kw_only=True):
+class EnergyUse(DocumentPart, frozen=True, kw_only=True):
     """Power and energy of the machines in the period of the bill."""
 
     kw: Annotated[Number, Meta(description="while all machines work")]
@@ -345,7 +345,7 @@ class EnergyUse(_Part, frozen=True, kw_only=True):
     ]
 
 
-class Outcome(_Part, frozen=True, kw_only=True):
+class Outcome(DocumentPart, frozen=True, kw_only=True):
     """What was decided, and what it will do."""
 
     status: Annotated[
@@ -397,7 +397,7 @@ class Outcome(_Part, frozen=True, kw_only=True):
     ]
 
 
-class RivalPool(_Part, frozen=True, kw_only=True):
+class RivalPool(DocumentPart, frozen=True, kw_only=True):
     """The machines of a fleet that was not chosen."""
 
     provider: Annotated[str, Meta(description="cloud")]
@@ -411,7 +411,7 @@ class RivalPool(_Part, frozen=True, kw_only=True):
     usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
 
 
-class Alternative(_Part, frozen=True, kw_only=True):
+class Alternative(DocumentPart, frozen=True, kw_only=True):
     """A fleet that was not chosen, and what stopped it."""
 
     pools: Annotated[tuple[RivalPool, ...], Meta(description="its machines")]
@@ -424,7 +424,7 @@ class Alternative(_Part, frozen=True, kw_only=True):
     ]
 
 
-class CostLine(_Part, frozen=True, kw_only=True):
+class CostLine(DocumentPart, frozen=True, kw_only=True):
     """One line of the bill; without a price, `usd` is none and `price_found` false."""
 
     name: Annotated[str, Meta(description="what is paid for")]
@@ -443,7 +443,7 @@ class CostLine(_Part, frozen=True, kw_only=True):
     price_found: Annotated[bool, Meta(description="whether a price is known")]
 
 
-class Cost(_Part, frozen=True, kw_only=True):
+class Cost(DocumentPart, frozen=True, kw_only=True):
     """The bill of a month, or of a whole training run."""
 
     currency: Annotated[Literal["USD"], Meta(description="always USD")] = "USD"
@@ -470,7 +470,7 @@ class Cost(_Part, frozen=True, kw_only=True):
         return any(not cost_line.price_found for cost_line in self.lines)
 
 
-class PlannedResource(_Part, frozen=True, kw_only=True):
+class PlannedResource(DocumentPart, frozen=True, kw_only=True):
     """One cloud resource as Pulumi takes it.
 
     Inside inputs, `{"$ref": name, "output": path}` is an output of another resource. In texts,
@@ -495,7 +495,7 @@ class PlannedResource(_Part, frozen=True, kw_only=True):
     ] = {}
 
 
-class PlannedGraph(_Part, frozen=True, kw_only=True):
+class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
     """All resources of the stack."""
 
     provider: Annotated[str, Meta(description="cloud")] = ""
@@ -508,7 +508,7 @@ class PlannedGraph(_Part, frozen=True, kw_only=True):
     ] = {}
 
 
-class Launch(_Part, frozen=True, kw_only=True):
+class Launch(DocumentPart, frozen=True, kw_only=True):
     """How a training job is started, also on a cluster of one's own."""
 
     world_size: Annotated[int, Meta(description="ranks")]
@@ -521,7 +521,7 @@ class Launch(_Part, frozen=True, kw_only=True):
     slurm: Annotated[str, Meta(description="a batch script")]
 
 
-class StackRef(_Part, frozen=True, kw_only=True):
+class StackRef(DocumentPart, frozen=True, kw_only=True):
     """The stack that the plan changes, and the state that it starts from."""
 
     name: Annotated[str, Meta(description="name of the stack")]
@@ -530,7 +530,7 @@ class StackRef(_Part, frozen=True, kw_only=True):
     ]
 
 
-class Shutdown(_Part, frozen=True, kw_only=True):
+class Shutdown(DocumentPart, frozen=True, kw_only=True):
     """When machines are given back by themselves."""
 
     idle: Annotated[Decimal | None, Meta(description="seconds without work")]
@@ -541,7 +541,7 @@ class Shutdown(_Part, frozen=True, kw_only=True):
     ]
 
 
-class Notice(_Part, frozen=True, kw_only=True):
+class Notice(DocumentPart, frozen=True, kw_only=True):
     """Something to know before paying, with its place in the spec where it has one."""
 
     code: Annotated[str, Meta(description="what it is about")]
@@ -551,7 +551,7 @@ class Notice(_Part, frozen=True, kw_only=True):
     column: Annotated[int | None, Meta(description="column in the line")]
 
 
-class Plan(_Part, frozen=True, kw_only=True):
+class Plan(DocumentPart, frozen=True, kw_only=True):
     """A plan: the decision, what it costs, and every resource that apply creates."""
 
     schema: Annotated[
@@ -562,7 +562,7 @@ class Plan(_Part, frozen=True, kw_only=True):
     ]
     catalog: Annotated[CatalogRef, Meta(description="what it was priced with")]
     spec: Annotated[SpecRef, Meta(description="what was asked")]
-    workload: Annotated[Workload, Meta(description="what is to be run")]
+    workload: Annotated[WorkloadRef, Meta(description="what is to be run")]
     solution: Annotated[Outcome, Meta(description="what was decided")]
     alternatives: Annotated[
         tuple[Alternative, ...], Meta(description="what was not chosen")
@@ -585,50 +585,3 @@ class Plan(_Part, frozen=True, kw_only=True):
     def is_feasible(self) -> bool:
         """Whether there is anything to build."""
         return bool(self.solution.pools)
-
-
-class StackFacts(_Part, frozen=True, kw_only=True):
-    """What a standing stack was applied with, for its status."""
-
-    provider: str
-    region: str
-    pools: tuple[Pool, ...]
-    cost_period: Period
-    total: Decimal
-    usd_hour: Decimal
-    workload: Workload
-    shutdown: Shutdown
-
-    @classmethod
-    def of(cls, plan: Plan) -> StackFacts:
-        """Take the facts of the plan that is applied."""
-        return cls(
-            provider=plan.graph.provider,
-            region=plan.graph.region,
-            pools=plan.solution.pools,
-            cost_period=plan.cost.period,
-            total=plan.cost.total,
-            usd_hour=plan.cost.usd_hour,
-            workload=plan.workload,
-            shutdown=plan.shutdown,
-        )
-
-
-class ResourceRef(_Part, frozen=True, kw_only=True):
-    """A resource of a standing stack."""
-
-    type: str
-    name: str
-
-
-class StackStatus(_Part, frozen=True, kw_only=True):
-    """A stack as its state has it, and what it was made by."""
-
-    schema: Literal["tonnage.status/1"] = "tonnage.status/1"
-    stack: str
-    plan: Annotated[str, Meta(description="digest of the plan applied last")]
-    state_sha256: str
-    complete: Annotated[bool, Meta(description="the last apply did not fail")]
-    resources: tuple[ResourceRef, ...]
-    outputs: Properties
-    facts: StackFacts | None

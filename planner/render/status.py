@@ -8,7 +8,7 @@ from planner import figures
 from planner.render.page import Block, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
-    from planner.plan.types import StackStatus
+    from planner.plan.status import StackStatus
 
 
 def stacks_page(stack_names: list[str]) -> Page:

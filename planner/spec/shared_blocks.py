@@ -198,9 +198,7 @@ SHARED_FIELDS: Final = (
         "become tags on every resource",
         default={},
     ),
-    Field(
-        "where", PLACEMENT, "where it may run", default=model.PlacementRule()
-    ),
+    Field("where", PLACEMENT, "where it may run", default=model.PlacementRule),
     Field(
         "buy",
         PURCHASE,

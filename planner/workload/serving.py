@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner import figures
 from planner.solve.serving.answer import confident_requirement, solve_serving
-from planner.solve.serving.explain import describe_fleet, rejection_reason
+from planner.solve.serving.explain import describe_fleet
+from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.search import ServingSearch
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
 from planner.spec.kinds import SPEC_KINDS

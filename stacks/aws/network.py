@@ -28,7 +28,17 @@ def subnet_refs(stack: StackSpec) -> list[dict[str, str]]:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The network, from the VPC to the rules."""
-    network_resources = [
+    return [
+        *_public_resources(stack),
+        *_private_resources(stack),
+        *_node_subnets(stack),
+        *_security_rules(stack),
+    ]
+
+
+def _public_resources(stack: StackSpec) -> list[Resource]:
+    """The VPC, and the subnet from which its only address faces the internet."""
+    return [
         _tagged_resource(
             stack,
             "aws:ec2/vpc:Vpc",
@@ -72,6 +82,12 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
         _route_association("public", "public-routes"),
+    ]
+
+
+def _private_resources(stack: StackSpec) -> list[Resource]:
+    """The way out of the nodes: through the NAT, and to object storage past it."""
+    return [
         _tagged_resource(
             stack,
             "aws:ec2/eip:Eip",
@@ -117,9 +133,14 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
     ]
+
+
+def _node_subnets(stack: StackSpec) -> list[Resource]:
+    """A private subnet in each zone of the nodes."""
+    subnet_resources = []
     for zone_index, zone_name in enumerate(node_zones(stack)):
         subnet_name = f"private-{zone_name[-1]}"
-        network_resources.append(
+        subnet_resources.append(
             _tagged_resource(
                 stack,
                 "aws:ec2/subnet:Subnet",
@@ -132,10 +153,10 @@ def resources(stack: StackSpec) -> list[Resource]:
                 },
             )
         )
-        network_resources.append(
+        subnet_resources.append(
             _route_association(subnet_name, "private-routes")
         )
-    return network_resources + _security_rules(stack)
+    return subnet_resources
 
 
 def prerequisites(stack: StackSpec) -> tuple[str, ...]:

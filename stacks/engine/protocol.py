@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.plan.types import Plan, Properties, StackStatus
+    from planner.plan.status import StackStatus
+    from planner.plan.types import Plan, Properties
 
 Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
 

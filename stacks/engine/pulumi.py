@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -24,15 +23,15 @@ from msgspec.json import encode as json_encode
 
 from planner.errors import LockedError, MissingError, Problem, UsageError
 from planner.facts.cloud import clouds
-from planner.plan.types import ResourceRef, StackFacts, StackStatus
+from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from stacks.engine import state as states
 from stacks.engine.failure import combined_error
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.protocol import (
     EngineOutcome,
-    ProgressEvent,
     ResourceStep,
 )
+from stacks.engine.pulumi_event import EventRecorder
 from stacks.graph import Graph, parse_graph
 from stacks.stack_spec import lookup_table
 
@@ -41,22 +40,13 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Plan, Properties
     from providers.simulated.world import World
-    from stacks.engine.protocol import Action, Listener
+    from stacks.engine.protocol import Listener
 
 PROJECT_NAME: Final = "tonnage"
 PLAN_OUTPUT = "tonnage:plan"
 STARTED_OUTPUT = "tonnage:started"
 FACTS_OUTPUT = "tonnage:facts"
 RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
-ACTION_BY_OP: Final[dict[str, Action]] = {
-    "create": "create",
-    "update": "update",
-    "delete": "delete",
-    "replace": "replace",
-    "create-replacement": "replace",
-    "delete-replaced": "replace",
-    "same": "same",
-}
 # Opening a stack that stands needs a cloud, any of them, and no resources.
 EMPTY_GRAPH: Final = Graph(
     provider=next(iter(clouds())), region="", resources=()
@@ -157,7 +147,7 @@ class PulumiEngine:
         with self._open_stack(
             plan.stack.name, resource_graph, plan
         ) as pulumi_stack:
-            event_recorder = _EventRecorder(
+            event_recorder = EventRecorder(
                 lambda progress_event: record_step(progress_event.step)
             )
             self._call_cli(
@@ -182,7 +172,7 @@ class PulumiEngine:
             stack_lock,
             self._open_stack(stack_name, resource_graph, plan) as pulumi_stack,
         ):
-            event_recorder = _EventRecorder(listener)
+            event_recorder = EventRecorder(listener)
             self._record_start(pulumi_stack, plan)
             self._call_cli(
                 lambda: pulumi_stack.up(on_event=event_recorder, color="never"),
@@ -231,7 +221,7 @@ class PulumiEngine:
                 raise MissingError(
                     Problem(code="stack", message=message, next_step=next_step)
                 )
-            event_recorder = _EventRecorder(listener)
+            event_recorder = EventRecorder(listener)
             self._call_cli(
                 lambda: pulumi_stack.destroy(
                     on_event=event_recorder, color="never"
@@ -413,7 +403,7 @@ class PulumiEngine:
         ]
 
     def _call_cli(
-        self, cli_call: Callable[[], Any], event_recorder: _EventRecorder
+        self, cli_call: Callable[[], Any], event_recorder: EventRecorder
     ) -> None:
         """Run a call of the CLI; its failures become typed errors from its structured events."""
         from pulumi.automation import errors
@@ -468,80 +458,6 @@ def _run_to_end(cli_call: Callable[[], Any]) -> None:
             signal.signal(signal.SIGINT, prior_handler)
     if call_errors:
         raise call_errors[0]
-
-
-class _EventRecorder:
-    """Turns the engine's structured events into ours, and keeps its errors by resource."""
-
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self.start_s = time.monotonic()
-        self.steps_by_name: dict[str, ResourceStep] = {}
-        self.errors_by_urn: dict[str, list[str]] = {}
-
-    def __call__(self, engine_event: Any) -> None:
-        events_by_phase = (
-            ("begin", engine_event.resource_pre_event),
-            ("done", engine_event.res_outputs_event),
-            ("failed", engine_event.res_op_failed_event),
-        )
-        for event_phase, phase_event in events_by_phase:
-            if phase_event is not None:
-                self._record_step(event_phase, phase_event.metadata)
-        diagnostic = engine_event.diagnostic_event
-        if diagnostic is not None and diagnostic.severity == "error":
-            self.errors_by_urn.setdefault(diagnostic.urn or "", []).append(
-                diagnostic.message.strip()
-            )
-
-    def _record_step(self, event_phase: Any, step_metadata: Any) -> None:
-        step_action = ACTION_BY_OP.get(step_metadata.op.value)
-        if step_action is None or step_metadata.type.startswith("pulumi:"):
-            return
-        resource_name = step_metadata.urn.rsplit("::", 1)[-1]
-        resource_step = ResourceStep(
-            step_action,
-            step_metadata.type,
-            resource_name,
-            tuple(sorted(step_metadata.detailed_diff or {})),
-        )
-        if step_action != "same":
-            self.steps_by_name[resource_name] = resource_step
-            error_detail = (
-                "; ".join(self.errors_by_urn.get(step_metadata.urn, []))
-                if event_phase == "failed"
-                else ""
-            )
-            self.listener(
-                ProgressEvent(
-                    self.elapsed_s(), resource_step, event_phase, error_detail
-                )
-            )
-
-    def elapsed_s(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.start_s
-
-    def changed_steps(self) -> tuple[ResourceStep, ...]:
-        """Return the steps that changed something."""
-        return tuple(
-            self.steps_by_name[resource_name]
-            for resource_name in sorted(self.steps_by_name)
-        )
-
-    def failures(self) -> list[tuple[str, str]]:
-        """Return what failed, by resource; the run's own summary only when nothing else did."""
-        resource_failures = [
-            (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
-            for resource_urn, error_messages in sorted(
-                self.errors_by_urn.items()
-            )
-            if resource_urn
-        ]
-        return resource_failures or [
-            ("the update", error_messages)
-            for error_messages in self.errors_by_urn.get("", [])
-        ]
 
 
 def _is_complete(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import convert, to_builtins
 
 from planner.errors import MissingError, Problem
-from planner.plan.types import ResourceRef, StackFacts, StackStatus
+from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from providers.simulated.cloud import CloudError, SimulatedCloud, durations_s
 from providers.simulated.world import load_memory, save_memory
 from stacks.engine import state as states

@@ -20,7 +20,7 @@ from planner.plan.canonical import (
 )
 from planner.plan.diff import compare_plans
 from planner.plan.staleness import check_staleness
-from planner.plan.types import StackStatus
+from planner.plan.status import StackStatus
 from planner.render import markdown, text
 from planner.render.diff import diff_page
 from planner.render.page import Heading, PageTable, Paragraph

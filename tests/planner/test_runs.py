@@ -35,12 +35,9 @@ from planner.perf.training.work import rank_work
 from planner.solve.settings import SolveSettings
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.fixed import estimate_training
+from planner.solve.training.ranking import FeasibleCluster
 from planner.solve.training.requirement import training_requirement
-from planner.solve.training.search import (
-    NODE_COUNTS,
-    FeasibleCluster,
-    TrainSearch,
-)
+from planner.solve.training.search import NODE_COUNTS, TrainSearch
 from planner.spec.load import load_spec
 from planner.spec.model import Training
 from planner.workload.registry import workload_of

@@ -18,7 +18,11 @@ from planner.solve.serving.requirement import (
     ServingRequirement,
     serving_requirement,
 )
-from planner.solve.serving.search import ServingCandidate, ServingSearch
+from planner.solve.serving.search import (
+    ServingCandidate,
+    ServingResult,
+    ServingSearch,
+)
 from planner.solve.serving.verify import verify_finalists
 from planner.solve.solution import (
     ConfidenceCost,
@@ -58,24 +62,22 @@ def solve_serving(
     requirement = confident_requirement(spec, settings)
     search = ServingSearch(settings.catalog.price_book)
     offers = offer_filter.cheapest()
-    search_result = search.solve(
+    finalists = search.solve(
         requirement,
         offers,
         result_count=max(MIN_FINALISTS, settings.alternative_count + 1),
     )
-    selection = None
-    simulation_check = None
-    if search_result.candidates:
-        selection, simulation_check = verify_finalists(
-            requirement, search_result.candidates, search.bill
-        )
+    selection, simulation_check = _verified(requirement, finalists, search)
     budget_usd = spec.buy.budget
     if selection is None or (
         budget_usd is not None and selection.bill.total > budget_usd
     ):
-        exceeded_budget = budget_usd if search_result.candidates else None
+        exceeded_budget = budget_usd if finalists.candidates else None
+        nearest = relaxations(
+            requirement, search, offer_filter, exceeded_budget
+        )
         return infeasible_solution(
-            relaxations(requirement, search, offer_filter, exceeded_budget),
+            nearest,
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
@@ -93,7 +95,7 @@ def solve_serving(
         ),
         alternatives=alternatives(
             requirement,
-            search_result,
+            finalists,
             excluded_candidates,
             settings.alternative_count,
             selection,
@@ -112,6 +114,17 @@ def solve_serving(
         simulation_check=simulation_check,
         calibration=selection.sizing.replica.correction,
     )
+
+
+def _verified(
+    requirement: ServingRequirement,
+    finalists: ServingResult,
+    search: ServingSearch,
+) -> tuple[ServingCandidate | None, SimulationCheck | None]:
+    """Return the cheapest finalist that the simulation confirms, and how it did."""
+    if not finalists.candidates:
+        return None, None
+    return verify_finalists(requirement, finalists.candidates, search.bill)
 
 
 def _serving_pool(

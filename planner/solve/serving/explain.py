@@ -7,20 +7,23 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.serving.sizing import (
-    FleetSizing,
-    LayoutRejection,
-    predict_service,
+from planner.solve.serving.duration_text import (
+    format_at_least,
+    format_duration,
 )
+from planner.solve.serving.rejection import nearest_rejected, rejection_reason
+from planner.solve.serving.sizing import FleetSizing
+from planner.solve.serving.smaller_fleet import smaller_fleet
 from planner.solve.solution import BindingLimit, FleetSummary, RivalFleet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import (
         ServingCandidate,
-        ServingRejection,
         ServingResult,
         ServingSearch,
     )
@@ -59,7 +62,7 @@ def alternatives(
     ]
     cheaper_options = (
         # One group fewer shows which limit sets the size of the fleet.
-        [_smaller_fleet(requirement, selection)]
+        [smaller_fleet(requirement, selection)]
         if selection.sizing.total_groups > 1
         else []
     )
@@ -95,95 +98,11 @@ def alternatives(
     )
 
 
-def nearest_rejected(
-    rejected_offers: tuple[ServingRejection, ...],
-    ceiling_usd: Decimal,
-    max_count: int,
-) -> list[ServingRejection]:
-    """Return the rejected offers nearest to their limit, one for each accelerator.
-
-    Nearest is the smallest reached / limit. Only offers below `ceiling_usd`, in USD a month,
-    count.
-    """
-    seen_accelerators: set[str] = set()
-    nearest_offers: list[ServingRejection] = []
-    ranked_offers = sorted(
-        (
-            rejected_offer
-            for rejected_offer in rejected_offers
-            # `usd_month` is a lower bound: a dearer bound explains nothing.
-            if rejected_offer.usd_month < ceiling_usd
-        ),
-        key=lambda rejected_offer: (
-            # Distance to the limit: 1 would meet it.
-            rejected_offer.rejection.reached / rejected_offer.rejection.limit,
-            rejected_offer.usd_month,
-            rejected_offer.offer.key,
-        ),
-    )
-    for nearest_offer in ranked_offers:
-        if (
-            # Sizes of one accelerator miss a limit for the same reason.
-            nearest_offer.offer.instance.accelerator not in seen_accelerators
-            and len(nearest_offers) < max_count
-        ):
-            seen_accelerators.add(nearest_offer.offer.instance.accelerator)
-            nearest_offers.append(nearest_offer)
-    return nearest_offers
-
-
-def rejection_reason(rejection: LayoutRejection) -> str:
-    """Describe the limit that a layout misses, in terms of the spec."""
-    if rejection.constraint == "memory":
-        return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
-    # Infinite: the search reached its largest number of groups.
-    if rejection.reached == math.inf:
-        return f"{rejection.constraint}: not met by any number of machines"
-    # Idle latency or start-up time, which more machines cannot reduce.
-    return (
-        f"{rejection.constraint}: {format_duration(rejection.reached)} > "
-        f"{format_duration(rejection.limit)} even when idle"
-    )
-
-
 def exclusion_reason(offer: Offer, selected_offer: Offer) -> str:
     """Name the purchase rule of the spec that excludes a cheaper offer."""
     if offer.purchase == "spot" and selected_offer.purchase != "spot":
         return "buy.spot: could be taken back at any time"
     return "buy.commit: the commitment is not allowed"
-
-
-def format_at_least(duration_s: float) -> str:
-    """Format a time as `format_duration` does, rounded up to its last digit.
-
-    The written value is at least `duration_s`, in seconds.
-    """
-    rounding_s = (
-        # Last digit that is printed: 0.1 ms, 1 ms or 0.1 s.
-        0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
-    )
-    if duration_s >= 3600:
-        # From one hour on the last digit is 0.1 h.
-        rounding_s = 360.0
-    return format_duration(
-        # 1e-9 absorbs floating-point error at exact multiples.
-        math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
-    )
-
-
-def format_duration(duration_s: float) -> str:
-    """Format seconds with a unit: 40 ms, 1.4 s, 3.2 h."""
-    if duration_s < 1:
-        return (
-            f"{duration_s * 1000:,.0f} ms"
-            if duration_s >= 0.01
-            else f"{duration_s * 1000:.1f} ms"
-        )
-    return (
-        f"{duration_s:,.1f} s"
-        if duration_s < 3600
-        else f"{duration_s / 3600:,.1f} h"
-    )
 
 
 def bindings(
@@ -200,52 +119,14 @@ def bindings(
     `excluded_candidates` are cheaper fleets that the purchase rule excludes.
     """
     offers = offer_filter.cheapest()
-    priced_bindings = []
-    for limit in requirement.limits:
-        # The optimum without this one limit.
-        relaxed_candidates = search.solve(
-            requirement.without_limit(limit.key), offers
-        ).candidates
-        priced_bindings.append(
-            _priced_binding(
-                limit.key,
-                _limit_slack(selection.sizing, limit),
-                selection,
-                relaxed_candidates,
-                limit,
-            )
-        )
-    priced_bindings.append(
+    priced_bindings = [
+        *_limit_bindings(requirement, search, offers, selection),
         _priced_binding(
             "buy", None, selection, tuple(excluded_candidates), None
-        )
-    )
-    # Rules on offers: each is left out in turn.
-    for constraint in ("where.regions", "where.clouds", "where.accelerators"):
-        relaxed_offers = offer_filter.cheapest(constraint)
-        # Equal offers give an equal optimum, so no search is needed.
-        if relaxed_offers != offers:
-            relaxed_candidates = search.solve(
-                requirement, relaxed_offers
-            ).candidates
-            priced_bindings.append(
-                _priced_binding(
-                    constraint, None, selection, relaxed_candidates, None
-                )
-            )
-    if (
-        # Without an availability target there are no spare groups.
-        requirement.availability is not None
-        and selection.sizing.total_groups > selection.sizing.peak_groups
-    ):
-        relaxed_candidates = search.solve(
-            replace(requirement, availability=None), offers
-        ).candidates
-        priced_bindings.append(
-            _priced_binding(
-                "sla.availability", 0.0, selection, relaxed_candidates, None
-            )
-        )
+        ),
+        *_offer_bindings(requirement, search, offer_filter, selection),
+        _availability_binding(requirement, search, offers, selection),
+    ]
     costly_bindings = [
         priced_binding
         for priced_binding in priced_bindings
@@ -260,6 +141,69 @@ def bindings(
                 priced_binding.constraint,
             ),
         )
+    )
+
+
+def _limit_bindings(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    selection: ServingCandidate,
+) -> Iterator[BindingLimit | None]:
+    """Yield the price of each latency limit, None where no cheaper fleet exists."""
+    for limit in requirement.limits:
+        # The optimum without this one limit.
+        relaxed_candidates = search.solve(
+            requirement.without_limit(limit.key), offers
+        ).candidates
+        yield _priced_binding(
+            limit.key,
+            _limit_slack(selection.sizing, limit),
+            selection,
+            relaxed_candidates,
+            limit,
+        )
+
+
+def _offer_bindings(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    selection: ServingCandidate,
+) -> Iterator[BindingLimit | None]:
+    """Yield the price of each rule on offers, None where no cheaper fleet exists."""
+    offers = offer_filter.cheapest()
+    # Rules on offers: each is left out in turn.
+    for constraint in ("where.regions", "where.clouds", "where.accelerators"):
+        relaxed_offers = offer_filter.cheapest(constraint)
+        # Equal offers give an equal optimum, so no search is needed.
+        if relaxed_offers != offers:
+            relaxed_candidates = search.solve(
+                requirement, relaxed_offers
+            ).candidates
+            yield _priced_binding(
+                constraint, None, selection, relaxed_candidates, None
+            )
+
+
+def _availability_binding(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    selection: ServingCandidate,
+) -> BindingLimit | None:
+    """Return the price of the availability target, None when it costs nothing."""
+    if (
+        # Without an availability target there are no spare groups.
+        requirement.availability is None
+        or selection.sizing.total_groups <= selection.sizing.peak_groups
+    ):
+        return None
+    relaxed_candidates = search.solve(
+        replace(requirement, availability=None), offers
+    ).candidates
+    return _priced_binding(
+        "sla.availability", 0.0, selection, relaxed_candidates, None
     )
 
 
@@ -494,51 +438,4 @@ def _priced_binding(
         saves_usd=selection.bill.total - cheapest_candidate.bill.total,
         usd=cheapest_candidate.bill.total,
         fleet=describe_fleet(cheapest_candidate),
-    )
-
-
-def _smaller_fleet(
-    requirement: ServingRequirement, selection: ServingCandidate
-) -> RivalFleet:
-    """Return the selected fleet with one group fewer, and the limit that it misses.
-
-    Its cost is taken in proportion to the groups.
-    """
-    sizing = selection.sizing
-    remaining_groups = sizing.total_groups - 1
-    usd_month = selection.bill.total * remaining_groups / sizing.total_groups
-    if requirement.mode == "batch":
-        failure_reason = "deadline: the run would end too late"
-    # With spare groups one group fewer still carries the peak.
-    elif sizing.total_groups > sizing.peak_groups:
-        failure_reason = (
-            "sla.availability: the loss of one node would break the SLA"
-        )
-    else:
-        service = predict_service(
-            requirement,
-            sizing.replica,
-            sizing.replicas_per_group * remaining_groups,
-        )
-        # No service: the load exceeds the completion rate or the slots.
-        failure_reason = "traffic: it cannot keep up at peak"
-        if service is not None:
-            missed_limits = [
-                f"{sla_limit.key}: {format_duration(service.assured_quantile(sla_limit.metric, sla_limit.percentile))} > "
-                f"{format_duration(float(sla_limit.seconds))} at peak"
-                for sla_limit in requirement.limits
-                if not service.meets(
-                    sla_limit.metric,
-                    sla_limit.percentile,
-                    float(sla_limit.seconds),
-                )
-            ]
-            failure_reason = (
-                missed_limits[0] if missed_limits else failure_reason
-            )
-    return RivalFleet(
-        offer=selection.offer,
-        nodes=remaining_groups * sizing.nodes_per_group,
-        usd=usd_month.quantize(Decimal("0.01")),
-        rejected_by=failure_reason,
     )

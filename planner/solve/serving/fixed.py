@@ -20,7 +20,9 @@ from planner.units import BYTES_PER_GIB
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.facts.llm import Llm
     from planner.market.offer import Instance
+    from planner.perf.common.layout import Node
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.solution import BandedPrediction
 
@@ -57,55 +59,10 @@ def predict_fixed(
     Defaults: first allowed precision, tp = all accelerators of the machine, pp = ep = 1.
     """
     node = instance.node
-    precision = layout_options.get("precision", requirement.precisions[0])
-    tp = int(layout_options.get("tp", node.accelerator_count))
-    pp = int(layout_options.get("pp", 1))
-    layout = ReplicaLayout(
-        precision=precision,
-        kv_precision=layout_options.get(
-            "kv_precision", requirement.kv_precision
-        ),
-        tp=tp,
-        pp=pp,
-        ep=int(layout_options.get("ep", 1)),
-    )
-    # Experts are divided within the tp group, so ep must divide tp.
-    if layout.ep > 1 and (not requirement.llm.experts or tp % layout.ep):
-        message = (
-            f"ep {layout.ep} does not suit {requirement.llm.model} over tp {tp}"
-        )
-        raise _infeasible_error(
-            message, "leave ep out, or choose one that divides tp"
-        )
-    if (
-        # A replica stays on one node, and a stage has at least one layer.
-        tp * pp > node.accelerator_count
-        or pp > requirement.llm.layers
-        or not can_shard(requirement.llm, tp)
-    ):
-        message = (
-            f"{requirement.llm.model} cannot be cut into tp {tp}, pp {pp} on "
-            f"{node.accelerator_count}"
-        )
-        raise _infeasible_error(
-            message, "choose a tp that divides its heads and the machine"
-        )
-    if not node.accelerator.supports(precision):
-        message = f"{node.accelerator.accelerator} does not run {precision}"
-        raise _infeasible_error(message, "choose another precision")
+    layout = _fixed_layout(requirement, node, layout_options)
+    _check_layout(requirement.llm, layout, node)
     replica = Replica(requirement.llm, layout, node, requirement.load)
-    # 0: the weights and one sequence of the context do not fit.
-    if not replica.max_batch:
-        weights_gib = (
-            memory.weight_bytes(requirement.llm, layout) / BYTES_PER_GIB
-        )
-        message = (
-            f"weights take {weights_gib:,.1f} of {node.memory_gib:,.1f} GiB: no "
-            "room for a request"
-        )
-        raise _infeasible_error(
-            message, "use more accelerators, or a smaller precision"
-        )
+    _check_memory(replica, node)
     # Accelerators beyond a multiple of tp * pp stay unused.
     replicas_per_node = node.accelerator_count // layout.accelerators
     return FixedFleet(
@@ -121,6 +78,68 @@ def predict_fixed(
             _fixed_sizing(requirement, replica, replicas_per_node, nodes),
         ),
     )
+
+
+def _fixed_layout(
+    requirement: ServingRequirement,
+    node: Node,
+    layout_options: Mapping[str, str],
+) -> ReplicaLayout:
+    return ReplicaLayout(
+        precision=layout_options.get("precision", requirement.precisions[0]),
+        kv_precision=layout_options.get(
+            "kv_precision", requirement.kv_precision
+        ),
+        tp=int(layout_options.get("tp", node.accelerator_count)),
+        pp=int(layout_options.get("pp", 1)),
+        ep=int(layout_options.get("ep", 1)),
+    )
+
+
+def _check_layout(llm: Llm, layout: ReplicaLayout, node: Node) -> None:
+    """Raise InfeasibleError when a model cannot be divided so on a machine."""
+    # Experts are divided within the tp group, so ep must divide tp.
+    if layout.ep > 1 and (not llm.experts or layout.tp % layout.ep):
+        message = (
+            f"ep {layout.ep} does not suit {llm.model} over tp {layout.tp}"
+        )
+        raise _infeasible_error(
+            message, "leave ep out, or choose one that divides tp"
+        )
+    if (
+        # A replica stays on one node, and a stage has at least one layer.
+        layout.tp * layout.pp > node.accelerator_count
+        or layout.pp > llm.layers
+        or not can_shard(llm, layout.tp)
+    ):
+        message = (
+            f"{llm.model} cannot be cut into tp {layout.tp}, pp {layout.pp} on "
+            f"{node.accelerator_count}"
+        )
+        raise _infeasible_error(
+            message, "choose a tp that divides its heads and the machine"
+        )
+    if not node.accelerator.supports(layout.precision):
+        message = (
+            f"{node.accelerator.accelerator} does not run {layout.precision}"
+        )
+        raise _infeasible_error(message, "choose another precision")
+
+
+def _check_memory(replica: Replica, node: Node) -> None:
+    """Raise InfeasibleError when a replica has no room for a request."""
+    # 0: the weights and one sequence of the context do not fit.
+    if not replica.max_batch:
+        weights_gib = (
+            memory.weight_bytes(replica.llm, replica.layout) / BYTES_PER_GIB
+        )
+        message = (
+            f"weights take {weights_gib:,.1f} of {node.memory_gib:,.1f} GiB: no "
+            "room for a request"
+        )
+        raise _infeasible_error(
+            message, "use more accelerators, or a smaller precision"
+        )
 
 
 def _fixed_sizing(

@@ -17,7 +17,9 @@ from planner.spec.model import (
     Inference,
     LatencyLimit,
     ModelSpec,
+    ServiceLevels,
     TokenLengths,
+    Traffic,
 )
 from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY
 
@@ -152,6 +154,27 @@ def serving_requirement(
         if recorded_trace
         else spec.traffic
     )
+    base_load = _base_load(spec.model, traffic, architecture)
+    shared_fields = _shared_fields(spec.model, architecture)
+    if isinstance(spec, Batch):
+        return _batch_requirement(spec, base_load, shared_fields)
+    weekly_profile = weekly_load(traffic.profile, spec.shutdown.schedule)
+    sla = spec.sla or ServiceLevels(place=spec.place)
+    return ServingRequirement(
+        mode="closed" if traffic.concurrency else "open",
+        load=replace(base_load, rate_per_s=_peak_rps(traffic, weekly_profile)),
+        limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key)),
+        availability=sla.availability,
+        week=weekly_profile,
+        trace=recorded_trace,
+        **shared_fields,  # type: ignore[arg-type]
+    )
+
+
+def _base_load(
+    model_spec: ModelSpec, traffic: Traffic, architecture: Llm
+) -> ServingLoad:
+    """Return the load without its rate; raise SpecError without token lengths."""
     prompt_tokens = traffic.input_tokens
     answer_tokens = traffic.output_tokens
     if (
@@ -163,18 +186,11 @@ def serving_requirement(
             )
         )
     # The two p95 values seldom meet in one request; 1.25 adds headroom.
-    context_tokens = spec.model.context or round(
+    context_tokens = model_spec.context or round(
         CONTEXT_HEADROOM * float(prompt_tokens.p95 + answer_tokens.p95)
     )
-    # max_context 0: the limit of the model is not known.
-    if context_tokens > architecture.max_context > 0:
-        message = f"context {context_tokens:,} is longer than {architecture.model} takes"
-        next_step = (
-            "shorten the traffic, or set model.context to at most "
-            f"{architecture.max_context}"
-        )
-        raise SpecError(_traffic_problem(spec.model.place, message, next_step))
-    base_load = ServingLoad(
+    _check_context(context_tokens, model_spec, architecture)
+    return ServingLoad(
         prompt_lengths=_token_lengths(prompt_tokens),
         answer_lengths=_token_lengths(answer_tokens),
         concurrency=traffic.concurrency or 0,
@@ -184,40 +200,51 @@ def serving_requirement(
         max_context_tokens=context_tokens,
         routing=traffic.routing,
     )
-    shared_fields = {
-        "llm": architecture,
-        "precisions": resolve_precisions(spec.model.precision, architecture),
-        # vLLM keeps the cache in 16 bit unless it is configured.
-        "kv_precision": "bf16"
-        if spec.model.kv_precision == "auto"
-        else spec.model.kv_precision,
-        "notes": (architecture.assumption,) if architecture.assumption else (),
-    }
-    if isinstance(spec, Batch):
-        return _batch_requirement(spec, base_load, shared_fields)
-    weekly_profile = weekly_load(traffic.profile, spec.shutdown.schedule)
-    peak_rps = float(traffic.peak_rps or 0)
-    if traffic.requests_per_day:
-        # Mean rate of a day / mean load relative to the peak = peak rate.
-        peak_rps = (
-            traffic.requests_per_day
-            / SECONDS_PER_DAY
-            / (
-                sum(weekly_profile.relative_load)
-                / len(weekly_profile.relative_load)
-            )
+
+
+def _check_context(
+    context_tokens: int, model_spec: ModelSpec, architecture: Llm
+) -> None:
+    """Raise SpecError when the context is longer than the model supports."""
+    # max_context 0: the limit of the model is not known.
+    if context_tokens > architecture.max_context > 0:
+        message = f"context {context_tokens:,} is longer than {architecture.model} takes"
+        next_step = (
+            "shorten the traffic, or set model.context to at most "
+            f"{architecture.max_context}"
         )
-    sla = spec.sla
-    return ServingRequirement(
-        mode="closed" if traffic.concurrency else "open",
-        load=replace(base_load, rate_per_s=peak_rps),
-        limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key))
-        if sla
-        else (),
-        availability=sla.availability if sla else None,
-        week=weekly_profile,
-        trace=recorded_trace,
-        **shared_fields,  # type: ignore[arg-type]
+        raise SpecError(_traffic_problem(model_spec.place, message, next_step))
+
+
+def _shared_fields(
+    model_spec: ModelSpec, architecture: Llm
+) -> dict[str, object]:
+    """Return the fields that serving and batch requirements take from the model."""
+    # vLLM keeps the cache in 16 bit unless it is configured.
+    kv_precision = (
+        "bf16" if model_spec.kv_precision == "auto" else model_spec.kv_precision
+    )
+    notes = (architecture.assumption,) if architecture.assumption else ()
+    return {
+        "llm": architecture,
+        "precisions": resolve_precisions(model_spec.precision, architecture),
+        "kv_precision": kv_precision,
+        "notes": notes,
+    }
+
+
+def _peak_rps(traffic: Traffic, weekly_profile: Week) -> float:
+    """Return the peak rate, requests/s: stated, or from the requests of a day."""
+    if not traffic.requests_per_day:
+        return float(traffic.peak_rps or 0)
+    # Mean rate of a day / mean load relative to the peak = peak rate.
+    return (
+        traffic.requests_per_day
+        / SECONDS_PER_DAY
+        / (
+            sum(weekly_profile.relative_load)
+            / len(weekly_profile.relative_load)
+        )
     )
 
 

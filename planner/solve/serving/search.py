@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.market.purchase import COMMITTED_PURCHASES
-from planner.perf.common.constant import constant
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
+from planner.solve.serving.cost_bound import (
+    bound_nodes,
+    layout_bound_usd,
+    offer_bound_usd,
+)
+from planner.solve.serving.rejection import offer_rejections
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     FleetSizing,
@@ -25,9 +29,7 @@ from planner.solve.serving.sizing import (
     group_lower_bound,
     serving_layouts,
     size_fleet,
-    startup_time_s,
 )
-from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.common.layout import Node, ReplicaLayout
+    from planner.solve.serving.cost_bound import LayoutOption
+    from planner.solve.serving.rejection import (
+        RejectedLayout,
+        ServingRejection,
+    )
     from planner.solve.serving.requirement import ServingRequirement
     from planner.spec.model import LatencyLimit
 
@@ -74,21 +81,6 @@ class ServingCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRejection:
-    """The layout of an offer that comes nearest to the limits without meeting them.
-
-    `rejection`  the limit that it misses
-    `nodes`  nodes behind the cost bound
-    `usd_month`  lower bound of the cost of the layout, USD a month
-    """
-
-    offer: Offer
-    rejection: LayoutRejection
-    nodes: int
-    usd_month: Decimal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServingResult:
     """The cheapest fleets, and the offers without one.
 
@@ -111,7 +103,7 @@ class _RequirementCache:
     sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
     layout_options: dict[
         tuple[HardwareKey, tuple[int, ...], tuple[str, ...]],
-        list[_LayoutOption],
+        list[LayoutOption],
     ]
 
 
@@ -172,89 +164,68 @@ class ServingSearch:
         """
         # Breaks ties in the heap: offers have no order.
         tie_counter = itertools.count()
-        entry_queue: list[_QueueEntry] = [
-            (
-                _offer_bound_usd(requirement, offer),
-                offer.key,
-                next(tie_counter),
-                offer,
-                None,
-            )
-            for offer in offers
-            if group_sizes == (1,)
-            or offer.instance.fabric
-            != "none"  # nodes need a fabric between them
-        ]
+        entry_queue = _offer_entries(
+            requirement, offers, group_sizes, tie_counter
+        )
         heapq.heapify(entry_queue)
-        rejected_layouts: list[_RejectedLayout] = []
+        rejected_layouts: list[RejectedLayout] = []
         best_candidates: dict[tuple[str, str, str], ServingCandidate] = {}
         cutoff_usd = math.inf
         while entry_queue:
-            bound_usd, offer_key, _, offer, layout_option = heapq.heappop(
-                entry_queue
-            )
+            bound_usd, _, _, offer, layout_option = heapq.heappop(entry_queue)
             # Proof of optimality: all remaining fleets cost at least this.
             if bound_usd > cutoff_usd:
                 break
             # An offer that is not expanded yet: its layouts take its place.
             if layout_option is None:
-                for opened_option in self._layout_options(
-                    requirement, offer.instance.node, group_sizes
+                for layout_entry in self._layout_entries(
+                    requirement, offer, group_sizes, tie_counter
                 ):
-                    layout_usd = _layout_bound_usd(
-                        requirement, offer, opened_option
-                    )
-                    heapq.heappush(
-                        entry_queue,
-                        (
-                            layout_usd,
-                            offer_key,
-                            next(tie_counter),
-                            offer,
-                            opened_option,
-                        ),
-                    )
+                    heapq.heappush(entry_queue, layout_entry)
                 continue
             # Sizing is the expensive step, so the cheapest bound goes first.
             sizing_result = self.size_layout(
                 requirement, layout_option[0], layout_option[1]
             )
             if isinstance(sizing_result, LayoutRejection):
+                node_count = bound_nodes(layout_option)
                 rejected_layouts.append(
-                    (
-                        bound_usd,
-                        offer,
-                        sizing_result,
-                        _bound_nodes(layout_option),
-                    )
+                    (bound_usd, offer, sizing_result, node_count)
                 )
-            else:
-                _keep_cheaper(
-                    best_candidates,
-                    ServingCandidate(
-                        offer=offer,
-                        sizing=sizing_result,
-                        bill=self.bill(requirement, sizing_result, offer),
-                    ),
-                )
-                # The cutoff is the cost of the `result_count`-th best fleet.
-                cutoff_costs = sorted(
-                    candidate.bill.total
-                    for candidate in best_candidates.values()
-                )[result_count - 1 : result_count]
-                cutoff_usd = (
-                    # Half a cent more, so that equal costs are all ranked.
-                    float(cutoff_costs[0] + TIE_USD)
-                    if cutoff_costs
-                    else math.inf
-                )
+                continue
+            candidate = ServingCandidate(
+                offer=offer,
+                sizing=sizing_result,
+                bill=self.bill(requirement, sizing_result, offer),
+            )
+            _keep_cheaper(best_candidates, candidate)
+            cutoff_usd = _cutoff_usd(best_candidates, result_count)
         ranked_candidates = sorted(
             best_candidates.values(), key=lambda candidate: candidate.rank
         )
         return ServingResult(
             candidates=tuple(ranked_candidates[:result_count]),
-            rejected_offers=_rejected_offers(rejected_layouts, best_candidates),
+            rejected_offers=offer_rejections(rejected_layouts, best_candidates),
         )
+
+    def _layout_entries(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        group_sizes: tuple[int, ...],
+        tie_counter: Iterator[int],
+    ) -> Iterator[_QueueEntry]:
+        """Yield an entry for each layout on an offer."""
+        for layout_option in self._layout_options(
+            requirement, offer.instance.node, group_sizes
+        ):
+            yield (
+                layout_bound_usd(requirement, offer, layout_option),
+                offer.key,
+                next(tie_counter),
+                offer,
+                layout_option,
+            )
 
     def bill(
         self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
@@ -267,7 +238,7 @@ class ServingSearch:
         requirement: ServingRequirement,
         node: Node,
         group_sizes: tuple[int, ...],
-    ) -> list[_LayoutOption]:
+    ) -> list[LayoutOption]:
         """Return each layout on a kind of node with its group bound, by hardware."""
         cached_options = self._cache_for(requirement).layout_options
         # Precisions are in the key: a relaxation may add one.
@@ -358,11 +329,30 @@ class ServingSearch:
         return self._current_cache
 
 
-_RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
-_LayoutOption: TypeAlias = "tuple[Replica, int, float]"
 _QueueEntry: TypeAlias = (
-    "tuple[float, tuple[str, str, str, str], int, Offer, _LayoutOption | None]"
+    "tuple[float, tuple[str, str, str, str], int, Offer, LayoutOption | None]"
 )
+
+
+def _offer_entries(
+    requirement: ServingRequirement,
+    offers: list[Offer],
+    group_sizes: tuple[int, ...],
+    tie_counter: Iterator[int],
+) -> list[_QueueEntry]:
+    """Return an entry for each offer that may hold groups of these sizes."""
+    return [
+        (
+            offer_bound_usd(requirement, offer),
+            offer.key,
+            next(tie_counter),
+            offer,
+            None,
+        )
+        for offer in offers
+        if group_sizes == (1,)
+        or offer.instance.fabric != "none"  # nodes need a fabric between them
+    ]
 
 
 def _hardware_key(node: Node) -> HardwareKey:
@@ -408,120 +398,15 @@ def _keep_cheaper(
         best_candidates[purchase_key] = candidate
 
 
-def _offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
-    """Return a lower bound of the cost of any fleet on an offer, USD a month.
-
-    commitment: usd_hour * 730
-    batch:      usd_hour * boot hours * runs a month
-    serving:    usd_hour * running hours of a month
-    bound <= cost: a fleet has at least one node, and all other bill lines are left out.
-    """
-    usd_hour = float(offer.usd_hour)
-    if offer.purchase in COMMITTED_PURCHASES:
-        return usd_hour * float(HOURS_PER_MONTH)
-    if requirement.mode == "batch":
-        return (
-            usd_hour
-            # A run pays at least the boot of one node.
-            * constant("boot")
-            / 3600
-            * float(requirement.runs_per_month)
-        )
-    # At least one node runs in each running hour.
-    return usd_hour * float(requirement.week.running_hours)
-
-
-def _layout_bound_usd(
-    requirement: ServingRequirement, offer: Offer, layout_option: _LayoutOption
-) -> float:
-    """Return a lower bound of the cost of any fleet of a layout, USD a month.
-
-    g = lower bound of the groups, u = usd_hour * nodes of a group
-    commitment: u * max(1, ceil(g)) * 730
-    batch:      u * (g * deadline + start-up) in hours * runs a month
-    serving:    u * max(running hours, g * mean load * 730)
-    bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
-    """
-    replica, nodes_per_group, group_bound = layout_option
-    # An infeasible layout is shown with the cost of one group.
-    group_count = 1.0 if group_bound == math.inf else group_bound
-    group_usd_hour = float(offer.usd_hour) * nodes_per_group
-    if offer.purchase in COMMITTED_PURCHASES:
-        return (
-            group_usd_hour
-            # Committed groups are whole and paid in all 730 hours.
-            * max(1.0, math.ceil(group_count - 1e-9))
-            * float(HOURS_PER_MONTH)
-        )
-    if requirement.mode == "batch":
-        # n groups pay work / rate + n * start-up, and work / rate = g * D.
-        paid_run_s = group_count * requirement.deadline_s + startup_time_s(
-            replica
-        )
-        return (
-            group_usd_hour
-            * paid_run_s
-            / 3600
-            * float(requirement.runs_per_month)
-        )
-    return group_usd_hour * max(
-        # At least one group in each running hour.
-        float(requirement.week.running_hours),
-        # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
-        group_count * requirement.week.mean_load * float(HOURS_PER_MONTH),
-    )
-
-
-def _bound_nodes(layout_option: _LayoutOption) -> int:
-    """Return the nodes behind the bound: nodes of a group * max(1, ceil(g))."""
-    _, nodes_per_group, group_bound = layout_option
-    return nodes_per_group * (
-        1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
-    )
-
-
-def _rejected_offers(
-    rejected_layouts: list[_RejectedLayout],
+def _cutoff_usd(
     best_candidates: dict[tuple[str, str, str], ServingCandidate],
-) -> tuple[ServingRejection, ...]:
-    """Return the nearest layout of each machine type and purchase without a fleet."""
-    nearest_layouts: dict[
-        tuple[str, str, str], tuple[float, ServingRejection]
-    ] = {}
-    for bound_usd, offer, rejection, node_count in rejected_layouts:
-        purchase_key = (
-            offer.provider,
-            offer.instance.instance_type,
-            offer.purchase,
-        )
-        # Another layout of this machine type met the limits.
-        if purchase_key in best_candidates:
-            continue
-        limit_excess = rejection.reached / rejection.limit + (
-            # A layout that does not fit ranks behind every slow one.
-            1e6 if rejection.constraint == "memory" else 0.0
-        )
-        if (
-            purchase_key not in nearest_layouts
-            or limit_excess < nearest_layouts[purchase_key][0]
-        ):
-            usd_month = Decimal(str(round(bound_usd, 2)))
-            rejected_offer = ServingRejection(
-                offer=offer,
-                rejection=rejection,
-                nodes=node_count,
-                usd_month=usd_month,
-            )
-            nearest_layouts[purchase_key] = (limit_excess, rejected_offer)
-    rejected_offers = [
-        rejected_offer for _, rejected_offer in nearest_layouts.values()
-    ]
-    return tuple(
-        sorted(
-            rejected_offers,
-            key=lambda ranked_offer: (
-                ranked_offer.usd_month,
-                ranked_offer.offer.key,
-            ),
-        )
+    result_count: int,
+) -> float:
+    """Return the cost of the `result_count`-th best fleet + 0.005 USD, else infinity."""
+    cutoff_costs = sorted(
+        candidate.bill.total for candidate in best_candidates.values()
+    )[result_count - 1 : result_count]
+    return (
+        # Half a cent more, so that equal costs are all ranked.
+        float(cutoff_costs[0] + TIE_USD) if cutoff_costs else math.inf
     )

@@ -20,24 +20,25 @@ from planner.solve.solution import (
     Solution,
     TrainingRun,
 )
+from planner.solve.training.bill import boot_disk_gb
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
 from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
-from planner.solve.training.search import (
-    ClusterRanking,
-    FeasibleCluster,
-    RejectedOffer,
-    TrainSearch,
-)
+from planner.solve.training.search import TrainSearch
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
-    from planner.market.offer import Catalog
+    from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.solution import BindingLimit
     from planner.solve.training.cluster import Cluster
+    from planner.solve.training.ranking import (
+        ClusterRanking,
+        FeasibleCluster,
+        RejectedOffer,
+    )
     from planner.solve.training.requirement import TrainingRequirement
 
 CENTURY_DAYS: Final = 36_500.0  # days
@@ -64,20 +65,9 @@ def solve_training(
         requirement, catalog.price_book, by_time=by_time
     )
     allowed_offers = market.cheapest()
-    # A short list is proved first; all offers only if none of it is in time.
-    for cluster_limit in (alternative_count + 1, len(allowed_offers)):
-        ranking = cluster_search.solve(allowed_offers, cluster_limit)
-        selection = next(
-            (
-                candidate
-                for candidate in ranking.feasible
-                if _meets_deadline(candidate.cluster)
-            ),
-            None,
-        )
-        # A list shorter than its limit already holds every feasible offer.
-        if selection is not None or len(ranking.feasible) < cluster_limit:
-            break
+    ranking, selection = _select_cluster(
+        cluster_search, allowed_offers, alternative_count
+    )
     if selection is None:
         return _infeasible(
             requirement,
@@ -85,34 +75,9 @@ def solve_training(
             nearest_feasible(requirement, allowed_offers, catalog.price_book),
         )
     cluster = selection.cluster
-    parallel_layout = selection.cluster.timed_layout.job.layout
-    pool_layout = ReplicaLayout(
-        precision=cluster.timed_layout.job.software.precision,
-        kv_precision="bf16",
-        tp=parallel_layout.tp,
-        pp=parallel_layout.pp,
-        ep=parallel_layout.ep,
-        dp=parallel_layout.dp,
-        cp=parallel_layout.cp,
-    )
-    training_pool = SizedPool(
-        name="train",
-        offer=cluster.offer,
-        nodes=cluster.nodes + cluster.spares,
-        # One synchronous job: all of its machines run, or none.
-        min_nodes=cluster.nodes,
-        nodes_per_group=cluster.nodes,
-        replicas=1,
-        role="train",
-        layout=pool_layout,
-        max_batch=0,
-        spare_groups=cluster.spares,
-        context_tokens=requirement.sequence,
-        run_window_s=0,
-    )
     return Solution(
         status="optimal",
-        pools=(training_pool,),
+        pools=(_training_pool(cluster),),
         predictions=predict_run(cluster),
         bindings=(),
         alternatives=_alternatives(
@@ -128,6 +93,29 @@ def solve_training(
     )
 
 
+def _select_cluster(
+    cluster_search: TrainSearch,
+    allowed_offers: list[Offer],
+    alternative_count: int,
+) -> tuple[ClusterRanking, FeasibleCluster | None]:
+    """Return the ranking, and the first of its clusters whose simulated runs are in time."""
+    # A short list is proved first; all offers only if none of it is in time.
+    for cluster_limit in (alternative_count + 1, len(allowed_offers)):
+        ranking = cluster_search.solve(allowed_offers, cluster_limit)
+        selection = next(
+            (
+                candidate
+                for candidate in ranking.feasible
+                if _meets_deadline(candidate.cluster)
+            ),
+            None,
+        )
+        # A list shorter than its limit already holds every feasible offer.
+        if selection is not None or len(ranking.feasible) < cluster_limit:
+            break
+    return ranking, selection
+
+
 def _meets_deadline(cluster: Cluster) -> bool:
     """Whether the simulated runs meet the time limit.
 
@@ -136,6 +124,37 @@ def _meets_deadline(cluster: Cluster) -> bool:
     return (
         cluster.end_quantile_s(cluster.requirement.confidence)
         <= cluster.requirement.time_limit_s
+    )
+
+
+def _training_pool(cluster: Cluster) -> SizedPool:
+    return SizedPool(
+        name="train",
+        offer=cluster.offer,
+        nodes=cluster.nodes + cluster.spares,
+        # One synchronous job: all of its machines run, or none.
+        min_nodes=cluster.nodes,
+        nodes_per_group=cluster.nodes,
+        replicas=1,
+        role="train",
+        layout=_pool_layout(cluster),
+        max_batch=0,
+        spare_groups=cluster.spares,
+        context_tokens=cluster.requirement.sequence,
+        run_window_s=0,
+    )
+
+
+def _pool_layout(cluster: Cluster) -> ReplicaLayout:
+    parallel_layout = cluster.timed_layout.job.layout
+    return ReplicaLayout(
+        precision=cluster.timed_layout.job.software.precision,
+        kv_precision="bf16",
+        tp=parallel_layout.tp,
+        pp=parallel_layout.pp,
+        ep=parallel_layout.ep,
+        dp=parallel_layout.dp,
+        cp=parallel_layout.cp,
     )
 
 
@@ -165,7 +184,7 @@ def _run_summary(
         ),
         interruptions=cluster.trials.mean_stops,
         spare_nodes=cluster.spares,
-        boot_disk_gb=int(cluster.boot_disk_gb),
+        boot_disk_gb=int(boot_disk_gb(cluster)),
         storage=_storage_summary(cluster),
         # Each quantile uses the step time of the same probability.
         hours_p50_p90=(
@@ -359,8 +378,8 @@ def _data_path_warnings(
                 code="data",
                 message=(
                     "reading the dataset is slower than training: "
-                    f"accelerators wait {waiting_share:.0%} of the time; "
-                    f"compress the data, {_file_system_advice(cluster, price_book)}or take more machines"
+                    f"accelerators wait {waiting_share:.0%} of the time; compress the data, "
+                    f"{_file_system_advice(cluster, price_book)}or take more machines"
                 ),
             )
         )

@@ -4,54 +4,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from planner.cost.bill import sum_bill
-from planner.cost.bill_line import (
-    Usage,
-    cache_disk_gb,
-    egress_lines,
-    service_lines,
-)
 from planner.cost.file_system import file_systems
-from planner.market.purchase import COMMITTED_PURCHASES, machine_line
-from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
 from planner.perf.reliability import interruption, simulated_run
-from planner.perf.training.error_band import half_width_ln
-from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.work import rank_work
+from planner.solve.training.bill import training_bill
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
     fastest_layouts,
     has_fabric,
     layout_searches,
 )
-from planner.units import (
-    BYTES_PER_GB,
-    BYTES_PER_GIB,
-    HOURS_PER_MONTH,
-    SECONDS_PER_HOUR,
-)
+from planner.solve.training.step_margin import margin_factor
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
-    from planner.cost.bill_line import BillLine
     from planner.cost.file_system import FileSystem
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.perf.reliability.interruption import Hazard, ReclaimLevel
     from planner.perf.reliability.simulated_run import RunDistribution
-    from planner.perf.training.job import Job
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
 
 PREFETCH_S: Final = (
     600.0  # seconds of data that are fetched before the first step
 )
-CHECKPOINT_WRITE_S: Final = 600.0  # seconds in which a checkpoint is written to a file system of its own
+# Seconds in which a checkpoint is written to a file system of its own.
+CHECKPOINT_WRITE_S: Final = 600.0
 MAX_SPARES: Final = 8  # at most
 RETAINED_CHECKPOINTS: Final = 3  # checkpoints that are kept
 # Bands are two-sided 90 %: their half width lies at the 95th percentile.
@@ -338,66 +322,7 @@ class Cluster:
 
         Storage, network and other services are billed for `duration_s` seconds.
         """
-        duration_months = (
-            Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
-        )
-        total_nodes = self.nodes + self.spares
-        paid_hours = paid_node_hours(
-            self.offer, total_nodes, paid_s, duration_s
-        )
-        stored_bytes = self.stored_bytes
-        usage = Usage(
-            provider=self.offer.provider,
-            peak_nodes=total_nodes,
-            node_hours=paid_hours,
-            running_hours=Decimal(duration_s / SECONDS_PER_HOUR),
-            cache_gb=self.boot_disk_gb,
-            # GB-months of object storage.
-            weights_gb=Decimal(stored_bytes / BYTES_PER_GB) * duration_months,
-            sent_gb=Decimal(0),
-            received_gb=Decimal(0),
-            serves_traffic=False,
-            network_hours=Decimal(duration_s / SECONDS_PER_HOUR),
-        )
-        cost_lines = [
-            machine_line(self.offer, total_nodes, paid_hours, pool="train"),
-            *service_lines(usage, price_book),
-        ]
-        cost_lines += (
-            [self.file_system.priced_line(price_book, duration_months)]
-            if self.file_system is not None
-            else []
-        )
-        # Data in another cloud cross the internet once.
-        cost_lines += data_egress_lines(
-            self.requirement, self.offer.provider, price_book
-        )
-        return sum_bill(cost_lines, self.offer.usd_hour * total_nodes, "run")
-
-    @property
-    def boot_disk_gb(self) -> Decimal:
-        """Boot disk of a machine, GB; 0 when local NVMe is large enough.
-
-        16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
-        file system.
-        """
-        weights_bytes = (
-            0.0
-            if self.requirement.method == "pretrain"
-            else BYTES_16BIT * self.requirement.llm.params
-        )
-        checkpoint_parts_bytes = (
-            # Two parts: the latest checkpoint stays while the next is written.
-            2
-            * interruption.checkpoint_bytes(self.timed_layout.job)
-            / self.nodes
-            if self.file_system is None
-            else 0.0
-        )
-        return cache_disk_gb(
-            self.offer.instance.nvme_gb,
-            Decimal((weights_bytes + checkpoint_parts_bytes) / BYTES_PER_GB),
-        )
+        return training_bill(self, price_book, paid_s, duration_s)
 
     @property
     def stored_bytes(self) -> float:
@@ -507,48 +432,3 @@ class Cluster:
             if timed_layouts
             else None
         )
-
-
-def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
-    """Factor on the step time for the required confidence, at least 1.
-
-    `exp(half_width_ln * z(confidence) / z(0.95))`, with the half width of a two-sided 90 %
-    band.
-    """
-    # A confidence below the median would make steps faster than expected.
-    z_score = normal_quantile(max(0.5, requirement.confidence))
-    return math.exp(
-        half_width_ln(training_job) * z_score / Z_OF_90_PERCENT_BAND
-    )
-
-
-def data_egress_lines(
-    requirement: TrainingRequirement, provider: str, price_book: PriceBook
-) -> list[BillLine]:
-    """Return the egress cost of the dataset from its cloud, paid once."""
-    if requirement.data_cloud in (None, provider):
-        return []
-    data_gb = Decimal(requirement.data_bytes / BYTES_PER_GB)
-    return egress_lines(
-        str(requirement.data_cloud),
-        data_gb,
-        price_book,
-        f"data out of {requirement.data_cloud}",
-    )
-
-
-def paid_node_hours(
-    offer: Offer, nodes: int, paid_s: float, duration_s: float
-) -> Decimal:
-    """Return the billed node-hours.
-
-    Commitments bill `730 * nodes * max(1, months)`, with `months` of `duration_s`; other
-    purchase options bill `paid_s` for each node.
-    """
-    if offer.purchase in COMMITTED_PURCHASES:
-        duration_months = (
-            Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
-        )
-        # A commitment bills every hour; a month is the least that is counted.
-        return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
-    return Decimal(paid_s / SECONDS_PER_HOUR) * nodes

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from planner.cost.bill import sum_bill
 from planner.market.purchase import machine_line
 from planner.perf.reliability import interruption
-from planner.solve.training.cluster import Cluster, paid_node_hours
+from planner.solve.training.bill import paid_node_hours
+from planner.solve.training.cluster import Cluster
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
+    from planner.solve.training.ranking import FeasibleCluster
     from planner.solve.training.requirement import TrainingRequirement
-    from planner.solve.training.search import FeasibleCluster
 
 MAX_DEADLINE_S: Final = 36_500 * SECONDS_PER_DAY
 HOURS_BELOW_S: Final = 4 * SECONDS_PER_DAY  # told in hours

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.market.offer import Instance
     from planner.perf.training.job import Reference
-    from planner.spec.model import Training
+    from planner.spec.model import Training, TrainingMethod
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 SMALL_BATCH: Final = (
@@ -138,16 +138,40 @@ def training_requirement(
     language_model = resolve_model(spec.model, read_file)
     train_section = spec.train
     data_section = spec.data
+    _check_sequence(train_section, language_model)
+    stated_tokens = _stated_tokens(spec)
+    training_tokens = stated_tokens or _optimal_tokens(language_model)
     assumptions = (
         [language_model.assumption] if language_model.assumption else []
     )
-    if train_section.method == "pretrain":
-        # 4M tokens in a step, in sequences.
-        global_batch = train_section.global_batch or max(
-            1, PRETRAIN_TOKENS // train_section.sequence
-        )
-    else:
-        global_batch = train_section.global_batch or SMALL_BATCH
+    if not stated_tokens:
+        assumptions.append(_token_assumption(training_tokens))
+    return TrainingRequirement(
+        llm=language_model,
+        method=train_section.method,
+        tokens=training_tokens,
+        sequence=train_section.sequence,
+        global_batch=_global_batch(train_section),
+        optimizer=train_section.optimizer,
+        precisions=_resolved_precisions(train_section.precision),
+        lora_rank=train_section.rank,
+        deadline_s=_optional_seconds(train_section.deadline),
+        budget_usd=train_section.budget,
+        monthly_budget_usd=spec.buy.budget,
+        checkpoint_interval_s=_optional_seconds(train_section.checkpoint),
+        evaluation_share=float(train_section.evaluation),
+        # An unstated size is that of 4-byte token ids.
+        data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
+        data_cloud=cloud_of_address(data_section.location),
+        storage_kind=data_section.storage,
+        confidence=confidence,
+        assumptions=tuple(assumptions),
+        place=train_section.place,
+    )
+
+
+def _check_sequence(train_section: TrainingMethod, language_model: Llm) -> None:
+    """Raise SpecError when the sequence is longer than the model supports."""
     if (
         # Pretraining sets the context; other methods keep that of the model.
         train_section.sequence > language_model.max_context > 0
@@ -167,49 +191,50 @@ def training_requirement(
             next_step=next_step,
         )
         raise SpecError(problem)
+
+
+def _stated_tokens(spec: Training) -> float:
+    """Return the tokens of the dataset, stated or by samples; 0 without either."""
     # A sample of preference tuning is a chosen and a rejected sequence.
-    sample_tokens = train_section.sequence * (
-        PAIR_SEQUENCES if train_section.method in REFERENCE_MODELS else 1
+    sample_tokens = spec.train.sequence * (
+        PAIR_SEQUENCES if spec.train.method in REFERENCE_MODELS else 1
     )
-    training_tokens = float(
-        data_section.tokens or (data_section.samples or 0) * sample_tokens
+    return float(spec.data.tokens or (spec.data.samples or 0) * sample_tokens)
+
+
+def _optimal_tokens(language_model: Llm) -> float:
+    """Return the compute-optimal tokens of a model (Chinchilla).
+
+    `chinchilla * active_params`.
+    """
+    return constant("chinchilla") * language_model.active_params
+
+
+def _token_assumption(training_tokens: float) -> str:
+    return (
+        f"tokens are not stated: {training_tokens:,.0f}, "
+        f"{constant('chinchilla'):g} for each parameter"
     )
-    if not training_tokens:
-        # Compute-optimal tokens for each parameter (Chinchilla).
-        tokens_per_param = constant("chinchilla")
-        training_tokens = tokens_per_param * language_model.active_params
-        assumptions.append(
-            f"tokens are not stated: {training_tokens:,.0f}, {tokens_per_param:g} for "
-            "each parameter"
+
+
+def _global_batch(train_section: TrainingMethod) -> int:
+    """Return the sequences in an optimizer step, stated or usual for the method."""
+    if train_section.method == "pretrain":
+        # 4M tokens in a step, in sequences.
+        return train_section.global_batch or max(
+            1, PRETRAIN_TOKENS // train_section.sequence
         )
+    return train_section.global_batch or SMALL_BATCH
+
+
+def _resolved_precisions(precision_names: tuple[str, ...]) -> tuple[str, ...]:
     # Unique precisions in the order of the spec; auto is bf16.
     precisions = dict.fromkeys(
         "bf16" if precision == "auto" else precision
-        for precision in train_section.precision
+        for precision in precision_names
     )
-    return TrainingRequirement(
-        llm=language_model,
-        method=train_section.method,
-        tokens=training_tokens,
-        sequence=train_section.sequence,
-        global_batch=global_batch,
-        optimizer=train_section.optimizer,
-        precisions=tuple(precisions),
-        lora_rank=train_section.rank,
-        deadline_s=float(train_section.deadline)
-        if train_section.deadline
-        else None,
-        budget_usd=train_section.budget,
-        monthly_budget_usd=spec.buy.budget,
-        checkpoint_interval_s=float(train_section.checkpoint)
-        if train_section.checkpoint
-        else None,
-        evaluation_share=float(train_section.evaluation),
-        # An unstated size is that of 4-byte token ids.
-        data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
-        data_cloud=cloud_of_address(data_section.location),
-        storage_kind=data_section.storage,
-        confidence=confidence,
-        assumptions=tuple(assumptions),
-        place=train_section.place,
-    )
+    return tuple(precisions)
+
+
+def _optional_seconds(duration_s: Decimal | None) -> float | None:
+    return float(duration_s) if duration_s else None

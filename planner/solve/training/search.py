@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -23,22 +22,20 @@ from planner.cost.bill_line import sum_lines
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
-from planner.solve.training.cluster import (
-    Cluster,
-    data_egress_lines,
-    margin_factor,
-    paid_node_hours,
-)
+from planner.solve.training.bill import data_egress_lines, paid_node_hours
+from planner.solve.training.cluster import Cluster
 from planner.solve.training.machine_layouts import (
     fastest_layouts,
     has_fabric,
     layout_searches,
     step_bound_s,
 )
+from planner.solve.training.ranking import ClusterRanking, FeasibleCluster
+from planner.solve.training.search_queue import Candidate, OfferState
+from planner.solve.training.step_margin import margin_factor
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Instance, Offer
     from planner.perf.training.layout_search import LayoutSearch
@@ -56,110 +53,6 @@ MAX_REFINEMENTS: Final = (
     2  # at a number of machines, before its cluster is timed
 )
 ROUNDING_USD: Final = 0.01  # USD: what a bill may be below its parts
-
-
-@dataclass(frozen=True, slots=True)
-class FeasibleCluster:
-    """A cluster that meets the time limit, with the expected bill of its run."""
-
-    cluster: Cluster
-    bill: Bill
-
-    @property
-    def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
-        """Order of clusters: cost of the run in USD, accelerators, key of the offer."""
-        accelerators = self.cluster.timed_layout.job.layout.accelerators
-        return (self.bill.total, accelerators, self.cluster.offer.key)
-
-    @property
-    def monthly_usd(self) -> Decimal:
-        """Mean cost in a month, USD; the total cost of a run shorter than a month."""
-        # Months of 730 hours, the billing convention of the clouds.
-        duration_months = (
-            Decimal(self.cluster.expected_s / SECONDS_PER_HOUR)
-            / HOURS_PER_MONTH
-        )
-        return self.bill.total / max(Decimal(1), duration_months)
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedOffer:
-    """An offer without a feasible cluster, and the constraint that it violates.
-
-    nodes       machine count of the shortest duration
-    duration_s  shortest duration or a lower bound of it, seconds; infinite without a layout
-    reason      violated constraint
-    """
-
-    offer: Offer
-    nodes: int
-    duration_s: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRanking:
-    """Feasible clusters in the order of the search, and rejected offers."""
-
-    feasible: tuple[FeasibleCluster, ...]
-    rejected: tuple[RejectedOffer, ...]
-
-
-@dataclass(slots=True)
-class _OfferState:
-    """State of an offer in the search.
-
-    open_candidates  entries of the offer in the queue
-    duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
-    nodes            machine count of that duration
-    incumbent        best feasible cluster so far
-    broken_budget    key of a budget that a size violates
-    """
-
-    offer: Offer
-    open_candidates: int = 1
-    duration_s: float = math.inf
-    nodes: int = 0
-    incumbent: FeasibleCluster | None = None
-    broken_budget: str = ""
-
-    def record_late(self, duration_s: float, nodes: int) -> None:
-        """Record a late machine count with its duration, or a bound of it."""
-        self.duration_s, self.nodes = min(
-            (self.duration_s, self.nodes), (duration_s, nodes)
-        )
-
-    def rejection(self) -> RejectedOffer:
-        """Return the offer as rejected, with the constraint that it violates."""
-        rejected_by = (
-            "memory: no layout fits"
-            if self.duration_s == math.inf
-            else "train.deadline"
-        )
-        return RejectedOffer(
-            self.offer,
-            self.nodes,
-            self.duration_s,
-            # A size in time that only breaks a budget is the better reason.
-            self.broken_budget or rejected_by,
-        )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Candidate:
-    """An entry of the queue, in the order of its lower bound.
-
-    bound       lower bound of the objective, USD or seconds
-    offer_key   key of the offer, which orders equal bounds
-    nodes       machine count; 0 stands for every count
-    refinement  bounds of this machine count that are computed
-    """
-
-    bound: float
-    offer_key: tuple[str, str, str, str]
-    offer_state: _OfferState = field(compare=False)
-    nodes: int = 0
-    refinement: int = 0
 
 
 class TrainSearch:
@@ -186,9 +79,9 @@ class TrainSearch:
         objective of the cluster at position `cluster_limit`. So no other cluster belongs
         before it.
         """
-        offer_states = [_OfferState(offer) for offer in offers]
+        offer_states = [OfferState(offer) for offer in offers]
         queue = [
-            _Candidate(
+            Candidate(
                 # By time, an offer without a machine count has no bound but 0.
                 self._objective(self.bound_usd(offer_state.offer), 0.0),
                 offer_state.offer.key,
@@ -221,7 +114,7 @@ class TrainSearch:
             tuple(self._incumbents(offer_states)), tuple(rejected_offers)
         )
 
-    def _refine(self, candidate: _Candidate, cutoff: float) -> list[_Candidate]:
+    def _refine(self, candidate: Candidate, cutoff: float) -> list[Candidate]:
         """Return the refinements of a candidate, or evaluate its cluster.
 
         All counts become single counts, single counts get two tighter bounds, then a cluster.
@@ -234,7 +127,7 @@ class TrainSearch:
         self._evaluate(candidate.offer_state, candidate.nodes, cutoff)
         return []
 
-    def _tighten_bound(self, candidate: _Candidate) -> list[_Candidate]:
+    def _tighten_bound(self, candidate: Candidate) -> list[Candidate]:
         """Tighten the bound of a machine count by its fastest possible layout.
 
         Proves `objective >= max(previous bound, objective of steps_bound_s + boot)`. Empty
@@ -272,7 +165,7 @@ class TrainSearch:
             candidate.bound,
         )
         return [
-            _Candidate(
+            Candidate(
                 objective_bound,
                 candidate.offer_key,
                 offer_state,
@@ -282,7 +175,7 @@ class TrainSearch:
         ]
 
     def _evaluate(
-        self, offer_state: _OfferState, nodes: int, cutoff: float
+        self, offer_state: OfferState, nodes: int, cutoff: float
     ) -> None:
         """Evaluate a cluster and its storage, and update the incumbent.
 
@@ -345,7 +238,7 @@ class TrainSearch:
             else ""
         )
 
-    def _size_candidates(self, candidate: _Candidate) -> list[_Candidate]:
+    def _size_candidates(self, candidate: Candidate) -> list[Candidate]:
         """Return a candidate for each machine count.
 
         Proves `time >= accelerator_bound_s / (nodes * accelerators) + boot`, and
@@ -369,7 +262,7 @@ class TrainSearch:
                 duration_s if self.by_time else candidate.bound + startup_usd
             )
             candidates.append(
-                _Candidate(
+                Candidate(
                     objective_bound,
                     candidate.offer_key,
                     candidate.offer_state,
@@ -411,7 +304,7 @@ class TrainSearch:
         return duration_s - constant("boot")
 
     def _incumbents(
-        self, offer_states: list[_OfferState]
+        self, offer_states: list[OfferState]
     ) -> list[FeasibleCluster]:
         """Return the best cluster of each offer that has one, in rank order."""
         return sorted(

@@ -92,23 +92,9 @@ def solve_workspace(
             funnel=offer_filter.funnel,
             offers_considered=len(settings.catalog.offers),
         )
-    pool = SizedPool(
-        name="workspace",
-        offer=selection.offer,
-        nodes=spec.users,
-        min_nodes=spec.users,
-        nodes_per_group=1,
-        replicas=spec.users,
-        role="workspace",
-        layout=None,
-        max_batch=0,
-        spare_groups=0,
-        context_tokens=0,
-        run_window_s=0,
-    )
     return Solution(
         status="optimal",
-        pools=(pool,),
+        pools=(_workspace_pool(selection.offer, spec.users),),
         predictions=_memory_predictions(requirement, selection.offer),
         bindings=(),
         alternatives=_alternatives(
@@ -123,6 +109,24 @@ def solve_workspace(
         llm=requirement.llm,
         funnel=offer_filter.funnel,
         offers_considered=offer_filter.allowed_count,
+    )
+
+
+def _workspace_pool(offer: Offer, users: int) -> SizedPool:
+    """One machine for each user; none is a replica of another."""
+    return SizedPool(
+        name="workspace",
+        offer=offer,
+        nodes=users,
+        min_nodes=users,
+        nodes_per_group=1,
+        replicas=users,
+        role="workspace",
+        layout=None,
+        max_batch=0,
+        spare_groups=0,
+        context_tokens=0,
+        run_window_s=0,
     )
 
 

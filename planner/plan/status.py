@@ -1,0 +1,65 @@
+"""A standing stack as types: what `status` shows, and what engines keep of the applied plan."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from planner.plan.types import (
+    DocumentPart,
+    Period,
+    Plan,
+    Pool,
+    Properties,
+    Shutdown,
+    WorkloadRef,
+)
+
+
+class StackFacts(DocumentPart, frozen=True, kw_only=True):
+    """What a standing stack was applied with, for its status."""
+
+    provider: str
+    region: str
+    pools: tuple[Pool, ...]
+    cost_period: Period
+    total: Decimal
+    usd_hour: Decimal
+    workload: WorkloadRef
+    shutdown: Shutdown
+
+    @classmethod
+    def of(cls, plan: Plan) -> StackFacts:
+        """Take the facts of the plan that is applied."""
+        return cls(
+            provider=plan.graph.provider,
+            region=plan.graph.region,
+            pools=plan.solution.pools,
+            cost_period=plan.cost.period,
+            total=plan.cost.total,
+            usd_hour=plan.cost.usd_hour,
+            workload=plan.workload,
+            shutdown=plan.shutdown,
+        )
+
+
+class ResourceRef(DocumentPart, frozen=True, kw_only=True):
+    """A resource of a standing stack."""
+
+    type: str
+    name: str
+
+
+class StackStatus(DocumentPart, frozen=True, kw_only=True):
+    """A stack as its state has it, and what it was made by."""
+
+    schema: Literal["tonnage.status/1"] = "tonnage.status/1"
+    stack: str
+    plan: Annotated[str, Meta(description="digest of the plan applied last")]
+    state_sha256: str
+    complete: Annotated[bool, Meta(description="the last apply did not fail")]
+    resources: tuple[ResourceRef, ...]
+    outputs: Properties
+    facts: StackFacts | None

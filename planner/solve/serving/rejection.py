@@ -1,0 +1,132 @@
+"""Offers without a fleet: the nearest layout of each, and the limit that it misses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+from planner.solve.serving.duration_text import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from planner.market.offer import Offer
+    from planner.solve.serving.sizing import LayoutRejection
+
+# Lower bound of the cost in USD a month, offer, missed limit, nodes behind the bound.
+RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRejection:
+    """The layout of an offer that comes nearest to the limits without meeting them.
+
+    `rejection`  the limit that it misses
+    `nodes`  nodes behind the cost bound
+    `usd_month`  lower bound of the cost of the layout, USD a month
+    """
+
+    offer: Offer
+    rejection: LayoutRejection
+    nodes: int
+    usd_month: Decimal
+
+
+def offer_rejections(
+    rejected_layouts: list[RejectedLayout],
+    feasible_purchases: Container[tuple[str, str, str]],
+) -> tuple[ServingRejection, ...]:
+    """Return the nearest layout of each machine type and purchase without a fleet.
+
+    `feasible_purchases` are those with a fleet: provider, machine type, purchase option.
+    """
+    nearest_layouts: dict[
+        tuple[str, str, str], tuple[float, ServingRejection]
+    ] = {}
+    for bound_usd, offer, rejection, node_count in rejected_layouts:
+        purchase_key = (
+            offer.provider,
+            offer.instance.instance_type,
+            offer.purchase,
+        )
+        # Another layout of this machine type met the limits.
+        if purchase_key in feasible_purchases:
+            continue
+        limit_excess = rejection.reached / rejection.limit + (
+            # A layout that does not fit ranks behind every slow one.
+            1e6 if rejection.constraint == "memory" else 0.0
+        )
+        if (
+            purchase_key not in nearest_layouts
+            or limit_excess < nearest_layouts[purchase_key][0]
+        ):
+            usd_month = Decimal(str(round(bound_usd, 2)))
+            rejected_offer = ServingRejection(
+                offer=offer,
+                rejection=rejection,
+                nodes=node_count,
+                usd_month=usd_month,
+            )
+            nearest_layouts[purchase_key] = (limit_excess, rejected_offer)
+    return tuple(
+        sorted(
+            (rejected_offer for _, rejected_offer in nearest_layouts.values()),
+            key=lambda ranked_offer: (
+                ranked_offer.usd_month,
+                ranked_offer.offer.key,
+            ),
+        )
+    )
+
+
+def nearest_rejected(
+    rejected_offers: tuple[ServingRejection, ...],
+    ceiling_usd: Decimal,
+    max_count: int,
+) -> list[ServingRejection]:
+    """Return the rejected offers nearest to their limit, one for each accelerator.
+
+    Nearest is the smallest reached / limit. Only offers below `ceiling_usd`, in USD a month,
+    count.
+    """
+    seen_accelerators: set[str] = set()
+    nearest_offers: list[ServingRejection] = []
+    ranked_offers = sorted(
+        (
+            rejected_offer
+            for rejected_offer in rejected_offers
+            # `usd_month` is a lower bound: a dearer bound explains nothing.
+            if rejected_offer.usd_month < ceiling_usd
+        ),
+        key=lambda rejected_offer: (
+            # Distance to the limit: 1 would meet it.
+            rejected_offer.rejection.reached / rejected_offer.rejection.limit,
+            rejected_offer.usd_month,
+            rejected_offer.offer.key,
+        ),
+    )
+    for nearest_offer in ranked_offers:
+        if (
+            # Sizes of one accelerator miss a limit for the same reason.
+            nearest_offer.offer.instance.accelerator not in seen_accelerators
+            and len(nearest_offers) < max_count
+        ):
+            seen_accelerators.add(nearest_offer.offer.instance.accelerator)
+            nearest_offers.append(nearest_offer)
+    return nearest_offers
+
+
+def rejection_reason(rejection: LayoutRejection) -> str:
+    """Describe the limit that a layout misses, in terms of the spec."""
+    if rejection.constraint == "memory":
+        return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+    # Infinite: the search reached its largest number of groups.
+    if rejection.reached == math.inf:
+        return f"{rejection.constraint}: not met by any number of machines"
+    # Idle latency or start-up time, which more machines cannot reduce.
+    return (
+        f"{rejection.constraint}: {format_duration(rejection.reached)} > "
+        f"{format_duration(rejection.limit)} even when idle"
+    )

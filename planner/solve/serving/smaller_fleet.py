@@ -1,0 +1,66 @@
+"""The selected fleet with one group fewer, and the limit that it misses."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.solve.serving.duration_text import format_duration
+from planner.solve.serving.sizing import predict_service
+from planner.solve.solution import RivalFleet
+
+if TYPE_CHECKING:
+    from planner.perf.serving.service import Service
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingCandidate
+    from planner.solve.serving.sizing import FleetSizing
+    from planner.spec.model import LatencyLimit
+
+
+def smaller_fleet(
+    requirement: ServingRequirement, selection: ServingCandidate
+) -> RivalFleet:
+    """Return the selected fleet with one group fewer, and the limit that it misses.
+
+    Its cost is taken in proportion to the groups.
+    """
+    sizing = selection.sizing
+    remaining_groups = sizing.total_groups - 1
+    usd_month = selection.bill.total * remaining_groups / sizing.total_groups
+    return RivalFleet(
+        offer=selection.offer,
+        nodes=remaining_groups * sizing.nodes_per_group,
+        usd=usd_month.quantize(Decimal("0.01")),
+        rejected_by=_failure_reason(requirement, sizing, remaining_groups),
+    )
+
+
+def _failure_reason(
+    requirement: ServingRequirement, sizing: FleetSizing, remaining_groups: int
+) -> str:
+    if requirement.mode == "batch":
+        return "deadline: the run would end too late"
+    # With spare groups one group fewer still carries the peak.
+    if sizing.total_groups > sizing.peak_groups:
+        return "sla.availability: the loss of one node would break the SLA"
+    service = predict_service(
+        requirement,
+        sizing.replica,
+        sizing.replicas_per_group * remaining_groups,
+    )
+    if service is not None:
+        for limit in requirement.limits:
+            if not service.meets(
+                limit.metric, limit.percentile, float(limit.seconds)
+            ):
+                return _missed_limit(service, limit)
+    # No service: the load exceeds the completion rate or the slots.
+    return "traffic: it cannot keep up at peak"
+
+
+def _missed_limit(service: Service, limit: LatencyLimit) -> str:
+    predicted_s = service.assured_quantile(limit.metric, limit.percentile)
+    return (
+        f"{limit.key}: {format_duration(predicted_s)} > "
+        f"{format_duration(float(limit.seconds))} at peak"
+    )

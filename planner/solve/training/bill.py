@@ -1,0 +1,123 @@
+"""Bill of a training run: machines first, then all other lines."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.cost.bill import sum_bill
+from planner.cost.bill_line import (
+    Usage,
+    cache_disk_gb,
+    egress_lines,
+    service_lines,
+)
+from planner.market.purchase import COMMITTED_PURCHASES, machine_line
+from planner.perf.reliability import interruption
+from planner.perf.training.memory import BYTES_16BIT
+from planner.units import BYTES_PER_GB, HOURS_PER_MONTH, SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Bill
+    from planner.cost.bill_line import BillLine
+    from planner.cost.service_price import PriceBook
+    from planner.market.offer import Offer
+    from planner.solve.training.cluster import Cluster
+    from planner.solve.training.requirement import TrainingRequirement
+
+
+def training_bill(
+    cluster: Cluster, price_book: PriceBook, paid_s: float, duration_s: float
+) -> Bill:
+    """Return the bill of a run that pays each machine for `paid_s` seconds.
+
+    Storage, network and other services are billed for `duration_s` seconds.
+    """
+    duration_months = Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
+    total_nodes = cluster.nodes + cluster.spares
+    paid_hours = paid_node_hours(cluster.offer, total_nodes, paid_s, duration_s)
+    usage = Usage(
+        provider=cluster.offer.provider,
+        peak_nodes=total_nodes,
+        node_hours=paid_hours,
+        running_hours=Decimal(duration_s / SECONDS_PER_HOUR),
+        cache_gb=boot_disk_gb(cluster),
+        # GB-months of object storage.
+        weights_gb=Decimal(cluster.stored_bytes / BYTES_PER_GB)
+        * duration_months,
+        sent_gb=Decimal(0),
+        received_gb=Decimal(0),
+        serves_traffic=False,
+        network_hours=Decimal(duration_s / SECONDS_PER_HOUR),
+    )
+    cost_lines = [
+        machine_line(cluster.offer, total_nodes, paid_hours, pool="train"),
+        *service_lines(usage, price_book),
+    ]
+    cost_lines += (
+        [cluster.file_system.priced_line(price_book, duration_months)]
+        if cluster.file_system is not None
+        else []
+    )
+    # Data in another cloud cross the internet once.
+    cost_lines += data_egress_lines(
+        cluster.requirement, cluster.offer.provider, price_book
+    )
+    return sum_bill(cost_lines, cluster.offer.usd_hour * total_nodes, "run")
+
+
+def boot_disk_gb(cluster: Cluster) -> Decimal:
+    """Return the boot disk of a machine, GB; 0 when local NVMe is large enough.
+
+    16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
+    file system.
+    """
+    weights_bytes = (
+        0.0
+        if cluster.requirement.method == "pretrain"
+        else BYTES_16BIT * cluster.requirement.llm.params
+    )
+    checkpoint_parts_bytes = (
+        # Two parts: the latest checkpoint stays while the next is written.
+        2
+        * interruption.checkpoint_bytes(cluster.timed_layout.job)
+        / cluster.nodes
+        if cluster.file_system is None
+        else 0.0
+    )
+    return cache_disk_gb(
+        cluster.offer.instance.nvme_gb,
+        Decimal((weights_bytes + checkpoint_parts_bytes) / BYTES_PER_GB),
+    )
+
+
+def data_egress_lines(
+    requirement: TrainingRequirement, provider: str, price_book: PriceBook
+) -> list[BillLine]:
+    """Return the egress cost of the dataset from its cloud, paid once."""
+    if requirement.data_cloud in (None, provider):
+        return []
+    data_gb = Decimal(requirement.data_bytes / BYTES_PER_GB)
+    return egress_lines(
+        str(requirement.data_cloud),
+        data_gb,
+        price_book,
+        f"data out of {requirement.data_cloud}",
+    )
+
+
+def paid_node_hours(
+    offer: Offer, nodes: int, paid_s: float, duration_s: float
+) -> Decimal:
+    """Return the billed node-hours.
+
+    Commitments bill `730 * nodes * max(1, months)`, with `months` of `duration_s`; other
+    purchase options bill `paid_s` for each node.
+    """
+    if offer.purchase in COMMITTED_PURCHASES:
+        duration_months = (
+            Decimal(duration_s / SECONDS_PER_HOUR) / HOURS_PER_MONTH
+        )
+        # A commitment bills every hour; a month is the least that is counted.
+        return HOURS_PER_MONTH * nodes * max(Decimal(1), duration_months)
+    return Decimal(paid_s / SECONDS_PER_HOUR) * nodes

@@ -1,0 +1,61 @@
+"""What a search over clusters returns: feasible clusters in order, and rejected offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Bill
+    from planner.market.offer import Offer
+    from planner.solve.training.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class FeasibleCluster:
+    """A cluster that meets the time limit, with the expected bill of its run."""
+
+    cluster: Cluster
+    bill: Bill
+
+    @property
+    def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
+        """Order of clusters: cost of the run in USD, accelerators, key of the offer."""
+        accelerators = self.cluster.timed_layout.job.layout.accelerators
+        return (self.bill.total, accelerators, self.cluster.offer.key)
+
+    @property
+    def monthly_usd(self) -> Decimal:
+        """Mean cost in a month, USD; the total cost of a run shorter than a month."""
+        # Months of 730 hours, the billing convention of the clouds.
+        duration_months = (
+            Decimal(self.cluster.expected_s / SECONDS_PER_HOUR)
+            / HOURS_PER_MONTH
+        )
+        return self.bill.total / max(Decimal(1), duration_months)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedOffer:
+    """An offer without a feasible cluster, and the constraint that it violates.
+
+    nodes       machine count of the shortest duration
+    duration_s  shortest duration or a lower bound of it, seconds; infinite without a layout
+    reason      violated constraint
+    """
+
+    offer: Offer
+    nodes: int
+    duration_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRanking:
+    """Feasible clusters in the order of the search, and rejected offers."""
+
+    feasible: tuple[FeasibleCluster, ...]
+    rejected: tuple[RejectedOffer, ...]

@@ -1,0 +1,70 @@
+"""Entries of the queue of a search over clusters, and the state of each offer in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from planner.solve.training.ranking import RejectedOffer
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.solve.training.ranking import FeasibleCluster
+
+
+@dataclass(slots=True)
+class OfferState:
+    """State of an offer in the search.
+
+    open_candidates  entries of the offer in the queue
+    duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
+    nodes            machine count of that duration
+    incumbent        best feasible cluster so far
+    broken_budget    key of a budget that a size violates
+    """
+
+    offer: Offer
+    open_candidates: int = 1
+    duration_s: float = math.inf
+    nodes: int = 0
+    incumbent: FeasibleCluster | None = None
+    broken_budget: str = ""
+
+    def record_late(self, duration_s: float, nodes: int) -> None:
+        """Record a late machine count with its duration, or a bound of it."""
+        self.duration_s, self.nodes = min(
+            (self.duration_s, self.nodes), (duration_s, nodes)
+        )
+
+    def rejection(self) -> RejectedOffer:
+        """Return the offer as rejected, with the constraint that it violates."""
+        rejected_by = (
+            "memory: no layout fits"
+            if self.duration_s == math.inf
+            else "train.deadline"
+        )
+        return RejectedOffer(
+            self.offer,
+            self.nodes,
+            self.duration_s,
+            # A size in time that only breaks a budget is the better reason.
+            self.broken_budget or rejected_by,
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Candidate:
+    """An entry of the queue, in the order of its lower bound.
+
+    bound       lower bound of the objective, USD or seconds
+    offer_key   key of the offer, which orders equal bounds
+    nodes       machine count; 0 stands for every count
+    refinement  bounds of this machine count that are computed
+    """
+
+    bound: float
+    offer_key: tuple[str, str, str, str]
+    offer_state: OfferState = field(compare=False)
+    nodes: int = 0
+    refinement: int = 0

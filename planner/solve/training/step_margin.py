@@ -1,0 +1,26 @@
+"""Margin on the step time for a required confidence."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
+from planner.perf.training.error_band import half_width_ln
+
+if TYPE_CHECKING:
+    from planner.perf.training.job import Job
+    from planner.solve.training.requirement import TrainingRequirement
+
+
+def margin_factor(requirement: TrainingRequirement, training_job: Job) -> float:
+    """Factor on the step time for the required confidence, at least 1.
+
+    `exp(half_width_ln * z(confidence) / z(0.95))`, with the half width of a two-sided 90 %
+    band.
+    """
+    # A confidence below the median would make steps faster than expected.
+    z_score = normal_quantile(max(0.5, requirement.confidence))
+    return math.exp(
+        half_width_ln(training_job) * z_score / Z_OF_90_PERCENT_BAND
+    )

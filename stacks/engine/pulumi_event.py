@@ -1,0 +1,96 @@
+"""Pulumi's structured events as progress of a stack."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from stacks.engine.protocol import ProgressEvent, ResourceStep
+
+if TYPE_CHECKING:
+    from stacks.engine.protocol import Action, Listener
+
+ACTION_BY_OP: Final[dict[str, Action]] = {
+    "create": "create",
+    "update": "update",
+    "delete": "delete",
+    "replace": "replace",
+    "create-replacement": "replace",
+    "delete-replaced": "replace",
+    "same": "same",
+}
+
+
+class EventRecorder:
+    """Turns the engine's structured events into ours, and keeps its errors by resource."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.start_s = time.monotonic()
+        self.steps_by_name: dict[str, ResourceStep] = {}
+        self.errors_by_urn: dict[str, list[str]] = {}
+
+    def __call__(self, engine_event: Any) -> None:
+        """Take one event of the engine."""
+        events_by_phase = (
+            ("begin", engine_event.resource_pre_event),
+            ("done", engine_event.res_outputs_event),
+            ("failed", engine_event.res_op_failed_event),
+        )
+        for event_phase, phase_event in events_by_phase:
+            if phase_event is not None:
+                self._record_step(event_phase, phase_event.metadata)
+        diagnostic = engine_event.diagnostic_event
+        if diagnostic is not None and diagnostic.severity == "error":
+            self.errors_by_urn.setdefault(diagnostic.urn or "", []).append(
+                diagnostic.message.strip()
+            )
+
+    def _record_step(self, event_phase: Any, step_metadata: Any) -> None:
+        step_action = ACTION_BY_OP.get(step_metadata.op.value)
+        if step_action is None or step_metadata.type.startswith("pulumi:"):
+            return
+        resource_name = step_metadata.urn.rsplit("::", 1)[-1]
+        resource_step = ResourceStep(
+            step_action,
+            step_metadata.type,
+            resource_name,
+            tuple(sorted(step_metadata.detailed_diff or {})),
+        )
+        if step_action != "same":
+            self.steps_by_name[resource_name] = resource_step
+            error_detail = (
+                "; ".join(self.errors_by_urn.get(step_metadata.urn, []))
+                if event_phase == "failed"
+                else ""
+            )
+            self.listener(
+                ProgressEvent(
+                    self.elapsed_s(), resource_step, event_phase, error_detail
+                )
+            )
+
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.start_s
+
+    def changed_steps(self) -> tuple[ResourceStep, ...]:
+        """Return the steps that changed something."""
+        return tuple(
+            self.steps_by_name[resource_name]
+            for resource_name in sorted(self.steps_by_name)
+        )
+
+    def failures(self) -> list[tuple[str, str]]:
+        """Return what failed, by resource; the run's own summary only when nothing else did."""
+        resource_failures = [
+            (resource_urn.rsplit("::", 1)[-1], "; ".join(error_messages))
+            for resource_urn, error_messages in sorted(
+                self.errors_by_urn.items()
+            )
+            if resource_urn
+        ]
+        return resource_failures or [
+            ("the update", error_messages)
+            for error_messages in self.errors_by_urn.get("", [])
+        ]
