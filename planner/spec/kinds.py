@@ -11,7 +11,7 @@ from typing import Final
 from planner.spec import model, unit
 from planner.spec.field import Block, Field, Quantity
 from planner.spec.serving_blocks import BATCH_TRAFFIC, SLA, TRAFFIC
-from planner.spec.shared_blocks import HEADER_FIELDS, MODEL, SHARED_FIELDS
+from planner.spec.shared_blocks import MODEL, SHARED_FIELDS, header_fields
 from planner.spec.source import MappingNode, ScalarNode
 from planner.spec.training_blocks import DATA, TRAINING_METHOD
 from planner.spec.workspace_blocks import FITS, WORKSPACE_GPUS
@@ -21,7 +21,7 @@ SPEC_KINDS: Final = {
         "Inference",
         model.Inference,
         (
-            *HEADER_FIELDS,
+            *header_fields("Inference"),
             *SHARED_FIELDS,
             Field("model", MODEL, "what is served", required=True),
             Field("sla", SLA, "what is promised"),
@@ -33,7 +33,7 @@ SPEC_KINDS: Final = {
         "Batch",
         model.Batch,
         (
-            *HEADER_FIELDS,
+            *header_fields("Batch"),
             *SHARED_FIELDS,
             Field("model", MODEL, "what is run", required=True),
             Field(
@@ -57,7 +57,7 @@ SPEC_KINDS: Final = {
         "Training",
         model.Training,
         (
-            *HEADER_FIELDS,
+            *header_fields("Training"),
             *SHARED_FIELDS,
             Field("model", MODEL, "what is trained", required=True),
             Field("data", DATA, "what is trained on", required=True),
@@ -69,7 +69,7 @@ SPEC_KINDS: Final = {
         "Workspace",
         model.Workspace,
         (
-            *HEADER_FIELDS,
+            *header_fields("Workspace"),
             *SHARED_FIELDS,
             Field("fits", FITS, "what the machine must be able to hold"),
             Field("accelerator", WORKSPACE_GPUS, "the accelerators themselves"),

@@ -218,17 +218,21 @@ SHARED_FIELDS: Final = (
         default="vm",
     ),
 )
-HEADER_FIELDS: Final = (
-    Field(
-        "apiVersion",
-        Choice(("tonnage/v1",)),
-        "version of this format",
-        required=True,
-    ),
-    Field(
-        "kind",
-        Choice(("Inference", "Batch", "Training", "Workspace")),
-        "what sort of workload it is",
-        required=True,
-    ),
-)
+
+
+def header_fields(kind: str) -> tuple[Field, ...]:
+    """Return the first fields of a spec: the version of the format, and the kind."""
+    return (
+        Field(
+            "apiVersion",
+            Choice(("tonnage/v1",)),
+            "version of this format",
+            required=True,
+        ),
+        Field(
+            "kind",
+            Choice((kind,)),
+            "what sort of workload it is",
+            required=True,
+        ),
+    )

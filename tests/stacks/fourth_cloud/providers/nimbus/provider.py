@@ -19,7 +19,7 @@ class NimbusProvider:
         self,
         resource_type: str,
         inputs: dict[str, Any],
-        objects: dict[str, dict[str, Any]],  # noqa: ARG002
+        objects: dict[str, dict[str, Any]],
         region: str,
     ) -> NodeGroup | None:
         if resource_type != "nimbus:compute:Flock":

@@ -58,7 +58,7 @@ class NimbusCloud:
 
     def outputs(
         self,
-        stack: StackSpec,  # noqa: ARG002
+        stack: StackSpec,
     ) -> dict[str, Reference]:
         return {"group": ref("nodes"), "models": ref("models")}
 
