@@ -118,7 +118,7 @@ class OfferFilter:
     ) -> None:
         self.offer_groups = offer_groups
         self.offer_rules = offer_rules
-        self._instance_cache: dict[tuple[int, str], frozenset[str]] = {}
+        self._instance_cache: dict[tuple[str, str, str], frozenset[str]] = {}
         self._region_cache: dict[str, frozenset[str]] = {}
 
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
@@ -182,13 +182,13 @@ class OfferFilter:
     def _instance_violations(self, offer: Offer) -> frozenset[str]:
         instance = offer.instance
         purchase = offer.purchase
-        # id() is cheap to hash, and the offers keep the instance alive.
-        violations = self._instance_cache.get((id(instance), purchase))
+        instance_key = (instance.provider, instance.instance_type, purchase)
+        violations = self._instance_cache.get(instance_key)
         if violations is None:
             violations = self._violated_keys(
                 "instance", instance
             ) | self._violated_keys("purchase", purchase)
-            self._instance_cache[id(instance), purchase] = violations
+            self._instance_cache[instance_key] = violations
         return violations
 
     def _region_violations(self, region: str) -> frozenset[str]:

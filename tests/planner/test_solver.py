@@ -432,3 +432,25 @@ deadline: 6h
     assert spec.shutdown.idle == 3600
     once = solve(catalog, text.replace("requests_per_day", "total_requests"))
     assert derive_stack(spec, once, "batch").capacity_changes == ()
+
+
+def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:
+    """What it remembers of other models, lengths and limits changes no answer."""
+    texts = [
+        chat(traffic="peak_rps: 2"),
+        chat(traffic="peak_rps: 2").replace("mean: 900, p95: 3000", "mean: 90"),
+        chat(model="qwen2.5-7b"),
+        chat(sla="tpot_p95: 20ms"),
+        chat(traffic="concurrency: 9"),
+    ]
+    shared = ServingSearch(catalog.price_book)
+    for text in [*texts, *texts]:
+        spec = spec_of(text)
+        requirement = serving_requirement(spec, lambda _: b"")
+        offers = OfferFilter(
+            catalog.offer_groups,
+            spec_rules(spec, unsupported_reason, resumes=False),
+        ).cheapest()
+        fresh = ServingSearch(catalog.price_book).solve(requirement, offers)
+        again = shared.solve(requirement, offers)
+        assert again.candidates[0].rank == fresh.candidates[0].rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -127,6 +127,11 @@ class ServingLoad:
     prefix_hit: float = 0.0
     max_context_tokens: int = 0
     routing: Routing = "random"
+
+    @property
+    def shape(self) -> ServingLoad:
+        """The load without how much of it there is: what a single replica depends on."""
+        return replace(self, rate_per_s=0.0, concurrency=0)
 
     def thinned_variation(self, arrival_share: float) -> float:
         """Return the arrival variation of a random share of all arrivals.

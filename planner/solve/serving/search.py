@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
     from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
+    from planner.facts.llm import Llm
     from planner.market.offer import Offer
     from planner.perf.common.layout import Node, ReplicaLayout
+    from planner.perf.serving.load import ServingLoad
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.rejection import (
         RejectedLayout,
         ServingRejection,
     )
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.spec.model import LatencyLimit
 
 HardwareKey: TypeAlias = "tuple[str, int, float, float, str, float]"
-RequirementKey: TypeAlias = (
-    "tuple[tuple[LatencyLimit, ...], float, int, Decimal | None, "
-    "Decimal, float, float]"
+ReplicaCache: TypeAlias = (
+    "dict[tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]]"
 )
 TIE_USD: Final = Decimal("0.005")
 
@@ -98,6 +98,8 @@ class _RequirementCache:
 
     `sizing_results`  sizing by replica and nodes of a group
     `layout_options`  layouts with their bounds by hardware, group sizes and precisions
+    `replicas`        replicas by hardware, layout and nodes, then by confidence: those of every
+                      requirement with the same model and lengths
     """
 
     sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
@@ -105,23 +107,23 @@ class _RequirementCache:
         tuple[HardwareKey, tuple[int, ...], tuple[str, ...]],
         list[LayoutOption],
     ]
+    replicas: ReplicaCache
 
 
 class ServingSearch:
     """Searches offers for the cheapest fleets, and caches replicas and sizings.
 
-    One instance serves one model and one distribution of lengths. Limits, rate, confidence and
-    precisions may differ between its requirements.
+    Requirements may differ in anything: what is shared is looked up by all that it depends on.
     """
 
     def __init__(self, price_book: PriceBook) -> None:
         self.price_book = price_book
-        self._replica_cache: dict[
-            tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]
+        self._replicas_by_shape: dict[
+            tuple[Llm, ServingLoad], ReplicaCache
         ] = {}
-        self._caches: dict[RequirementKey, _RequirementCache] = {}
+        self._caches: dict[tuple[object, ...], _RequirementCache] = {}
         self._last_requirement: ServingRequirement | None = None
-        self._current_cache = _RequirementCache({}, {})
+        self._current_cache = _RequirementCache({}, {}, {})
 
     def solve(
         self,
@@ -297,11 +299,13 @@ class ServingSearch:
     ) -> Replica:
         """Return the replica of a layout on a node; equal hardware shares one.
 
-        A replica depends on lengths and on the variation of arrivals, not on their rate.
-        Both are constant within a search.
+        A replica depends on the model, on lengths and on the variation of arrivals, not on
+        their rate.
         """
         cache_key = (_hardware_key(node), layout, nodes_per_group)
-        cached_replicas = self._replica_cache.setdefault(cache_key, {})
+        cached_replicas = self._cache_for(requirement).replicas.setdefault(
+            cache_key, {}
+        )
         replica = cached_replicas.get(requirement.confidence.level)
         if replica is None:
             # Step times do not depend on the confidence; only margins do.
@@ -323,8 +327,13 @@ class ServingSearch:
         """Return the cache of a requirement; repeated lookups of one are fast."""
         if requirement is not self._last_requirement:
             self._last_requirement = requirement
+            load_shape = requirement.load.shape
+            replicas = self._replicas_by_shape.setdefault(
+                (requirement.llm, load_shape), {}
+            )
             self._current_cache = self._caches.setdefault(
-                _requirement_key(requirement), _RequirementCache({}, {})
+                (requirement.llm, load_shape, *_requirement_key(requirement)),
+                _RequirementCache({}, {}, replicas),
             )
         return self._current_cache
 
@@ -367,9 +376,10 @@ def _hardware_key(node: Node) -> HardwareKey:
     )
 
 
-def _requirement_key(requirement: ServingRequirement) -> RequirementKey:
+def _requirement_key(requirement: ServingRequirement) -> tuple[object, ...]:
     return (
         # All inputs of sizing that differ between requirements.
+        requirement.mode,
         requirement.limits,
         requirement.load.rate_per_s,
         requirement.load.concurrency,
