@@ -135,17 +135,17 @@ def solve_spec(
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
-    """Return the requested confidence with the correction of --calibration."""
-    from planner.estimate.calibration_file import parse_correction
+    """Return the wished confidence, and what a calibration taught."""
     from planner.perf.serving.replica import Confidence
 
+    level = options.confidence / 100
     calibration_path = options.calibration
-    return Confidence(
-        options.confidence / 100,
-        parse_correction(read_file(calibration_path), calibration_path)
-        if calibration_path
-        else None,
-    )
+    if not calibration_path:
+        return Confidence(level)
+    from planner.estimate.calibration_file import parse_correction
+
+    correction = parse_correction(read_file(calibration_path), calibration_path)
+    return Confidence(level, correction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -27,17 +26,18 @@ def make_plans(
     """Yield the plans of the specs in order; raises the error of a spec that fails."""
     plan_maker = partial(make_plan, catalog=catalog, options=options)
     # Starting workers costs more than a few plans save.
-    if (
-        len(spec_files) < PARALLEL_MIN_SPECS
-        or "fork" not in multiprocessing.get_all_start_methods()
-    ):
+    if len(spec_files) < PARALLEL_MIN_SPECS:
+        yield from map(plan_maker, spec_files)
+        return
+    import multiprocessing
+
+    if "fork" not in multiprocessing.get_all_start_methods():
         yield from map(plan_maker, spec_files)
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    fork_context = multiprocessing.get_context(
-        "fork"
-    )  # workers inherit the catalog as it is
+    # Workers inherit the catalog as it is.
+    fork_context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(
         None, fork_context, _set_worker_maker, (plan_maker,)
     ) as worker_pool:
