@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -17,14 +17,13 @@ from planner.solve.serving.bill import BYTES_PER_GB
 from planner.spec.model import Training, Workspace
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_WEEK
-from stacks.runtime.vm.megatron import megatron_options
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
     from planner.cost.weekly_load import Week
     from planner.market.offer import Instance
     from planner.perf.common.layout import ReplicaLayout
-    from planner.solve.solution import SizedPool, Solution
+    from planner.solve.solution import SizedPool, Solution, TrainingRun
     from planner.spec.model import Spec
 
 SERVING_PORT: Final = 8000
@@ -45,7 +44,7 @@ class StackSpec:
     """One fleet in one region. Seconds and GB; `idle_s` and `ttl_s` are None when not asked for.
 
     `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8 when it is loaded.
-    `job_arguments` are those of a training job, whose data lie at `dataset_uri` and, when it has a
+    `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.
     """
 
@@ -69,7 +68,7 @@ class StackSpec:
     ttl_s: int | None
     timezone: str
     capacity_changes: tuple[CapacityChange, ...]
-    job_arguments: tuple[str, ...] = ()
+    training_run: TrainingRun | None = None
     spare_nodes: int = 0
     dataset_uri: str = ""
     file_system: FileSystem | None = None
@@ -86,6 +85,11 @@ class StackSpec:
             self.file_system is not None
             and cloud_of_address(self.dataset_uri) == self.provider
         )
+
+    @property
+    def dataset_path(self) -> str:
+        """Where the job finds its data: in the file system, or at their address."""
+        return "/data/dataset" if self.dataset_linked else self.dataset_uri
 
     @property
     def checkpoint_dir(self) -> str:
@@ -162,7 +166,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     offer = pool.offer
     shutdown = spec.shutdown
     schedule = shutdown.schedule
-    stack = StackSpec(
+    return StackSpec(
         name=stack_name,
         labels=spec.labels,
         provider=offer.provider,
@@ -188,17 +192,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         file_system=solution.training_run.storage.file_system
         if solution.training_run
         else None,
-    )
-    if solution.training_run is None:
-        return stack
-    dataset_path = (
-        "/data/dataset" if stack.dataset_linked else stack.dataset_uri
-    )
-    return replace(
-        stack,
-        job_arguments=megatron_options(
-            solution.training_run, dataset_path, stack.checkpoint_dir
-        ),
+        training_run=solution.training_run,
     )
 
 

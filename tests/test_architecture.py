@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ ALLOWED = {
     "providers": {"planner", "providers"},
     "stacks": {"planner", "providers", "stacks"},
     "planner.cli": {"planner", "providers", "stacks"},
+    "planner.api": {"planner", "providers", "stacks"},
 }
 OUTSIDE = {
     "click",
@@ -71,12 +73,14 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+COMPOSITION_ROOTS = ("planner.cli", "planner.api")
+
+
 def room(name: str) -> str:
-    return (
-        "planner.cli"
-        if name.startswith("planner.cli")
-        else name.split(".", maxsplit=1)[0]
-    )
+    for root in COMPOSITION_ROOTS:
+        if name.startswith(root):
+            return root
+    return name.split(".", maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -87,7 +91,7 @@ def test_imports_run_one_way(path: Path) -> None:
         if head in PACKAGES:
             assert head in ALLOWED[here], f"{name_of(path)} imports {target}"
             if here != "planner.cli":
-                assert not target.startswith("planner.cli")
+                assert not target.startswith(COMPOSITION_ROOTS)
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
@@ -165,6 +169,53 @@ def test_no_import_goes_in_circles() -> None:
 
     for name in graph:
         visit(name, ())
+
+
+def rooms_below(folder: str) -> dict[str, set[str]]:
+    """What each direct child of a folder imports of its siblings, types included."""
+    prefix = folder.replace("/", ".") + "."
+
+    def child(name: str) -> str:
+        return name.removeprefix(prefix).split(".")[0]
+
+    graph: dict[str, set[str]] = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        here = child(name_of(path))
+        if not name_of(path).startswith(prefix):
+            continue
+        targets = {child(t) for t in imports(path) if t.startswith(prefix)}
+        graph.setdefault(here, set()).update(targets - {here})
+    return {
+        name: {t for t in targets if t in graph}
+        for name, targets in graph.items()
+    }
+
+
+def floors(graph: dict[str, set[str]]) -> int:
+    """Rooms on the longest way down; raises CycleError when an arrow runs back up."""
+    height: dict[str, int] = {}
+    for name in TopologicalSorter(graph).static_order():
+        height[name] = 1 + max((height[t] for t in graph[name]), default=0)
+    return max(height.values())
+
+
+@pytest.mark.parametrize(
+    ("folder", "most_rooms", "most_floors"),
+    [
+        ("planner", 20, 14),
+        ("planner/perf", 9, 6),
+        ("planner/solve", 10, 7),
+        ("providers", 10, 6),
+        ("stacks", 12, 10),
+    ],
+)
+def test_folders_are_rooms_on_few_floors(
+    folder: str, most_rooms: int, most_floors: int
+) -> None:
+    """No circle between rooms, no arrow that runs back up, and few of both."""
+    graph = rooms_below(folder)
+    assert len(graph) <= most_rooms, sorted(graph)
+    assert floors(graph) <= most_floors
 
 
 def imports_at_load(path: Path) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner.plan.types import Launch
+from stacks.runtime.vm.megatron import job_arguments
 from stacks.runtime.vm.training import MASTER_PORT, nccl_environment
 from stacks.stack_spec import lookup_table
 
@@ -45,7 +46,7 @@ def training_launch(stack_spec: StackSpec) -> Launch | None:
         nodes=stack_spec.working_nodes,
         ranks_per_node=ranks_per_node,
         environment=nccl_variables,
-        arguments=stack_spec.job_arguments,
+        arguments=job_arguments(stack_spec),
         slurm=SLURM_SCRIPT.format(
             name=stack_spec.name,
             nodes=stack_spec.working_nodes,
@@ -58,6 +59,6 @@ def training_launch(stack_spec: StackSpec) -> Launch | None:
                 f"export {variable_name}={variable_value}"
                 for variable_name, variable_value in nccl_variables.items()
             ),
-            arguments=" ".join(stack_spec.job_arguments),
+            arguments=" ".join(job_arguments(stack_spec)),
         ),
     )

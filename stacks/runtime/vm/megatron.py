@@ -9,8 +9,18 @@ from planner.perf.training.job import SIXTEEN_BIT
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
+    from stacks.stack_spec import StackSpec
 
 FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
+
+
+def job_arguments(stack: StackSpec) -> tuple[str, ...]:
+    """What the job of a stack is told; nothing when it trains nothing."""
+    if stack.training_run is None:
+        return ()
+    return megatron_options(
+        stack.training_run, stack.dataset_path, stack.checkpoint_dir
+    )
 
 
 def megatron_options(

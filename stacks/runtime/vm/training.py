@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stacks.runtime.vm.megatron import job_arguments
 from stacks.stack_spec import lookup_table
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
             ).items()
         ),
         image=lookup_table("images.csv", "image", "reference")["train"],
-        arguments=" ".join(stack_spec.job_arguments),
+        arguments=" ".join(job_arguments(stack_spec)),
     )
 
 

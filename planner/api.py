@@ -1,0 +1,108 @@
+"""The Python API: plan a spec, predict rows of a table, compare plans.
+
+It does what the commands do without files, terminals and exit codes. Errors are those of
+`planner.errors`; each has the place, the cause and one next step.
+
+    from planner.api import diff, plan
+
+    before = plan(open("main.yaml", "rb").read(), path="main.yaml")
+    after = plan(open("branch.yaml", "rb").read(), path="branch.yaml")
+    print(after.cost.total, diff(before, after).delta_usd)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.plan.diff import compare_plans
+from planner.plan.document import PlannedStack, SpecSource, assemble
+from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
+from planner.spec.load import load_spec
+from planner.workload.solver import solve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.market.offer import Catalog
+    from planner.plan.diff import PlanDiff
+    from planner.plan.types import Plan
+
+__all__ = ["diff", "estimate", "load_catalog", "plan"]
+
+
+def load_catalog(manifest: str | None = None) -> Catalog:
+    """Open the catalog that tonnage brings along, or that of a manifest.json.
+
+    Raises CatalogError when a file was changed, or a row is wrong.
+    """
+    from providers.catalog.load import load_catalog as load
+
+    return load(Path(manifest) if manifest else None)
+
+
+def plan(
+    spec: bytes,
+    *,
+    path: str = "spec.yaml",
+    catalog: Catalog | None = None,
+    confidence: float = DEFAULT_CONFIDENCE.level,
+    alternatives: int = 3,
+    read_file: Callable[[str], bytes] | None = None,
+) -> Plan:
+    """Return the plan of a spec, as `tonnage plan` saves it.
+
+    spec          the YAML text
+    path          what errors and the plan call it
+    catalog       the embedded one when left out
+    confidence    share of cases in which the limits are met, 0.5 to 0.99
+    alternatives  how many alternatives of each sort are listed
+    read_file     opens files that the spec names; by default those beside `path`
+
+    An infeasible spec gives a plan without pools. Raises SpecError for a spec that is wrong.
+    """
+    from stacks.build import planned_stack
+    from stacks.stack_spec import unsupported_reason
+
+    catalog = catalog or load_catalog()
+    parsed_spec = load_spec(spec, path)
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=read_file or _beside(path),
+        alternative_count=alternatives,
+        confidence=replace(DEFAULT_CONFIDENCE, level=confidence),
+    )
+    solution = solve(parsed_spec, settings)
+    stack = PlannedStack(name=parsed_spec.name)
+    if solution.pools:
+        stack = planned_stack(parsed_spec, solution, stack)
+    return assemble(
+        parsed_spec,
+        solution,
+        catalog,
+        source=SpecSource(path, hashlib.sha256(spec).hexdigest()),
+        stack=stack,
+    )
+
+
+def estimate(table: str, *, path: str = "rows.csv") -> str:
+    """Predict every row of a table, as `tonnage estimate --table` does; CSV in, CSV out.
+
+    Raises UsageError when the header is that of no table; rows that cannot be answered are
+    refused in their `reason`.
+    """
+    from planner.estimate.table import predict_table
+
+    return predict_table(table, path)
+
+
+def diff(before: Plan, after: Plan) -> PlanDiff:
+    """Compare two plans: pools and cost lines by their names."""
+    return compare_plans(before, after)
+
+
+def _beside(path: str) -> Callable[[str], bytes]:
+    return lambda name: (Path(path).parent / name).read_bytes()
