@@ -1,4 +1,4 @@
-"""The protocol of a cloud: how a stack becomes resources there, and what its nodes can say to it."""
+"""The protocol of a cloud: how a stack becomes resources, and what nodes can say to it."""
 
 from __future__ import annotations
 

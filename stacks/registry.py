@@ -1,4 +1,4 @@
-"""Finds clouds and runtimes by name: `stacks.<cloud>.cloud` and `stacks.runtime.<name>.runtime`."""
+"""Finds clouds and runtimes by name, each in a module of its room."""
 
 from __future__ import annotations
 

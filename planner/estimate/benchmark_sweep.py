@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 USERS_FACTOR: Final = 4  # from one concurrency of the sweep to the next
 REQUESTS_PER_USER: Final = 5  # requests of each user; the first are warm-up
 MIN_REQUESTS: Final = 20
-MAX_USERS: Final = (
-    256  # more say nothing new about how times grow with the batch
-)
+# More say nothing new about how times grow with the batch.
+MAX_USERS: Final = 256
 USUAL_TPOT_S: Final = 0.05  # where a plan predicts none
 USUAL_TTFT_S: Final = 1.0  # where a plan predicts none
 

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 METRICS: Final = ("tpot", "ttft")
 OUTLIER_SPREADS: Final = 3.0  # spreads from what the other points say
 HOST_GPUS: Final = 8
-MAX_LOG_RATIO: Final = (
-    1.6  # a log ratio that says that the point is of something else
-)
+# A log ratio that says that the point is of something else.
+MAX_LOG_RATIO: Final = 1.6
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ DRAFT_KINDS: Final = (
     "ngram",
     "unknown",
 )
-PUBLISHED_KIND: Final = (
-    "mtp"  # the only kind whose usual acceptance is published
-)
+# The only kind whose usual acceptance is published.
+PUBLISHED_KIND: Final = "mtp"
 
 
 def read_draft(table_row: Row) -> Draft | None:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from planner.perf.serving.deployment import Deployment
     from planner.perf.serving.load_shape import MeanLatency, ReplicaRates
 
-OVERLOAD_LIMIT: Final = (
-    3.0  # times the predicted capacity: no error of ours explains that
-)
+# Times the predicted capacity: no error of ours explains that.
+OVERLOAD_LIMIT: Final = 3.0
 P99: Final = 0.99
 COLUMNS: Final = (
     "output_tok_s",

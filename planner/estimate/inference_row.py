@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
 
-CONTEXT_STRETCH: Final = (
-    2  # contexts are stretched by up to this in published runs
-)
+# Contexts are stretched by up to this in published runs.
+CONTEXT_STRETCH: Final = 2
 SERVING_MODES: Final = ("agg", "disagg")
 INTERCONNECTS: Final = ("link", "pcie")
 HOST_GPUS: Final = 8  # accelerators of a machine without a larger link

@@ -29,12 +29,10 @@ FUSED_LOSS_YEAR: Final = 2025.0  # from it a compiled loss is fused
 CAPTURE_RELEASE: Final = 26.06  # release from which whole steps are captured
 CAPTURE_YEAR: Final = 2026.49
 DEFAULT_YEAR: Final = 2025.0  # of a run without a date
-FP4_YEAR: Final = (
-    2025.75  # from it Blackwell's benchmark entries multiply in NVFP4
-)
-RACK_GPUS: Final = (
-    32  # accelerators of a link domain in which experts never leave it
-)
+# From it Blackwell's benchmark entries multiply in NVFP4.
+FP4_YEAR: Final = 2025.75
+# Accelerators of a link domain in which experts never leave it.
+RACK_GPUS: Final = 32
 FRAMEWORK_KERNELS: Final[dict[str, Kernels]] = {
     "megatron-bridge": "te",
     "megatron-lm": "te",

@@ -34,7 +34,8 @@ COLUMNS: Final = (
 )
 STATE_KIND: Final = "training_state_activation"
 MEMORY_KINDS: Final = ("training_peak", STATE_KIND)  # of tables of memory
-STATES_LIMIT: Final = 1.5  # states over memory, beyond which no gradient format or offload explains it
+# States over memory, beyond which no gradient format or offload explains it.
+STATES_LIMIT: Final = 1.5
 ADAM_BYTES: Final = 18.0  # bytes of a parameter of mixed-precision Adam
 
 

@@ -39,14 +39,12 @@ DEFAULT_GPUS: Final = 1024  # accelerators of a run that does not say how many
 ACTIVATION_SIZE: Final = 80e6
 MAX_BUBBLE: Final = 0.1  # share of a step that idles, above which a pipeline is interleaved more
 CORES_PER_CHIP: Final = 2  # of Trainium, whose tensor parallelism counts cores
-PAPER_CHUNKS: Final = (
-    3  # of a stage, in papers whose tables of memory state none
-)
+# Of a stage, in papers whose tables of memory state none.
+PAPER_CHUNKS: Final = 3
 CHUNK_LAYERS: Final = 4  # layers of an interleaved chunk where none is stated
 ADAPTER_RANK: Final = 8  # of adapters
-LARGE_GPU_GIB: Final = (
-    100.0  # memory from which tensor parallelism is not assumed for adapters
-)
+# Memory from which tensor parallelism is not assumed for adapters.
+LARGE_GPU_GIB: Final = 100.0
 FROZEN_8BIT_BYTES: Final = 1.1  # with scales and what stays in 16 bit
 DEFAULT_TP: Final = 4
 

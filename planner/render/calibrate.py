@@ -159,9 +159,12 @@ def _vllm_commands(sweep: BenchmarkSweep, metadata: str) -> list[str]:
     Each has its own seed. Equal seeds repeat prompts, which the prefix cache would answer.
     """
     return [
-        f"vllm bench serve --model $MODEL --dataset-name random --random-input-len {sweep.prompt_tokens} "
-        f"--random-output-len {sweep.answer_tokens} --ignore-eos --max-concurrency {load_step.user_count} "
-        f"--num-prompts {load_step.request_count} --seed {load_step.user_count} --percentile-metrics ttft,tpot,itl,e2el "
+        "vllm bench serve --model $MODEL --dataset-name random "
+        f"--random-input-len {sweep.prompt_tokens} "
+        f"--random-output-len {sweep.answer_tokens} --ignore-eos "
+        f"--max-concurrency {load_step.user_count} "
+        f"--num-prompts {load_step.request_count} --seed {load_step.user_count} "
+        "--percentile-metrics ttft,tpot,itl,e2el "
         f"{metadata} --save-result --result-filename bench-{load_step.user_count}.json"
         for load_step in sweep.steps
     ]

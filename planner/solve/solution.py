@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class SizedPool:
     """Machines of one kind. `nodes_per_group` nodes hold one replica when a node is too small.
 
-    `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the groups of them that
-    availability adds, `context_tokens` the longest sequence in tokens, `run_window_s`
+    `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the groups of
+    them that availability adds, `context_tokens` the longest sequence in tokens, `run_window_s`
     the seconds of a daily batch run, 0 for everything else.
     """
 
@@ -84,8 +84,8 @@ class BindingLimit:
 class SimulationCheck:
     """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
 
-    `request_source` says where they are from, drawn or a trace, `routing` how they were spread. Keys
-    and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
+    `request_source` says where they are from, drawn or a trace, `routing` how they were spread.
+    Keys and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
     """
 
     request_count: int
@@ -155,9 +155,9 @@ class JobStorage:
 class TrainingRun:
     """How a training job runs. Hours, bytes and USD of the whole run.
 
-    `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the speed that holds as
-    often; `boot_disk_gb` is GB of a machine without NVMe; `scenarios` compare purchase options and what the
-    fabric is worth. `layouts` are the best ones, the chosen first.
+    `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the
+    speed that holds as often; `boot_disk_gb` is GB of a machine without NVMe; `scenarios` compare
+    purchase options and what the fabric is worth. `layouts` are the best ones, the chosen first.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""The kinds of workload. Each is imported when a spec of it is read: training alone takes 60 ms."""
+"""The kinds of workload. Each is imported when a spec of it is read."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from stacks.stack_spec import StackSpec
 
 RETENTION_DAYS: Final = 30
-MAX_LOOKBACK_S: Final = (
-    86_400  # seconds that an alarm of five-minute periods can look back
-)
+# Seconds that an alarm of five-minute periods can look back.
+MAX_LOOKBACK_S: Final = 86_400
 
 
 def resources(stack: StackSpec) -> list[Resource]:

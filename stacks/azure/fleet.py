@@ -238,10 +238,12 @@ def node_commands(stack: StackSpec) -> NodeCommands:
     leave_command = (
         f"{login_command}; N=$({metadata_query}/name?api-version=2021-02-01&format=text');"
         f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss delete-instances -g $G -n {stack.name}-nodes --instance-ids {instance_id_text} --no-wait"
+        f" az vmss delete-instances -g $G -n {stack.name}-nodes"
+        f" --instance-ids {instance_id_text} --no-wait"
     )
     peers_command = (
-        f"{login_command}; G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
+        f"{login_command};"
+        f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
         f" az vmss nic list -g $G --vmss-name {stack.name}-nodes"
         " --query '[].ipConfigurations[0].privateIPAddress' -o tsv | sort"
     )

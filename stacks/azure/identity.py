@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
-BLOB_WRITER: Final = (
-    "ba92f5b4-2d11-453d-a403-e96b0029c9fe"  # Storage Blob Data Contributor
-)
+# Storage Blob Data Contributor.
+BLOB_WRITER: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 ASSIGNMENT_TYPE: Final = "azure-native:authorization:RoleAssignment"
 
 

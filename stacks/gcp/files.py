@@ -10,9 +10,8 @@ from stacks.graph import Resource, ref
 if TYPE_CHECKING:
     from stacks.stack_spec import StackSpec
 
-PEERED_PREFIX_BITS: Final = (
-    20  # bits of the range that Google Cloud takes addresses of
-)
+# Bits of the range that Google Cloud takes addresses of.
+PEERED_PREFIX_BITS: Final = 20
 MOUNT_SCRIPT: Final = """
 command -v mount.lustre || {{
   curl -fsSL https://us-apt.pkg.dev/doc/repo-signing-key.gpg \\

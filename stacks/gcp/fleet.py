@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from stacks.stack_spec import StackSpec
 
 
-DEFAULT_DISK_TYPE: Final = (
-    "pd-balanced"  # of every family that asks for no other
-)
+# Of every family that asks for no other.
+DEFAULT_DISK_TYPE: Final = "pd-balanced"
 
 
 def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
@@ -232,7 +231,8 @@ def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are Google Cloud's own."""
     zone_option = f"--zone {network.fleet_zone(stack)}"
     leave_command = (
-        f"gcloud --quiet compute instance-groups managed delete-instances {group_name(stack)} {zone_option}"
+        "gcloud --quiet compute instance-groups managed delete-instances"
+        f" {group_name(stack)} {zone_option}"
         ' --instances "$(hostname -s)"'
     )
     peers_command = (

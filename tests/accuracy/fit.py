@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 SOFT: Final = 0.08  # log ratio beyond which an error counts linearly
 WEIGHT: Final = {"A": 1.0, "B": 0.15}
-SHARED: Final = (
-    0.5  # rows of a cell are worth their number to the power of 1 - this
-)
+# Rows of a cell are worth their number to the power of 1 - this.
+SHARED: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from planner.perf.serving.simulation import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
 REQUESTS: Final = (1500, 8000)  # at least and at most
-TURNS: Final = (
-    6  # times that every slot is filled: fewer would not reach a steady state
-)
+# Times that every slot is filled: fewer would not reach a steady state.
+TURNS: Final = 6
 HALVINGS: Final = 7
 WITHIN: Final = 0.25
 LONGEST: Final = 2.2  # deviations at which a dataset's longest text lies

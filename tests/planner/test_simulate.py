@@ -248,7 +248,8 @@ def test_parts_of_a_stream_vary_as_their_routing_says() -> None:
             for r in monte_carlo.draw_requests(LOAD, 40_000, 5, variation, 9.0)
         ]
         for routing in ("random", "round-robin"):
-            load = replace(LOAD, arrival_variation=variation, routing=routing)  # type: ignore[arg-type]
+            # Type: ignore[arg-type].
+            load = replace(LOAD, arrival_variation=variation, routing=routing)
             due = [
                 r.due_s
                 for r in monte_carlo.trace_requests(whole, load, 4, 1, 3)

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.common.layout import Node, ReplicaLayout
 
-EARLY_YEAR: Final = (
-    2024.5  # engines of before this date had other attention kernels
-)
+# Engines of before this date had other attention kernels.
+EARLY_YEAR: Final = 2024.5
 VARIED_LENGTHS: Final = ("spread", "varied")
 QUANTIZED_FORMATS: Final = ("fp8", "fp4", "mxfp4")
 

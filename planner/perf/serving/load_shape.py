@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from planner.perf.serving.step import StepTimes
     from planner.perf.serving.work import ReplicaProfile
 
-FIXED_POINT_STEPS: Final = (
-    4  # of the fixed point; the error falls about tenfold in each
-)
+# Of the fixed point; the error falls about tenfold in each.
+FIXED_POINT_STEPS: Final = 4
 # Resolution of the batch: max_batch / 2^14.
 BISECTION_STEPS: Final = 14
 # Limit of rho in queue formulas, which diverge at 1.

@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 BLOCK_TOKENS: Final = 16  # tokens of a block
 LATENT_BLOCK_TOKENS: Final = 64
 LARGE_GIB: Final = 70.0  # memory from which the defaults are larger
-LONG_CONTEXT_TOKENS: Final = (
-    32_768  # context beyond which early versions profile in chunks
-)
+# Context beyond which early versions profile in chunks.
+LONG_CONTEXT_TOKENS: Final = 32_768
 VOCABULARY_PADDING: Final = 64  # rows to which a vocabulary is padded
-LARGE_GRAPH_SEQUENCES: Final = (
-    512  # sequences from which graphs are captured for large batches too
-)
+# Sequences from which graphs are captured for large batches too.
+LARGE_GRAPH_SEQUENCES: Final = 512
 WIDE_TP: Final = 8
-GROUP_RATIO: Final = (
-    1.5  # layer kinds within this ratio share the larger group size
-)
+# Layer kinds within this ratio share the larger group size.
+GROUP_RATIO: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

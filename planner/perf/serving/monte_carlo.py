@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import Arrival, Routing, ServingLoad
     from planner.perf.serving.simulation import ReplicaTable
 
-WARM_UP_SHARE: Final = (
-    0.15  # share of requests that fill the replica, and are not counted
-)
+# Share of requests that fill the replica, and are not counted.
+WARM_UP_SHARE: Final = 0.15
 DRAIN_SHARE: Final = 0.05  # share that no arrivals stand behind
 STUDENT_QUANTILES: Final = (
     0.0,

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from planner.perf.serving.step import StepTimes
 
 NEVER: Final = math.inf
-MIN_DECODE_SPEED: Final = (
-    1e-3  # speed of decoding that is left when a prompt takes everything
-)
+# Speed of decoding that is left when a prompt takes everything.
+MIN_DECODE_SPEED: Final = 1e-3
 
 
 @dataclass(slots=True)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 DEFAULT_EXPERT_WIDTH: Final = 2048  # of an expert that a model does not have
 HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
 UNLIMITED_TOKENS: Final = 1e9  # tokens: attention that is not sparse
-DISPATCH_BYTES: Final = (
-    1.5  # bytes of an activation on its way: 8 bit to the expert, 16 bit back
-)
+# Bytes of an activation on its way: 8 bit to the expert, 16 bit back.
+DISPATCH_BYTES: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,8 @@ from planner.perf.training.job import SIXTEEN_BIT
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
-FLOP_PER_EXP: Final = (
-    250.0  # 16-bit FLOP for each exponential, where nobody publishes the rate
-)
+# 16-bit FLOP for each exponential, where nobody publishes the rate.
+FLOP_PER_EXP: Final = 250.0
 
 
 def accelerator_rates(job: Job) -> dict[str, float]:

@@ -30,12 +30,12 @@ CONTEXT_SIZES: Final = (
     16,
     32,
 )  # of a sequence over context parallelism
-MIN_SHARD_TOKENS: Final = 8192  # tokens of a sequence's shard: shorter ones are cut in no published run
+# Tokens of a sequence's shard: shorter ones are cut in no published run.
+MIN_SHARD_TOKENS: Final = 8192
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 MAX_CHUNKS: Final = 16  # chunks of a stage
-END_LAYERS: Final = (
-    2  # embedding and head count as a layer each where stages are to be equal
-)
+# Embedding and head count as a layer each where stages are to be equal.
+END_LAYERS: Final = 2
 
 
 def enumerate_layouts(

@@ -23,9 +23,8 @@ BYTES_16BIT: Final = 2.0  # bytes of a number in 16 bit
 GATED_MATRICES: Final = 3  # matrices of an MLP with a gate
 # Bytes of an fp32 gradient.
 GRADIENT_BYTES: Final = 4.0
-FROZEN_SHARE: Final = (
-    0.75  # share of activations that frozen weights still need
-)
+# Share of activations that frozen weights still need.
+FROZEN_SHARE: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
 ZERO_STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-UNPACKED_BYTES: Final = (
-    2.0  # bytes of what is in 16 bit: beside 4 bit, and a reference
-)
+# Bytes of what is in 16 bit: beside 4 bit, and a reference.
+UNPACKED_BYTES: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from planner.perf.training.model_states import adapter_params, local_params
 if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
-OPTIMIZER_BYTES: Final = (
-    34.0  # bytes that the optimizer moves for a parameter: 16 in, 18 out
-)
+# Bytes that the optimizer moves for a parameter: 16 in, 18 out.
+OPTIMIZER_BYTES: Final = 34.0
 
 
 class ShardingTraffic(NamedTuple):

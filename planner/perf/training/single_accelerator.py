@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 # One forward pass, and a backward that recomputes the scores.
 ATTENTION_PASSES: Final = 1 + BACKWARD_PASSES  # passes of attention
-GATHER_BYTES: Final = (
-    8.0  # bytes of an activation in four gathers or scatters of a layer
-)
+# Bytes of an activation in four gathers or scatters of a layer.
+GATHER_BYTES: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

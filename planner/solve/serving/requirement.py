@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.serving.load import Arrival
 
-CONTEXT_HEADROOM: Final = (
-    1.25  # a sequence that must fit: the 95th percentiles together, and some
-)
+# A sequence that must fit: the 95th percentiles together, and some.
+CONTEXT_HEADROOM: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 SEEDS: Final = (1, 2, 3)
 REPLICA_REQUESTS: Final = 900  # of one replica, for each seed
-MAX_ATTEMPTS: Final = (
-    6  # fleets that are played before the last is taken with a warning
-)
-ROUTED_REPLICAS: Final = 4  # replicas that are played together when a router chooses the least loaded
+# Fleets that are played before the last is taken with a warning.
+MAX_ATTEMPTS: Final = 6
+# Replicas that are played together when a router chooses the least loaded.
+ROUTED_REPLICAS: Final = 4
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
 GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many

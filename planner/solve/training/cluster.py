@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
 
-PREFETCH_S: Final = (
-    600.0  # seconds of data that are fetched before the first step
-)
+# Seconds of data that are fetched before the first step.
+PREFETCH_S: Final = 600.0
 # Seconds in which a checkpoint is written to a file system of its own.
 CHECKPOINT_WRITE_S: Final = 600.0
 MAX_SPARES: Final = 8  # at most

@@ -20,9 +20,8 @@ UNITS_BY_PRECISION: Final = {
     "mxfp8": "fp8",
     "nvfp4": "fp4",
 }  # by the name of the units that they need
-NODE_LINK_DOMAIN: Final = (
-    8  # accelerators beyond which a link joins several machines
-)
+# Accelerators beyond which a link joins several machines.
+NODE_LINK_DOMAIN: Final = 8
 PAIR_DOMAIN: Final = 2
 SHOWN_LAYOUTS: Final = 5  # layouts
 ISOLATED_FABRICS: Final = (

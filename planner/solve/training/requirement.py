@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from planner.spec.model import Training, TrainingMethod
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
-SMALL_BATCH: Final = (
-    64  # sequences of a step of fine-tuning, where none is stated
-)
+# Sequences of a step of fine-tuning, where none is stated.
+SMALL_BATCH: Final = 64
 TOKEN_BYTES: Final = 4  # of a stored token
 TRAIN_TO_FORWARD: Final = 3  # passes of a trained token for one of evaluation
 REFERENCE_MODELS: Final[dict[str, Reference]] = {

@@ -49,9 +49,8 @@ NODE_COUNTS: Final = tuple(
     )
 )
 NEVER_S: Final = 1e12  # seconds
-MAX_REFINEMENTS: Final = (
-    2  # at a number of machines, before its cluster is timed
-)
+# At a number of machines, before its cluster is timed.
+MAX_REFINEMENTS: Final = 2
 ROUNDING_USD: Final = 0.01  # USD: what a bill may be below its parts
 
 

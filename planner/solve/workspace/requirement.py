@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 BYTES_PER_GB: Final = Decimal(10**9)
 REFERENCE_GPU: Final = "h100-sxm"  # what a job takes does not depend on it
 ADAPTER_RANK: Final = 16  # of adapters
-TUNING_TOKENS: Final = (
-    2048  # tokens of a sequence that is trained on interactively
-)
-INFERENCE_TOKENS: Final = (
-    8192  # tokens of context that an interactive model must hold
-)
+# Tokens of a sequence that is trained on interactively.
+TUNING_TOKENS: Final = 2048
+# Tokens of context that an interactive model must hold.
+INFERENCE_TOKENS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
