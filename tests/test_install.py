@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -106,3 +107,20 @@ def test_the_installed_command_plans_applies_and_destroys(
         == 6
     )
     assert run(*tonnage, "plan", "nothing.yaml", cwd=tmp_path).returncode == 6
+
+
+def test_a_folder_of_another_distribution_is_told_in_a_line(tmp_path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "__init__.py").write_text("")
+    start = "from planner.cli.main import main; main(['--help'])"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", start],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "another distribution owns stacks" in done.stderr

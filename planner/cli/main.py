@@ -6,6 +6,8 @@ import gc
 import importlib
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -36,6 +38,7 @@ COMMANDS: Final = {
     "completion": "completion script for bash, zsh or fish",
 }
 INTERRUPTED_EXIT_CODE: Final = 8
+USAGE_EXIT_CODE: Final = 2
 BUG_EXIT_CODE: Final = 1
 
 
@@ -107,11 +110,31 @@ def cli(directory: str | None) -> None:
         os.chdir(directory)
 
 
+def foreign_folders() -> list[str]:
+    """Return our top folders that Python would take from elsewhere: another distribution's."""
+    home = Path(__file__).resolve().parents[2]
+    return [
+        name
+        for name in ("providers", "stacks", "blueprints")
+        if (spec := find_spec(name)) is not None
+        and str(home / name)
+        not in map(str, spec.submodule_search_locations or ())
+    ]
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     # A command is short and makes no cycles worth collecting: a fifth of its time. The process
     # ends with it, so nobody else is left without a collector.
     gc.disable()
+    strangers = foreign_folders()
+    if strangers:
+        click.echo(
+            f"error[install]: another distribution owns {', '.join(strangers)}; "
+            "install tonnage into an environment of its own: pipx install tonnage",
+            err=True,
+        )
+        sys.exit(USAGE_EXIT_CODE)
     exit_code = run(sys.argv[1:] if argv is None else argv)
     gc.freeze()  # the collection at exit then finds nothing to walk through
     sys.exit(exit_code)

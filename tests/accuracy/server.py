@@ -12,9 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from planner.numeric import (
+    Z_OF_90_PERCENT_BAND,
+    LengthDistribution,
+    ServingLoad,
+)
 from planner.perf.serving import load_shape, monte_carlo, simulation
 from planner.perf.serving.deployment import Deployment
-from planner.perf.serving.load import Z95, LengthDistribution, ServingLoad
 from planner.perf.serving.simulation import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
@@ -121,7 +125,8 @@ def _lengths(mean: float, most: float) -> LengthDistribution:
     sigma = max(0.0, math.log(most / mean)) / LONGEST
     return LengthDistribution(
         mean_tokens=mean,
-        p95_tokens=mean * math.exp(Z95 * sigma - sigma * sigma / 2),
+        p95_tokens=mean
+        * math.exp(Z_OF_90_PERCENT_BAND * sigma - sigma * sigma / 2),
     )
 
 
