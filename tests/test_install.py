@@ -117,6 +117,7 @@ def test_a_folder_of_another_distribution_is_told_in_a_line(tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", start],
         env=environment,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,

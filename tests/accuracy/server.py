@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.numeric import (
-    Z_OF_90_PERCENT_BAND,
+from planner.numeric import Z_OF_90_PERCENT_BAND
+from planner.perf.serving import load_shape, monte_carlo, simulation
+from planner.perf.serving.deployment import Deployment
+from planner.perf.serving.load import (
     LengthDistribution,
     ServingLoad,
 )
-from planner.perf.serving import load_shape, monte_carlo, simulation
-from planner.perf.serving.deployment import Deployment
 from planner.perf.serving.simulation import ReplicaTable
 from tests.accuracy.sample import Batch, Sample
 
