@@ -9,6 +9,7 @@ far (rfc3339, ten years later).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.plan.types import PlannedGraph, PlannedResource
@@ -105,20 +106,24 @@ def referenced_names(pulumi_input: Any) -> Iterator[str]:
 
 
 def creation_order(resources: tuple[Resource, ...]) -> list[Resource]:
-    """Sort so that every resource comes after what it needs; raises ValueError on a cycle."""
-    pending = {resource.name: resource for resource in resources}
+    """Sort so that every resource comes after what it needs, by name where either may be first.
+
+    Raises ValueError when resources need each other, or one that is not there.
+    """
+    resources_by_name = {resource.name: resource for resource in resources}
+    sorter = TopologicalSorter(
+        {resource.name: resource.dependencies() for resource in resources}
+    )
     ordered: list[Resource] = []
-    ordered_names: set[str] = set()
-    while pending:
-        ready_names = sorted(
-            resource_name
-            for resource_name, resource in pending.items()
-            if ordered_names.issuperset(resource.dependencies())
-        )
-        if not ready_names:
-            raise ValueError(
-                "resources depend on each other: " + ", ".join(sorted(pending))
-            )
-        ordered += [pending.pop(ready_name) for ready_name in ready_names]
-        ordered_names.update(ready_names)
+    try:
+        sorter.prepare()
+        while sorter.is_active():
+            ready_names = sorted(sorter.get_ready())
+            ordered += [resources_by_name[name] for name in ready_names]
+            sorter.done(*ready_names)
+    except CycleError as error:
+        cycle = ", ".join(error.args[1])
+        raise ValueError(f"resources depend on each other: {cycle}") from error
+    except KeyError as error:
+        raise ValueError(f"no resource is named {error}") from error
     return ordered

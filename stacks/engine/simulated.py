@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import convert, to_builtins
@@ -324,50 +325,36 @@ class _SimulatedRun:
         self, phase_steps: list[ResourceStep], *, is_backwards: bool
     ) -> None:
         """Run steps in the order of dependencies, as parallel as that allows."""
-        waiting_steps = {
-            phase_step.name: (
-                phase_step,
-                self._prerequisites(
-                    phase_step.name, phase_steps, is_backwards=is_backwards
-                ),
-            )
-            for phase_step in phase_steps
+        steps_by_name = {
+            phase_step.name: phase_step for phase_step in phase_steps
         }
-        running_steps: list[tuple[float, str, ResourceStep]] = []
-        finished_names: set[str] = set()
-        while (waiting_steps and not self.failures) or running_steps:
-            ready_names = sorted(
-                waiting_name
-                for waiting_name, (_, prerequisites) in waiting_steps.items()
-                if prerequisites <= finished_names
-            )
+        sorter = TopologicalSorter(
+            {
+                name: self._prerequisites(
+                    name, phase_steps, is_backwards=is_backwards
+                )
+                for name in steps_by_name
+            }
+        )
+        sorter.prepare()
+        ready_names: list[str] = []
+        running_steps: list[tuple[float, str]] = []
+        while True:
+            ready_names = sorted([*ready_names, *sorter.get_ready()])
             while (
                 ready_names
                 and len(running_steps) < MAX_PARALLEL
                 and not self.failures
             ):
-                current_step = waiting_steps.pop(ready_names.pop(0))[0]
-                self.listener(
-                    ProgressEvent(self.elapsed_s, current_step, "begin")
-                )
-                duration_s = durations_s().get(
-                    current_step.type, durations_s()["*"]
-                )
-                heapq.heappush(
-                    running_steps,
-                    (
-                        self.elapsed_s + duration_s,
-                        current_step.name,
-                        current_step,
-                    ),
-                )
+                started_step = steps_by_name[ready_names.pop(0)]
+                self._begin_step(started_step, running_steps)
             if not running_steps:
                 break
-            finish_s, finished_name, current_step = heapq.heappop(running_steps)
+            finish_s, finished_name = heapq.heappop(running_steps)
             self.cloud.memory.seconds += finish_s - self.elapsed_s
             self.elapsed_s = finish_s
-            self._try_step(current_step)
-            finished_names.add(finished_name)
+            self._try_step(steps_by_name[finished_name])
+            sorter.done(finished_name)
         if self.failures:
             raise combined_error(
                 [
@@ -378,6 +365,14 @@ class _SimulatedRun:
                     for phase_step, cloud_error in self.failures
                 ]
             )
+
+    def _begin_step(
+        self, step: ResourceStep, running_steps: list[tuple[float, str]]
+    ) -> None:
+        """Start a step; it ends when the simulated clock says so."""
+        self.listener(ProgressEvent(self.elapsed_s, step, "begin"))
+        duration_s = durations_s().get(step.type, durations_s()["*"])
+        heapq.heappush(running_steps, (self.elapsed_s + duration_s, step.name))
 
     def _prerequisites(
         self,
