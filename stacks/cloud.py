@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol
 
+from stacks.shell import fill_script, without_header
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stacks.graph import Reference, Resource
     from stacks.stack_spec import StackSpec
 
@@ -30,6 +34,21 @@ class NodeCommands:
     notice: str
     mount_files: str
     fill_files: str
+
+
+def read_node_commands(package: str, values: Mapping[str, str]) -> NodeCommands:
+    """Fill the commands of a cloud, each from the script of its name in `commands`.
+
+    Raises KeyError for a placeholder that `values` does not fill.
+    """
+    return NodeCommands(
+        **{
+            field.name: without_header(
+                fill_script(package, f"commands/{field.name}.sh", values)
+            )
+            for field in fields(NodeCommands)
+        }
+    )
 
 
 class Cloud(Protocol):

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from planner.cost.bill_line import usage_value
 from stacks.aws import fabric, files, identity, network, storage
-from stacks.cloud import NodeCommands
+from stacks.cloud import read_node_commands
 from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT, lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -203,43 +204,13 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 
 def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are AWS's own."""
-    instance_lookup = (
-        "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
-        " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
-        ' I=$(curl -sH "X-aws-ec2-metadata-token: $T"'
-        " http://169.254.169.254/latest/meta-data/instance-id);"
-    )
-    leave_command = (
-        f" aws --region {stack.region} autoscaling terminate-instance-in-auto-scaling-group"
-        " --instance-id $I --should-decrement-desired-capacity"
-    )
-    peers_command = (
-        f"aws --region {stack.region} ec2 describe-instances"
-        f" --filters Name=tag:aws:autoscaling:groupName,Values={identity.group_name(stack)}"
-        " Name=instance-state-name,Values=running"
-        " --query 'Reservations[].Instances[].PrivateIpAddress' --output text | tr '\\t' '\\n'"
-        " | sort"
-    )
-    fetch_command = (
-        f"aws --region {stack.region} s3 sync "
-        f"s3://{storage.bucket_name(stack)}/ /models/"
-    )
-    save_command = (
-        f"aws --region {stack.region} s3 sync {stack.checkpoint_dir}"
-        f" s3://{storage.bucket_name(stack)}/checkpoints"
-    )
-    notice_command = (
-        "T=$(curl -sX PUT http://169.254.169.254/latest/api/token"
-        " -H 'X-aws-ec2-metadata-token-ttl-seconds: 60');"
-        ' curl -sfH "X-aws-ec2-metadata-token: $T"'
-        " http://169.254.169.254/latest/meta-data/spot/instance-action"
-    )
-    return NodeCommands(
-        give_back=instance_lookup + leave_command,
-        list_peers=peers_command,
-        fetch_models=fetch_command,
-        save_checkpoints=save_command,
-        notice=notice_command,
-        mount_files=files.mount_command(stack),
-        fill_files=files.fill_command(stack),
+    return read_node_commands(
+        "stacks.aws",
+        {
+            "region": stack.region,
+            "group": identity.group_name(stack),
+            "bucket": storage.bucket_name(stack),
+            "checkpoints": stack.checkpoint_dir,
+            "stack": stack.name,
+        },
     )

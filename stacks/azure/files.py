@@ -19,22 +19,6 @@ IMMUTABLE_INPUTS: Final = [
     "zones",
     "filesystemSubnet",
 ]
-MOUNT_SCRIPT: Final = """
-command -v mount.lustre || {{
-  curl -fsSL https://packages.microsoft.com/keys/microsoft.asc \\
-    | gpg --dearmor > /usr/share/keyrings/amlfs.gpg
-  release=$(lsb_release -cs)
-  echo "deb [arch=amd64 signed-by=/usr/share/keyrings/amlfs.gpg] \\
-https://packages.microsoft.com/repos/amlfs-$release/ $release main" \\
-    > /etc/apt/sources.list.d/amlfs.list
-  apt-get update -q
-  newest=$(apt-cache pkgnames amlfs-lustre-client | sort -V | tail -n 1)
-  apt-get install -qy "$newest=$(uname -r)"
-}}
-az login --identity --only-show-errors >/dev/null
-mount -t lustre -o noatime,flock "$(az resource show --resource-group {group} --name {name} \\
-  --resource-type Microsoft.StorageCache/amlFilesystems \\
-  --query properties.clientInfo.mgsAddress --output tsv)@tcp:/lustrefs" /data"""
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -59,7 +43,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             type="azure-native:storagecache:AmlFilesystem",
             name="data-files",
             inputs={
-                "amlFilesystemName": _file_system_name(stack),
+                "amlFilesystemName": file_system_name(stack),
                 "filesystemSubnet": ref("files-subnet"),
                 "sku": {
                     "name": f"AMLFS-Durable-Premium-{stack.file_system.mb_s_per_tib}"
@@ -103,28 +87,12 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def mount_command(stack: StackSpec) -> str:
-    """How a node mounts it."""
-    resource_group = f"{stack.name}-{stack.digest}"
-    return MOUNT_SCRIPT.format(
-        group=resource_group, name=_file_system_name(stack)
-    )
-
-
-def fill_command(stack: StackSpec) -> str:
-    """How the first node copies the dataset into it."""
-    copy_command = (
-        "AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy copy "
-        f"'{_dataset_url(stack.dataset_uri)}/*' /data/dataset"
-    )
-    return f"mkdir -p /data/dataset && {copy_command} --recursive"
-
-
-def _file_system_name(stack: StackSpec) -> str:
+def file_system_name(stack: StackSpec) -> str:
+    """Return the name of the file system of a stack."""
     return f"{stack.name}-data"
 
 
-def _dataset_url(dataset_uri: str) -> str:
+def dataset_url(dataset_uri: str) -> str:
     """abfss://container@account.dfs.core.windows.net/path as azcopy takes it."""
     location_parts = urlsplit(dataset_uri)
     return f"https://{location_parts.hostname}/{location_parts.username}{location_parts.path}".rstrip(

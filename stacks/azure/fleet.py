@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
-from stacks.cloud import NodeCommands
+from stacks.cloud import read_node_commands
 from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT, lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -230,42 +231,19 @@ def _load_balancer(stack: StackSpec) -> Resource:
 
 
 def node_commands(stack: StackSpec) -> NodeCommands:
-    """The commands of a node that are Azure's own; a machine that only halts still bills."""
-    metadata_query = "curl -sH Metadata:true 'http://169.254.169.254/metadata/instance/compute"
-    login_command = "az login --identity --only-show-errors >/dev/null"
-    # Uniform sets number their machines after the last _, Flexible ones use the whole name.
-    instance_id_text = "${N##*_}" if fabric.has_infiniband(stack) else "$N"
-    leave_command = (
-        f"{login_command}; N=$({metadata_query}/name?api-version=2021-02-01&format=text');"
-        f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss delete-instances -g $G -n {stack.name}-nodes"
-        f" --instance-ids {instance_id_text} --no-wait"
-    )
-    peers_command = (
-        f"{login_command};"
-        f" G=$({metadata_query}/resourceGroupName?api-version=2021-02-01&format=text');"
-        f" az vmss nic list -g $G --vmss-name {stack.name}-nodes"
-        " --query '[].ipConfigurations[0].privateIPAddress' -o tsv | sort"
-    )
-    models_url = (
+    """The commands of a node that are Azure's own."""
+    models_container = (
         f"https://{storage.account_name(stack)}.blob.core.windows.net/models"
     )
-    fetch_command = f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync '{models_url}' /models --recursive"
-    save_command = (
-        f"AZCOPY_AUTO_LOGIN_TYPE=MSI azcopy sync {stack.checkpoint_dir} '{models_url}/checkpoints'"
-        " --recursive"
-    )
-    notice_command = (
-        "curl -sH Metadata:true"
-        " 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'"
-        " | grep -q Preempt"
-    )
-    return NodeCommands(
-        give_back=leave_command,
-        list_peers=peers_command,
-        fetch_models=fetch_command,
-        save_checkpoints=save_command,
-        notice=notice_command,
-        mount_files=files.mount_command(stack),
-        fill_files=files.fill_command(stack),
+    return read_node_commands(
+        "stacks.azure",
+        {
+            "scale_set": f"{stack.name}-nodes",
+            "numbers_machines": "yes" if fabric.has_infiniband(stack) else "no",
+            "models_url": models_container,
+            "checkpoints": stack.checkpoint_dir,
+            "resource_group": f"{stack.name}-{stack.digest}",
+            "file_system": files.file_system_name(stack),
+            "dataset": files.dataset_url(stack.dataset_uri),
+        },
     )

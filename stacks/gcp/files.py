@@ -12,23 +12,6 @@ if TYPE_CHECKING:
 
 # Bits of the range that Google Cloud takes addresses of.
 PEERED_PREFIX_BITS: Final = 20
-MOUNT_SCRIPT: Final = """
-command -v mount.lustre || {{
-  curl -fsSL https://us-apt.pkg.dev/doc/repo-signing-key.gpg \\
-    | gpg --dearmor > /usr/share/keyrings/lustre.gpg
-  echo "deb [signed-by=/usr/share/keyrings/lustre.gpg] \\
-https://us-apt.pkg.dev/projects/lustre-client-binaries \\
-lustre-client-ubuntu-$(lsb_release -cs) main" \\
-    > /etc/apt/sources.list.d/lustre.list
-  apt-get update -q
-  apt-get install -qy lustre-client-modules-$(uname -r) lustre-client-utils
-}}
-mount -t lustre "$(gcloud lustre instances describe {name} --location {zone} \\
-  --format='value(mountPoint)')" /data"""
-FILL_COMMAND: Final = (
-    "gcloud --quiet lustre instances import-data {name} --location {zone}"
-    " --gcs-path-uri {location} --lustre-path /dataset"
-)
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -60,7 +43,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             type="gcp:lustre/instance:Instance",
             name="data-files",
             inputs={
-                "instanceId": _file_system_name(stack),
+                "instanceId": file_system_name(stack),
                 "filesystem": "data",
                 "network": ref("net"),
                 "location": network.fleet_zone(stack),
@@ -78,21 +61,6 @@ def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     return ("data-files",) if stack.file_system is not None else ()
 
 
-def mount_command(stack: StackSpec) -> str:
-    """How a node mounts it."""
-    return MOUNT_SCRIPT.format(
-        name=_file_system_name(stack), zone=network.fleet_zone(stack)
-    )
-
-
-def fill_command(stack: StackSpec) -> str:
-    """How the dataset comes into it."""
-    return FILL_COMMAND.format(
-        name=_file_system_name(stack),
-        zone=network.fleet_zone(stack),
-        location=stack.dataset_uri,
-    )
-
-
-def _file_system_name(stack: StackSpec) -> str:
+def file_system_name(stack: StackSpec) -> str:
+    """Return the name of the file system of a stack."""
     return f"{stack.name}-data"

