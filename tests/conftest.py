@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
 
+Value = TypeVar("Value")
 ROOT = Path(__file__).resolve().parents[1]
 BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
 
@@ -63,6 +64,12 @@ def chat(
 def spec_of(text: str) -> Spec:
     """Read a spec from text."""
     return load_spec(text.encode(), "spec.yaml")
+
+
+def present(value: Value | None) -> Value:
+    """Assert that an optional is there."""
+    assert value is not None
+    return value
 
 
 @pytest.fixture(autouse=True)

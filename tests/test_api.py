@@ -9,7 +9,7 @@ import pytest
 from planner import api
 from planner.errors import SpecError
 from planner.plan.canonical import dump_plan, parse_plan
-from tests.conftest import ROOT, chat
+from tests.conftest import ROOT, chat, present
 
 
 def test_a_plan_is_that_of_the_command(tonnage, here) -> None:
@@ -48,4 +48,4 @@ def test_a_table_is_answered_row_by_row(here) -> None:
 def test_errors_are_typed_and_placed() -> None:
     with pytest.raises(SpecError) as caught:
         api.plan(b"kind: Inference\n", path="x.yaml")
-    assert caught.value.problems[0].place.path == "x.yaml"
+    assert present(caught.value.problems[0].place).path == "x.yaml"

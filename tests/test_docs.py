@@ -13,7 +13,7 @@ from planner.cli import reference
 from planner.cli.main import COMMANDS, cli
 from planner.plan.canonical import plan_schema
 from planner.spec.kinds import SPEC_KINDS
-from tests.conftest import BLUEPRINTS, ROOT
+from tests.conftest import BLUEPRINTS, ROOT, present
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -77,7 +77,7 @@ def test_every_flag_and_every_key_has_a_line() -> None:
     context = click.Context(cli)
     page = (DOCS / "commands.md").read_text()
     for name in COMMANDS:
-        for parameter in cli.get_command(context, name).params:
+        for parameter in present(cli.get_command(context, name)).params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {parameter.opts} has no help"
                 assert parameter.opts[-1] in page

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from tests.accuracy.cross import Scheme
-from tests.accuracy.least import write
-from tests.accuracy.sample import Array, Batch
+from tests.accuracy.least import Array, write
+from tests.accuracy.sample import Batch
 
 SOURCE: Final = "cross-validation on published measurements (tests/data/truth)"
 AS_OF: Final = "2026-11"

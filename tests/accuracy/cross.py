@@ -14,8 +14,8 @@ import numpy as np
 
 from planner.perf.serving import load_shape
 from tests.accuracy.fit import Outcome, outcome, problem, server
-from tests.accuracy.least import solve
-from tests.accuracy.sample import Array, Batch, Sample, read
+from tests.accuracy.least import Array, solve
+from tests.accuracy.sample import Batch, Sample, read
 
 TRUTH: Final = Path(__file__).parents[1] / "data" / "truth" / "inference.csv"
 HALVINGS: Final = 40

@@ -16,8 +16,8 @@ from planner.perf.serving import load_shape
 from planner.perf.serving.coefficients import SERVING
 from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
 from planner.perf.serving.step import step_times
-from tests.accuracy.least import Problem, save, solve
-from tests.accuracy.sample import Array, Batch
+from tests.accuracy.least import Array, Problem, save, solve
+from tests.accuracy.sample import Batch
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
@@ -55,25 +55,28 @@ def server(batch: Batch, c: Coefficients) -> load_shape.ReplicaRates:
     )
     split = batch.split > 0
     sent = load_shape.kv_transfer_time(batch.terms, c, batch.prompt)
-    kept = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
+    kept: Array = np.where(np.isnan(batch.kept), c.reserve_gib, batch.kept)
     room = load_shape.memory_capacity(
         batch.terms, c, kept, batch.prompt, batch.answer
     )
+    prompt_busy: Array = np.where(
+        split, shared, prompt_busy_time(own, batch.prompt)
+    )
+    idle_prompt: Array = np.where(
+        split,
+        prompt_latency(ahead, batch.prompt) + sent,
+        prompt_latency(own, batch.prompt),
+    )
+    interference: Array = np.where(split, 0.0, c.interference)
     return load_shape.ReplicaRates(
         step_times=own,
         coefficients=c,
         prompt_tokens=batch.prompt,
         answer_tokens=batch.answer,
         max_batch=np.maximum(np.minimum(room, batch.limit), 1.0),
-        prompt_busy_s=np.where(
-            split, shared, prompt_busy_time(own, batch.prompt)
-        ),
-        idle_prompt_s=np.where(
-            split,
-            prompt_latency(ahead, batch.prompt) + sent,
-            prompt_latency(own, batch.prompt),
-        ),
-        interference_share=np.where(split, 0.0, c.interference),
+        prompt_busy_s=prompt_busy,
+        idle_prompt_s=idle_prompt,
+        interference_share=interference,
         serial_share=1.0 - batch.split,
     )
 

@@ -19,8 +19,8 @@ from planner.perf.serving.correction import (
 )
 from tests.accuracy.cross import Scheme
 from tests.accuracy.fit import server
-from tests.accuracy.least import current
-from tests.accuracy.sample import Array, Batch
+from tests.accuracy.least import Array, current
+from tests.accuracy.sample import Batch
 
 TAUGHT: Final = 10
 FEWEST: Final = 15

@@ -6,14 +6,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from tests.accuracy.cross import Scheme
-from tests.accuracy.sample import Array, Batch, Sample
+from tests.accuracy.least import Array
+from tests.accuracy.sample import Batch, Sample
 
 UNITS: Final = {
     "throughput": "output tokens/s",
@@ -21,7 +23,7 @@ UNITS: Final = {
     "ttft": "TTFT, ms",
 }
 FIFTH: Final = float(np.log(1.2))
-SETTINGS: Final = {
+SETTINGS: Final[dict[Any, object]] = {
     "svg.hashsalt": "tonnage",
     "svg.fonttype": "none",
     "font.size": 9,
@@ -76,7 +78,7 @@ def strips(
     names = sorted(found, reverse=True)
     with mpl.rc_context(SETTINGS):
         figure, axes = plt.subplots(figsize=(6.4, 0.6 + 0.32 * len(names)))
-        for place, name in enumerate(names):
+        for height, name in enumerate(names):
             values = np.array(found[name])
             spread = (
                 np.linspace(-0.25, 0.25, len(values))
@@ -85,14 +87,14 @@ def strips(
             )
             axes.plot(
                 values,
-                place + spread,
+                height + spread,
                 ".",
                 color=COLORS[0],
                 markersize=3,
                 alpha=0.5,
             )
             axes.plot(
-                np.median(values), place, "|", color=COLORS[1], markersize=14
+                np.median(values), height, "|", color=COLORS[1], markersize=14
             )
         for line in (-FIFTH, 0.0, FIFTH):
             axes.axvline(
@@ -108,7 +110,7 @@ def strips(
         _save(figure, path)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(path, format="svg", metadata={"Date": None})

@@ -134,7 +134,7 @@ class Batch:
 
 
 def _stack(found: Sequence[ReplicaProfile]) -> ReplicaProfile:
-    columns = {
+    columns: dict[str, Array] = {
         f.name: np.array([getattr(x, f.name) for x in found], float)
         for f in fields(ReplicaProfile)
     }

@@ -12,7 +12,8 @@ import numpy as np
 
 from tests.accuracy.bands import spread
 from tests.accuracy.cross import Scheme
-from tests.accuracy.sample import Array, Batch, Sample
+from tests.accuracy.least import Array
+from tests.accuracy.sample import Batch, Sample
 
 OPTIMISTIC: Final = 0.2
 APART: Final = 0.15
@@ -149,9 +150,9 @@ def order(batch: Batch, scheme: Scheme) -> tuple[float, int]:
 
 def _pairs(samples: Sequence[Sample], here: Array) -> Iterator[tuple[int, int]]:
     places: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place in np.flatnonzero(here):
+    for place in np.flatnonzero(here).tolist():
         places[tuple(samples[place].row[name] for name in SETTING)].append(
-            int(place)
+            place
         )
     for found in places.values():
         for one, other in combinations(found, 2):

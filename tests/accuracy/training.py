@@ -124,12 +124,11 @@ class Batch:
         self.runs = list(runs)
         jobs = [run.read.job for run in runs]
         counted = [rank_work(made) for made in jobs]
-        self.work = RankWork(
-            **{
-                f.name: np.array([getattr(x, f.name) for x in counted], float)
-                for f in fields(RankWork)
-            }
-        )
+        columns: dict[str, Array] = {
+            f.name: np.array([getattr(x, f.name) for x in counted], float)
+            for f in fields(RankWork)
+        }
+        self.work = RankWork(**columns)
         self.speed = np.array([run.speed for run in runs])
         self.quality = np.array([run.row["quality"] for run in runs])
         self.kinds = [

@@ -14,7 +14,7 @@ from planner.cost.energy import PoweredMachine, machine_energy
 from planner.cost.weekly_load import running_shares, weekly_load
 from planner.facts.accelerator import accelerators
 from planner.spec.schedule import parse_schedule
-from tests.conftest import chat, solve, spec_of
+from tests.conftest import chat, present, solve, spec_of
 
 
 def use(provider: str, **more: object) -> Usage:
@@ -30,7 +30,7 @@ def use(provider: str, **more: object) -> Usage:
         "serves_traffic": True,
         **more,
     }
-    return Usage(**words)  # type: ignore[arg-type]
+    return Usage(**words)  # type: ignore[arg-type] # words of each test
 
 
 def test_a_month_is_730_hours() -> None:
@@ -79,7 +79,7 @@ def test_egress_tiers_add_up_as_a_person_would(catalog) -> None:
     lines = service_lines(
         use("aws", sent_gb=Decimal(20_000)), catalog.price_book
     )
-    found = sum(x.usd for x in lines if x.kind == "egress")
+    found = sum(present(x.usd) for x in lines if x.kind == "egress")
     by_hand = (10_240 - 100) * Decimal("0.09") + (20_000 - 10_240) * Decimal(
         "0.085"
     )

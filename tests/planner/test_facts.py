@@ -10,6 +10,7 @@ from planner.errors import CatalogError, MissingError, SpecError
 from planner.facts import huggingface, table
 from planner.facts.accelerator import accelerators, mig_profiles
 from planner.facts.llm import dense_model, find_model, models, unsized_models
+from tests.conftest import present
 
 
 def test_a_bad_cell_is_named_by_file_line_and_column() -> None:
@@ -17,7 +18,7 @@ def test_a_bad_cell_is_named_by_file_line_and_column() -> None:
     with pytest.raises(CatalogError) as caught:
         list(table.read_rows("a,b\nx,1\ny,12\n", "t.csv", columns))
     problem = caught.value.problems[0]
-    assert problem.place.line == 3
+    assert present(problem.place).line == 3
     assert "b: '12' is not between 0 and 9" in problem.message
 
 

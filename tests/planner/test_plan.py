@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import jsonschema
 import pytest
@@ -190,23 +191,29 @@ SAMPLE = _sample()
 
 def test_stale_plans_are_told_by_what_changed(catalog) -> None:
     plan = plan_of(catalog, chat())
-    fine = {
-        "spec_sha256": plan.spec.sha256,
-        "catalog_sha256": plan.catalog.sha256,
-        "stack_status": None,
-    }
-    check_staleness(plan, **fine)
-    check_staleness(plan, **{**fine, "spec_sha256": None})
-    applied = standing(plan_digest=plan.digest)
-    check_staleness(plan, **{**fine, "stack_status": applied})
-    for change in (
-        {"spec_sha256": "x"},
-        {"catalog_sha256": "x"},
-        {"stack_status": standing(plan_digest="other")},
+    check = partial(
+        check_staleness,
+        plan,
+        spec_sha256=plan.spec.sha256,
+        catalog_sha256=plan.catalog.sha256,
+        stack_status=None,
+    )
+    check()
+    check(spec_sha256=None)
+    check(stack_status=standing(plan_digest=plan.digest))
+    for check_changed, reason in (
+        (partial(check, spec_sha256="x"), "spec.yaml has changed"),
+        (partial(check, catalog_sha256="x"), "the catalog has changed"),
+        (
+            partial(check, stack_status=standing(plan_digest="other")),
+            "stack chat has changed",
+        ),
     ):
         with pytest.raises(StaleError) as caught:
-            check_staleness(plan, **{**fine, **change})
+            check_changed()
         assert caught.value.exit_code == 11
+        (problem,) = caught.value.problems
+        assert problem.message == f"the plan is stale: {reason}"
 
 
 def standing(plan_digest: str) -> StackStatus:

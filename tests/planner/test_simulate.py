@@ -12,7 +12,7 @@ import pytest
 from planner.facts.llm import find_model
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.serving import monte_carlo, simulation
-from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.load import LengthDistribution, Routing, ServingLoad
 from planner.perf.serving.prompt import prompt_busy_time
 from planner.perf.serving.replica import Replica
 from planner.perf.serving.service import Wait
@@ -133,7 +133,7 @@ def test_prompts_wait_as_in_an_m_g_1_queue() -> None:
 
 @pytest.mark.parametrize("router", ["random", "round-robin", "least-loaded"])
 def test_every_request_is_answered_once_and_in_order_of_time(
-    router: simulation.Router,
+    router: Routing,
 ) -> None:
     one = machine(slots=8, slowed=0.1)
     requests = monte_carlo.draw_requests(LOAD, 400, 3, 2.0, 9.0)
@@ -165,7 +165,7 @@ def test_the_best_router_waits_least() -> None:
     waits = {}
     for router in ("random", "round-robin", "least-loaded"):
         requests = monte_carlo.draw_requests(LOAD, 4000, 11, 1.0, 6.0)
-        monte_carlo.route_requests(one, requests, 4, router)  # type: ignore[arg-type]
+        monte_carlo.route_requests(one, requests, 4, router)
         waits[router] = statistics.fmean(
             r.prompt_start_s - r.due_s for r in requests
         )

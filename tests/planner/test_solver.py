@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -14,10 +15,11 @@ from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.sizing import groups_with_spares
 from planner.solve.settings import SolveSettings
+from planner.spec.model import Inference
 from planner.workload.registry import workload_of
 from planner.workload.solver import what_if, why_not
 from stacks.stack_spec import unsupported_reason
-from tests.conftest import chat, only, solve, spec_of
+from tests.conftest import chat, only, present, solve, spec_of
 from tests.oracles import brute
 
 MODELS = (
@@ -27,6 +29,12 @@ MODELS = (
     "mixtral-8x7b",
     "gemma-3-12b",
 )
+
+
+def inference_spec(text: str) -> Inference:
+    spec = spec_of(text)
+    assert isinstance(spec, Inference)
+    return spec
 
 
 def random_case(catalog, seed: int):
@@ -59,7 +67,7 @@ def random_case(catalog, seed: int):
 @pytest.mark.parametrize("seed", range(60))
 def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     small, text = random_case(catalog, seed)
-    spec = spec_of(text)
+    spec = inference_spec(text)
     wanted = serving_requirement(spec, lambda _: b"")
     offers = OfferFilter(
         small.offer_groups,
@@ -173,6 +181,7 @@ def test_cheaper_fleets_that_were_not_chosen_say_why(catalog) -> None:
     assert cheaper
     assert all(a.rejected_by and a.rejected_by != "price" for a in cheaper)
     dearer = [a for a in solution.alternatives if a.usd > solution.bill.total]
+    assert dearer
     assert all(a.rejected_by == "price" for a in dearer)
 
 
@@ -257,7 +266,7 @@ def test_several_machines_hold_a_replica_only_when_one_cannot(catalog) -> None:
         ),
     )
     assert bf16.pools[0].nodes_per_group == 2
-    assert bf16.pools[0].layout.pp == 2
+    assert present(bf16.pools[0].layout).pp == 2
 
 
 def test_unsupported_families_are_refused_by_name(catalog) -> None:
@@ -329,7 +338,7 @@ users: 2
             catalog, text.replace("MODEL", "llama-3.1-8b").replace("USE", use)
         )
         assert solution.predictions["memory_fraction"].value <= 1
-        costs.append(solution.bill.total)
+        costs.append(present(solution.bill).total)
     assert costs == sorted(costs)
 
 
@@ -339,6 +348,10 @@ def test_a_workspace_sleeps_unless_it_is_told_not_to() -> None:
         "accelerator: {memory: 24GiB}\n"
     )
     assert spec.shutdown.idle == 3600
+
+
+def trace_of(row: bytes) -> Callable[[str], bytes]:
+    return lambda _: b"timestamp,input_tokens,output_tokens\n" + row
 
 
 def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
@@ -351,7 +364,9 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     text = chat(traffic="trace: t.csv").replace(
         "  input_tokens: {mean: 900, p95: 3000}\n", ""
     )
-    spec = spec_of(text.replace("  output_tokens: {mean: 200, p95: 600}\n", ""))
+    spec = inference_spec(
+        text.replace("  output_tokens: {mean: 200, p95: 600}\n", "")
+    )
     wanted = serving_requirement(spec, lambda _: "\n".join(lines).encode())
     assert wanted.load.rate_per_s == pytest.approx(5.6, rel=0.15)
     assert wanted.load.prompt_lengths.mean_tokens == pytest.approx(
@@ -362,12 +377,7 @@ def test_a_trace_gives_rate_lengths_and_burstiness(catalog) -> None:
     assert serving_requirement(spec, lambda _: marked).load == wanted.load
     for row in (b"x,1,2", b"nan,1,2", b"1,inf,2", b"1,2,-3", b"1,2"):
         with pytest.raises(SpecError, match="numbers"):
-            serving_requirement(
-                spec,
-                lambda _, row=row: (
-                    b"timestamp,input_tokens,output_tokens\n" + row
-                ),
-            )
+            serving_requirement(spec, trace_of(row))
     with pytest.raises(SpecError, match="0 requests"):
         serving_requirement(spec, lambda _: b"")
 
@@ -445,7 +455,7 @@ def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:
     ]
     shared = ServingSearch(catalog.price_book)
     for text in [*texts, *texts]:
-        spec = spec_of(text)
+        spec = inference_spec(text)
         requirement = serving_requirement(spec, lambda _: b"")
         offers = OfferFilter(
             catalog.offer_groups,

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from planner.errors import SpecError, TonnageError
 from planner.spec import unit
 from planner.spec.load import load_spec
-from planner.spec.model import Training
+from planner.spec.model import Inference, Training
 from planner.spec.schema import spec_schema
 from planner.spec.source import parse_yaml
-from tests.conftest import BLUEPRINTS, ROOT, chat, spec_of
+from tests.conftest import BLUEPRINTS, ROOT, chat, present, spec_of
 
 ALIAS_BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
@@ -26,7 +26,7 @@ ALIAS_BOMB = "a0: &a0 [x]\n" + "".join(
 MERGE_BOMB = "a0: &a0 {k: v}\n" + "".join(
     f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 24)
 )
-HAZARDS = {
+HAZARDS: dict[str, tuple[str | bytes, str]] = {
     "alias bomb": (ALIAS_BOMB, "alias"),
     "merge bomb": (MERGE_BOMB, "alias"),
     "merge key": ("a: {<<: {b: c}}", "merge-key"),
@@ -79,11 +79,13 @@ def test_words_that_yaml_would_convert_are_text_and_no_numbers(
     with pytest.raises(SpecError) as caught:
         spec_of(chat(traffic=f"peak_rps: {word}"))
     problem = caught.value.problems[0]
-    assert (problem.code, problem.place.line) == ("quantity", 8)
+    assert (problem.code, present(problem.place).line) == ("quantity", 8)
 
 
 def test_a_leading_zero_is_no_octal_number() -> None:
-    assert spec_of(chat(traffic="peak_rps: 010")).traffic.peak_rps == 10
+    spec = spec_of(chat(traffic="peak_rps: 010"))
+    assert isinstance(spec, Inference)
+    assert spec.traffic.peak_rps == 10
 
 
 def test_numbers_of_five_thousand_digits_are_refused() -> None:

@@ -44,7 +44,7 @@ def made(
     batch: float = 512,
     **layout: object,
 ) -> Job:
-    spread = ParallelLayout(**({"dp": 8} | layout))  # type: ignore[arg-type]
+    spread = ParallelLayout(**({"dp": 8} | layout))  # type: ignore[arg-type] # words of each test
     return Job(
         llm=find_model(model),
         chip=accelerators()[chip],
@@ -397,7 +397,7 @@ def test_speed_never_exceeds_what_the_chip_can() -> None:
             * 6
             * job.llm.active_params
         )
-        assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator]
+        assert 0.15 < found / (job.chip.bf16_tflops * 1e12) < 0.75  # type: ignore[operator] # these have it
 
 
 def test_recomputing_trades_time_for_memory() -> None:

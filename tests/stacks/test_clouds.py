@@ -1,11 +1,13 @@
-"""Clouds and runtimes keep their protocols; a fourth cloud takes two rooms and a row."""
+"""Clouds, runtimes and engines keep their protocols; a fourth cloud takes two rooms and a row."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +20,13 @@ from providers import registry as provider_registry
 from providers.simulated import world
 from stacks import registry
 from stacks.build import build_stack
+from stacks.engine.protocol import StackEngine
+from stacks.engine.pulumi import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import referenced_names
 from stacks.stack_spec import derive_stack
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
+from tests.oracles import schema
 from tests.stacks.test_simulated import objects, plan_of, quiet
 
 FOURTH = Path(__file__).parent / "fourth_cloud"
@@ -38,6 +43,11 @@ where: {clouds: [CLOUD]}
 shutdown: {idle: 30m, ttl: 72h}
 """
 TAGGED = ("tags", "labels", "userLabels")
+# Rules are found, and paid for, with the group that they belong to.
+UNTAGGED = {
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+}
 
 
 @pytest.mark.parametrize("name", sorted(clouds()))
@@ -62,6 +72,13 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
         for key in TAGGED:
             shown = json.dumps(resource.inputs.get(key, stack.name))
             assert stack.name in shown, resource.name
+    untagged = {
+        resource.type
+        for resource in found
+        if set(TAGGED) & schema.outputs(resource.type)
+        and not set(TAGGED) & set(resource.inputs)
+    }
+    assert untagged <= UNTAGGED
     outputs = cloud.outputs(stack)
     assert "group" in outputs
     assert {output["$ref"] for output in outputs.values()} <= set(names)
@@ -94,8 +111,33 @@ def test_every_runtime_keeps_its_protocol(
     assert runtime.launch(stack) is None
 
 
+ENGINES: tuple[type[StackEngine], ...] = (SimulatedEngine, PulumiEngine)
+ENGINE_METHODS = {
+    "apply",
+    "destroy",
+    "preview",
+    "stack_names",
+    "stack_status",
+}
+
+
+@pytest.mark.parametrize("engine_type", ENGINES)
+@pytest.mark.parametrize("method", sorted(ENGINE_METHODS))
+def test_engines_keep_the_protocol(
+    engine_type: type[StackEngine], method: str
+) -> None:
+    """Also without the pulumi extra: what it needs is imported when it runs."""
+    promised = inspect.signature(getattr(StackEngine, method))
+    assert inspect.signature(getattr(engine_type, method)) == promised
+
+
+def test_the_protocol_of_engines_has_no_other_methods() -> None:
+    methods = {name for name in vars(StackEngine) if name[0] != "_"}
+    assert methods == ENGINE_METHODS
+
+
 @pytest.fixture
-def nimbus(monkeypatch: pytest.MonkeyPatch) -> str:
+def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Register a fourth cloud: a row of the table, and its two rooms."""
     row = CloudFacts(
         cloud="nimbus",

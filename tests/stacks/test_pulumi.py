@@ -8,8 +8,8 @@ import pytest
 
 from planner.errors import CapacityError, MissingError
 from providers.simulated import world
-from stacks.engine.protocol import StackEngine
 from stacks.engine.simulated import SimulatedEngine
+from tests.conftest import present
 from tests.stacks.test_simulated import TEXT, plan_of, quiet
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
@@ -57,7 +57,7 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     assert set(outcome.outputs) == set(plan.graph.outputs)
     assert all(v is not None for v in outcome.outputs.values())
     assert engine.apply(plan, quiet).steps == ()
-    standing = engine.stack_status("chat")
+    standing = present(engine.stack_status("chat"))
     assert standing.complete
     assert standing.plan == plan.digest
     assert engine.stack_names() == ["chat"]
@@ -89,19 +89,11 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with pytest.raises(CapacityError, match="InsufficientInstanceCapacity"):
         engine.apply(plan, quiet)
-    begun = engine.stack_status("chat")
+    begun = present(engine.stack_status("chat"))
     assert not begun.complete
     assert begun.plan == plan.digest, "or the same plan could not go on"
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
-    assert engine.stack_status("chat").complete
+    assert present(engine.stack_status("chat")).complete
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
-
-
-def test_engines_keep_the_protocol(here) -> None:
-    found: list[StackEngine] = [
-        engine_in(here),
-        SimulatedEngine(world.default_world(), here),
-    ]
-    assert len(found) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -32,9 +33,10 @@ from stacks.engine.fill import (
     output_at,
     placeholder_values,
 )
+from stacks.engine.protocol import ProgressEvent
 from stacks.engine.simulated import MAX_PARALLEL, SimulatedEngine
 from stacks.graph import Graph, Resource, parse_graph, ref
-from tests.conftest import BLUEPRINTS, chat, only, solve, spec_of
+from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 
 TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 
@@ -66,6 +68,14 @@ def objects(engine: SimulatedEngine) -> dict:
     return world.load_memory(engine.memory_path).objects
 
 
+def assert_nothing_to_do(engine: SimulatedEngine, plan: Plan) -> None:
+    """A preview names every resource of the plan, in order, and changes none."""
+    names = sorted(resource.name for resource in plan.graph.resources)
+    assert [(step.name, step.action) for step in engine.preview(plan)] == [
+        (name, "same") for name in names
+    ]
+
+
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_apply_creates_everything_and_a_second_apply_nothing(
     engine, catalog, cloud
@@ -77,7 +87,7 @@ def test_apply_creates_everything_and_a_second_apply_nothing(
     before = engine.memory_path.read_bytes()
     assert engine.apply(plan, quiet).steps == ()
     assert engine.memory_path.read_bytes() == before
-    assert all(s.action == "same" for s in engine.preview(plan))
+    assert_nothing_to_do(engine, plan)
     assert set(first.outputs) == set(plan.graph.outputs)
 
 
@@ -121,7 +131,10 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     engine, catalog, path
 ) -> None:
     plan = plan_of(catalog, path.read_text())
-    assert plan.workload.name in text.render(plan_page(plan)) + plan.stack.name
+    shown = text.render(plan_page(plan))
+    headline = f"{plan.spec.path}  ·  {plan.workload.kind}  ·  "
+    assert shown.startswith(headline)
+    assert all(pool.instance_type in shown for pool in plan.solution.pools)
     assert compare_plans(plan, plan).changes == ()
     engine.apply(plan, quiet)
     standing = engine.stack_status(plan.stack.name)
@@ -147,7 +160,7 @@ def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     assert changed.steps
     assert "delete" not in {s.action for s in changed.steps}
     assert len(changed.steps) < len(bigger.graph.resources) / 2
-    assert all(s.action == "same" for s in engine.preview(bigger))
+    assert_nothing_to_do(engine, bigger)
     assert len(objects(engine)) == len(bigger.graph.resources)
 
 
@@ -159,7 +172,7 @@ def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
     there = plan_of(catalog, TEXT.replace("CLOUD", pair[1]))
     engine.apply(there, quiet)
     assert len(objects(engine)) == len(there.graph.resources)
-    assert all(s.action == "same" for s in engine.preview(there))
+    assert_nothing_to_do(engine, there)
 
 
 def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
@@ -173,7 +186,7 @@ def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
         engine.apply(there, quiet)
     engine.apply(there, quiet)
     assert len(objects(engine)) == len(there.graph.resources)
-    assert engine.stack_status("chat").complete
+    assert present(engine.stack_status("chat")).complete
 
 
 def test_replaced_names_go_before_they_come_and_take_dependents_along(
@@ -189,10 +202,10 @@ def test_replaced_names_go_before_they_come_and_take_dependents_along(
 def test_order_follows_dependencies_and_independent_work_overlaps(
     engine, catalog
 ) -> None:
-    events = []
+    events: list[ProgressEvent] = []
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     engine.apply(plan, events.append)
-    done = set()
+    done: set[str] = set()
     running = 0
     most = 0
     needs = {
@@ -225,12 +238,12 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
     engine = SimulatedEngine(broken, here / "clouds")
     with pytest.raises(ResourceError, match="InternalError"):
         engine.apply(plan, quiet)
-    standing = engine.stack_status("chat")
+    standing = present(engine.stack_status("chat"))
     assert not standing.complete
     assert 10 < len(standing.resources) < len(plan.graph.resources)
     rest = engine.apply(plan, quiet)
     assert 0 < len(rest.steps) < 20
-    assert engine.stack_status("chat").complete
+    assert present(engine.stack_status("chat")).complete
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
 
@@ -394,7 +407,7 @@ def test_ignored_changes_are_no_changes() -> None:
 
 
 def test_references_and_texts_are_filled() -> None:
-    known = placeholder_values("p", world.default_world().clock, "60")
+    known = placeholder_values("p", world.default_world().clock, Decimal(60))
     outputs = {"lb": {"pools": [{"id": "x"}]}}
     assert fill_references(
         {"a": [ref("lb", "pools[0].id")]}, known, outputs
