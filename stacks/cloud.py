@@ -57,7 +57,9 @@ class Cloud(Protocol):
     A cloud knows machines, networks and storage; what runs on the machines is the runtime's.
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name of the cloud in the table of clouds."""
 
     def node_commands(self, stack: StackSpec) -> NodeCommands:
         """Return what a node of the stack says to this cloud."""
@@ -75,3 +77,63 @@ class Cloud(Protocol):
 
     def backstop(self, stack: StackSpec) -> str:
         """Say in a line what gives machines back when they are wedged; empty when nothing does."""
+
+
+class StackPart(Protocol):
+    """A module of a cloud's room that gives some of the resources of a stack."""
+
+    def resources(self, stack: StackSpec) -> list[Resource]:
+        """Return the resources of this part."""
+
+
+class FleetPart(Protocol):
+    """The module of a cloud's room that gives its machines."""
+
+    def node_commands(self, stack: StackSpec) -> NodeCommands:
+        """Return what a node of the stack says to its cloud."""
+
+    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+        """Return the machines, which run the script when they first start."""
+
+    def outputs(self, stack: StackSpec) -> dict[str, Reference]:
+        """Return what a user needs to know of the standing stack."""
+
+
+class ShutdownPart(StackPart, Protocol):
+    """The module of a cloud's room that ends machines from outside."""
+
+    def backstop(self, stack: StackSpec) -> str:
+        """Say in a line what gives machines back when they are wedged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedCloud:
+    """A cloud whose resources are those of the modules of its room."""
+
+    name: str
+    fleet: FleetPart
+    shutdown: ShutdownPart
+    parts: tuple[StackPart, ...]
+
+    def node_commands(self, stack: StackSpec) -> NodeCommands:
+        """Return what a node of the stack says to this cloud."""
+        return self.fleet.node_commands(stack)
+
+    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+        """Return every resource of the stack."""
+        return [
+            *(
+                resource
+                for part in (*self.parts, self.shutdown)
+                for resource in part.resources(stack)
+            ),
+            *self.fleet.resources(stack, boot_script),
+        ]
+
+    def outputs(self, stack: StackSpec) -> dict[str, Reference]:
+        """Return what a user needs to know of the standing stack."""
+        return self.fleet.outputs(stack)
+
+    def backstop(self, stack: StackSpec) -> str:
+        """Say in a line what gives machines back when they are wedged."""
+        return self.shutdown.backstop(stack)

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
-    "schema": "JSON Schema of a spec",
+    "schema": "JSON Schema of a spec or a plan",
     "completion": "completion script for bash, zsh or fish",
 }
 INTERRUPTED_EXIT_CODE: Final = 8

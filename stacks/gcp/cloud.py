@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stacks.cloud import JoinedCloud
 from stacks.gcp import (
     fabric,
     files,
@@ -17,41 +18,11 @@ from stacks.gcp import (
 )
 
 if TYPE_CHECKING:
-    from stacks.cloud import Cloud, NodeCommands
-    from stacks.graph import Reference, Resource
-    from stacks.stack_spec import StackSpec
+    from stacks.cloud import Cloud
 
-
-class GcpCloud:
-    """Joins the parts of a stack on Google Cloud."""
-
-    name = "gcp"
-
-    def node_commands(self, stack: StackSpec) -> NodeCommands:
-        """Return what a node says to Google Cloud."""
-        return fleet.node_commands(stack)
-
-    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
-        """Return every resource of the stack."""
-        return [
-            *network.resources(stack),
-            *fabric.resources(stack),
-            *placement.resources(stack),
-            *storage.resources(stack),
-            *files.resources(stack),
-            *identity.resources(stack),
-            *fleet.resources(stack, boot_script),
-            *shutdown.resources(stack),
-            *observe.resources(stack),
-        ]
-
-    def outputs(self, stack: StackSpec) -> dict[str, Reference]:
-        """Return the group, where it answers, and where the weights go."""
-        return fleet.outputs(stack)
-
-    def backstop(self, stack: StackSpec) -> str:
-        """Say what ends machines from outside."""
-        return shutdown.backstop(stack)
-
-
-CLOUD: Cloud = GcpCloud()
+CLOUD: Cloud = JoinedCloud(
+    name="gcp",
+    fleet=fleet,
+    shutdown=shutdown,
+    parts=(network, fabric, placement, storage, files, identity, observe),
+)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
-from stacks.runtime.vm.training import RDMA_FABRICS, train_script
+from stacks.runtime.vm.training import rdma_devices, train_script
 from stacks.shell import fill_script, read_script, write_file
 from stacks.stack_spec import SERVING_PORT, lookup_table
 
@@ -75,10 +75,6 @@ def _start_service(unit: str) -> str:
 
 
 def _serve_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
-    uses_rdma = (
-        stack_spec.fabric_attached
-        and stack_spec.instance.fabric in RDMA_FABRICS
-    )
     return fill_script(
         PACKAGE,
         "scripts/serve.sh",
@@ -86,7 +82,7 @@ def _serve_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
             "model": stack_spec.model_name,
             "image": lookup_table("images.csv", "image", "reference")["vllm"],
             "nodes_per_replica": stack_spec.nodes_per_replica,
-            "options": ["--device=/dev/infiniband"] if uses_rdma else [],
+            "options": rdma_devices(stack_spec),
             "arguments": _server_arguments(stack_spec),
         },
         code={

@@ -24,12 +24,8 @@ RDMA_FABRICS: Final = ("efa", "infiniband", "roce")
 def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
     """Return the script of a node that trains."""
     shares_files = stack_spec.file_system is not None
-    uses_rdma = (
-        stack_spec.fabric_attached
-        and stack_spec.instance.fabric in RDMA_FABRICS
-    )
     docker_options = [
-        *(["--device=/dev/infiniband"] if uses_rdma else []),
+        *rdma_devices(stack_spec),
         *(["-v", "/data:/data"] if shares_files else []),
     ]
     for variable_name, variable_value in nccl_environment(stack_spec).items():
@@ -63,6 +59,15 @@ def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
             else "true",
         },
     )
+
+
+def rdma_devices(stack_spec: StackSpec) -> list[str]:
+    """The option of docker that gives a container the fabric; none without one."""
+    uses_rdma = (
+        stack_spec.fabric_attached
+        and stack_spec.instance.fabric in RDMA_FABRICS
+    )
+    return ["--device=/dev/infiniband"] if uses_rdma else []
 
 
 def argument_words(stack_spec: StackSpec) -> list[str]:
