@@ -64,7 +64,7 @@ def plan(
     An infeasible spec gives a plan without pools. Raises SpecError for a spec that is wrong.
     """
     from stacks.build import planned_stack
-    from stacks.stack_spec import unsupported_reason
+    from stacks.spec.table import unsupported_reason
 
     catalog = catalog or load_catalog()
     parsed_spec = load_spec(spec, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.resource_type import name_properties
 from stacks import registry
 from stacks.graph import Graph
-from stacks.stack_spec import derive_stack
+from stacks.spec.stack import derive_stack
 
 if TYPE_CHECKING:
     from planner.plan.document import PlannedStack
@@ -34,13 +34,18 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     stack = derive_stack(spec, solution, stack_name)
     cloud = registry.cloud(stack.provider)
     runtime = registry.runtime(spec.runtime)
-    boot_script = runtime.boot_script(stack, cloud.node_commands(stack))
+    boot_scripts = {
+        group.name: runtime.boot_script(
+            stack, fleet, group, cloud.node_commands(stack, fleet, group)
+        )
+        for fleet, group in stack.scaling_groups
+    }
     graph = Graph(
         provider=stack.provider,
         region=stack.region,
         resources=tuple(
             _delete_before_replace(resource)
-            for resource in cloud.resources(stack, boot_script)
+            for resource in cloud.resources(stack, boot_scripts)
         ),
         outputs=cloud.outputs(stack),
     )

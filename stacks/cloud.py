@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol
 
+from stacks.graph import ref
 from stacks.shell import fill_script, without_header
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from stacks.graph import Reference, Resource
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,9 @@ class NodeCommands:
     fill_files: str
 
 
-def read_node_commands(package: str, values: Mapping[str, str]) -> NodeCommands:
+def read_node_commands(
+    package: str, values: Mapping[str, str | Sequence[str]]
+) -> NodeCommands:
     """Fill the commands of a cloud, each from the script of its name in `commands`.
 
     Raises KeyError for a placeholder that `values` does not fill.
@@ -61,22 +65,38 @@ class Cloud(Protocol):
     def name(self) -> str:
         """The name of the cloud in the table of clouds."""
 
-    def node_commands(self, stack: StackSpec) -> NodeCommands:
-        """Return what a node of the stack says to this cloud."""
+    def node_commands(
+        self, stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+    ) -> NodeCommands:
+        """Return what a node of a scaling group says to this cloud."""
 
-    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+    def resources(
+        self, stack: StackSpec, boot_scripts: Mapping[str, str]
+    ) -> list[Resource]:
         """Return every resource of the stack, in any order.
 
-        `boot_script` is what each machine runs as root when it first starts. Every name is unique
-        in the stack, every reference names a resource of the list, and everything that can carry
-        tags has the stack's. Raises SpecError when the stack cannot be built as asked.
+        `boot_scripts` has by scaling group what its machines run as root when they first start.
+        The machines of a group are `<group>-nodes`; what belongs to one fleet is named after it,
+        so that it stays when others come and go. Every name is unique in the stack, every
+        reference names a resource of the list, and everything that can carry tags has the
+        stack's. Raises SpecError when the stack cannot be built as asked.
         """
 
     def outputs(self, stack: StackSpec) -> dict[str, Reference]:
-        """Return what a user needs to know of the standing stack; `group` is always there."""
+        """Return what a user needs to know of the standing stack, with all `group_outputs`."""
 
     def backstop(self, stack: StackSpec) -> str:
         """Say in a line what gives machines back when they are wedged; empty when nothing does."""
+
+
+def group_outputs(stack: StackSpec) -> dict[str, Reference]:
+    """Return the name of each scaling group in its cloud, as `group_<group>`."""
+    return {
+        f"group_{group.name}".replace("-", "_"): ref(
+            f"{group.name}-nodes", "name"
+        )
+        for _, group in stack.scaling_groups
+    }
 
 
 class StackPart(Protocol):
@@ -89,11 +109,15 @@ class StackPart(Protocol):
 class FleetPart(Protocol):
     """The module of a cloud's room that gives its machines."""
 
-    def node_commands(self, stack: StackSpec) -> NodeCommands:
-        """Return what a node of the stack says to its cloud."""
+    def node_commands(
+        self, stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+    ) -> NodeCommands:
+        """Return what a node of a scaling group says to its cloud."""
 
-    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
-        """Return the machines, which run the script when they first start."""
+    def resources(
+        self, stack: StackSpec, boot_scripts: Mapping[str, str]
+    ) -> list[Resource]:
+        """Return the machines, which run the scripts when they first start."""
 
     def outputs(self, stack: StackSpec) -> dict[str, Reference]:
         """Return what a user needs to know of the standing stack."""
@@ -115,11 +139,15 @@ class JoinedCloud:
     shutdown: ShutdownPart
     parts: tuple[StackPart, ...]
 
-    def node_commands(self, stack: StackSpec) -> NodeCommands:
-        """Return what a node of the stack says to this cloud."""
-        return self.fleet.node_commands(stack)
+    def node_commands(
+        self, stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+    ) -> NodeCommands:
+        """Return what a node of a scaling group says to this cloud."""
+        return self.fleet.node_commands(stack, fleet, group)
 
-    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+    def resources(
+        self, stack: StackSpec, boot_scripts: Mapping[str, str]
+    ) -> list[Resource]:
         """Return every resource of the stack."""
         return [
             *(
@@ -127,7 +155,7 @@ class JoinedCloud:
                 for part in (*self.parts, self.shutdown)
                 for resource in part.resources(stack)
             ),
-            *self.fleet.resources(stack, boot_script),
+            *self.fleet.resources(stack, boot_scripts),
         ]
 
     def outputs(self, stack: StackSpec) -> dict[str, Reference]:

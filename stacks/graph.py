@@ -8,9 +8,10 @@ far (rfc3339, ten years later).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from planner.plan.types import PlannedGraph, PlannedResource
 
@@ -37,12 +38,32 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """All resources of a stack in one region of one cloud, by name."""
+    """All resources of a stack in one region of one cloud.
+
+    Raises ValueError for a name that two resources have, and for a reference to none of them.
+    """
 
     provider: str
     region: str
     resources: tuple[Resource, ...]
     outputs: Properties = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = Counter(resource.name for resource in self.resources)
+        for name, count in names.items():
+            if count > 1:
+                raise ValueError(f"{count} resources are named {name}")
+        for resource in self.resources:
+            for name in resource.dependencies():
+                if name not in names:
+                    message = f"{resource.name} refers to {name}, which no resource is named"
+                    raise ValueError(message)
+        for name in referenced_names(self.outputs):
+            if name not in names:
+                message = (
+                    f"an output refers to {name}, which no resource is named"
+                )
+                raise ValueError(message)
 
     def to_document(self) -> PlannedGraph:
         """Return the graph as the plan holds it: resources sorted by name."""
@@ -84,7 +105,8 @@ def parse_graph(planned_graph: PlannedGraph) -> Graph:
     )
 
 
-Reference: TypeAlias = dict[str, str]  # {"$ref": name, "output": path}
+# The key of a reference is no name of Python, so the class is written as a call.
+Reference = TypedDict("Reference", {"$ref": str, "output": str})
 
 
 def ref(resource_name: str, output_path: str = "id") -> Reference:

@@ -13,7 +13,7 @@ from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
 from planner.workload.solver import solve as solve_spec
 from providers.catalog.load import load_catalog
-from stacks.stack_spec import unsupported_reason
+from stacks.spec.table import unsupported_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

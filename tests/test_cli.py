@@ -57,9 +57,9 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
     assert code == 0
     assert re.match(r"applied chat: \+ \d+ in \d\d:\d\d", out)
     assert (
-        "Group nodes" in err
-        or "InstanceGroupManager nodes" in err
-        or "ScaleSet nodes" in err
+        "Group serve-nodes" in err
+        or "InstanceGroupManager serve-nodes" in err
+        or "ScaleSet serve-nodes" in err
     )
     assert "complete" in tonnage("status", "chat", "--simulate")[1]
     assert tonnage("status", "--simulate")[1] == "chat\n"
@@ -191,7 +191,7 @@ def test_capacity_and_faults_of_a_world_reach_the_exit_code(
 ) -> None:
     (here / "full.yaml").write_text("capacity: [{nodes: 0}]\n")
     (here / "broken.yaml").write_text(
-        "faults: [{on: create, name: nodes, code: InternalError}]\n"
+        "faults: [{on: create, name: serve-nodes, code: InternalError}]\n"
     )
     assert (
         tonnage("apply", "chat.yaml", "--simulate", "full.yaml", "--yes")[0]
@@ -385,7 +385,7 @@ def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
 
 def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
     (here / "w.yaml").write_text(
-        "faults: [{on: create, name: nodes, code: InternalError}]\n"
+        "faults: [{on: create, name: serve-nodes, code: InternalError}]\n"
     )
     tonnage("plan", "chat.yaml", "-o", "p.json")
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 4

@@ -122,7 +122,7 @@ def solve_spec(
     """Return the solution of a spec, with offers that a stack can be built from."""
     from planner.solve.settings import SolveSettings
     from planner.workload.solver import solve
-    from stacks.stack_spec import unsupported_reason
+    from stacks.spec.table import unsupported_reason
 
     settings = SolveSettings(
         catalog=catalog,

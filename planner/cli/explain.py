@@ -46,7 +46,7 @@ def command(
     from planner.render import explain
     from planner.solve.settings import SolveSettings
     from planner.workload.solver import what_if, why_not
-    from stacks.stack_spec import unsupported_reason
+    from stacks.spec.table import unsupported_reason
 
     catalog = open_catalog(
         option_values["catalog"], open_world(option_values["simulate"])

@@ -129,7 +129,7 @@ def _pool_entries(plan: Plan) -> dict[str, tuple[str, Decimal]]:
 
 
 def _pool_text(pool: Pool) -> str:
-    machines = f"{pool.nodes} x {pool.instance_type} {pool.purchase}"
+    machines = f"{pool.nodes} x {pool.instance_type} {pool.purchase_text}"
     return f"{pool.provider} {pool.region} {machines}"
 
 

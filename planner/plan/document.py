@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         FleetSummary,
         JobStorage,
         PlanWarning,
+        PoolPurchase,
         RivalFleet,
         SimulationCheck,
         SizedPool,
@@ -164,31 +165,21 @@ def _outcome(solution: Solution) -> types.Outcome:
 
 
 def _pool(pool: SizedPool) -> types.Pool:
-    offer = pool.offer
+    instance = pool.instance
     layout = pool.layout
-    usd_per_hour = plain_money(offer.usd_hour)
-    # reserved_1y has the term 1y; other purchases have no term.
-    _, _, term = offer.purchase.partition("reserved_")
+    purchase_names = {part.purchase for part in pool.purchases}
     return types.Pool(
         name=pool.name,
-        provider=offer.provider,
-        region=offer.region,
-        zones=tuple(sorted(offer.zones)),
-        instance_type=offer.instance.instance_type,
-        accelerator=offer.instance.accelerator,
-        accelerators_per_node=offer.instance.accelerators,
+        provider=instance.provider,
+        region=pool.region,
+        zones=tuple(sorted(pool.zones)),
+        instance_type=instance.instance_type,
+        accelerator=instance.accelerator,
+        accelerators_per_node=instance.accelerators,
         nodes=pool.nodes,
         min_nodes=pool.min_nodes,
-        purchase=offer.purchase,
-        # The format allows several purchases; each pool has one.
-        purchases=(
-            types.Purchase(
-                purchase=offer.purchase,
-                nodes=pool.nodes,
-                usd_per_hour=usd_per_hour,
-                term=term or None,
-            ),
-        ),
+        purchase=purchase_names.pop() if len(purchase_names) == 1 else "mixed",
+        purchases=tuple(_purchase(part) for part in pool.purchases),
         role=pool.role,
         replicas=pool.replicas,
         layout=None
@@ -203,7 +194,18 @@ def _pool(pool: SizedPool) -> types.Pool:
             cp=layout.cp,
             max_batch=pool.max_batch,
         ),
-        usd_per_hour=usd_per_hour,
+        usd_per_hour=plain_money(pool.usd_hour),
+    )
+
+
+def _purchase(part: PoolPurchase) -> types.Purchase:
+    # reserved_1y has the term 1y; other purchases have no term.
+    _, _, term = part.purchase.partition("reserved_")
+    return types.Purchase(
+        purchase=part.purchase,
+        nodes=part.nodes,
+        usd_per_hour=plain_money(part.usd_hour),
+        term=term or None,
     )
 
 

@@ -135,6 +135,15 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
     ]
     usd_per_hour: Annotated[Decimal, Meta(description="mean of a node")]
 
+    @property
+    def purchase_text(self) -> str:
+        """How the nodes are bought, such as "spot" or "2 on_demand + 1 spot"."""
+        if self.purchase != "mixed":
+            return self.purchase
+        return " + ".join(
+            f"{part.nodes} {part.purchase}" for part in self.purchases
+        )
+
 
 class Prediction(DocumentPart, frozen=True, kw_only=True):
     """A predicted number with its 90 % band and what it rests on."""

@@ -51,15 +51,14 @@ def reasons_page(plan: Plan) -> Page:
 
 def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
     """Return the page of the reasons why machine types were not chosen."""
-    chosen_pool = plan.solution.pools[0] if plan.solution.pools else None
+    chosen_types = {pool.instance_type for pool in plan.solution.pools}
     chosen_usd = plan.cost.total
     period_suffix = " a month" if plan.cost.period == "month" else ""
     table_rows = []
     for answer in answers:
         is_chosen = (
-            chosen_pool is not None
-            and answer.fleet is not None
-            and answer.fleet.instance_type == chosen_pool.instance_type
+            answer.fleet is not None
+            and answer.fleet.instance_type in chosen_types
         )
         reason_text = "chosen" if is_chosen else answer.reason
         if answer.usd is not None and not is_chosen:

@@ -102,18 +102,19 @@ def _limit_time(seconds_text: str) -> str:
 def chosen_blocks(plan: Plan) -> list[Block]:
     """Return the chosen fleet with its layout, predictions and simulation result."""
     table_rows = []
-    for pool_entry in plan.solution.pools:
+    for pool_index, pool_entry in enumerate(plan.solution.pools):
         accelerator_text = (
             f"{pool_entry.accelerators_per_node} x {pool_entry.accelerator}"
         )
         table_rows.append(
             (
-                "CHOSEN",
+                "" if pool_index else "CHOSEN",
                 f"{pool_entry.provider} {pool_entry.region}",
                 f"{pool_entry.nodes} x {pool_entry.instance_type}",
                 accelerator_text,
-                pool_entry.purchase,
-                _total_text(plan),
+                pool_entry.purchase_text,
+                # The bill is that of all pools together.
+                "" if pool_index else _total_text(plan),
             )
         )
     page_blocks: list[Block] = [

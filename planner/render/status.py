@@ -41,7 +41,7 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
                     (
                         f"{pool_entry.provider} {pool_entry.region}",
                         f"{pool_entry.nodes} x {pool_entry.instance_type}",
-                        pool_entry.purchase,
+                        pool_entry.purchase_text,
                         f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h",
                     )
                     for pool_entry in stack_facts.pools

@@ -19,10 +19,10 @@ def solution_energy(solution: Solution) -> Energy | None:
     """
     pool_energies = []
     for pool in solution.pools:
-        instance = pool.offer.instance
+        instance = pool.instance
         powered_machine = PoweredMachine(
             provider=instance.provider,
-            region=pool.offer.region,
+            region=pool.region,
             chip=instance.chip,
             board_count=instance.accelerators * instance.fraction,
             role=pool.role,

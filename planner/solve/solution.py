@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from planner.cost.bill import Bill
     from planner.cost.energy import Energy
     from planner.cost.file_system import FileSystem
     from planner.cost.weekly_load import Week
     from planner.errors import Place
     from planner.facts.llm import Llm
-    from planner.market.offer import Offer
+    from planner.market.offer import Instance, Offer
     from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
 
 
+@dataclass(frozen=True, slots=True)
+class PoolPurchase:
+    """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them."""
+
+    purchase: str
+    nodes: int
+    usd_hour: Decimal
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedPool:
-    """Machines of one kind. `nodes_per_group` nodes hold one replica when a node is too small.
+    """Machines of one type in one region that do the same work, bought in one or several ways.
 
-    `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the groups of
-    them that availability adds, `context_tokens` the longest sequence in tokens, `run_window_s`
-    the seconds of a daily batch run, 0 for everything else.
+    `zones` are those that may be used. `nodes_per_group` nodes hold one replica when a node is too
+    small. `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the
+    groups of them that availability adds, `context_tokens` the longest sequence in tokens,
+    `run_window_s` the seconds of a daily batch run, 0 for everything else.
     """
 
     name: str
-    offer: Offer
-    nodes: int
+    instance: Instance
+    region: str
+    zones: tuple[str, ...]
+    purchases: tuple[PoolPurchase, ...]
     min_nodes: int
     nodes_per_group: int
     replicas: int
@@ -42,6 +53,38 @@ class SizedPool:
     spare_groups: int
     context_tokens: int
     run_window_s: int
+
+    @property
+    def nodes(self) -> int:
+        """Nodes at the peak, over all purchases."""
+        return sum(part.nodes for part in self.purchases)
+
+    @property
+    def usd_hour(self) -> Decimal:
+        """Mean price of a node, USD an hour: that of all nodes over their number."""
+        all_nodes_usd = sum(
+            (part.nodes * part.usd_hour for part in self.purchases), Decimal(0)
+        )
+        return all_nodes_usd / self.nodes
+
+
+class BoughtOffer(TypedDict):
+    """The fields of a pool that its offer settles."""
+
+    instance: Instance
+    region: str
+    zones: tuple[str, ...]
+    purchases: tuple[PoolPurchase, ...]
+
+
+def bought_offer(offer: Offer, nodes: int) -> BoughtOffer:
+    """Return the fields of a pool whose nodes are all bought by one offer."""
+    return BoughtOffer(
+        instance=offer.instance,
+        region=offer.region,
+        zones=offer.zones,
+        purchases=(PoolPurchase(offer.purchase, nodes, offer.usd_hour),),
+    )
 
 
 @dataclass(frozen=True, slots=True)

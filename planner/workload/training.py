@@ -89,10 +89,10 @@ class TrainingWorkload:
         solution = self.solve(longer_spec, settings, offer_filter)
         if solution.bill is None:
             return Counterfactual(None, None, "infeasible")
-        pool = solution.pools[0]
-        instance = pool.offer.instance
+        job_pool = next(pool for pool in solution.pools if pool.role == "train")
+        instance = job_pool.instance
         fleet = FleetSummary(
-            instance.provider, "", instance.instance_type, pool.nodes
+            instance.provider, "", instance.instance_type, job_pool.nodes
         )
         return Counterfactual(fleet, solution.bill.total, "")
 

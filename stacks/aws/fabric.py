@@ -14,7 +14,8 @@ from stacks.graph import ref
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.graph import Resource
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
@@ -22,12 +23,12 @@ def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same sh
     return []
 
 
-def interfaces(stack: StackSpec) -> list[Properties]:
+def interfaces(fleet: FleetSpec) -> list[Properties]:
     """The interfaces of the launch template; no public address, which several forbid."""
     primary_interface = _interface(0, 0, "interface")
-    if not stack.fabric_attached:
+    if not fleet.fabric_attached:
         return [primary_interface]
-    machine_type = stack.instance
+    machine_type = fleet.instance
     card_count = max(1, machine_type.network_cards)
     first_efa_card = 0 if machine_type.fabric_interfaces >= card_count else 1
     efa_cards = range(

@@ -8,12 +8,13 @@ from stacks.aws import network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The file system, and what loads objects of the dataset when they are first read."""
-    if stack.file_system is None:
+    job_fleet = stack.job_fleet
+    if stack.file_system is None or job_fleet is None:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-data"}
     file_resources = [
@@ -27,7 +28,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "perUnitStorageThroughput": stack.file_system.mb_s_per_tib,
                 "fileSystemTypeVersion": "2.15",
                 "dataCompressionType": "LZ4",
-                "subnetIds": network.subnet_refs(stack)[0],
+                "subnetIds": network.subnet_refs([job_fleet])[0],
                 "securityGroupIds": [ref("nodes-group")],
                 "tags": resource_tags,
             },

@@ -1,45 +1,62 @@
-"""The machines: a launch template, an Auto Scaling group, and a load balancer in front."""
+"""The machines: launch templates, Auto Scaling groups, and a load balancer in front."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from planner.cost.bill_line import usage_value
-from stacks.aws import fabric, files, identity, network, storage
-from stacks.cloud import read_node_commands
+from stacks.aws import fabric, files, network, placement, storage
+from stacks.cloud import group_outputs, read_node_commands
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.spec.stack import SERVING_PORT
+from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.plan.types import Properties
     from stacks.cloud import NodeCommands
     from stacks.graph import Reference
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
-def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
-    """Template, group and, for a service, its internal network load balancer."""
-    return [
-        _node_template(stack, boot_script),
-        _node_group(stack),
-        *(_load_balancer(stack) if stack.is_serving else []),
-    ]
+def resources(
+    stack: StackSpec, boot_scripts: Mapping[str, str]
+) -> list[Resource]:
+    """Templates, groups and, for a service, its internal network load balancer."""
+    fleet_resources = []
+    for fleet, group in stack.scaling_groups:
+        boot_script = boot_scripts[group.name]
+        fleet_resources += [
+            _node_template(stack, fleet, group, boot_script),
+            _node_group(stack, fleet, group),
+        ]
+    if stack.is_serving:
+        fleet_resources += _load_balancer(stack)
+    return fleet_resources
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the group, where it answers, where the weights go."""
-    output_refs = {"group": ref("nodes", "name")}
+    """What a user needs afterwards: the groups, where they answer, where the weights go."""
+    output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
-    if stack.layout is not None:
+    if stack.holds_models:
         output_refs["models"] = ref("models", "bucket")
     return output_refs
 
 
-def _node_template(stack: StackSpec, boot_script: str) -> Resource:
+def _node_template(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
+) -> Resource:
+    node_tags = {
+        **stack.node_tags(fleet),
+        "Name": stack.group_name(group),
+    }
     template_inputs = {
-        "instanceType": stack.instance.instance_type,
+        "instanceType": fleet.instance.instance_type,
         "imageId": lookup_table("images.csv", "image", "reference")["aws"],
         "iamInstanceProfile": {"arn": ref("node-profile", "arn")},
         "ebsOptimized": "true",
@@ -50,29 +67,26 @@ def _node_template(stack: StackSpec, boot_script: str) -> Resource:
             "httpPutResponseHopLimit": 2,
         },
         "monitoring": {"enabled": True},
-        "blockDeviceMappings": _node_disks(stack),
-        "networkInterfaces": fabric.interfaces(stack),
+        "blockDeviceMappings": _node_disks(fleet),
+        "networkInterfaces": fabric.interfaces(fleet),
         "userData": base64_text(boot_script),
         "tagSpecifications": [
-            {
-                "resourceType": resource_type,
-                "tags": {**stack.tags, "Name": f"{stack.name}-node"},
-            }
+            {"resourceType": resource_type, "tags": node_tags}
             for resource_type in ("instance", "volume", "network-interface")
         ],
         "tags": stack.tags,
     }
     return Resource(
         type="aws:ec2/launchTemplate:LaunchTemplate",
-        name="node-template",
+        name=f"{group.name}-template",
         inputs=template_inputs,
     )
 
 
-def _node_disks(stack: StackSpec) -> list[Properties]:
+def _node_disks(fleet: FleetSpec) -> list[Properties]:
     disk_sizes_gb = {"/dev/sda1": int(usage_value("boot_disk_gb"))}
-    if stack.data_disk_gb:
-        disk_sizes_gb["/dev/sdf"] = stack.data_disk_gb
+    if fleet.data_disk_gb:
+        disk_sizes_gb["/dev/sdf"] = fleet.data_disk_gb
     return [
         {
             "deviceName": device_name,
@@ -87,19 +101,22 @@ def _node_disks(stack: StackSpec) -> list[Properties]:
     ]
 
 
-def _node_group(stack: StackSpec) -> Resource:
+def _node_group(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> Resource:
     """The group. It may shrink to nothing, or an idle node could not leave it.
 
     The schedule and the agents change the number of nodes too; an apply sets it only when the plan
     asks for another one, because inputs are compared with inputs.
     """
-    template_version = {"version": ref("node-template", "latestVersion")}
+    template = f"{group.name}-template"
+    template_version = {"version": ref(template, "latestVersion")}
     group_inputs: Properties = {
-        "name": identity.group_name(stack),
+        "name": stack.group_name(group),
         "minSize": 0,
-        "maxSize": stack.nodes,
-        "desiredCapacity": stack.nodes,
-        "vpcZoneIdentifiers": network.subnet_refs(stack),
+        "maxSize": group.nodes,
+        "desiredCapacity": group.nodes,
+        "vpcZoneIdentifiers": network.subnet_refs([fleet]),
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": "0",
@@ -110,12 +127,12 @@ def _node_group(stack: StackSpec) -> Resource:
         },
         "tags": [
             {"key": tag_key, "value": tag_value, "propagateAtLaunch": False}
-            for tag_key, tag_value in sorted(stack.tags.items())
+            for tag_key, tag_value in sorted(stack.node_tags(fleet).items())
         ],
     }
-    if stack.is_spot:
+    if group.is_spot:
         launch_template = {
-            "launchTemplateId": ref("node-template"),
+            "launchTemplateId": ref(template),
             **template_version,
         }
         group_inputs["capacityRebalance"] = True
@@ -129,18 +146,20 @@ def _node_group(stack: StackSpec) -> Resource:
         }
     else:
         group_inputs["launchTemplate"] = {
-            "id": ref("node-template"),
+            "id": ref(template),
             **template_version,
         }
-    if stack.spans_nodes:
-        group_inputs["placementGroup"] = ref("together", "name")
-    dependencies = [*network.prerequisites(stack), *files.prerequisites(stack)]
-    if stack.is_serving:
+    if fleet.spans_nodes:
+        group_inputs["placementGroup"] = ref(
+            placement.group_resource(fleet), "name"
+        )
+    dependencies = [*network.prerequisites(fleet), *files.prerequisites(stack)]
+    if fleet.is_serving:
         group_inputs["targetGroupArns"] = [ref("targets", "arn")]
         dependencies.append("listener")
     return Resource(
         type="aws:autoscaling/group:Group",
-        name="nodes",
+        name=f"{group.name}-nodes",
         inputs=group_inputs,
         depends_on=tuple(sorted(dependencies)),
         options={"delete_timeout": "45m"},
@@ -159,6 +178,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
         "healthyThreshold": 2,
         "unhealthyThreshold": 3,
     }
+    serving_fleets = [fleet for fleet in stack.fleets if fleet.is_serving]
     return [
         Resource(
             type="aws:lb/loadBalancer:LoadBalancer",
@@ -167,7 +187,7 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "loadBalancerType": "network",
                 "internal": True,
                 "ipAddressType": "ipv4",
-                "subnets": network.subnet_refs(stack),
+                "subnets": network.subnet_refs(serving_fleets),
                 "securityGroups": [ref("nodes-group")],
                 "enableCrossZoneLoadBalancing": True,
                 "tags": stack.tags,
@@ -202,13 +222,17 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def node_commands(stack: StackSpec) -> NodeCommands:
+def node_commands(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,  # noqa: ARG001 - the same shape in every cloud
+) -> NodeCommands:
     """The commands of a node that are AWS's own."""
     return read_node_commands(
         "stacks.aws",
         {
             "region": stack.region,
-            "group": identity.group_name(stack),
+            "pool": fleet.name,
             "bucket": storage.bucket_name(stack),
             "checkpoints": stack.checkpoint_dir,
             "stack": stack.name,

@@ -13,12 +13,7 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
-
-
-def group_name(stack: StackSpec) -> str:
-    """The name of the Auto Scaling group."""
-    return f"{stack.name}-nodes"
+    from stacks.spec.stack import StackSpec
 
 
 def log_group_name(stack: StackSpec) -> str:
@@ -31,9 +26,15 @@ def iam_role_name(stack: StackSpec, principal_name: str) -> str:
     return f"{stack.name}-{principal_name}-{stack.digest}"
 
 
-def group_arn_pattern(stack: StackSpec) -> str:
-    """A pattern that only the fleet's own group matches."""
-    return f"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{group_name(stack)}"
+def group_arn_patterns(stack: StackSpec) -> list[str]:
+    """A pattern for each Auto Scaling group of the stack, which only that group matches."""
+    any_group = (
+        "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName"
+    )
+    return [
+        f"{any_group}/{stack.group_name(group)}"
+        for _, group in stack.scaling_groups
+    ]
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -46,7 +47,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         _role_policy("node-logs", "node", "logs", _log_statements(stack)),
         _role_policy("node-session", "node", "session", _session_statements()),
     ]
-    if stack.layout is not None:
+    if stack.holds_models:
         role_policies.append(
             _role_policy(
                 "node-models", "node", "models", _model_statements(stack)
@@ -130,11 +131,11 @@ def _role_policy(
 
 
 def scale_policy(stack: StackSpec, principal_name: str) -> Resource:
-    """Lets a role set the size of the fleet's own group, and nothing else."""
+    """Lets a role set the sizes of the stack's own groups, and nothing else."""
     allow_statement = {
         "Effect": "Allow",
         "Action": "autoscaling:UpdateAutoScalingGroup",
-        "Resource": group_arn_pattern(stack),
+        "Resource": group_arn_patterns(stack),
     }
     return _role_policy(
         f"{principal_name}-scale",
@@ -149,7 +150,7 @@ def _group_statements(stack: StackSpec) -> list[Properties]:
         {
             "Effect": "Allow",
             "Action": ["autoscaling:TerminateInstanceInAutoScalingGroup"],
-            "Resource": group_arn_pattern(stack),
+            "Resource": group_arn_patterns(stack),
         },
         {
             "Effect": "Allow",

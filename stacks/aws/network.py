@@ -5,25 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT
+from stacks.spec.stack import SERVING_PORT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.graph import Reference
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
 PUBLIC_CIDR: Final = "10.42.0.0/24"
 MAX_ZONES: Final = 3
 
 
-def node_zones(stack: StackSpec) -> tuple[str, ...]:
-    """The zones that nodes may be in: the fabric and cluster placement do not cross zones."""
-    return stack.zones[:1] if stack.single_zone else stack.zones[:MAX_ZONES]
+def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
+    """The zones that nodes of some fleets may be in, each once."""
+    return tuple(
+        dict.fromkeys(
+            zone_name
+            for fleet in fleets
+            for zone_name in fleet.zones[:MAX_ZONES]
+        )
+    )
 
 
-def subnet_refs(stack: StackSpec) -> list[dict[str, str]]:
-    """References to the private subnets."""
-    return [ref(f"private-{zone_name[-1]}") for zone_name in node_zones(stack)]
+def subnet_refs(fleets: Iterable[FleetSpec]) -> list[Reference]:
+    """References to the private subnets of some fleets."""
+    return [ref(f"private-{zone_name[-1]}") for zone_name in node_zones(fleets)]
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -62,7 +72,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
             {
                 "vpcId": ref("vpc"),
                 "cidrBlock": PUBLIC_CIDR,
-                "availabilityZone": node_zones(stack)[0],
+                "availabilityZone": node_zones(stack.fleets)[0],
                 "mapPublicIpOnLaunch": False,
             },
         ),
@@ -138,7 +148,7 @@ def _private_resources(stack: StackSpec) -> list[Resource]:
 def _node_subnets(stack: StackSpec) -> list[Resource]:
     """A private subnet in each zone of the nodes."""
     subnet_resources = []
-    for zone_index, zone_name in enumerate(node_zones(stack)):
+    for zone_index, zone_name in enumerate(node_zones(stack.fleets)):
         subnet_name = f"private-{zone_name[-1]}"
         subnet_resources.append(
             _tagged_resource(
@@ -159,13 +169,13 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
     return subnet_resources
 
 
-def prerequisites(stack: StackSpec) -> tuple[str, ...]:
-    """What must exist before a node can boot: routes, endpoint and rules."""
+def prerequisites(fleet: FleetSpec) -> tuple[str, ...]:
+    """What must exist before a node of a fleet can boot: routes, endpoint and rules."""
     associations = [
         f"private-routes-private-{zone_name[-1]}"
-        for zone_name in node_zones(stack)
+        for zone_name in node_zones([fleet])
     ]
-    client_rules = ["nodes-from-clients"] if stack.is_serving else []
+    client_rules = ["nodes-from-clients"] if fleet.is_serving else []
     return tuple(
         sorted(
             [

@@ -8,7 +8,8 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 RETENTION_DAYS: Final = 30
 # Seconds that an alarm of five-minute periods can look back.
@@ -32,20 +33,24 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
     ]
-    if stack.idle_s and stack.is_serving and 2 * stack.idle_s <= MAX_LOOKBACK_S:
-        alert_resources += _idle_alert(stack)
+    if stack.idle_s and 2 * stack.idle_s <= MAX_LOOKBACK_S:
+        for fleet, group in stack.scaling_groups:
+            if fleet.is_serving:
+                alert_resources += _idle_alert(stack, group, stack.idle_s)
     return alert_resources
 
 
-def _idle_alert(stack: StackSpec) -> list[Resource]:
-    idle_periods = max(1, -(-stack.idle_s // 300)) if stack.idle_s else 1
+def _idle_alert(
+    stack: StackSpec, group: ScalingGroup, idle_s: int
+) -> list[Resource]:
+    idle_periods = max(1, -(-idle_s // 300))
     return [
         Resource(
             type="aws:autoscaling/policy:Policy",
-            name="to-zero",
+            name=f"{group.name}-to-zero",
             inputs={
                 "name": "idle-to-zero",
-                "autoscalingGroupName": ref("nodes", "name"),
+                "autoscalingGroupName": ref(f"{group.name}-nodes", "name"),
                 "policyType": "SimpleScaling",
                 "adjustmentType": "ExactCapacity",
                 "scalingAdjustment": 0,
@@ -54,14 +59,12 @@ def _idle_alert(stack: StackSpec) -> list[Resource]:
         ),
         Resource(
             type="aws:cloudwatch/metricAlarm:MetricAlarm",
-            name="idle-alarm",
+            name=f"{group.name}-idle-alarm",
             inputs={
-                "name": f"{stack.name}-idle",
+                "name": f"{stack.group_name(group)}-idle",
                 "namespace": "AWS/EC2",
                 "metricName": "NetworkIn",
-                "dimensions": {
-                    "AutoScalingGroupName": identity.group_name(stack)
-                },
+                "dimensions": {"AutoScalingGroupName": stack.group_name(group)},
                 # Twice the idle time: the agent on the node decides first, this only backs it up.
                 "statistic": "Maximum",
                 "period": 300,
@@ -69,7 +72,7 @@ def _idle_alert(stack: StackSpec) -> list[Resource]:
                 "threshold": 1_000_000,
                 "comparisonOperator": "LessThanThreshold",
                 "treatMissingData": "notBreaching",
-                "alarmActions": [ref("to-zero", "arn")],
+                "alarmActions": [ref(f"{group.name}-to-zero", "arn")],
                 "tags": stack.tags,
             },
         ),

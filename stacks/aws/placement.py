@@ -7,21 +7,29 @@ from typing import TYPE_CHECKING
 from stacks.graph import Resource
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """A cluster placement group when a replica spans nodes."""
-    if not stack.spans_nodes:
-        return []
-    placement_inputs = {
-        "strategy": "cluster",
-        "tags": {**stack.tags, "Name": f"{stack.name}-together"},
-    }
+    """A cluster placement group for each fleet whose replicas span nodes."""
     return [
         Resource(
             type="aws:ec2/placementGroup:PlacementGroup",
-            name="together",
-            inputs=placement_inputs,
+            name=group_resource(fleet),
+            inputs={
+                "strategy": "cluster",
+                "tags": {
+                    **stack.node_tags(fleet),
+                    "Name": f"{stack.name}-{group_resource(fleet)}",
+                },
+            },
         )
+        for fleet in stack.fleets
+        if fleet.spans_nodes
     ]
+
+
+def group_resource(fleet: FleetSpec) -> str:
+    """The name of the resource that keeps the nodes of a fleet together."""
+    return f"{fleet.name}-together"

@@ -9,7 +9,9 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.capacity import CapacityChange
+    from stacks.spec.fleet import ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 CRON_DAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 # The universal target of EventBridge Scheduler calls the API itself, so no code runs anywhere.
@@ -19,21 +21,25 @@ UPDATE_GROUP_ARN: Final = (
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """A scheduled action for each change of the week, and the deadline's schedule."""
-    scheduled_actions = [
-        _scheduled_action(stack, change_index)
-        for change_index in range(len(stack.capacity_changes))
-    ]
+    """A scheduled action for each change of the week, and the deadline's schedules."""
     return [
-        *scheduled_actions,
-        *(_deadline_schedule(stack) if stack.ttl_s else []),
+        *(
+            _scheduled_action(
+                stack, group, f"week-{change_index}", capacity_change
+            )
+            for _, group in stack.scaling_groups
+            for change_index, capacity_change in enumerate(
+                group.capacity_changes
+            )
+        ),
+        *(_deadline_schedules(stack) if stack.ttl_s else []),
     ]
 
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
     mechanisms = (
-        ["Auto Scaling scheduled actions"] if stack.capacity_changes else []
+        ["Auto Scaling scheduled actions"] if stack.changes_capacity else []
     )
     mechanisms += (
         ["EventBridge Scheduler sets the group to 0 at the deadline"]
@@ -43,18 +49,22 @@ def backstop(stack: StackSpec) -> str:
     return "; ".join(mechanisms)
 
 
-def _scheduled_action(stack: StackSpec, change_index: int) -> Resource:
+def _scheduled_action(
+    stack: StackSpec,
+    group: ScalingGroup,
+    action_name: str,
+    capacity_change: CapacityChange,
+) -> Resource:
     """One scheduled action. Sizes that are left out would be sent as 0, so all are given.
 
     It ends with the deadline, or the next window would start the fleet again.
     """
-    capacity_change = stack.capacity_changes[change_index]
     cron_days = ",".join(
         CRON_DAYS[weekday] for weekday in capacity_change.weekdays
     )
     schedule_inputs = {
-        "scheduledActionName": f"week-{change_index}",
-        "autoscalingGroupName": ref("nodes", "name"),
+        "scheduledActionName": action_name,
+        "autoscalingGroupName": ref(f"{group.name}-nodes", "name"),
         "recurrence": (
             f"{capacity_change.minute_of_day % 60} "
             f"{capacity_change.minute_of_day // 60} * * {cron_days}"
@@ -68,41 +78,49 @@ def _scheduled_action(stack: StackSpec, change_index: int) -> Resource:
         schedule_inputs["endTime"] = "${deadline.rfc3339}"
     return Resource(
         type="aws:autoscaling/schedule:Schedule",
-        name=f"week-{change_index}",
+        name=f"{group.name}-{action_name}",
         inputs=schedule_inputs,
     )
 
 
-def _deadline_schedule(stack: StackSpec) -> list[Resource]:
+def _deadline_schedules(stack: StackSpec) -> list[Resource]:
+    """The role that sets groups to 0, and a schedule for each group."""
+    return [
+        identity.iam_role(stack, "deadline", "scheduler.amazonaws.com"),
+        identity.scale_policy(stack, "deadline"),
+        *(
+            _deadline_schedule(stack, group)
+            for _, group in stack.scaling_groups
+        ),
+    ]
+
+
+def _deadline_schedule(stack: StackSpec, group: ScalingGroup) -> Resource:
     group_sizes = {
-        "AutoScalingGroupName": identity.group_name(stack),
+        "AutoScalingGroupName": stack.group_name(group),
         "MinSize": 0,
         "MaxSize": 0,
         "DesiredCapacity": 0,
     }
-    return [
-        identity.iam_role(stack, "deadline", "scheduler.amazonaws.com"),
-        identity.scale_policy(stack, "deadline"),
-        Resource(
-            type="aws:scheduler/schedule:Schedule",
-            name="deadline-schedule",
-            inputs={
-                "name": f"{stack.name}-deadline",
-                "scheduleExpression": "at(${deadline.at})",
-                "scheduleExpressionTimezone": "UTC",
-                "flexibleTimeWindow": {"mode": "OFF"},
-                # DELETE would look like drift, and the next apply would create a past time.
-                "actionAfterCompletion": "NONE",
-                "target": {
-                    "arn": UPDATE_GROUP_ARN,
-                    "roleArn": ref("deadline", "arn"),
-                    "input": json.dumps(group_sizes, sort_keys=True),
-                    "retryPolicy": {
-                        "maximumEventAgeInSeconds": 86_400,
-                        "maximumRetryAttempts": 185,
-                    },
+    return Resource(
+        type="aws:scheduler/schedule:Schedule",
+        name=f"{group.name}-deadline",
+        inputs={
+            "name": f"{stack.group_name(group)}-deadline",
+            "scheduleExpression": "at(${deadline.at})",
+            "scheduleExpressionTimezone": "UTC",
+            "flexibleTimeWindow": {"mode": "OFF"},
+            # DELETE would look like drift, and the next apply would create a past time.
+            "actionAfterCompletion": "NONE",
+            "target": {
+                "arn": UPDATE_GROUP_ARN,
+                "roleArn": ref("deadline", "arn"),
+                "input": json.dumps(group_sizes, sort_keys=True),
+                "retryPolicy": {
+                    "maximumEventAgeInSeconds": 86_400,
+                    "maximumRetryAttempts": 185,
                 },
             },
-            depends_on=("deadline-scale", "nodes"),
-        ),
-    ]
+        },
+        depends_on=("deadline-scale", f"{group.name}-nodes"),
+    )

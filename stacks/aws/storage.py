@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
 def bucket_name(stack: StackSpec) -> str:
@@ -39,7 +39,7 @@ def _checkpoint_expiry() -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
-    if stack.layout is None:
+    if not stack.holds_models:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [

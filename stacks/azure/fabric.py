@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.stack_spec import lookup_table, stack_error
+from stacks.spec.table import lookup_table, stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.graph import Resource
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 
-def has_infiniband(stack: StackSpec) -> bool:
-    """Whether the machines are joined by InfiniBand."""
-    return stack.fabric_attached and stack.instance.fabric == "infiniband"
+def has_infiniband(fleet: FleetSpec) -> bool:
+    """Whether the machines of a fleet are joined by InfiniBand."""
+    return fleet.fabric_attached and fleet.instance.fabric == "infiniband"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -27,15 +28,16 @@ def resources(stack: StackSpec) -> list[Resource]:
             "azure_placement_group_nodes"
         ]
     )
-    if has_infiniband(stack) and stack.nodes > max_nodes:
-        message = f"{stack.nodes} nodes do not fit one InfiniBand placement group of {max_nodes}"
-        raise stack_error(
-            message, "split the workload, or ask Azure support for 300"
-        )
+    for fleet, group in stack.scaling_groups:
+        if has_infiniband(fleet) and group.nodes > max_nodes:
+            raise stack_error(
+                f"{group.nodes} nodes do not fit one InfiniBand placement group of {max_nodes}",
+                "split the workload, or ask Azure support for 300",
+            )
     return []
 
 
-def orchestration(stack: StackSpec) -> Properties:
+def orchestration(fleet: FleetSpec) -> Properties:
     """How the scale set is run: Uniform in one placement group for InfiniBand, else Flexible.
 
     Extra machines that are created and deleted again (overprovisioning) would block GPU quota.
@@ -44,7 +46,7 @@ def orchestration(stack: StackSpec) -> Properties:
         "platformFaultDomainCount": 1,
         "upgradePolicy": {"mode": "Manual"},
     }
-    if has_infiniband(stack):
+    if has_infiniband(fleet):
         return {
             **shared_inputs,
             "orchestrationMode": "Uniform",

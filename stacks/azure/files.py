@@ -10,7 +10,7 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 FILES_CIDR: Final = "10.42.16.0/22"  # of up to 400 TiB
 IMMUTABLE_INPUTS: Final = [
@@ -23,9 +23,10 @@ IMMUTABLE_INPUTS: Final = [
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The subnet and the file system; it is in one zone, and so are its nodes."""
-    if stack.file_system is None:
+    job_fleet = stack.job_fleet
+    if stack.file_system is None or job_fleet is None:
         return []
-    zone_inputs = {"zones": list(stack.zones[:1])} if stack.zones else {}
+    zone_inputs = {"zones": list(job_fleet.zones)} if job_fleet.zones else {}
     return [
         Resource(
             type="azure-native:network:Subnet",

@@ -1,4 +1,4 @@
-"""The machines: a scale set, and a load balancer in front."""
+"""The machines: scale sets, and a load balancer in front."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
-from stacks.cloud import read_node_commands
+from stacks.cloud import group_outputs, read_node_commands
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.spec.stack import SERVING_PORT
+from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.plan.types import Properties
     from stacks.cloud import NodeCommands
     from stacks.graph import Reference
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 ADMIN_USER: Final = "tonnage"
 # Azure demands a public key. Nobody holds the private half of this one: it is a point of the
@@ -35,54 +39,62 @@ IMMUTABLE_INPUTS: Final = [
 ]
 
 
-def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
-    """The scale set and, for a service, its internal load balancer."""
+def resources(
+    stack: StackSpec, boot_scripts: Mapping[str, str]
+) -> list[Resource]:
+    """The scale sets and, for a service, its internal load balancer."""
     return [
-        _scale_set(stack, boot_script),
+        *(
+            _scale_set(stack, fleet, group, boot_scripts[group.name])
+            for fleet, group in stack.scaling_groups
+        ),
         *([_load_balancer(stack)] if stack.is_serving else []),
     ]
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the group, where it answers, where the weights go."""
+    """What a user needs afterwards: the groups, where they answer, where the weights go."""
     output_refs = {
-        "group": ref("nodes", "name"),
+        **group_outputs(stack),
         "resource_group": ref("group", "name"),
     }
     if stack.is_serving:
         output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
-    if stack.layout is not None:
+    if stack.holds_models:
         output_refs["models"] = ref("store", "name")
     return output_refs
 
 
-def _scale_set(stack: StackSpec, boot_script: str) -> Resource:
+def _scale_set(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
+) -> Resource:
     scale_set_inputs = {
-        "vmScaleSetName": f"{stack.name}-nodes",
+        **common_inputs(stack),
+        "vmScaleSetName": stack.group_name(group),
+        "tags": stack.node_tags(fleet),
         "sku": {
-            "name": stack.instance.instance_type,
+            "name": fleet.instance.instance_type,
             "tier": "Standard",
-            "capacity": stack.nodes,
+            "capacity": group.nodes,
         },
         "identity": {
             "type": "UserAssigned",
             "userAssignedIdentities": [ref("node-identity")],
         },
-        "virtualMachineProfile": _machine_profile(stack, boot_script),
-        **fabric.orchestration(stack),
-        **placement.zone_inputs(stack),
-        **common_inputs(stack),
+        "virtualMachineProfile": _machine_profile(fleet, group, boot_script),
+        **fabric.orchestration(fleet),
+        **placement.zone_inputs(fleet),
     }
-    if stack.is_spot and not fabric.has_infiniband(stack):
+    if group.is_spot and not fabric.has_infiniband(fleet):
         scale_set_inputs["spotRestorePolicy"] = {
             "enabled": True,
             "restoreTimeout": "PT1H",
         }
     return Resource(
         type="azure-native:compute:VirtualMachineScaleSet",
-        name="nodes",
+        name=f"{group.name}-nodes",
         inputs=scale_set_inputs,
         depends_on=files.prerequisites(stack),
         options={
@@ -93,14 +105,16 @@ def _scale_set(stack: StackSpec, boot_script: str) -> Resource:
     )
 
 
-def _machine_profile(stack: StackSpec, boot_script: str) -> Properties:
+def _machine_profile(
+    fleet: FleetSpec, group: ScalingGroup, boot_script: str
+) -> Properties:
     image_publisher, image_offer, image_sku, image_version = lookup_table(
         "images.csv", "image", "reference"
     )["azure"].split(":")
     machine_profile: Properties = {
-        "priority": "Spot" if stack.is_spot else "Regular",
+        "priority": "Spot" if group.is_spot else "Regular",
         "osProfile": {
-            "computerNamePrefix": stack.short_name[:9],
+            "computerNamePrefix": group.name[:15].rstrip("-"),
             "adminUsername": ADMIN_USER,
             "customData": base64_text(boot_script),
             "linuxConfiguration": {
@@ -129,12 +143,12 @@ def _machine_profile(stack: StackSpec, boot_script: str) -> Properties:
                 "osType": "Linux",
                 "managedDisk": {"storageAccountType": "Premium_LRS"},
             },
-            **_data_disk(stack),
+            **_data_disk(fleet),
         },
-        "networkProfile": _network_profile(stack),
+        "networkProfile": _network_profile(fleet),
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
-    if stack.is_spot:
+    if group.is_spot:
         machine_profile["evictionPolicy"] = "Delete"
         machine_profile["billingProfile"] = {"maxPrice": -1}
     else:
@@ -146,26 +160,26 @@ def _machine_profile(stack: StackSpec, boot_script: str) -> Properties:
     return machine_profile
 
 
-def _data_disk(stack: StackSpec) -> Properties:
-    if not stack.data_disk_gb:
+def _data_disk(fleet: FleetSpec) -> Properties:
+    if not fleet.data_disk_gb:
         return {}
     data_disk = {
         "lun": 0,
         "createOption": "Empty",
-        "diskSizeGB": stack.data_disk_gb,
+        "diskSizeGB": fleet.data_disk_gb,
         "caching": "None",
         "managedDisk": {"storageAccountType": "PremiumV2_LRS"},
     }
     return {"dataDisks": [data_disk]}
 
 
-def _network_profile(stack: StackSpec) -> Properties:
+def _network_profile(fleet: FleetSpec) -> Properties:
     ip_configuration: Properties = {
         "name": "address",
         "primary": True,
         "subnet": {"id": ref("subnet")},
     }
-    if stack.is_serving:
+    if fleet.is_serving:
         backend_pool = ref("balancer", "backendAddressPools[0].id")
         ip_configuration["loadBalancerBackendAddressPools"] = [
             {"id": backend_pool}
@@ -179,7 +193,7 @@ def _network_profile(stack: StackSpec) -> Properties:
     network_profile: Properties = {
         "networkInterfaceConfigurations": [host_interface]
     }
-    if not fabric.has_infiniband(stack):
+    if not fabric.has_infiniband(fleet):
         network_profile["networkApiVersion"] = "2020-11-01"
     return network_profile
 
@@ -230,7 +244,9 @@ def _load_balancer(stack: StackSpec) -> Resource:
     )
 
 
-def node_commands(stack: StackSpec) -> NodeCommands:
+def node_commands(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> NodeCommands:
     """The commands of a node that are Azure's own."""
     models_container = (
         f"https://{storage.account_name(stack)}.blob.core.windows.net/models"
@@ -238,8 +254,11 @@ def node_commands(stack: StackSpec) -> NodeCommands:
     return read_node_commands(
         "stacks.azure",
         {
-            "scale_set": f"{stack.name}-nodes",
-            "numbers_machines": "yes" if fabric.has_infiniband(stack) else "no",
+            "scale_set": stack.group_name(group),
+            "pool_sets": [
+                stack.group_name(each) for each in fleet.scaling_groups
+            ],
+            "numbers_machines": "yes" if fabric.has_infiniband(fleet) else "no",
             "models_url": models_container,
             "checkpoints": stack.checkpoint_dir,
             "resource_group": f"{stack.name}-{stack.digest}",

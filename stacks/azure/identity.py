@@ -12,7 +12,7 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 # Built-in role "Storage Blob Data Reader": the same GUID in every tenant.
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
@@ -58,9 +58,17 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
         _leave_role(stack),
-        _role_grant(stack, "node-leave", ref("nodes"), ref("leave-role")),
+        *(
+            _role_grant(
+                stack,
+                f"{group.name}-leave",
+                ref(f"{group.name}-nodes"),
+                ref("leave-role"),
+            )
+            for _, group in stack.scaling_groups
+        ),
     ]
-    if stack.layout is not None:
+    if stack.holds_models:
         blob_role_guid = BLOB_WRITER if stack.is_training else BLOB_READER
         role_definition = f"/providers/Microsoft.Authorization/roleDefinitions/{blob_role_guid}"
         identity_resources.append(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT
+from stacks.spec.stack import SERVING_PORT
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
 NODE_CIDR: Final = "10.42.0.0/20"

@@ -11,7 +11,8 @@ from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -29,11 +30,13 @@ def resources(stack: StackSpec) -> list[Resource]:
         )
     ]
     if stack.idle_s:
-        alert_resources.append(_idle_alert(stack))
+        alert_resources += [
+            _idle_alert(stack, group) for _, group in stack.scaling_groups
+        ]
     return alert_resources
 
 
-def _idle_alert(stack: StackSpec) -> Resource:
+def _idle_alert(stack: StackSpec, group: ScalingGroup) -> Resource:
     idle_criterion = {
         "criterionType": "StaticThresholdCriterion",
         "name": "cpu",
@@ -45,14 +48,14 @@ def _idle_alert(stack: StackSpec) -> Resource:
     }
     return Resource(
         type="azure-native:monitor:MetricAlert",
-        name="idle-alert",
+        name=f"{group.name}-idle-alert",
         inputs={
             **common_inputs(stack),
-            "ruleName": f"{stack.name}-idle",
+            "ruleName": f"{stack.group_name(group)}-idle",
             "location": "global",
             "enabled": True,
             "severity": 2,
-            "scopes": [ref("nodes")],
+            "scopes": [ref(f"{group.name}-nodes")],
             "evaluationFrequency": "PT15M",
             "windowSize": "PT1H",
             "autoMitigate": True,

@@ -9,7 +9,8 @@ from stacks.azure.fabric import has_infiniband
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.graph import Resource
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same shape in every module
@@ -17,10 +18,8 @@ def resources(stack: StackSpec) -> list[Resource]:  # noqa: ARG001 - the same sh
     return []
 
 
-def zone_inputs(stack: StackSpec) -> Properties:
+def zone_inputs(fleet: FleetSpec) -> Properties:
     """The zones of the scale set; regions without zones take none."""
-    if not stack.zones or has_infiniband(stack):
+    if not fleet.zones or has_infiniband(fleet):
         return {}
-    return {
-        "zones": list(stack.zones[:1] if stack.single_zone else stack.zones)
-    }
+    return {"zones": list(fleet.zones)}

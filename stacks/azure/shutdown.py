@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.stack_spec import lookup_table, stack_error
+from stacks.spec.table import lookup_table, stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import CapacityChange, StackSpec
+    from stacks.spec.capacity import CapacityChange
+    from stacks.spec.fleet import ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 START_MINUTES: Final = 30
 WEEKDAY_NAMES: Final = (
@@ -31,19 +33,25 @@ WEEKDAY_NAMES: Final = (
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The autoscale setting, when hours or a deadline are asked for."""
-    if not stack.capacity_changes and not stack.ttl_s:
-        return []
+    """An autoscale setting for each group whose hours change or that has a deadline."""
+    return [
+        _autoscale_setting(stack, group)
+        for _, group in stack.scaling_groups
+        if group.capacity_changes or stack.ttl_s
+    ]
+
+
+def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
     profiles = [
         {
             "name": "default",
-            "capacity": _capacity_inputs(stack.nodes),
+            "capacity": _capacity_inputs(group.nodes),
             "rules": [],
         }
     ]
-    if stack.capacity_changes:
+    if group.capacity_changes:
         windows_timezone = _windows_timezone(stack)
-        for change_index, capacity_change in enumerate(stack.capacity_changes):
+        for change_index, capacity_change in enumerate(group.capacity_changes):
             profiles.append(
                 _weekly_profile(
                     f"week-{change_index}",
@@ -77,25 +85,23 @@ def resources(stack: StackSpec) -> list[Resource]:
         raise stack_error(
             message, "use a simpler traffic.profile, or another cloud"
         )
-    return [
-        Resource(
-            type="azure-native:monitor:AutoscaleSetting",
-            name="hours",
-            inputs={
-                "autoscaleSettingName": f"{stack.name}-hours",
-                "enabled": True,
-                "targetResourceUri": ref("nodes"),
-                "profiles": profiles,
-                **common_inputs(stack),
-            },
-        )
-    ]
+    return Resource(
+        type="azure-native:monitor:AutoscaleSetting",
+        name=f"{group.name}-hours",
+        inputs={
+            "autoscaleSettingName": f"{stack.group_name(group)}-hours",
+            "enabled": True,
+            "targetResourceUri": ref(f"{group.name}-nodes"),
+            "profiles": profiles,
+            **common_inputs(stack),
+        },
+    )
 
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
     mechanisms = (
-        ["autoscale profiles by the week"] if stack.capacity_changes else []
+        ["autoscale profiles by the week"] if stack.changes_capacity else []
     )
     mechanisms += (
         ["autoscale sets the scale set to 0 at the deadline"]

@@ -11,7 +11,7 @@ from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
 def account_name(stack: StackSpec) -> str:
@@ -51,7 +51,7 @@ def _checkpoint_expiry() -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The account and its container."""
-    if stack.layout is None:
+    if not stack.holds_models:
         return []
     network_rules = {
         "defaultAction": "Allow",

@@ -11,7 +11,7 @@ from planner.errors import (
     Problem,
     ResourceError,
 )
-from stacks.stack_spec import lookup_table
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from planner.errors import TonnageError

@@ -33,7 +33,7 @@ from stacks.engine.protocol import (
 )
 from stacks.engine.pulumi_event import EventRecorder
 from stacks.graph import Graph, parse_graph
-from stacks.stack_spec import lookup_table
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

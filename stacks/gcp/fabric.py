@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from stacks.gcp.network import (
     fleet_zone,
     internal_rule,
+    mtu_bytes,
     subnet_resource,
     subnetted_network,
 )
@@ -18,43 +19,62 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """Networks beside the host network."""
-    if not stack.fabric_attached:
-        return []
-    fabric_kind = stack.instance.fabric
-    interface_count = stack.instance.fabric_interfaces
+    """Networks beside the host network, of each fleet its own."""
+    return [
+        resource
+        for fleet in stack.fleets
+        if fleet.fabric_attached
+        for resource in _fleet_networks(stack, fleet)
+    ]
+
+
+def _fleet_networks(stack: StackSpec, fleet: FleetSpec) -> list[Resource]:
+    fabric_kind = fleet.instance.fabric
     if fabric_kind in ("tcpx", "tcpxo"):
-        fabric_networks: list[Resource] = []
-        for network_index in range(interface_count):
-            cidr_block = f"10.{64 + network_index}.0.0/20"
-            fabric_networks += subnetted_network(
-                stack, f"gpu-{network_index}", cidr_block
+        return [
+            resource
+            for network_index in range(fleet.instance.fabric_interfaces)
+            for resource in _open_network(
+                stack,
+                fleet,
+                f"{fleet.name}-gpu-{network_index}",
+                f"10.{64 + network_index}.0.0/20",
             )
-            fabric_networks.append(
-                internal_rule(stack, f"gpu-{network_index}", cidr_block)
-            )
-        return fabric_networks
+        ]
     if fabric_kind == "roce":
         return [
-            *subnetted_network(stack, "net-1", "10.43.0.0/20"),
-            internal_rule(stack, "net-1", "10.43.0.0/20"),
-            *_rdma_network(stack, interface_count),
+            *_open_network(stack, fleet, f"{fleet.name}-net-1", "10.43.0.0/20"),
+            *_rdma_network(stack, fleet),
         ]
     return []
 
 
-def _rdma_network(stack: StackSpec, interface_count: int) -> list[Resource]:
+def _open_network(
+    stack: StackSpec, fleet: FleetSpec, network_name: str, cidr_block: str
+) -> list[Resource]:
+    """A network whose nodes may talk to each other."""
+    return [
+        *subnetted_network(
+            stack, network_name, cidr_block, mtu=mtu_bytes([fleet])
+        ),
+        internal_rule(stack, network_name, cidr_block),
+    ]
+
+
+def _rdma_network(stack: StackSpec, fleet: FleetSpec) -> list[Resource]:
     """The RDMA network. Its profile binds it to the zone, so another zone is another network."""
-    network_profile = f"projects/${{project}}/global/networkProfiles/{fleet_zone(stack)}-vpc-roce"
+    network_name = f"{fleet.name}-rdma"
+    network_profile = f"projects/${{project}}/global/networkProfiles/{fleet_zone(fleet)}-vpc-roce"
     rdma_network = Resource(
         type="gcp:compute/network:Network",
-        name="rdma",
+        name=network_name,
         inputs={
-            "name": f"{stack.name}-rdma",
+            "name": f"{stack.name}-{network_name}",
             "autoCreateSubnetworks": False,
             "mtu": 8896,
             "routingMode": "REGIONAL",
@@ -63,28 +83,41 @@ def _rdma_network(stack: StackSpec, interface_count: int) -> list[Resource]:
     )
     rail_subnets = [
         subnet_resource(
-            stack, "rdma", f"rdma-{rail_index}", f"10.44.{16 * rail_index}.0/20"
+            stack,
+            network_name,
+            f"{network_name}-{rail_index}",
+            f"10.44.{16 * rail_index}.0/20",
         )
-        for rail_index in range(interface_count)
+        for rail_index in range(fleet.instance.fabric_interfaces)
     ]
     return [rdma_network, *rail_subnets]
 
 
-def interfaces(stack: StackSpec) -> list[Properties]:
+def interfaces(fleet: FleetSpec) -> list[Properties]:
     """The interfaces of a node: host first, then the fabric in the order of its networks."""
     node_interfaces = [_interface("net", "net", "GVNIC")]
-    if not stack.fabric_attached:
+    if not fleet.fabric_attached:
         return node_interfaces
-    interface_count = stack.instance.fabric_interfaces
-    if stack.instance.fabric in ("tcpx", "tcpxo"):
+    interface_count = fleet.instance.fabric_interfaces
+    if fleet.instance.fabric in ("tcpx", "tcpxo"):
         return node_interfaces + [
-            _interface(f"gpu-{rail_index}", f"gpu-{rail_index}", "GVNIC")
+            _interface(
+                f"{fleet.name}-gpu-{rail_index}",
+                f"{fleet.name}-gpu-{rail_index}",
+                "GVNIC",
+            )
             for rail_index in range(interface_count)
         ]
-    if stack.instance.fabric == "roce":
-        node_interfaces.append(_interface("net-1", "net-1", "GVNIC"))
+    if fleet.instance.fabric == "roce":
+        node_interfaces.append(
+            _interface(f"{fleet.name}-net-1", f"{fleet.name}-net-1", "GVNIC")
+        )
         node_interfaces += [
-            _interface("rdma", f"rdma-{rail_index}", "MRDMA")
+            _interface(
+                f"{fleet.name}-rdma",
+                f"{fleet.name}-rdma-{rail_index}",
+                "MRDMA",
+            )
             for rail_index in range(interface_count)
         ]
     return node_interfaces

@@ -8,7 +8,7 @@ from stacks.gcp import network, storage
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 # Bits of the range that Google Cloud takes addresses of.
 PEERED_PREFIX_BITS: Final = 20
@@ -16,7 +16,8 @@ PEERED_PREFIX_BITS: Final = 20
 
 def resources(stack: StackSpec) -> list[Resource]:
     """A range of addresses, the peering that uses it, and the file system."""
-    if stack.file_system is None:
+    job_fleet = stack.job_fleet
+    if stack.file_system is None or job_fleet is None:
         return []
     return [
         Resource(
@@ -46,7 +47,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "instanceId": file_system_name(stack),
                 "filesystem": "data",
                 "network": ref("net"),
-                "location": network.fleet_zone(stack),
+                "location": network.fleet_zone(job_fleet),
                 "capacityGib": str(stack.file_system.capacity_gib),
                 "perUnitStorageThroughput": str(stack.file_system.mb_s_per_tib),
                 "labels": storage.resource_labels(stack),

@@ -1,58 +1,66 @@
-"""The machines: an instance template, a managed group, and a load balancer in front."""
+"""The machines: instance templates, managed groups, and a load balancer in front."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import usage_value
-from stacks.cloud import read_node_commands
+from stacks.cloud import group_outputs, read_node_commands
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.spec.stack import SERVING_PORT
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.plan.types import Properties
     from stacks.cloud import NodeCommands
     from stacks.graph import Reference
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 # Of every family that asks for no other.
 DEFAULT_DISK_TYPE: Final = "pd-balanced"
 
 
-def resources(stack: StackSpec, boot_script: str) -> list[Resource]:
-    """Template, group and, for a service, its internal load balancer."""
-    return [
-        _node_template(stack, boot_script),
-        _node_group(stack),
-        *(_load_balancer(stack) if stack.is_serving else []),
-    ]
+def resources(
+    stack: StackSpec, boot_scripts: Mapping[str, str]
+) -> list[Resource]:
+    """Templates, groups and, for a service, its internal load balancer."""
+    fleet_resources = []
+    for fleet, group in stack.scaling_groups:
+        boot_script = boot_scripts[group.name]
+        fleet_resources += [
+            _node_template(stack, fleet, group, boot_script),
+            _node_group(stack, fleet, group),
+        ]
+    if stack.is_serving:
+        fleet_resources += _load_balancer(stack)
+    return fleet_resources
 
 
 def outputs(stack: StackSpec) -> dict[str, Reference]:
-    """What a user needs afterwards: the group, where it answers, where the weights go."""
-    output_refs = {"group": ref("nodes", "name")}
+    """What a user needs afterwards: the groups, where they answer, where the weights go."""
+    output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "ipAddress")
-    if stack.layout is not None:
+    if stack.holds_models:
         output_refs["models"] = ref("models", "name")
     return output_refs
 
 
-def group_name(stack: StackSpec) -> str:
-    """The name of the managed group."""
-    return f"{stack.name}-nodes"
-
-
-def _node_template(stack: StackSpec, boot_script: str) -> Resource:
+def _node_template(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
+) -> Resource:
     """Templates cannot change, so this one has no fixed name and is replaced by another."""
     template_inputs = {
-        "machineType": stack.instance.instance_type,
+        "machineType": fleet.instance.instance_type,
         "region": stack.region,
-        "disks": _node_disks(stack),
-        "networkInterfaces": fabric.interfaces(stack),
-        "scheduling": _scheduling(stack),
+        "disks": _node_disks(fleet),
+        "networkInterfaces": fabric.interfaces(fleet),
+        "scheduling": _scheduling(group),
         "serviceAccount": {
             "email": ref("node-account", "email"),
             "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
@@ -62,20 +70,20 @@ def _node_template(stack: StackSpec, boot_script: str) -> Resource:
             "enableIntegrityMonitoring": True,
         },
         "tags": [f"{stack.name}-node"],
-        "labels": storage.resource_labels(stack),
+        "labels": storage.labels_of(stack.node_tags(fleet)),
         "metadata": {"startup-script": boot_script},
-        **placement.template_policies(stack),
+        **placement.template_policies(fleet),
     }
     return Resource(
         type="gcp:compute/instanceTemplate:InstanceTemplate",
-        name="node-template",
+        name=f"{group.name}-template",
         inputs=template_inputs,
     )
 
 
-def _node_disks(stack: StackSpec) -> list[Properties]:
+def _node_disks(fleet: FleetSpec) -> list[Properties]:
     family_disks = lookup_table("boot_disks.csv", "family", "disk")
-    machine_type = stack.instance.instance_type
+    machine_type = fleet.instance.instance_type
     disk_type = next(
         (
             family_disk
@@ -91,20 +99,20 @@ def _node_disks(stack: StackSpec) -> list[Properties]:
         "diskSizeGb": int(usage_value("boot_disk_gb")),
         "sourceImage": lookup_table("images.csv", "image", "reference")["gcp"],
     }
-    if not stack.data_disk_gb:
+    if not fleet.data_disk_gb:
         return [boot_disk]
     data_disk = {
         "boot": False,
         "autoDelete": True,
         "diskType": disk_type,
-        "diskSizeGb": stack.data_disk_gb,
+        "diskSizeGb": fleet.data_disk_gb,
     }
     return [boot_disk, data_disk]
 
 
-def _scheduling(stack: StackSpec) -> Properties:
+def _scheduling(group: ScalingGroup) -> Properties:
     """GPU machines cannot migrate; spot machines are deleted when they are taken back."""
-    if not stack.is_spot:
+    if not group.is_spot:
         return {
             "provisioningModel": "STANDARD",
             "preemptible": False,
@@ -120,23 +128,27 @@ def _scheduling(stack: StackSpec) -> Properties:
     }
 
 
-def _node_group(stack: StackSpec) -> Resource:
+def _node_group(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> Resource:
     """The group. It refers to the template by its unique link, so that a new one rolls out.
 
     The schedule and the agents change its size too; an apply sets it only when the plan asks for
     another one, because inputs are compared with inputs.
     """
     group_inputs = {
-        "name": group_name(stack),
-        "zone": network.fleet_zone(stack),
-        "baseInstanceName": f"{stack.short_name}-n",
+        "name": stack.group_name(group),
+        "zone": network.fleet_zone(fleet),
+        "baseInstanceName": f"{stack.short_name}-{group.name}",
         "versions": [
             {
                 "name": "primary",
-                "instanceTemplate": ref("node-template", "selfLinkUnique"),
+                "instanceTemplate": ref(
+                    f"{group.name}-template", "selfLinkUnique"
+                ),
             }
         ],
-        "targetSize": stack.nodes,
+        "targetSize": group.nodes,
         "waitForInstances": False,
         "updatePolicy": {
             "type": "PROACTIVE",
@@ -149,16 +161,16 @@ def _node_group(stack: StackSpec) -> Resource:
             "defaultActionOnFailure": "REPAIR",
             "forceUpdateOnRepair": "YES",
         },
-        **placement.group_policies(stack),
+        **placement.group_policies(fleet),
     }
     firewall_rules = [
         "net-inside",
         "net-proxy",
-        *(["net-probes"] if stack.is_serving else []),
+        *(["net-probes"] if fleet.is_serving else []),
     ]
     return Resource(
         type="gcp:compute/instanceGroupManager:InstanceGroupManager",
-        name="nodes",
+        name=f"{group.name}-nodes",
         inputs=group_inputs,
         depends_on=tuple(
             sorted(
@@ -204,9 +216,11 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "connectionDrainingTimeoutSec": 120,
                 "backends": [
                     {
-                        "group": ref("nodes", "instanceGroup"),
+                        "group": ref(f"{group.name}-nodes", "instanceGroup"),
                         "balancingMode": "CONNECTION",
                     }
+                    for fleet, group in stack.scaling_groups
+                    if fleet.is_serving
                 ],
             },
         ),
@@ -228,14 +242,17 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def node_commands(stack: StackSpec) -> NodeCommands:
+def node_commands(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> NodeCommands:
     """The commands of a node that are Google Cloud's own."""
     return read_node_commands(
         "stacks.gcp",
         {
-            "group": group_name(stack),
-            "zone": network.fleet_zone(stack),
-            "peers_filter": f"name~^{stack.short_name}-n-",
+            "group": stack.group_name(group),
+            "zone": network.fleet_zone(fleet),
+            "peers_filter": f"labels.tonnage-stack={stack.name} "
+            f"labels.tonnage-pool={fleet.name} status=RUNNING",
             "bucket": storage.bucket_name(stack),
             "checkpoints": stack.checkpoint_dir,
             "file_system": files.file_system_name(stack),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 ACCOUNT_TYPE: Final = "gcp:serviceaccount/account:Account"
 MEMBER_TYPE: Final = "gcp:projects/iAMMember:IAMMember"
@@ -33,7 +33,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         _role_grant("node-logs", "node-account", LOG_WRITER),
         _role_grant("node-metrics", "node-account", METRIC_WRITER),
     ]
-    if stack.ttl_s or stack.capacity_changes:
+    if stack.ttl_s or stack.changes_capacity:
         identity_resources.append(
             _service_account(stack, "clock", "schedule and deadline")
         )
@@ -47,7 +47,7 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before a node can boot and do its duty."""
-    bucket_grants = ["models-read"] if stack.layout is not None else []
+    bucket_grants = ["models-read"] if stack.holds_models else []
     return ("node-logs", "node-metrics", "node-resize", *bucket_grants)
 
 
@@ -71,7 +71,7 @@ def _resize_role(stack: StackSpec) -> Resource:
         name="resize-role",
         inputs={
             "roleId": f"tonnage_{stack.short_name.replace('-', '_')}_resize",
-            "title": f"{stack.name}: size of its group",
+            "title": f"{stack.name}: size of its groups",
             "stage": "GA",
             "permissions": [
                 "cloudscheduler.jobs.pause",

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stacks.graph import Resource, ref
-from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.spec.stack import SERVING_PORT
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 NODE_CIDR: Final = "10.42.0.0/20"
 
 
-def mtu_bytes(stack: StackSpec) -> int:
-    """Frames as large as the fabric of the type wants; the default of Google Cloud otherwise."""
+def mtu_bytes(fleets: Iterable[FleetSpec]) -> int:
+    """Frames as large as the fabrics of fleets want, else the default of Google Cloud; bytes."""
     mtu_by_fabric = lookup_table("fabrics.csv", "fabric", "mtu")
-    return int(
-        mtu_by_fabric[
-            stack.instance.fabric if stack.fabric_attached else "none"
-        ]
+    return max(
+        int(
+            mtu_by_fabric[
+                fleet.instance.fabric if fleet.fabric_attached else "none"
+            ]
+        )
+        for fleet in fleets
     )
 
 
-def fleet_zone(stack: StackSpec) -> str:
-    """The one zone of the fleet: group, fabric network and scheduler address it by name."""
-    return stack.zones[0]
+def fleet_zone(fleet: FleetSpec) -> str:
+    """The one zone of a fleet: group, fabric network and scheduler address it by name."""
+    return fleet.zones[0]
 
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The host network, from the network to the NAT."""
     network_resources = [
-        *subnetted_network(stack, "net", NODE_CIDR),
+        *subnetted_network(
+            stack, "net", NODE_CIDR, mtu=mtu_bytes(stack.fleets)
+        ),
         *_security_rules(stack),
     ]
     router_name = f"{stack.name}-router"
@@ -64,9 +73,9 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 
 def subnetted_network(
-    stack: StackSpec, network_name: str, cidr_block: str, **extra_inputs: Any
+    stack: StackSpec, network_name: str, cidr_block: str, *, mtu: int
 ) -> list[Resource]:
-    """A network with one subnet."""
+    """A network with one subnet. `mtu` is the largest frame, bytes."""
     cloud_name = f"{stack.name}-{network_name}"
     return [
         Resource(
@@ -75,9 +84,8 @@ def subnetted_network(
             inputs={
                 "name": cloud_name,
                 "autoCreateSubnetworks": False,
-                "mtu": mtu_bytes(stack),
+                "mtu": mtu,
                 "routingMode": "REGIONAL",
-                **extra_inputs,
             },
         ),
         subnet_resource(stack, network_name, network_name, cidr_block),

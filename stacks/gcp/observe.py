@@ -11,7 +11,7 @@ from stacks.gcp.storage import resource_labels
 from stacks.graph import Resource
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
 def resources(stack: StackSpec) -> list[Resource]:

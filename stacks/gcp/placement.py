@@ -12,43 +12,53 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec
+    from stacks.spec.stack import StackSpec
 
 POLICY_TYPE: Final = "gcp:compute/resourcePolicy:ResourcePolicy"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The policy, when a replica spans nodes."""
-    if not stack.spans_nodes:
-        return []
-    placement_inputs: Properties = {
-        "name": f"{stack.name}-together",
-        "region": stack.region,
-    }
-    if _has_workload_policy(stack):
-        placement_inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
-    else:
-        placement_inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
+    """A policy for each fleet whose replicas span nodes."""
     return [
-        Resource(type=POLICY_TYPE, name="together", inputs=placement_inputs)
+        _placement_policy(stack, fleet)
+        for fleet in stack.fleets
+        if fleet.spans_nodes
     ]
 
 
-def group_policies(stack: StackSpec) -> Properties:
-    """What the instance group carries."""
-    if stack.spans_nodes and _has_workload_policy(stack):
-        return {
-            "resourcePolicies": {"workloadPolicy": ref("together", "selfLink")}
-        }
+def _placement_policy(stack: StackSpec, fleet: FleetSpec) -> Resource:
+    placement_inputs: Properties = {
+        "name": f"{stack.name}-{_policy_resource(fleet)}",
+        "region": stack.region,
+    }
+    if _has_workload_policy(fleet):
+        placement_inputs["workloadPolicy"] = {"type": "HIGH_THROUGHPUT"}
+    else:
+        placement_inputs["groupPlacementPolicy"] = {"collocation": "COLLOCATED"}
+    return Resource(
+        type=POLICY_TYPE, name=_policy_resource(fleet), inputs=placement_inputs
+    )
+
+
+def group_policies(fleet: FleetSpec) -> Properties:
+    """What an instance group of a fleet carries."""
+    if fleet.spans_nodes and _has_workload_policy(fleet):
+        policy_link = ref(_policy_resource(fleet), "selfLink")
+        return {"resourcePolicies": {"workloadPolicy": policy_link}}
     return {}
 
 
-def template_policies(stack: StackSpec) -> Properties:
-    """What the instance template carries: the schema takes one text, not a list."""
-    if stack.spans_nodes and not _has_workload_policy(stack):
-        return {"resourcePolicies": ref("together")}
+def template_policies(fleet: FleetSpec) -> Properties:
+    """What an instance template of a fleet carries: the schema takes one text, not a list."""
+    if fleet.spans_nodes and not _has_workload_policy(fleet):
+        return {"resourcePolicies": ref(_policy_resource(fleet))}
     return {}
 
 
-def _has_workload_policy(stack: StackSpec) -> bool:
-    return stack.instance.fabric in ("tcpx", "tcpxo", "roce")
+def _policy_resource(fleet: FleetSpec) -> str:
+    return f"{fleet.name}-together"
+
+
+def _has_workload_policy(fleet: FleetSpec) -> bool:
+    return fleet.instance.fabric in ("tcpx", "tcpxo", "roce")

@@ -8,20 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stacks.gcp import fleet, network
+from stacks.gcp import network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
 DEADLINE_SCHEDULE: Final = ("${deadline.cron}", "Etc/UTC")
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """A job for each change of the week, and one for the deadline."""
+    """For each group a job for each change of the week, and one for the deadline."""
+    return [
+        scheduler_job
+        for fleet, group in stack.scaling_groups
+        for scheduler_job in _group_jobs(stack, fleet, group)
+    ]
+
+
+def _group_jobs(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> list[Resource]:
     scheduler_jobs = []
-    for change_index, capacity_change in enumerate(stack.capacity_changes):
+    for change_index, capacity_change in enumerate(group.capacity_changes):
         cron_days = ",".join(
             str(CRON_DAYS[weekday]) for weekday in capacity_change.weekdays
         )
@@ -32,25 +43,31 @@ def resources(stack: StackSpec) -> list[Resource]:
         scheduler_jobs.append(
             _scheduler_job(
                 stack,
+                group,
                 f"week-{change_index}",
                 (cron_line, stack.timezone),
-                _resize_uri(stack, capacity_change.nodes),
+                _resize_uri(stack, fleet, group, capacity_change.nodes),
             )
         )
     if stack.ttl_s:
         scheduler_jobs.append(
             _scheduler_job(
-                stack, "deadline", DEADLINE_SCHEDULE, _resize_uri(stack, 0)
+                stack,
+                group,
+                "deadline",
+                DEADLINE_SCHEDULE,
+                _resize_uri(stack, fleet, group, 0),
             )
         )
         scheduler_jobs += [
             _scheduler_job(
                 stack,
+                group,
                 f"deadline-week-{change_index}",
                 DEADLINE_SCHEDULE,
-                _pause_uri(stack, f"week-{change_index}"),
+                _pause_uri(stack, f"{group.name}-week-{change_index}"),
             )
-            for change_index in range(len(stack.capacity_changes))
+            for change_index in range(len(group.capacity_changes))
         ]
     return scheduler_jobs
 
@@ -59,7 +76,7 @@ def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
     mechanisms = (
         ["Cloud Scheduler sets the size by the week"]
-        if stack.capacity_changes
+        if stack.changes_capacity
         else []
     )
     mechanisms += (
@@ -70,10 +87,13 @@ def backstop(stack: StackSpec) -> str:
     return "; ".join(mechanisms)
 
 
-def _resize_uri(stack: StackSpec, node_count: int) -> str:
+def _resize_uri(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, node_count: int
+) -> str:
     return (
         f"https://compute.googleapis.com/compute/v1/projects/${{project}}/zones/"
-        f"{network.fleet_zone(stack)}/instanceGroupManagers/{fleet.group_name(stack)}/resize?size={node_count}"
+        f"{network.fleet_zone(fleet)}/instanceGroupManagers/{stack.group_name(group)}"
+        f"/resize?size={node_count}"
     )
 
 
@@ -87,6 +107,7 @@ def _pause_uri(stack: StackSpec, job_name: str) -> str:
 
 def _scheduler_job(
     stack: StackSpec,
+    group: ScalingGroup,
     job_name: str,
     cron_schedule: tuple[str, str],
     target_uri: str,
@@ -96,7 +117,7 @@ def _scheduler_job(
         "scope": "https://www.googleapis.com/auth/cloud-platform",
     }
     job_inputs = {
-        "name": f"{stack.name}-{job_name}",
+        "name": f"{stack.group_name(group)}-{job_name}",
         "region": stack.region,
         "schedule": cron_schedule[0],
         "timeZone": cron_schedule[1],
@@ -110,7 +131,7 @@ def _scheduler_job(
     }
     return Resource(
         type="gcp:cloudscheduler/job:Job",
-        name=job_name,
+        name=f"{group.name}-{job_name}",
         inputs=job_inputs,
-        depends_on=("clock-resize", "nodes"),
+        depends_on=("clock-resize", f"{group.name}-nodes"),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
 # Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.
@@ -25,6 +25,11 @@ def bucket_name(stack: StackSpec) -> str:
 
 
 def resource_labels(stack: StackSpec) -> dict[str, str]:
+    """The tags of a stack as labels."""
+    return labels_of(stack.tags)
+
+
+def labels_of(tags: dict[str, str]) -> dict[str, str]:
     """Tags as labels: lower case, of a-z, 0-9, _ and -."""
 
     def clean_label(tag_text: str) -> str:
@@ -38,13 +43,13 @@ def resource_labels(stack: StackSpec) -> dict[str, str]:
 
     return {
         clean_label(tag_key): clean_label(tag_value)
-        for tag_key, tag_value in stack.tags.items()
+        for tag_key, tag_value in tags.items()
     }
 
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
-    if stack.layout is None:
+    if not stack.holds_models:
         return []
     return [
         Resource(

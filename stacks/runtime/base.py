@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from planner.plan.types import Launch
     from stacks.cloud import NodeCommands
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 class Runtime(Protocol):
@@ -15,8 +16,14 @@ class Runtime(Protocol):
 
     name: str
 
-    def boot_script(self, stack: StackSpec, commands: NodeCommands) -> str:
-        """Return the script that every machine runs as root when it first starts.
+    def boot_script(
+        self,
+        stack: StackSpec,
+        fleet: FleetSpec,
+        group: ScalingGroup,
+        commands: NodeCommands,
+    ) -> str:
+        """Return the script that every machine of a group runs as root when it first starts.
 
         It holds no secret, is at most 16 KiB, and may run again: a second run changes nothing.
         """

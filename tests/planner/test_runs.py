@@ -44,11 +44,13 @@ from planner.spec.model import Training
 from planner.workload.registry import workload_of
 from planner.workload.solver import what_if
 from providers.catalog.load import load_catalog as open_catalog
-from stacks.stack_spec import unsupported_reason
+from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, only, solve
 
 if TYPE_CHECKING:
+    from planner.market.offer import Offer
     from planner.perf.training.job import Recompute
+    from planner.solve.solution import SizedPool
 
 TRUTH = Path(__file__).parents[1] / "data" / "truth"
 CATALOG = open_catalog(None)
@@ -61,6 +63,18 @@ data: {tokens: TOKENS, location: "s3://bucket/tokens"}
 train: {method: METHOD, sequence: 4k, global_batch: 256, deadline: DEADLINE}
 buy: {spot: SPOT}
 """
+
+
+def offer_of(pool: SizedPool) -> Offer:
+    """The offer by which a pool that is bought in one way is bought."""
+    [part] = pool.purchases
+    key = (
+        pool.instance.provider,
+        pool.instance.instance_type,
+        pool.region,
+        part.purchase,
+    )
+    return next(o for o in CATALOG.offers if o.key == key)
 
 
 def text(**words: str) -> str:
@@ -232,7 +246,7 @@ def test_of_100_runs_90_end_and_cost_no_more_than_the_plan_says(
     assert solution.training_run is not None
     search, _ = searched(made)
     plain = search.build_cluster(
-        solution.pools[0].offer, solution.pools[0].min_nodes
+        offer_of(solution.pools[0]), solution.pools[0].min_nodes
     )
     assert plain is not None
     cluster = replace(
@@ -543,7 +557,7 @@ def test_adapters_of_a_small_model_are_not_offered_eight_accelerators() -> None:
             text(MODEL=model, METHOD="lora", TOKENS="20M", DEADLINE="2d"),
         )
         pool = solution.pools[0]
-        assert pool.nodes * pool.offer.instance.accelerators == 1
+        assert pool.nodes * pool.instance.accelerators == 1
 
 
 def test_preferences_are_pairs_and_a_copy_takes_more_than_adapters_do() -> None:
@@ -681,7 +695,7 @@ def test_within_a_budget_the_fastest_cluster_is_that_of_brute_force() -> None:
             continue
         best = min(fit, key=search.cluster_rank).cluster
         pool = solution.pools[0]
-        assert (pool.offer.key, pool.min_nodes) == (best.offer.key, best.nodes)
+        assert (offer_of(pool), pool.min_nodes) == (best.offer, best.nodes)
         assert solution.bill is not None
         assert solution.bill.total <= int(budget)
 
@@ -693,7 +707,7 @@ def test_more_machines_than_are_sold_at_once_are_told_of() -> None:
             CATALOG, text(MODEL="llama-3.1-405b", TOKENS=tokens, DEADLINE="60d")
         )
         pool = solution.pools[0]
-        most = capacity_block.max_nodes(pool.offer.provider)
+        most = capacity_block.max_nodes(pool.instance.provider)
         told[tokens] = "size" in {w.code for w in solution.warnings}
         assert told[tokens] == (most is not None and pool.nodes > most)
     assert told == {"20B": False, "2T": True}
@@ -750,7 +764,7 @@ def test_data_that_leave_their_cloud_are_paid_for_and_keep_a_small_job_there() -
     )
     assert aws is not None
     assert float(aws.expected_bill(book).total) > usd
-    assert solve(CATALOG, made).pools[0].offer.provider == "gcp"
+    assert solve(CATALOG, made).pools[0].instance.provider == "gcp"
 
 
 def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
@@ -796,7 +810,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
     for given in ({}, {k: str(v) for k, v in named.items()}):
         found = estimate_training(
             search.requirement,
-            pool.offer,
+            offer_of(pool),
             pool.min_nodes,
             given,
             CATALOG.price_book,
@@ -808,7 +822,7 @@ def test_an_exactly_given_cluster_is_laid_out_as_the_plan_that_chose_it() -> (
         assert found.expected_usd == solution.bill.total
     wider = estimate_training(
         search.requirement,
-        pool.offer,
+        offer_of(pool),
         pool.min_nodes,
         {"tp": "8"},
         CATALOG.price_book,

@@ -18,7 +18,7 @@ from planner.solve.settings import SolveSettings
 from planner.spec.model import Inference
 from planner.workload.registry import workload_of
 from planner.workload.solver import what_if, why_not
-from stacks.stack_spec import unsupported_reason
+from stacks.spec.table import unsupported_reason
 from tests.conftest import chat, only, present, solve, spec_of
 from tests.oracles import brute
 
@@ -166,9 +166,9 @@ def test_every_limit_is_met_by_what_is_predicted(catalog) -> None:
 
 
 def test_spot_is_for_batch_unless_it_is_asked_for(catalog) -> None:
-    assert solve(catalog, chat()).pools[0].offer.purchase == "on_demand"
+    assert solve(catalog, chat()).pools[0].purchases[0].purchase == "on_demand"
     spot = solve(catalog, chat(extra="buy: {spot: only}"))
-    assert spot.pools[0].offer.purchase == "spot"
+    assert spot.pools[0].purchases[0].purchase == "spot"
     assert any(w.code == "spot" for w in spot.warnings)
 
 
@@ -316,7 +316,7 @@ traffic: {total_requests: 2M, input_tokens: 1000, output_tokens: 200}
 deadline: 6h
 """
     solution = solve(catalog, text)
-    assert solution.pools[0].offer.purchase == "spot"
+    assert solution.pools[0].purchases[0].purchase == "spot"
     assert solution.predictions["duration_days"].value <= 0.25
     slower = solve(catalog, text.replace("6h", "2d"))
     assert slower.bill is not None
@@ -422,7 +422,7 @@ def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:
 def test_a_daily_batch_starts_every_day_and_ends_at_its_deadline(
     catalog,
 ) -> None:
-    from stacks.stack_spec import derive_stack
+    from stacks.spec.stack import derive_stack
 
     text = """
 apiVersion: tonnage/v1
@@ -434,14 +434,16 @@ deadline: 6h
 """
     spec = spec_of(text)
     solution = solve(catalog, text)
-    found = derive_stack(spec, solution, "batch").capacity_changes
+    [(_, group)] = derive_stack(spec, solution, "batch").scaling_groups
+    found = group.capacity_changes
     assert [(c.weekdays, c.minute_of_day, c.nodes) for c in found] == [
         (tuple(range(7)), 0, solution.pools[0].nodes),
         (tuple(range(7)), 360, 0),
     ]
     assert spec.shutdown.idle == 3600
     once = solve(catalog, text.replace("requests_per_day", "total_requests"))
-    assert derive_stack(spec, once, "batch").capacity_changes == ()
+    [(_, group)] = derive_stack(spec, once, "batch").scaling_groups
+    assert group.capacity_changes == ()
 
 
 def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:

@@ -24,7 +24,7 @@ from planner.spec.model import Inference, LatencyLimit
 from planner.workload.registry import workload_of
 from planner.workload.solver import solve as solve_spec
 from providers.catalog.load import load_catalog as open_catalog
-from stacks.stack_spec import unsupported_reason
+from stacks.spec.table import unsupported_reason
 
 BLUEPRINTS = sorted((Path(__file__).parents[2] / "blueprints").glob("*.yaml"))
 CATALOG = open_catalog(None)

@@ -12,7 +12,7 @@ from planner.solve.settings import SolveSettings
 from planner.spec.kinds import SPEC_KINDS
 from planner.workload.registry import WORKLOADS, workload_of, workload_of_kind
 from planner.workload.solver import what_if, why_not
-from stacks.stack_spec import unsupported_reason
+from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, spec_of
 from tests.stacks.test_simulated import plan_of
 

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,12 @@ from providers import registry as provider_registry
 from providers.simulated import world
 from stacks import registry
 from stacks.build import build_stack
+from stacks.cloud import group_outputs
 from stacks.engine.protocol import StackEngine
 from stacks.engine.pulumi import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import referenced_names
-from stacks.stack_spec import derive_stack
+from stacks.spec.stack import derive_stack
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
 from tests.oracles import schema
 from tests.stacks.test_simulated import objects, plan_of, quiet
@@ -61,8 +62,8 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
     stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
     cloud = registry.cloud(name)
     assert cloud.name == name
-    commands = cloud.node_commands(stack)
-    found = cloud.resources(stack, "#!/bin/bash\n")
+    scripts = {group.name: "#!/bin/bash\n" for _, group in stack.scaling_groups}
+    found = cloud.resources(stack, scripts)
     names = [resource.name for resource in found]
     assert len(names) == len(set(names))
     for resource in found:
@@ -80,16 +81,19 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
     }
     assert untagged <= UNTAGGED
     outputs = cloud.outputs(stack)
-    assert "group" in outputs
+    assert group_outputs(stack).items() <= outputs.items()
     assert {output["$ref"] for output in outputs.values()} <= set(names)
     assert bool(cloud.backstop(stack)) == bool(
-        stack.ttl_s or stack.capacity_changes
+        stack.ttl_s or stack.changes_capacity
     )
-    for command in (commands.give_back, commands.list_peers, commands.notice):
-        checked = subprocess.run(
-            ["bash", "-n"], input=command, text=True, check=False
-        )
-        assert checked.returncode == 0
+    for fleet, group in stack.scaling_groups:
+        assert f"{group.name}-nodes" in names
+        commands = cloud.node_commands(stack, fleet, group)
+        for command in astuple(commands):
+            checked = subprocess.run(
+                ["bash", "-n"], input=command, text=True, check=False
+            )
+            assert checked.returncode == 0
     assert provider_registry.provider(name).name == name
 
 
@@ -102,12 +106,13 @@ def test_every_runtime_keeps_its_protocol(
     stack = derive_stack(spec_of(text), solve(catalog, text, keep=0), "chat")
     runtime = registry.runtime(name)
     assert runtime.name == name
-    commands = registry.cloud(cloud_name).node_commands(stack)
-    script = runtime.boot_script(stack, commands)
-    assert script == runtime.boot_script(stack, commands)
-    assert script.startswith("#!/bin/bash\n")
-    assert len(script.encode()) <= 16 * 1024
-    assert json.dumps(commands.give_back)[1:-1] in script
+    for fleet, group in stack.scaling_groups:
+        commands = registry.cloud(cloud_name).node_commands(stack, fleet, group)
+        script = runtime.boot_script(stack, fleet, group, commands)
+        assert script == runtime.boot_script(stack, fleet, group, commands)
+        assert script.startswith("#!/bin/bash\n")
+        assert len(script.encode()) <= 16 * 1024
+        assert json.dumps(commands.give_back)[1:-1] in script
     assert runtime.launch(stack) is None
 
 
@@ -217,8 +222,12 @@ def test_the_graph_of_a_stack_is_that_of_its_cloud_and_runtime(catalog) -> None:
     built = build_stack(spec, solution, "chat")
     stack = derive_stack(spec, solution, "chat")
     cloud = registry.cloud("aws")
-    script = registry.runtime("vm").boot_script(
-        stack, cloud.node_commands(stack)
-    )
-    names = {resource.name for resource in cloud.resources(stack, script)}
+    runtime = registry.runtime("vm")
+    scripts = {
+        group.name: runtime.boot_script(
+            stack, fleet, group, cloud.node_commands(stack, fleet, group)
+        )
+        for fleet, group in stack.scaling_groups
+    }
+    names = {resource.name for resource in cloud.resources(stack, scripts)}
     assert {resource.name for resource in built.graph.resources} == names

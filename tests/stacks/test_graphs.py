@@ -26,7 +26,8 @@ from stacks.graph import Graph, Resource, creation_order, ref, referenced_names
 from stacks.runtime.vm import agent
 from stacks.runtime.vm.megatron import megatron_options
 from stacks.shell import read_script
-from stacks.stack_spec import derive_stack, unsupported_reason
+from stacks.spec.stack import derive_stack
+from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 from tests.oracles import schema
 
@@ -144,7 +145,7 @@ def test_the_schema_check_can_fail() -> None:
 
 
 def interfaces(machine: str, text: str = LARGE) -> list[dict]:
-    return named(built(text, machine), "node-template")["networkInterfaces"]
+    return named(built(text, machine), "serve-template")["networkInterfaces"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(
         text = text.replace("buy: {spot: only}", "")
     found = named(
         build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0],
-        "node-template",
+        "serve-spot-template",
     )
     cards = [i["networkCardIndex"] for i in found["networkInterfaces"][1:]]
     assert cards == list(range(1, 17))
@@ -221,18 +222,20 @@ def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it
     cat = only(catalog, lambda o: o.instance.instance_type == "a3-ultragpu-8g")
     graph = build_stack(spec_of(text), solve(cat, text, keep=0), "chat")[0]
     check(graph)
-    found = named(graph, "node-template")["networkInterfaces"]
+    found = named(graph, "serve-spot-template")["networkInterfaces"]
     assert [i["nicType"] for i in found] == ["GVNIC"] * 2 + ["MRDMA"] * 8
-    zone = named(graph, "nodes")["zone"]
-    assert named(graph, "rdma")["networkProfile"].endswith(f"/{zone}-vpc-roce")
+    zone = named(graph, "serve-spot-nodes")["zone"]
+    assert named(graph, "serve-rdma")["networkProfile"].endswith(
+        f"/{zone}-vpc-roce"
+    )
     rules = [r for r in graph.resources if r.type.endswith(":Firewall")]
-    assert "rdma" not in {
+    assert "serve-rdma" not in {
         name for r in rules for name in referenced_names(r.inputs)
     }
 
 
 def test_infiniband_machines_share_one_placement_group() -> None:
-    found = named(built(LARGE, "Standard_ND96isr_H100_v5"), "nodes")
+    found = named(built(LARGE, "Standard_ND96isr_H100_v5"), "serve-nodes")
     assert found["orchestrationMode"] == "Uniform"
     assert found["singlePlacementGroup"] is True
     assert found["overprovision"] is False
@@ -279,10 +282,10 @@ def test_nodes_that_work_together_are_in_one_zone_and_one_placement_group() -> (
     None
 ):
     graph = built(LARGE, "p5.48xlarge")
-    assert len(named(graph, "nodes")["vpcZoneIdentifiers"]) == 1
-    assert named(graph, "together")["strategy"] == "cluster"
+    assert len(named(graph, "serve-nodes")["vpcZoneIdentifiers"]) == 1
+    assert named(graph, "serve-together")["strategy"] == "cluster"
     alone = small("g6.xlarge")
-    assert not any(r.name == "together" for r in alone.resources)
+    assert not any(r.name.endswith("together") for r in alone.resources)
 
 
 @pytest.mark.parametrize(
@@ -338,10 +341,11 @@ def test_ttl_and_schedule_are_enforced_from_outside_the_machines() -> None:
 def test_week_changes_open_and_close_at_the_minute(catalog) -> None:
     solution = solve(catalog, LARGE, keep=0)
     found = derive_stack(spec_of(LARGE), solution, "chat")
+    [(_, group)] = found.scaling_groups
     assert [
-        (c.weekdays, c.minute_of_day, c.nodes) for c in found.capacity_changes
+        (c.weekdays, c.minute_of_day, c.nodes) for c in group.capacity_changes
     ] == [
-        ((0, 1, 2, 3, 4), 450, found.nodes),
+        ((0, 1, 2, 3, 4), 450, group.nodes),
         ((0, 1, 2, 3, 4), 1200, 0),
     ]
     assert found.timezone == "Europe/Berlin"
@@ -374,7 +378,7 @@ def boot_script(graph: Graph) -> str:
     template = next(
         r.inputs
         for r in graph.resources
-        if r.name in ("node-template", "nodes")
+        if r.name.endswith(("-template", "-nodes"))
         and (
             "userData" in r.inputs
             or "metadata" in r.inputs
@@ -446,9 +450,9 @@ def test_training_clusters_are_valid_and_start_together(
     found = boot_script(graph)
     check_shell(found, tmp_path)
     s = chosen.layouts[0].job.layout
-    assert s.accelerators == pool.nodes * pool.offer.instance.accelerators
+    assert s.accelerators == pool.nodes * pool.instance.accelerators
     assert (
-        f"\nnodes={pool.nodes}\nranks_per_node={pool.offer.instance.accelerators}\n"
+        f"\nnodes={pool.nodes}\nranks_per_node={pool.instance.accelerators}\n"
         in found
     )
     assert (
@@ -492,7 +496,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
         files.capacity_gib
     ]
     assert str(files.mb_s_per_tib) in json.dumps(told)
-    nodes = next(r for r in graph.resources if r.name == "nodes")
+    nodes = next(r for r in graph.resources if r.name.endswith("-nodes"))
     first = [r.name for r in creation_order(graph.resources)]
     assert first.index("data-files") < first.index(nodes.name)
     found = boot_script(graph)

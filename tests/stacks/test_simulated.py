@@ -111,7 +111,7 @@ def test_a_job_with_its_file_system_applies_and_leaves_nothing(
         catalog, TRAINED.replace("CLOUD", cloud).replace("SCHEME", scheme)
     )
     steps = [s.name for s in engine.apply(plan, quiet).steps]
-    assert steps.index("data-files") < steps.index("nodes")
+    assert steps.index("data-files") < steps.index("train-spot-nodes")
     assert engine.apply(plan, quiet).steps == ()
     engine.destroy("chat", quiet)
     assert objects(engine) == {}
@@ -148,11 +148,7 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_more_traffic_changes_only_what_it_must(engine, catalog, cloud) -> None:
     text = TEXT.replace("CLOUD", cloud)
-    kinds = {
-        o.instance.instance_type
-        for p in solve(catalog, text).pools
-        for o in [p.offer]
-    }
+    kinds = {p.instance.instance_type for p in solve(catalog, text).pools}
     same = only(catalog, lambda o: o.instance.instance_type in kinds)
     engine.apply(plan_of(same, text), quiet)
     bigger = plan_of(same, text.replace("peak_rps: 2", "peak_rps: 40"))
@@ -178,7 +174,7 @@ def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
 def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
     here, catalog
 ) -> None:
-    rule = "faults: [{on: create, name: nodes, code: ServiceUnavailable, after: 1}]"
+    rule = "faults: [{on: create, name: '*-nodes', code: ServiceUnavailable, after: 1}]"
     engine = SimulatedEngine(world_of(rule), here / "clouds")
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
     there = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
@@ -233,7 +229,7 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
 ) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     broken = world_of(
-        "faults: [{on: create, name: nodes, code: InternalError}]"
+        "faults: [{on: create, name: '*-nodes', code: InternalError}]"
     )
     engine = SimulatedEngine(broken, here / "clouds")
     with pytest.raises(ResourceError, match="InternalError"):
@@ -293,7 +289,7 @@ def test_capacity_is_shared_between_stacks(here, catalog) -> None:
 def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
     found = next(
-        o for o in objects(engine).values() if o["name"] == "deadline-schedule"
+        o for o in objects(engine).values() if o["name"] == "serve-deadline"
     )
     expected = world.default_world().clock + timedelta(hours=72)
     assert found["inputs"]["scheduleExpression"] == expected.strftime(
@@ -305,7 +301,7 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     )
     engine.apply(bigger, quiet)
     again = next(
-        o for o in objects(engine).values() if o["name"] == "deadline-schedule"
+        o for o in objects(engine).values() if o["name"] == "serve-deadline"
     )
     assert (
         again["inputs"]["scheduleExpression"]
@@ -362,7 +358,7 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
         'prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]'
     )
     priced = world.reprice_catalog(cheap, catalog)
-    assert solve(priced, chat()).pools[0].offer.provider == "azure"
+    assert solve(priced, chat()).pools[0].instance.provider == "azure"
     assert priced.sha256 != catalog.sha256
 
 

@@ -30,6 +30,7 @@ from planner.solve.solution import (
     SimulationCheck,
     SizedPool,
     Solution,
+    bought_offer,
     infeasible_solution,
 )
 from planner.solve.warning import price_warnings
@@ -139,8 +140,7 @@ def _serving_pool(
     role = requirement.role
     return SizedPool(
         name=role,
-        offer=selection.offer,
-        nodes=sizing.nodes,
+        **bought_offer(selection.offer, sizing.nodes),
         min_nodes=min(node_count for node_count in hourly_nodes if node_count),
         nodes_per_group=sizing.nodes_per_group,
         replicas=sizing.replicas_per_group * sizing.total_groups,

@@ -19,6 +19,7 @@ from planner.solve.solution import (
     SizedPool,
     Solution,
     TrainingRun,
+    bought_offer,
 )
 from planner.solve.training.bill import boot_disk_gb
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
@@ -130,8 +131,7 @@ def _meets_deadline(cluster: Cluster) -> bool:
 def _training_pool(cluster: Cluster) -> SizedPool:
     return SizedPool(
         name="train",
-        offer=cluster.offer,
-        nodes=cluster.nodes + cluster.spares,
+        **bought_offer(cluster.offer, cluster.nodes + cluster.spares),
         # One synchronous job: all of its machines run, or none.
         min_nodes=cluster.nodes,
         nodes_per_group=cluster.nodes,

@@ -13,6 +13,7 @@ from planner.solve.solution import (
     RivalFleet,
     SizedPool,
     Solution,
+    bought_offer,
     infeasible_solution,
 )
 from planner.solve.warning import price_warnings
@@ -116,8 +117,7 @@ def _workspace_pool(offer: Offer, users: int) -> SizedPool:
     """One machine for each user; none is a replica of another."""
     return SizedPool(
         name="workspace",
-        offer=offer,
-        nodes=users,
+        **bought_offer(offer, users),
         min_nodes=users,
         nodes_per_group=1,
         replicas=users,

@@ -9,56 +9,64 @@ from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
 from stacks.runtime.vm.training import rdma_devices, train_script
 from stacks.shell import fill_script, read_script, write_file
-from stacks.stack_spec import SERVING_PORT, lookup_table
+from stacks.spec.stack import SERVING_PORT
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from stacks.cloud import NodeCommands
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 PACKAGE: Final = "stacks.runtime.vm"
 
 
-def boot_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
+def boot_script(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,
+    commands: NodeCommands,
+) -> str:
     """Return the first-boot script, with the service or the training job when there is one.
 
     The agent counts a TTL from the boot of its node; the cloud enforces the deadline of the whole
     stack from outside.
     """
     script_parts = [read_script(PACKAGE, "scripts/setup.sh")]
-    if stack_spec.idle_s or stack_spec.ttl_s:
+    if stack.idle_s or stack.ttl_s:
         script_parts += [
             write_file(
                 "/opt/tonnage/agent.py", read_script(PACKAGE, "agent.py")
             ),
             write_file(
                 "/etc/tonnage/agent.json",
-                _agent_settings(stack_spec, commands.give_back),
+                _agent_settings(stack, fleet, commands.give_back),
             ),
             _start_service("tonnage-agent"),
         ]
-    if stack_spec.is_training:
+    if fleet.is_training:
         script_parts += [
             write_file(
-                "/opt/tonnage/train.sh", train_script(stack_spec, commands)
+                "/opt/tonnage/train.sh",
+                train_script(stack, fleet, group, commands),
             ),
             _start_service("tonnage-train"),
         ]
-    elif stack_spec.layout is not None:
+    elif fleet.layout is not None:
         script_parts += [
             write_file(
-                "/opt/tonnage/serve.sh", _serve_script(stack_spec, commands)
+                "/opt/tonnage/serve.sh", _serve_script(stack, fleet, commands)
             ),
             _start_service("tonnage-serve"),
         ]
     return "".join(script_parts)
 
 
-def _agent_settings(stack_spec: StackSpec, give_back: str) -> str:
+def _agent_settings(stack: StackSpec, fleet: FleetSpec, give_back: str) -> str:
     # Only one node of a group listens, so the others would look idle or broken by its port.
-    has_port = stack_spec.is_serving and not stack_spec.spans_nodes
+    has_port = fleet.is_serving and not fleet.spans_nodes
     agent_settings = {
-        "idle": stack_spec.idle_s or 0,
-        "ttl": stack_spec.ttl_s or 0,
+        "idle": stack.idle_s or 0,
+        "ttl": stack.ttl_s or 0,
         "port": SERVING_PORT if has_port else 0,
         "give_back": give_back,
     }
@@ -74,16 +82,18 @@ def _start_service(unit: str) -> str:
     )
 
 
-def _serve_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
+def _serve_script(
+    stack: StackSpec, fleet: FleetSpec, commands: NodeCommands
+) -> str:
     return fill_script(
         PACKAGE,
         "scripts/serve.sh",
         {
-            "model": stack_spec.model_name,
+            "model": stack.model_name,
             "image": lookup_table("images.csv", "image", "reference")["vllm"],
-            "nodes_per_replica": stack_spec.nodes_per_replica,
-            "options": rdma_devices(stack_spec),
-            "arguments": _server_arguments(stack_spec),
+            "nodes_per_replica": fleet.nodes_per_replica,
+            "options": rdma_devices(fleet),
+            "arguments": _server_arguments(stack, fleet),
         },
         code={
             "fetch_models": commands.fetch_models,
@@ -92,29 +102,29 @@ def _serve_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
     )
 
 
-def _server_arguments(stack_spec: StackSpec) -> list[str]:
+def _server_arguments(stack: StackSpec, fleet: FleetSpec) -> list[str]:
     """The arguments of the server: the layout and the memory that were planned."""
-    serving_layout = stack_spec.layout
+    serving_layout = fleet.layout
     if serving_layout is None:
         return []
     gpu_memory_share = vllm_constants(SERVING_ENGINE.software_year)["share"]
     options = {
-        "--served-model-name": stack_spec.model_name,
+        "--served-model-name": stack.model_name,
         "--port": SERVING_PORT,
         "--tensor-parallel-size": serving_layout.tp,
         "--pipeline-parallel-size": serving_layout.pp,
-        "--max-num-seqs": stack_spec.max_batch,
-        "--max-model-len": stack_spec.context_tokens,
+        "--max-num-seqs": fleet.max_batch,
+        "--max-model-len": fleet.context_tokens,
         "--gpu-memory-utilization": f"{gpu_memory_share:g}",
     }
-    if stack_spec.quantize_on_load:
+    if fleet.quantize_on_load:
         options["--quantization"] = serving_layout.precision
     if serving_layout.kv_precision == "fp8":
         options["--kv-cache-dtype"] = "fp8"
     data_parallel_size = (
-        stack_spec.instance.accelerators // serving_layout.accelerators
+        fleet.instance.accelerators // serving_layout.accelerators
     )
-    if not stack_spec.spans_nodes and data_parallel_size > 1:
+    if not fleet.spans_nodes and data_parallel_size > 1:
         options["--data-parallel-size"] = data_parallel_size
     words = [
         str(word)
@@ -123,4 +133,4 @@ def _server_arguments(stack_spec: StackSpec) -> list[str]:
     ]
     if serving_layout.ep > 1:
         words.append("--enable-expert-parallel")
-    return [f"/models/{stack_spec.model_name}", *words]
+    return [f"/models/{stack.model_name}", *words]

@@ -20,31 +20,32 @@ from stacks.runtime.vm.training import (
 from stacks.shell import fill_script
 
 if TYPE_CHECKING:
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 
-def training_launch(stack_spec: StackSpec) -> Launch | None:
+def training_launch(stack: StackSpec) -> Launch | None:
     """The launch of a training job; nothing for everything else."""
-    if not stack_spec.is_training:
+    job_fleet = stack.job_fleet
+    if job_fleet is None:
         return None
-    ranks_per_node = stack_spec.instance.accelerators
-    nccl_variables = nccl_environment(stack_spec)
+    ranks_per_node = job_fleet.instance.accelerators
+    nccl_variables = nccl_environment(job_fleet)
     return Launch(
-        world_size=stack_spec.working_nodes * ranks_per_node,
-        nodes=stack_spec.working_nodes,
+        world_size=job_fleet.working_nodes * ranks_per_node,
+        nodes=job_fleet.working_nodes,
         ranks_per_node=ranks_per_node,
         environment=nccl_variables,
-        arguments=job_arguments(stack_spec),
+        arguments=job_arguments(stack),
         slurm=fill_script(
             "stacks.runtime.vm",
             "scripts/slurm.sh",
             {
-                "name": stack_spec.name,
-                "nodes": stack_spec.working_nodes,
+                "name": stack.name,
+                "nodes": job_fleet.working_nodes,
                 "ranks_per_node": ranks_per_node,
                 "master_port": MASTER_PORT,
-                "grace_s": notice_seconds(stack_spec),
-                "arguments": argument_words(stack_spec),
+                "grace_s": notice_seconds(stack),
+                "arguments": argument_words(stack),
             },
             code={
                 "exports": "\n".join(

@@ -9,7 +9,7 @@ from planner.perf.training.job import SIXTEEN_BIT
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.stack import StackSpec
 
 FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from planner.plan.types import Launch
     from stacks.cloud import NodeCommands
     from stacks.runtime.base import Runtime
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 class VmRuntime:
@@ -18,9 +19,15 @@ class VmRuntime:
 
     name = "vm"
 
-    def boot_script(self, stack: StackSpec, commands: NodeCommands) -> str:
+    def boot_script(
+        self,
+        stack: StackSpec,
+        fleet: FleetSpec,
+        group: ScalingGroup,
+        commands: NodeCommands,
+    ) -> str:
         """Return the script of the first boot."""
-        return boot.boot_script(stack, commands)
+        return boot.boot_script(stack, fleet, group, commands)
 
     def launch(self, stack: StackSpec) -> Launch | None:
         """Return the ranks, variables and arguments of a training job."""

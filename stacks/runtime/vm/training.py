@@ -11,39 +11,45 @@ from typing import TYPE_CHECKING, Final
 
 from stacks.runtime.vm.megatron import job_arguments
 from stacks.shell import fill_script, read_script, without_header
-from stacks.stack_spec import lookup_table
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from stacks.cloud import NodeCommands
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 MASTER_PORT: Final = 29500
 RDMA_FABRICS: Final = ("efa", "infiniband", "roce")
 
 
-def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
+def train_script(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,
+    commands: NodeCommands,
+) -> str:
     """Return the script of a node that trains."""
-    shares_files = stack_spec.file_system is not None
+    shares_files = stack.file_system is not None
     docker_options = [
-        *rdma_devices(stack_spec),
+        *rdma_devices(fleet),
         *(["-v", "/data:/data"] if shares_files else []),
     ]
-    for variable_name, variable_value in nccl_environment(stack_spec).items():
+    for variable_name, variable_value in nccl_environment(fleet).items():
         docker_options += ["-e", f"{variable_name}={variable_value}"]
     return fill_script(
         "stacks.runtime.vm",
         "scripts/train.sh",
         {
-            "nodes": stack_spec.working_nodes,
-            "ranks_per_node": stack_spec.instance.accelerators,
+            "nodes": fleet.working_nodes,
+            "ranks_per_node": fleet.instance.accelerators,
             "master_port": MASTER_PORT,
-            "grace_s": notice_seconds(stack_spec),
+            "grace_s": notice_seconds(stack),
             "image": lookup_table("images.csv", "image", "reference")["train"],
-            "checkpoints": stack_spec.checkpoint_dir,
-            "is_spot": "yes" if stack_spec.is_spot else "no",
+            "checkpoints": stack.checkpoint_dir,
+            "is_spot": "yes" if group.is_spot else "no",
             "shares_files": "yes" if shares_files else "no",
             "options": docker_options,
-            "arguments": argument_words(stack_spec),
+            "arguments": argument_words(stack),
         },
         code={
             "rendezvous": without_header(
@@ -55,42 +61,37 @@ def train_script(stack_spec: StackSpec, commands: NodeCommands) -> str:
             "notice": commands.notice,
             "mount_files": commands.mount_files if shares_files else "true",
             "fill_files": commands.fill_files
-            if stack_spec.dataset_linked
+            if stack.dataset_linked
             else "true",
         },
     )
 
 
-def rdma_devices(stack_spec: StackSpec) -> list[str]:
+def rdma_devices(fleet: FleetSpec) -> list[str]:
     """The option of docker that gives a container the fabric; none without one."""
-    uses_rdma = (
-        stack_spec.fabric_attached
-        and stack_spec.instance.fabric in RDMA_FABRICS
-    )
+    uses_rdma = fleet.fabric_attached and fleet.instance.fabric in RDMA_FABRICS
     return ["--device=/dev/infiniband"] if uses_rdma else []
 
 
-def argument_words(stack_spec: StackSpec) -> list[str]:
+def argument_words(stack: StackSpec) -> list[str]:
     """The arguments of the job, one word each."""
     return [
         word
-        for argument in job_arguments(stack_spec)
+        for argument in job_arguments(stack)
         for word in argument.split(" ")
     ]
 
 
-def notice_seconds(stack_spec: StackSpec) -> str:
+def notice_seconds(stack: StackSpec) -> str:
     """Seconds from the cloud's notice to the end of a spot machine."""
-    return lookup_table("notices.csv", "provider", "seconds")[
-        stack_spec.provider
-    ]
+    return lookup_table("notices.csv", "provider", "seconds")[stack.provider]
 
 
-def nccl_environment(stack_spec: StackSpec) -> dict[str, str]:
-    """The variables of NCCL on the fabric of the site, and what makes a hang an error."""
+def nccl_environment(fleet: FleetSpec) -> dict[str, str]:
+    """The variables of NCCL on the fabric of a fleet, and what makes a hang an error."""
     column_names = ["any"] + (
-        [stack_spec.instance.fabric]
-        if stack_spec.working_nodes > 1 and stack_spec.fabric_attached
+        [fleet.instance.fabric]
+        if fleet.working_nodes > 1 and fleet.fabric_attached
         else []
     )
     variable_pairs = [

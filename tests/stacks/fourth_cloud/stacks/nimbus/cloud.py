@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.cloud import NodeCommands
+from stacks.cloud import NodeCommands, group_outputs
 from stacks.graph import Reference, Resource, ref
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stacks.cloud import Cloud
-    from stacks.stack_spec import StackSpec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
 
 
 class NimbusCloud:
@@ -17,10 +20,12 @@ class NimbusCloud:
 
     name = "nimbus"
 
-    def node_commands(self, stack: StackSpec) -> NodeCommands:
+    def node_commands(
+        self, stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+    ) -> NodeCommands:
         return NodeCommands(
-            give_back=f"nimbus leave {stack.name}",
-            list_peers=f"nimbus peers {stack.name}",
+            give_back=f"nimbus leave {stack.group_name(group)}",
+            list_peers=f"nimbus peers {stack.name} {fleet.name}",
             fetch_models=f"nimbus copy shelf://{stack.name} /models",
             save_checkpoints=f"nimbus copy /models/checkpoints shelf://{stack.name}",
             notice="nimbus notice",
@@ -28,7 +33,9 @@ class NimbusCloud:
             fill_files="true",
         )
 
-    def resources(self, stack: StackSpec, boot_script: str) -> list[Resource]:
+    def resources(
+        self, stack: StackSpec, boot_scripts: Mapping[str, str]
+    ) -> list[Resource]:
         return [
             Resource(
                 type="nimbus:network:Net",
@@ -40,19 +47,24 @@ class NimbusCloud:
                 name="models",
                 inputs={"tags": stack.tags},
             ),
-            Resource(
-                type="nimbus:compute:Flock",
-                name="nodes",
-                inputs={
-                    "net": ref("net"),
-                    "machine": stack.instance.instance_type,
-                    "purchase": stack.purchase,
-                    "size": stack.nodes,
-                    "boot": boot_script,
-                    "deadline": "${deadline.rfc3339}" if stack.ttl_s else "",
-                    "tags": stack.tags,
-                },
-                depends_on=("models",),
+            *(
+                Resource(
+                    type="nimbus:compute:Flock",
+                    name=f"{group.name}-nodes",
+                    inputs={
+                        "net": ref("net"),
+                        "machine": fleet.instance.instance_type,
+                        "purchase": "spot" if group.is_spot else "on_demand",
+                        "size": group.nodes,
+                        "boot": boot_scripts[group.name],
+                        "deadline": "${deadline.rfc3339}"
+                        if stack.ttl_s
+                        else "",
+                        "tags": stack.node_tags(fleet),
+                    },
+                    depends_on=("models",),
+                )
+                for fleet, group in stack.scaling_groups
             ),
         ]
 
@@ -60,7 +72,7 @@ class NimbusCloud:
         self,
         stack: StackSpec,
     ) -> dict[str, Reference]:
-        return {"group": ref("nodes"), "models": ref("models")}
+        return {**group_outputs(stack), "models": ref("models")}
 
     def backstop(self, stack: StackSpec) -> str:
         return "the flock ends at its deadline" if stack.ttl_s else ""

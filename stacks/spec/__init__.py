@@ -1,0 +1,1 @@
+"""What a stack is built from: what its fleets share, and the machines of each."""

@@ -1,0 +1,121 @@
+"""How many nodes of each purchase run at each minute of a week, and when that changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.spec.schedule import parse_schedule
+from planner.units import HOURS_PER_WEEK
+
+if TYPE_CHECKING:
+    from planner.cost.weekly_load import Week
+    from planner.solve.solution import PoolPurchase, SizedPool
+
+MINUTES_PER_DAY: Final = 24 * 60
+MINUTES_PER_WEEK: Final = 7 * MINUTES_PER_DAY
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityChange:
+    """From a time of these days on (Monday is 0), so many nodes; in the stack's time zone."""
+
+    weekdays: tuple[int, ...]
+    minute_of_day: int
+    nodes: int
+
+
+def minute_nodes(
+    week: Week, pool: SizedPool, schedule: str | None
+) -> tuple[int, ...]:
+    """Return how many nodes a pool wants at each minute of a week, from Monday 00:00.
+
+    A daily batch runs from midnight to its deadline. A training job runs with all of its nodes.
+    Everything else follows the load of the hour. Outside the schedule nothing runs.
+    """
+    if pool.role == "batch":
+        run_minutes = (
+            min(MINUTES_PER_DAY - 1, pool.run_window_s // 60)
+            if pool.run_window_s
+            else MINUTES_PER_DAY
+        )
+        return tuple(
+            pool.nodes if minute % MINUTES_PER_DAY < run_minutes else 0
+            for minute in range(MINUTES_PER_WEEK)
+        )
+    replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
+    hourly_nodes = week.hourly_nodes(
+        replica_groups, pool.nodes_per_group, pool.spare_groups
+    )
+    if pool.role == "train":
+        hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
+    open_minutes = _open_by_minute(schedule)
+    return tuple(
+        max(hourly_nodes[minute // 60 % HOURS_PER_WEEK], pool.nodes_per_group)
+        if open_minutes[minute]
+        else 0
+        for minute in range(MINUTES_PER_WEEK)
+    )
+
+
+def capacity_changes(
+    wanted_nodes: tuple[int, ...],
+    purchases: tuple[PoolPurchase, ...],
+    *,
+    of_spot: bool,
+) -> tuple[CapacityChange, ...]:
+    """Return when the spot nodes of a pool change, or the others; nothing when they never do.
+
+    Machines that stay serve first, and spot machines what is wanted beyond them. Committed
+    machines are paid for anyway, so they run all the time.
+    """
+    spot_nodes = sum(
+        part.nodes for part in purchases if part.purchase == "spot"
+    )
+    steady_nodes = sum(part.nodes for part in purchases) - spot_nodes
+    committed_nodes = sum(
+        part.nodes for part in purchases if part.purchase.startswith("reserved")
+    )
+    if of_spot:
+        return _changes(
+            tuple(
+                min(spot_nodes, max(0, wanted - steady_nodes))
+                for wanted in wanted_nodes
+            )
+        )
+    return _changes(
+        tuple(
+            max(committed_nodes, min(wanted, steady_nodes))
+            for wanted in wanted_nodes
+        )
+    )
+
+
+def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
+    """Days on which the number changes to the same value at the same time are one change."""
+    change_days: dict[tuple[int, int], list[int]] = {}
+    for minute, node_count in enumerate(nodes_by_minute):
+        # Before Monday 00:00 comes the last minute of Sunday, at index -1.
+        if node_count != nodes_by_minute[minute - 1]:
+            change_days.setdefault(
+                (minute % MINUTES_PER_DAY, node_count), []
+            ).append(minute // MINUTES_PER_DAY)
+    return tuple(
+        CapacityChange(tuple(weekdays), minute, node_count)
+        for (minute, node_count), weekdays in sorted(change_days.items())
+    )
+
+
+def _open_by_minute(schedule: str | None) -> list[bool]:
+    if schedule is None:
+        return [True] * MINUTES_PER_WEEK
+    weekdays, start_minute, end_minute, _ = parse_schedule(schedule)
+    open_minutes = [False] * MINUTES_PER_WEEK
+    duration_minutes = (
+        end_minute - start_minute
+    ) % MINUTES_PER_DAY or MINUTES_PER_DAY
+    for weekday in weekdays:
+        first_minute = weekday * MINUTES_PER_DAY + start_minute
+        for minute in range(first_minute, first_minute + duration_minutes):
+            open_minutes[minute % MINUTES_PER_WEEK] = True
+    return open_minutes

@@ -1,0 +1,180 @@
+"""The machines of one pool, as a stack builds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from planner.cost.bill_line import cache_disk_gb
+from planner.perf.common import memory
+from planner.solve.serving.bill import BYTES_PER_GB
+from planner.spec.model import Workspace
+from stacks.spec.capacity import capacity_changes, minute_nodes
+from stacks.spec.table import stack_error
+
+if TYPE_CHECKING:
+    from planner.market.offer import Instance
+    from planner.perf.common.layout import ReplicaLayout
+    from planner.solve.solution import SizedPool, Solution
+    from planner.spec.model import Spec
+    from stacks.spec.capacity import CapacityChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingGroup:
+    """Nodes of a pool that the cloud keeps at a number: those that stay, or spot machines.
+
+    `name` is that of the pool, with `-spot` for spot machines. Resources are named after it.
+    """
+
+    name: str
+    is_spot: bool
+    nodes: int
+    capacity_changes: tuple[CapacityChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """One pool. GB of disks.
+
+    `zones` are those that its nodes may be in: one when they must be close to each other or to
+    their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
+    when it is loaded.
+    """
+
+    name: str
+    instance: Instance
+    zones: tuple[str, ...]
+    role: str
+    scaling_groups: tuple[ScalingGroup, ...]
+    nodes_per_replica: int
+    layout: ReplicaLayout | None
+    max_batch: int
+    context_tokens: int
+    quantize_on_load: bool
+    data_disk_gb: int
+    spare_nodes: int
+
+    @property
+    def nodes(self) -> int:
+        """Nodes at the peak, however they are bought."""
+        return sum(group.nodes for group in self.scaling_groups)
+
+    @property
+    def working_nodes(self) -> int:
+        """Nodes of a training job that work at the same time; the others are spares."""
+        return self.nodes - self.spare_nodes
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains, and so writes checkpoints."""
+        return self.role == "train"
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether something listens for requests."""
+        return self.role == "serve"
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether nodes must be placed close to each other: a replica spans several."""
+        return self.nodes_per_replica > 1
+
+    @property
+    def fabric_attached(self) -> bool:
+        """Whether the interfaces of the fast fabric are attached.
+
+        Always where accelerators reach it directly; on other types when a replica spans nodes.
+        """
+        fabric_kind = self.instance.fabric
+        direct_fabric = self.instance.gpudirect_rdma or fabric_kind in (
+            "tcpx",
+            "tcpxo",
+        )
+        return fabric_kind != "none" and (direct_fabric or self.spans_nodes)
+
+
+def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
+    """Reduce a pool of a solution to what is built. Raises SpecError when that is impossible."""
+    training_run = solution.training_run
+    needs_one_zone = pool.nodes_per_group > 1 or (
+        training_run is not None
+        and training_run.storage.file_system is not None
+    )
+    is_training = pool.role == "train"
+    return FleetSpec(
+        name=pool.name,
+        instance=pool.instance,
+        zones=pool.zones[:1] if needs_one_zone else pool.zones,
+        role=pool.role,
+        scaling_groups=_scaling_groups(spec, solution, pool),
+        nodes_per_replica=pool.nodes_per_group,
+        layout=pool.layout,
+        max_batch=pool.max_batch,
+        context_tokens=pool.context_tokens,
+        quantize_on_load=_quantizes_on_load(solution, pool),
+        data_disk_gb=_data_disk_gb(spec, solution, pool),
+        spare_nodes=pool.spare_groups if is_training else 0,
+    )
+
+
+def _scaling_groups(
+    spec: Spec, solution: Solution, pool: SizedPool
+) -> tuple[ScalingGroup, ...]:
+    """One group for the machines that stay, and one for spot machines, where there are some.
+
+    A commitment is a matter of the bill: machines that are committed and machines on demand are
+    the same to a cloud.
+    """
+    wanted_nodes = minute_nodes(solution.week, pool, spec.shutdown.schedule)
+    scaling_groups = []
+    for is_spot in (False, True):
+        nodes = sum(
+            part.nodes
+            for part in pool.purchases
+            if (part.purchase == "spot") == is_spot
+        )
+        if nodes == 0:
+            continue
+        if pool.role != "train" and nodes % pool.nodes_per_group:
+            raise stack_error(
+                f"{nodes} nodes of pool {pool.name} are bought in one way, and a replica takes "
+                f"{pool.nodes_per_group}",
+                "buy whole replicas in one way",
+            )
+        scaling_groups.append(
+            ScalingGroup(
+                name=f"{pool.name}-spot" if is_spot else pool.name,
+                is_spot=is_spot,
+                nodes=nodes,
+                capacity_changes=capacity_changes(
+                    wanted_nodes, pool.purchases, of_spot=is_spot
+                ),
+            )
+        )
+    return tuple(scaling_groups)
+
+
+def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
+    """GB of the disk of a node beside its boot disk; none when local NVMe does."""
+    if isinstance(spec, Workspace):
+        return int(spec.disk / BYTES_PER_GB)
+    if solution.training_run is not None:
+        return solution.training_run.boot_disk_gb
+    if pool.layout is None or solution.llm is None:
+        return 0
+    return int(
+        cache_disk_gb(
+            pool.instance.nvme_gb,
+            Decimal(memory.checkpoint_bytes(solution.llm, pool.layout))
+            / BYTES_PER_GB,
+        )
+    )
+
+
+def _quantizes_on_load(solution: Solution, pool: SizedPool) -> bool:
+    """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
+    if pool.layout is None or solution.llm is None or pool.role == "train":
+        return False
+    return pool.layout.precision == "fp8" and solution.llm.precision == "bf16"

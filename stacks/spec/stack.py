@@ -1,0 +1,166 @@
+"""What all fleets of a stack share."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from planner.facts.cloud import cloud_of_address
+from planner.spec.model import Training
+from planner.spec.schedule import parse_schedule
+from stacks.spec.fleet import derive_fleet
+from stacks.spec.table import stack_error
+
+if TYPE_CHECKING:
+    from planner.cost.file_system import FileSystem
+    from planner.solve.solution import Solution, TrainingRun
+    from planner.spec.model import Spec
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+
+SERVING_PORT: Final = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSpec:
+    """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
+
+    `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
+    parallel file system, in `file_system`.
+    """
+
+    name: str
+    labels: dict[str, str]
+    provider: str
+    region: str
+    fleets: tuple[FleetSpec, ...]
+    model_name: str
+    idle_s: int | None
+    ttl_s: int | None
+    timezone: str
+    training_run: TrainingRun | None = None
+    dataset_uri: str = ""
+    file_system: FileSystem | None = None
+
+    @property
+    def scaling_groups(self) -> tuple[tuple[FleetSpec, ScalingGroup], ...]:
+        """Every scaling group, with the fleet that it belongs to."""
+        return tuple(
+            (fleet, group)
+            for fleet in self.fleets
+            for group in fleet.scaling_groups
+        )
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether something listens for requests."""
+        return any(fleet.is_serving for fleet in self.fleets)
+
+    @property
+    def job_fleet(self) -> FleetSpec | None:
+        """The fleet that trains; nothing without a training job."""
+        return next((fleet for fleet in self.fleets if fleet.is_training), None)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains, and so writes checkpoints."""
+        return self.job_fleet is not None
+
+    @property
+    def holds_models(self) -> bool:
+        """Whether weights are kept for the nodes to load."""
+        return any(fleet.layout is not None for fleet in self.fleets)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether a replica of some fleet spans several nodes."""
+        return any(fleet.spans_nodes for fleet in self.fleets)
+
+    @property
+    def changes_capacity(self) -> bool:
+        """Whether the number of nodes changes by the hours of the week."""
+        return any(group.capacity_changes for _, group in self.scaling_groups)
+
+    @property
+    def dataset_linked(self) -> bool:
+        """Whether the cloud brings the dataset into its file system by itself."""
+        return (
+            self.file_system is not None
+            and cloud_of_address(self.dataset_uri) == self.provider
+        )
+
+    @property
+    def dataset_path(self) -> str:
+        """Where the job finds its data: in the file system, or at their address."""
+        return "/data/dataset" if self.dataset_linked else self.dataset_uri
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """The folder of the checkpoints: shared, or one of each node."""
+        return (
+            "/models/checkpoints"
+            if self.file_system is None
+            else "/data/checkpoints"
+        )
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Tags of every resource: the labels of the spec, and whose it is."""
+        return {
+            **self.labels,
+            "tonnage-stack": self.name,
+            "managed-by": "tonnage",
+        }
+
+    def node_tags(self, fleet: FleetSpec) -> dict[str, str]:
+        """Tags of the machines of a fleet, by which its nodes find each other."""
+        return {**self.tags, "tonnage-pool": fleet.name}
+
+    def group_name(self, group: ScalingGroup) -> str:
+        """The name of a scaling group in its cloud."""
+        return f"{self.name}-{group.name}"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that make global names unlikely to collide."""
+        digest_seed = f"{self.name}/{self.provider}/{self.region}/{sorted(self.labels.items())}"
+        return hashlib.sha256(digest_seed.encode()).hexdigest()[:8]
+
+    @property
+    def short_name(self) -> str:
+        """A name of at most 20 characters for places that allow few."""
+        return f"{self.name[:11].rstrip('-')}-{self.digest}"
+
+
+def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
+    """Reduce a solution to what is built, under the name of the stack.
+
+    Raises SpecError when its pools are not in one region, or one of them cannot be built.
+    """
+    shutdown = spec.shutdown
+    schedule = shutdown.schedule
+    training_run = solution.training_run
+    regions = {(pool.instance.provider, pool.region) for pool in solution.pools}
+    if len(regions) != 1:
+        region_names = ", ".join(" ".join(place) for place in sorted(regions))
+        raise stack_error(
+            f"a stack is in one region; its pools are in {region_names or 'none'}",
+            "plan a stack for each region",
+        )
+    [(provider, region)] = regions
+    return StackSpec(
+        name=stack_name,
+        labels=spec.labels,
+        provider=provider,
+        region=region,
+        fleets=tuple(
+            derive_fleet(spec, solution, pool) for pool in solution.pools
+        ),
+        model_name=solution.llm.model if solution.llm else "",
+        idle_s=int(shutdown.idle) if shutdown.idle else None,
+        ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
+        timezone=parse_schedule(schedule)[3] if schedule else "UTC",
+        training_run=training_run,
+        dataset_uri=spec.data.location if isinstance(spec, Training) else "",
+        file_system=training_run.storage.file_system if training_run else None,
+    )
