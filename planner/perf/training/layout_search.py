@@ -1,20 +1,18 @@
 """Exact search of the fastest layout of a training job on a number of accelerators.
 
-Best-first branch and bound. A queue orders partitions and layouts by a lower bound of their
-step time. The search ends when the least bound exceeds the best step time, because no other
-layout is faster. A partition represents all its layouts until its bound is the least.
+Best-first branch and bound over partitions and layouts, by a lower bound of their step time.
+A partition represents all its layouts until its bound is the least.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from planner.frontier import Frontier
 from planner.perf.common.constant import constant
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import enumerate_cuts, microbatch_sizes
@@ -29,9 +27,8 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job, ParallelLayout, Recompute
     from planner.perf.training.lower_bound import CommBound
 
-SearchStage: TypeAlias = Literal[
-    "toll", "fits", "layout"
-]  # of a cut, until it is one layout
+# Of a partition, until it is one layout.
+SearchStage: TypeAlias = Literal["toll", "fits", "layout"]
 # Levels that save more memory than each level, by ascending cost.
 RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
     "none": ("layer", "full"),
@@ -190,10 +187,18 @@ class CandidateCuts:
 candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
 
 
+class _OpenEntry(NamedTuple):
+    """A layout, or a partition by its first one, with its communication time and its stage."""
+
+    layout: ParallelLayout
+    comm_bound: CommBound
+    stage: SearchStage
+
+
 class LayoutSearch:
     """Best-first search over the layouts of a job that fit memory.
 
-    An entry of the queue is a partition whose memory is not checked, a partition that fits
+    An entry of the frontier is a partition whose memory is not checked, a partition that fits
     memory, or one layout.
     """
 
@@ -207,11 +212,7 @@ class LayoutSearch:
         self.lower_bound = step_lower_bound(
             replace(job, network_bytes_s=1.0)
         ).with_network(job.network_bytes_s)
-        # Layouts have no order: a counter decides between equal bounds.
-        self._tie_breaker = itertools.count()
-        self._open_entries: list[
-            tuple[float, int, ParallelLayout, CommBound, SearchStage]
-        ] = []
+        self._frontier: Frontier[_OpenEntry] = Frontier()
         self._timed_layouts: list[TimedLayout] = []
 
     def fastest(
@@ -295,16 +296,17 @@ class LayoutSearch:
     def bound(self) -> float:
         """Lower bound of the step time of the layouts not timed yet, in seconds.
 
-        step time of every layout left >= least bound of the queue
+        step time of every layout left >= least bound of the frontier
 
-        Reading it changes the queue: partitions enter it and their memory is checked until the
+        Reading it changes the frontier: partitions enter it and their memory is checked until the
         least entry fits memory or is a layout. Infinite when none is left.
         """
-        while self._cut_queue or self._open_entries:
+        while True:
+            entry = self._frontier.peek()
             if self._cut_queue and (
-                # A partition enters the heap when its bound is the least.
-                not self._open_entries
-                or self._cut_queue[0][0] <= self._open_entries[0][0]
+                # A partition enters the frontier when its bound is the least.
+                entry is None
+                or self._cut_queue[0][0] <= self._frontier.least_bound
             ):
                 cut_layout = self._cut_queue.popleft()[2]
                 self._push_entry(
@@ -315,26 +317,27 @@ class LayoutSearch:
                     "toll",
                 )
             # Memory is checked at the least micro-batch, with one chunk.
-            elif self._open_entries[0][4] == "toll":
-                _, _, cut_layout, comm_bound, _ = heapq.heappop(
-                    self._open_entries
-                )
+            elif entry is not None and entry.stage == "toll":
+                self._frontier.take()
                 self._push_entry(
-                    self.candidates.fit_memory(cut_layout), comm_bound, "fits"
+                    self.candidates.fit_memory(entry.layout),
+                    entry.comm_bound,
+                    "fits",
                 )
             else:
-                return self._open_entries[0][0]
-        return math.inf
+                return self._frontier.least_bound
 
     def _pop_layout(self, limit_s: float) -> tuple[Job, float] | None:
         """Return the next layout and its peak memory in GiB.
 
         None when the bound of all that is left exceeds `limit_s`.
         """
-        while self.bound <= limit_s and self._open_entries:
-            _, _, layout, comm_bound, search_stage = heapq.heappop(
-                self._open_entries
-            )
+        # Reading the bound brings the next entry to the front.
+        while (
+            self.bound <= limit_s
+            and (taken := self._frontier.take()) is not None
+        ):
+            _, (layout, comm_bound, search_stage) = taken
             if search_stage == "fits":
                 self._open_cut(layout, comm_bound)
             elif (
@@ -391,13 +394,6 @@ class LayoutSearch:
                 if search_stage == "layout"
                 else self.lower_bound.bound_cut
             )(self.job, layout, comm_bound)
-            heapq.heappush(
-                self._open_entries,
-                (
-                    bound_s,
-                    next(self._tie_breaker),
-                    layout,
-                    comm_bound,
-                    search_stage,
-                ),
+            self._frontier.push(
+                bound_s, _OpenEntry(layout, comm_bound, search_stage)
             )

@@ -1,19 +1,17 @@
 """Exact best-first search for the cheapest serving fleet.
 
-Every layout on every machine type is a candidate, in the cheapest region of each type.
-The queue is ordered by a bound with bound <= cost of every fleet of the entry. The search ends
-when the smallest bound exceeds the best costs found: no fleet that is left is cheaper.
+Every layout on every machine type is a candidate, in the cheapest region of each type. An entry
+of the frontier is an offer or a layout on an offer, with bound <= cost of each of its fleets.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
 from planner.solve.serving.cost_bound import (
@@ -51,6 +49,8 @@ HardwareKey: TypeAlias = "tuple[str, int, float, float, str, float]"
 ReplicaCache: TypeAlias = (
     "dict[tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]]"
 )
+# All layouts of an offer, or one of them.
+_SearchEntry: TypeAlias = "tuple[Offer, LayoutOption | None]"
 TIE_USD: Final = Decimal("0.005")
 
 
@@ -160,30 +160,27 @@ class ServingSearch:
     ) -> ServingResult:
         """Run the best-first search over offers and their layouts.
 
-        An entry is an offer or a layout on an offer, with bound <= cost of each of its fleets.
-        The entry with the smallest bound is next: an offer is expanded, a layout is sized.
-        The search ends when bound > cost of the `result_count`-th best fleet + 0.005 USD.
+        The entry with the least bound is next: an offer is expanded, a layout is sized.
+        The cutoff is the cost of the `result_count`-th best fleet + 0.005 USD.
         """
-        # Breaks ties in the heap: offers have no order.
-        tie_counter = itertools.count()
-        entry_queue = _offer_entries(
-            requirement, offers, group_sizes, tie_counter
-        )
-        heapq.heapify(entry_queue)
+        frontier: Frontier[_SearchEntry] = Frontier()
+        for offer in offers:
+            # Nodes of a group need a fabric between them.
+            if group_sizes == (1,) or offer.instance.fabric != "none":
+                bound_usd = offer_bound_usd(requirement, offer)
+                frontier.push(bound_usd, (offer, None), offer.key)
         rejected_layouts: list[RejectedLayout] = []
         best_candidates: dict[tuple[str, str, str], ServingCandidate] = {}
         cutoff_usd = math.inf
-        while entry_queue:
-            bound_usd, _, _, offer, layout_option = heapq.heappop(entry_queue)
-            # Proof of optimality: all remaining fleets cost at least this.
-            if bound_usd > cutoff_usd:
-                break
+        while (taken := frontier.take(cutoff_usd)) is not None:
+            bound_usd, (offer, layout_option) = taken
             # An offer that is not expanded yet: its layouts take its place.
             if layout_option is None:
-                for layout_entry in self._layout_entries(
-                    requirement, offer, group_sizes, tie_counter
+                for option in self._layout_options(
+                    requirement, offer.instance.node, group_sizes
                 ):
-                    heapq.heappush(entry_queue, layout_entry)
+                    option_usd = layout_bound_usd(requirement, offer, option)
+                    frontier.push(option_usd, (offer, option), offer.key)
                 continue
             # Sizing is the expensive step, so the cheapest bound goes first.
             sizing_result = self.size_layout(
@@ -209,25 +206,6 @@ class ServingSearch:
             candidates=tuple(ranked_candidates[:result_count]),
             rejected_offers=offer_rejections(rejected_layouts, best_candidates),
         )
-
-    def _layout_entries(
-        self,
-        requirement: ServingRequirement,
-        offer: Offer,
-        group_sizes: tuple[int, ...],
-        tie_counter: Iterator[int],
-    ) -> Iterator[_QueueEntry]:
-        """Yield an entry for each layout on an offer."""
-        for layout_option in self._layout_options(
-            requirement, offer.instance.node, group_sizes
-        ):
-            yield (
-                layout_bound_usd(requirement, offer, layout_option),
-                offer.key,
-                next(tie_counter),
-                offer,
-                layout_option,
-            )
 
     def bill(
         self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
@@ -336,32 +314,6 @@ class ServingSearch:
                 _RequirementCache({}, {}, replicas),
             )
         return self._current_cache
-
-
-_QueueEntry: TypeAlias = (
-    "tuple[float, tuple[str, str, str, str], int, Offer, LayoutOption | None]"
-)
-
-
-def _offer_entries(
-    requirement: ServingRequirement,
-    offers: list[Offer],
-    group_sizes: tuple[int, ...],
-    tie_counter: Iterator[int],
-) -> list[_QueueEntry]:
-    """Return an entry for each offer that may hold groups of these sizes."""
-    return [
-        (
-            offer_bound_usd(requirement, offer),
-            offer.key,
-            next(tie_counter),
-            offer,
-            None,
-        )
-        for offer in offers
-        if group_sizes == (1,)
-        or offer.instance.fabric != "none"  # nodes need a fabric between them
-    ]
 
 
 def _hardware_key(node: Node) -> HardwareKey:

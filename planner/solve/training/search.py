@@ -1,24 +1,23 @@
 """Exact search for the cheapest cluster in time, or the fastest within a budget.
 
-Best-first search with one queue of lower bounds of the objective:
+Best-first search over one frontier with lower bounds of the objective:
 
 1. machine type: cost of the work that no layout avoids
 2. machine count: cost or time of the fastest layout that is possible, first over any network,
    then over the network of the machines
 3. cluster: fastest layout, storage and spares
 
-The search ends when the lowest bound in the queue exceeds the objective of the last cluster
-that is returned. The objective is USD of the run, or seconds with `by_time`.
+The objective is USD of the run, or seconds with `by_time`.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import sum_lines
+from planner.frontier import Frontier
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
@@ -74,29 +73,22 @@ class TrainSearch:
     def solve(self, offers: list[Offer], cluster_limit: int) -> ClusterRanking:
         """Return the best cluster of each offer, proved for the first `cluster_limit`.
 
-        Every candidate that was not evaluated has `bound > cutoff`, where `cutoff` is the
-        objective of the cluster at position `cluster_limit`. So no other cluster belongs
-        before it.
+        The cutoff is the objective of the cluster at position `cluster_limit`, so no cluster that
+        was not evaluated belongs before it.
         """
         offer_states = [OfferState(offer) for offer in offers]
-        queue = [
-            Candidate(
-                # By time, an offer without a machine count has no bound but 0.
-                self._objective(self.bound_usd(offer_state.offer), 0.0),
-                offer_state.offer.key,
-                offer_state,
-            )
-            for offer_state in offer_states
-        ]
-        heapq.heapify(queue)
+        frontier: Frontier[Candidate] = Frontier()
+        for offer_state in offer_states:
+            # By time, an offer without a machine count has no bound but 0.
+            bound = self._objective(self.bound_usd(offer_state.offer), 0.0)
+            _push(frontier, Candidate(bound, offer_state))
         cutoff = math.inf  # of those that are kept
-        # A bound equal to the cutoff may still win by the order of ties.
-        while queue and queue[0].bound <= cutoff:
-            candidate = heapq.heappop(queue)
+        while (taken := frontier.take(cutoff)) is not None:
+            _, candidate = taken
             candidate.offer_state.open_candidates -= 1
             for refined_candidate in self._refine(candidate, cutoff):
                 candidate.offer_state.open_candidates += 1
-                heapq.heappush(queue, refined_candidate)
+                _push(frontier, refined_candidate)
             feasible = self._incumbents(offer_states)
             cutoff = (
                 self.cluster_rank(feasible[cluster_limit - 1])[0]
@@ -166,7 +158,6 @@ class TrainSearch:
         return [
             Candidate(
                 objective_bound,
-                candidate.offer_key,
                 offer_state,
                 nodes,
                 candidate.refinement + 1,
@@ -263,7 +254,6 @@ class TrainSearch:
             candidates.append(
                 Candidate(
                     objective_bound,
-                    candidate.offer_key,
                     candidate.offer_state,
                     nodes,
                 )
@@ -434,3 +424,15 @@ class TrainSearch:
                 self.requirement, instance, nodes
             )
         return self._layout_cache[cache_key]
+
+
+def _push(frontier: Frontier[Candidate], candidate: Candidate) -> None:
+    frontier.push(
+        candidate.bound,
+        candidate,
+        (
+            candidate.offer_state.offer.key,
+            candidate.nodes,
+            candidate.refinement,
+        ),
+    )

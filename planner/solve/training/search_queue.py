@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.solve.training.ranking import RejectedOffer
@@ -53,18 +53,16 @@ class OfferState:
         )
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry of the queue, in the order of its lower bound.
+    """An entry of the frontier: an offer, with every machine count or with one.
 
     bound       lower bound of the objective, USD or seconds
-    offer_key   key of the offer, which orders equal bounds
     nodes       machine count; 0 stands for every count
     refinement  bounds of this machine count that are computed
     """
 
     bound: float
-    offer_key: tuple[str, str, str, str]
-    offer_state: OfferState = field(compare=False)
+    offer_state: OfferState
     nodes: int = 0
     refinement: int = 0
