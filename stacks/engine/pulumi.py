@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,25 +32,23 @@ from stacks.engine.protocol import (
     ResourceStep,
 )
 from stacks.engine.pulumi_event import EventRecorder
-from stacks.graph import Graph, parse_graph
+from stacks.graph import parse_graph
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from planner.plan.types import Plan, Properties
     from providers.simulated.world import World
+    from stacks.engine.program import Program
     from stacks.engine.protocol import Listener
+    from stacks.graph import Graph
 
 PROJECT_NAME: Final = "tonnage"
 PLAN_OUTPUT = "tonnage:plan"
 STARTED_OUTPUT = "tonnage:started"
 FACTS_OUTPUT = "tonnage:facts"
 RESERVED_OUTPUTS: Final = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
-# Opening a stack that stands needs a cloud, any of them, and no resources.
-EMPTY_GRAPH: Final = Graph(
-    provider=next(iter(clouds())), region="", resources=()
-)
 
 
 class PulumiEngine:
@@ -68,18 +66,14 @@ class PulumiEngine:
         self.backend = backend
         self.world_source = world_source
         self.environment = environment
-        self._started_at = ""
 
     def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the backend has it."""
-        with self._open_stack(stack_name, EMPTY_GRAPH, None) as pulumi_stack:
-            if pulumi_stack is None:
-                return None
-            deployment = pulumi_stack.export_stack().deployment or {}
-            start_config = {
-                entry_name: entry_value.value
-                for entry_name, entry_value in pulumi_stack.get_all_config().items()
-            }
+        pulumi_stack = self._open_stack(stack_name, create=False)
+        if pulumi_stack is None:
+            return None
+        deployment = pulumi_stack.export_stack().deployment or {}
+        start_config = _entry_values(pulumi_stack.get_all_config())
         state_records = [
             state_record
             for state_record in deployment.get("resources", [])
@@ -143,16 +137,15 @@ class PulumiEngine:
             ):
                 steps_by_name[resource_step.name] = resource_step
 
-        resource_graph = parse_graph(plan.graph)
-        with self._open_stack(
-            plan.stack.name, resource_graph, plan
-        ) as pulumi_stack:
-            event_recorder = EventRecorder(
-                lambda progress_event: record_step(progress_event.step)
-            )
+        pulumi_stack = self._open_stack(plan.stack.name, create=True)
+        started_at = _start_time(pulumi_stack)
+        event_recorder = EventRecorder(
+            lambda progress_event: record_step(progress_event.step)
+        )
+        with closing(self._program(plan, started_at)) as program:
             self._call_cli(
                 lambda: pulumi_stack.preview(
-                    on_event=event_recorder, color="never"
+                    program=program, on_event=event_recorder, color="never"
                 ),
                 event_recorder,
             )
@@ -164,23 +157,26 @@ class PulumiEngine:
     def apply(self, plan: Plan, listener: Listener) -> EngineOutcome:
         """Make the stack what the plan says."""
         stack_name = plan.stack.name
-        resource_graph = parse_graph(plan.graph)
         stack_lock = states.exclusive_lock(
             self.folder / f"{stack_name}.json", stack_name
         )
-        with (
-            stack_lock,
-            self._open_stack(stack_name, resource_graph, plan) as pulumi_stack,
-        ):
+        with stack_lock:
+            pulumi_stack = self._open_stack(stack_name, create=True)
+            started_at = _start_time(pulumi_stack)
             event_recorder = EventRecorder(listener)
-            self._record_start(pulumi_stack, plan)
-            self._call_cli(
-                lambda: pulumi_stack.up(on_event=event_recorder, color="never"),
-                event_recorder,
-            )
+            self._record_start(pulumi_stack, plan, started_at)
+            with closing(self._program(plan, started_at)) as program:
+                self._call_cli(
+                    lambda: pulumi_stack.up(
+                        program=program, on_event=event_recorder, color="never"
+                    ),
+                    event_recorder,
+                )
             stack_outputs = {
-                entry_name: entry_value.value
-                for entry_name, entry_value in pulumi_stack.outputs().items()
+                entry_name: entry_value
+                for entry_name, entry_value in _entry_values(
+                    pulumi_stack.outputs()
+                ).items()
                 if entry_name not in RESERVED_OUTPUTS
             }
         return EngineOutcome(
@@ -189,7 +185,9 @@ class PulumiEngine:
             elapsed_s=event_recorder.elapsed_s(),
         )
 
-    def _record_start(self, pulumi_stack: Any, plan: Plan) -> None:
+    def _record_start(
+        self, pulumi_stack: Any, plan: Plan, started_at: str
+    ) -> None:
         """Write down by which plan and since when, before anything is created.
 
         A run that fails exports nothing, and the same plan must be able to go on.
@@ -197,7 +195,7 @@ class PulumiEngine:
         automation = self._import_automation()
         config_values = {
             PLAN_OUTPUT: plan.digest,
-            STARTED_OUTPUT: self._started_at,
+            STARTED_OUTPUT: started_at,
         }
         pulumi_stack.set_all_config(
             {
@@ -211,10 +209,8 @@ class PulumiEngine:
         stack_lock = states.exclusive_lock(
             self.folder / f"{stack_name}.json", stack_name
         )
-        with (
-            stack_lock,
-            self._open_stack(stack_name, EMPTY_GRAPH, None) as pulumi_stack,
-        ):
+        with stack_lock:
+            pulumi_stack = self._open_stack(stack_name, create=False)
             if pulumi_stack is None:
                 next_step = "run: tonnage status"
                 message = f"no stack is named {stack_name}"
@@ -245,73 +241,45 @@ class PulumiEngine:
             for stack_summary in workspace.list_stacks()
         )
 
-    @contextmanager
-    def _open_stack(
-        self,
-        stack_name: str,
-        resource_graph: Graph,
-        plan: Plan | None,
-    ) -> Iterator[Any]:
-        """Open a stack with its program, and close the program's loop however the work ends.
-
-        With a plan the stack is created when there is none. Without one, None is yielded then.
-        """
+    def _open_stack(self, stack_name: str, *, create: bool) -> Any:
+        """Open a stack of the backend. Nothing when there is none and none is to be created."""
         automation = self._import_automation()
-        from stacks.engine.program import Program
-
-        started_at = datetime.now(UTC).isoformat()
-        program = Program(
-            resource_graph,
-            str,
-            self._plugin_version(resource_graph.provider),
-            {},
-        )
         open_function = (
             automation.create_or_select_stack
-            if plan is not None
+            if create
             else automation.select_stack
         )
         try:
-            pulumi_stack = open_function(
+            return open_function(
                 stack_name,
                 project_name=PROJECT_NAME,
-                program=program,
+                # Each run brings its own program.
+                program=_empty_program,
                 opts=automation.LocalWorkspaceOptions(
                     **self._workspace_options(automation)
                 ),
             )
         except automation.StackNotFoundError:
-            yield None
-            return
-        if plan is not None:
-            prior_outputs = {
-                entry_name: entry_value.value
-                for entry_name, entry_value in pulumi_stack.outputs().items()
-            }
-            start_config = {
-                entry_name: entry_value.value
-                for entry_name, entry_value in pulumi_stack.get_all_config().items()
-            }
-            started_at = str(
-                prior_outputs.get(STARTED_OUTPUT)
-                or start_config.get(STARTED_OUTPUT)
-                or started_at
-            )
-            self._started_at = started_at
-            program.fill_text = self._text_filler(
-                plan, resource_graph, started_at
-            )
-            program.exports = {
+            return None
+
+    def _program(self, plan: Plan, started_at: str) -> Program:
+        """Return the program that registers what a plan asks for. It must be closed."""
+        self._import_automation()
+        from stacks.engine.program import Program
+
+        resource_graph = parse_graph(plan.graph)
+        return Program(
+            resource_graph,
+            self._text_filler(plan, resource_graph, started_at),
+            self._plugin_version(resource_graph.provider),
+            {
                 PLAN_OUTPUT: plan.digest,
                 STARTED_OUTPUT: started_at,
                 FACTS_OUTPUT: json_encode(
                     StackFacts.of(plan), order="sorted"
                 ).decode(),
-            }
-        try:
-            yield pulumi_stack
-        finally:
-            program.close()
+            },
+        )
 
     def _text_filler(
         self, plan: Plan, resource_graph: Graph, started_at: str
@@ -473,6 +441,24 @@ def _is_complete(
         PLAN_OUTPUT in stack_outputs
         and same_plan
         and not deployment.get("pending_operations")
+    )
+
+
+def _empty_program() -> None:
+    """Registers nothing."""
+
+
+def _entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of outputs, or of a configuration."""
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def _start_time(pulumi_stack: Any) -> str:
+    """When a stack was first applied, as it wrote down; the present time for a new one."""
+    return str(
+        _entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
+        or _entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
+        or datetime.now(UTC).isoformat()
     )
 
 

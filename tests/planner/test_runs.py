@@ -436,15 +436,15 @@ def test_the_best_layout_is_that_of_brute_force(
 ) -> None:
     asked = job(model.removesuffix(" pairs"), count, batch)
     if model.endswith("pairs"):
-        asked = replace(asked, reference="copy")
+        asked = asked._replace(reference="copy")
     least = step_lower_bound(asked)
     times = {}
     again: tuple[Recompute, ...] = ("none", "layer", "full")
     for plain, recompute in itertools.product(
         enumerate_layouts(asked, count, 8), again
     ):
-        spread = replace(plain, recompute=recompute)
-        one = replace(asked, layout=spread)
+        spread = plain._replace(recompute=recompute)
+        one = asked._replace(layout=spread)
         assert spread.accelerators == count
         assert batch % (spread.dp * spread.micro) == 0
         seconds = step_time(
@@ -488,11 +488,11 @@ def test_no_layout_undercuts_its_bound_whatever_the_machine() -> None:
             reference=draw.choice(("none", "copy", "base")),
         )
         every = list(enumerate_layouts(asked, draw.choice((8, 64, 256)), 8))
-        blind = step_lower_bound(replace(asked, network_bytes_s=1.0))
+        blind = step_lower_bound(asked._replace(network_bytes_s=1.0))
         least = blind.with_network(asked.network_bytes_s)
         for plain in draw.sample(every, min(20, len(every))):
             one = asked.with_layout(
-                replace(plain, recompute=draw.choice(("none", "layer", "full")))
+                plain._replace(recompute=draw.choice(("none", "layer", "full")))
             )
             seconds = step_time(
                 rank_work(one), TRAINING_TABLE.select(coefficient_keys(one))
@@ -515,7 +515,7 @@ def test_the_layout_of_llama_3_405b_is_not_faster_than_published_and_hardly_slow
 
     Meta filled the memory; a plan leaves a tenth of it free, and so recomputes every second layer.
     """
-    asked = replace(job("llama-3.1-405b", 16_384, 2048), sequence_tokens=8192)
+    asked = job("llama-3.1-405b", 16_384, 2048)._replace(sequence_tokens=8192)
     found = LayoutSearch(asked, 16_384, 8).fastest()[0]
     each = rank_work(found.job).tokens / found.step_time.total
     assert 300 < each * 6 * 405e9 / 1e12 < 410

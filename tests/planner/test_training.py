@@ -81,20 +81,20 @@ def test_a_reference_costs_one_forward_pass_of_four_and_16_bit_of_each_weight() 
 ):
     """DPO (arXiv:2305.18290): the policy's three passes, and one of the frozen reference."""
     alone = made(batch=512, dp=8)
-    rated, base = (replace(alone, reference=x) for x in ("copy", "base"))
+    rated, base = (alone._replace(reference=x) for x in ("copy", "base"))
     copy = model_states(rated).total - model_states(alone).total
     assert copy == pytest.approx(2.0 * alone.llm.params, rel=0.01)
     assert model_states(base).total == model_states(alone).total
     assert seconds(rated) / seconds(alone) == pytest.approx(4 / 3, rel=0.05)
-    cut = replace(rated, layout=replace(rated.layout, sharding="zero3"))
-    whole = replace(cut, reference="none")
+    cut = rated._replace(layout=rated.layout._replace(sharding="zero3"))
+    whole = cut._replace(reference="none")
     shared = model_states(cut).total - model_states(whole).total
     assert shared == pytest.approx(copy / 8, rel=0.01)
 
 
 def test_fp16_is_as_fast_as_bf16() -> None:
     one = made()
-    other = replace(one, software=replace(one.software, precision="fp16"))
+    other = one._replace(software=replace(one.software, precision="fp16"))
     assert seconds(other) == seconds(one)
     assert peak_gib(other) == peak_gib(one)
 
@@ -230,8 +230,8 @@ def test_states_are_those_of_zero() -> None:
         ("zero2", 16.6),
         ("zero3", 1.88),
     ):
-        job = replace(
-            made(dp=64, sharding=sharding), llm=model, optimizer="adamw-16bit"
+        job = made(dp=64, sharding=sharding)._replace(
+            llm=model, optimizer="adamw-16bit"
         )
         assert model_states(job).total / 1e9 == pytest.approx(
             gigabytes, rel=0.005
@@ -249,17 +249,17 @@ def test_the_distributed_optimizer_holds_6_and_12_over_dp() -> None:
 def test_activations_of_a_gpt_are_34_and_5as_over_h(name: str) -> None:
     """Korthikanti et al., equations 1, 2 and 5: whole, with tensor and sequence parallelism."""
     old = Software(kernels="megatron21", sequence_parallel=False)
-    job = replace(made(name), software=old, sequence_tokens=2048)
+    job = made(name)._replace(software=old, sequence_tokens=2048)
     llm = job.llm
     scores = 5 * llm.heads * 2048 / llm.hidden
     assert layer_token_bytes(job, "none") / llm.hidden == pytest.approx(
         34 + scores
     )
-    cut = replace(job, layout=replace(job.layout, tp=8))
+    cut = job._replace(layout=job.layout._replace(tp=8))
     assert layer_token_bytes(cut, "none") / llm.hidden == pytest.approx(
         10 + 24 / 8 + scores / 8
     )
-    both = replace(cut, software=replace(old, sequence_parallel=True))
+    both = cut._replace(software=replace(old, sequence_parallel=True))
     assert layer_token_bytes(both, "none") / llm.hidden == pytest.approx(
         (34 + scores) / 8
     )
@@ -296,7 +296,7 @@ def test_zero_1_exposes_its_share_of_two_bytes_each_way() -> None:
     """4 bytes a parameter, of which what leaves the machine passes the network once a step."""
     job = made(dp=64, micro=1, batch=64)
     c = TRAINING_TABLE.select(coefficient_keys(made()))
-    alone = replace(job, network_bytes_s=1e15)
+    alone = job._replace(network_bytes_s=1e15)
     moved = (
         4
         * sum((job.llm.dense_params, job.llm.embedding_params))
@@ -346,16 +346,16 @@ def test_accelerators_without_a_link_share_the_bus_of_their_machine(
 ) -> None:
     """GB/s of large collectives; what stays in one machine does not pass its network."""
     found = made(chip=chip, tp=2, pp=2, dp=2, batch=64)
-    found = replace(found, chip=replace(found.chip, link_domain=8))
+    found = found._replace(chip=replace(found.chip, link_domain=8))
     reached = (
         rank_work(found).link_bytes_s
         * TRAINING_TABLE.select(coefficient_keys(found)).link
         / 1e9
     )
     assert reached == pytest.approx(measured, rel=0.3)
-    assert seconds(found) == seconds(replace(found, network_bytes_s=1e8))
-    apart = replace(
-        found, chip=replace(found.chip, link_domain=1), network_bytes_s=1e8
+    assert seconds(found) == seconds(found._replace(network_bytes_s=1e8))
+    apart = found._replace(
+        chip=replace(found.chip, link_domain=1), network_bytes_s=1e8
     )
     assert seconds(apart) > 3 * seconds(found)
 
@@ -363,9 +363,9 @@ def test_accelerators_without_a_link_share_the_bus_of_their_machine(
 def test_a_poor_fabric_costs_what_its_bytes_take() -> None:
     cut = made("llama-3-70b", dp=64, sharding="zero3", batch=64)
     fast = seconds(cut)
-    slow = seconds(replace(cut, network_bytes_s=1e9))
+    slow = seconds(cut._replace(network_bytes_s=1e9))
     assert slow > 3 * fast
-    assert seconds(replace(cut, network_bytes_s=25e9)) >= fast
+    assert seconds(cut._replace(network_bytes_s=25e9)) >= fast
 
 
 def test_more_of_anything_is_never_faster_for_each() -> None:
@@ -379,7 +379,7 @@ def test_more_of_anything_is_never_faster_for_each() -> None:
     assert speed == sorted(speed, reverse=True)
     longer = [
         tokens_per_s(
-            rank_work(replace(made(), sequence_tokens=n)),
+            rank_work(made()._replace(sequence_tokens=n)),
             TRAINING_TABLE.select(coefficient_keys(made())),
         )
         for n in (2048, 8192, 65_536)
@@ -408,8 +408,7 @@ def test_recomputing_trades_time_for_memory() -> None:
 
 
 def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
-    job = replace(
-        made("llama-3.1-8b", dp=1, micro=1),
+    job = made("llama-3.1-8b", dp=1, micro=1)._replace(
         frozen_bytes=2.0,
         lora_rank=8,
         sequence_tokens=2048,
@@ -417,9 +416,9 @@ def test_adapters_hold_the_frozen_weights_and_little_else() -> None:
     assert model_states(job).total / job.llm.params == pytest.approx(
         2.0, rel=0.05
     )
-    quarter = replace(job, frozen_bytes=0.5)
+    quarter = job._replace(frozen_bytes=0.5)
     assert model_states(quarter).total < 0.5 * model_states(job).total
-    assert seconds(job) < seconds(replace(job, frozen_bytes=0.0))
+    assert seconds(job) < seconds(job._replace(frozen_bytes=0.0))
 
 
 def test_optimizers_are_ordered_by_what_they_keep() -> None:
@@ -445,7 +444,7 @@ def test_whatever_was_not_measured_is_flagged_and_its_band_is_wide() -> None:
     seen = {job.chip.architecture for job in runs}
     usual = half_width_ln(made())
     for chip in accelerators().values():
-        job = replace(made(), chip=chip)
+        job = made()._replace(chip=chip)
         if chip.architecture not in seen:
             assert prediction_basis(job) == "spec"
             assert half_width_ln(job) > 1.4 * usual

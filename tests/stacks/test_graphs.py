@@ -606,8 +606,7 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
     solution = solve(load_catalog(), TRAINED.replace("SPOT", "never"), keep=0)
     training_run = present(solution.training_run)
     first = training_run.layouts[0]
-    spread = replace(
-        first.job.layout,
+    spread = first.job.layout._replace(
         sharding=sharding,
         shard_size=shard,
         tp=1,

@@ -7,7 +7,6 @@ the micro-batch, the chunks of a stage and the recomputation.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -138,7 +137,7 @@ def _shard_states(
         and language_model.experts % ranks_divisor == 0
     ]
     for ep, sharding in itertools.product(expert_ranks or [1], shardings):
-        yield replace(cut_layout, ep=ep, sharding=sharding)
+        yield cut_layout._replace(ep=ep, sharding=sharding)
     if (
         # Hybrid sharding: the frequent gathers stay on the link.
         not only_zero1
@@ -146,7 +145,7 @@ def _shard_states(
         and 1 < link_ranks < cut_layout.data_parallel_ranks
         and cut_layout.data_parallel_ranks % link_ranks == 0
     ):
-        yield replace(cut_layout, sharding="zero3", shard_size=link_ranks)
+        yield cut_layout._replace(sharding="zero3", shard_size=link_ranks)
 
 
 def expand_cut(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -29,8 +29,7 @@ TORCH_KERNELS: Final = (
 FUSED_KERNELS: Final = ("te", "megatron21", "xla")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelLayout:
+class ParallelLayout(NamedTuple):
     """Parallel layout of a job over tp * pp * cp * dp accelerators.
 
     tp          ranks of tensor parallelism
@@ -65,18 +64,7 @@ class ParallelLayout:
         self, micro: float, vpp: int, recompute: Recompute
     ) -> ParallelLayout:
         """Return this partition with another micro-batch, chunks and recomputation."""
-        return ParallelLayout(
-            tp=self.tp,
-            pp=self.pp,
-            vpp=vpp,
-            cp=self.cp,
-            ep=self.ep,
-            dp=self.dp,
-            sharding=self.sharding,
-            shard_size=self.shard_size,
-            micro=micro,
-            recompute=recompute,
-        )
+        return self._replace(micro=micro, vpp=vpp, recompute=recompute)
 
     @property
     def accelerators(self) -> int:
@@ -137,8 +125,7 @@ class Software:
         return self.kernels in TORCH_KERNELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """A training job on one kind of accelerator.
 
     sequence_tokens  tokens of a sequence
@@ -196,18 +183,4 @@ class Job:
 
     def with_layout(self, layout: ParallelLayout) -> Job:
         """Return the same job in another layout."""
-        return Job(
-            llm=self.llm,
-            chip=self.chip,
-            layout=layout,
-            software=self.software,
-            sequence_tokens=self.sequence_tokens,
-            global_batch=self.global_batch,
-            network_bytes_s=self.network_bytes_s,
-            optimizer=self.optimizer,
-            frozen_bytes=self.frozen_bytes,
-            lora_rank=self.lora_rank,
-            offload_states=self.offload_states,
-            fused_backward=self.fused_backward,
-            reference=self.reference,
-        )
+        return self._replace(layout=layout)

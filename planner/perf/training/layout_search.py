@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -210,7 +210,7 @@ class LayoutSearch:
         self.node_accelerators = node_accelerators
         # The cached bound has a unit network and serves all networks.
         self.lower_bound = step_lower_bound(
-            replace(job, network_bytes_s=1.0)
+            job._replace(network_bytes_s=1.0)
         ).with_network(job.network_bytes_s)
         self._frontier: Frontier[_OpenEntry] = Frontier()
         self._timed_layouts: list[TimedLayout] = []
@@ -261,7 +261,7 @@ class LayoutSearch:
     def candidates(self) -> CandidateCuts:
         """Partitions and their bounds, shared by all networks."""
         return candidate_cuts(
-            replace(self.job, network_bytes_s=1.0),
+            self.job._replace(network_bytes_s=1.0),
             self.accelerators,
             self.node_accelerators,
         )

@@ -215,7 +215,7 @@ class SingleAccelerator:
 def single_accelerator(job: Job) -> SingleAccelerator:
     """Return the step of a job on one accelerator, whatever its layout."""
     # One accelerator without memory limit does all the work.
-    single_job = replace(job, layout=ParallelLayout())
+    single_job = job._replace(layout=ParallelLayout())
     coefficients = TRAINING_TABLE.select(coefficient_keys(single_job))
     single_work = rank_work(single_job)
     weight_bytes, expert_bytes = _weight_bytes(single_job, single_work)
@@ -252,7 +252,7 @@ def _weight_bytes(
     """
     doubled_work = rank_work(
         # Two sequences double what grows with tokens, not the weights.
-        replace(single_job, layout=ParallelLayout(micro=2.0))
+        single_job._replace(layout=ParallelLayout(micro=2.0))
     )
     return (
         2 * single_work.gemm_bytes - doubled_work.gemm_bytes,

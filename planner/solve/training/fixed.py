@@ -163,7 +163,7 @@ def _matching_layouts(
     for parallel_layout in matching_layouts:
         fitted_layout = (
             # A given mode is timed as it is, and dropped when it does not fit.
-            replace(parallel_layout, recompute=recompute_mode)
+            parallel_layout._replace(recompute=recompute_mode)
             if recompute_mode
             else search_space.candidates.fit_memory(parallel_layout)
         )

@@ -59,8 +59,7 @@ def layout_searches(
     )
     accelerator = _with_link(instance, accelerator_count)
     training_jobs = [
-        replace(
-            requirement.build_job(instance, precision, wire_bytes_per_s),
+        requirement.build_job(instance, precision, wire_bytes_per_s)._replace(
             chip=accelerator,
         )
         for precision in requirement.precisions
