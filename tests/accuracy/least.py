@@ -1,4 +1,4 @@
-"""Robust least squares on log ratios, shrunk to priors (Levenberg and Marquardt)."""
+"""Robust least squares on log ratios, shrunk to priors; the minimizer is scipy's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from planner.perf.common.coefficient_table import (
     YEARLY_KEY,
@@ -19,8 +20,8 @@ from planner.perf.common.coefficient_table import (
 Array = Any  # a numpy array; the physics takes it for a number
 DATA: Final = Path(__file__).parents[2] / "planner" / "perf" / "data"
 STEP: Final = 1e-4  # of the finite differences
-TURNS: Final = 12
-CLOSE: Final = 1e-3  # relative gain below which the fit stops
+TURNS: Final = 60  # evaluations of all ratios
+CLOSE: Final = 1e-5  # relative gain below which the fit stops
 
 
 @dataclass(frozen=True)
@@ -51,62 +52,71 @@ class Problem:
         """How far each of those may move."""
         return np.array([row.prior_sigma for row in self.book.rows])[self.free]
 
-    def away(self, parameters: Array) -> Array:
+    def distances(self, parameters: Array) -> Array:
         """Distance of the free parameters from their priors, in spreads."""
         return (parameters - self.prior)[self.free] / self.spread
 
-    def cost(self, parameters: Array, residuals: Array) -> float:
-        """What is minimized."""
-        soft = 2 * (np.sqrt(1 + (residuals / self.soft) ** 2) - 1)
-        return float(
-            np.sum(self.weight * soft) + np.sum(self.away(parameters) ** 2)
+    def losses(self, squares: Array) -> Array:
+        """Loss of each squared error with its first two derivatives, as scipy takes them.
+
+        A log ratio costs weight * 2 * (sqrt(1 + z) - 1) at z = (ratio / soft)^2, so that a
+        large error counts linearly. The distance of a parameter from its prior costs its square.
+        """
+        errors, distances = (
+            squares[: len(self.weight)],
+            squares[len(self.weight) :],
+        )
+        root = np.sqrt(1 + errors)
+        return np.array(
+            [
+                np.concatenate([2 * self.weight * (root - 1), distances]),
+                np.concatenate([self.weight / root, np.ones_like(distances)]),
+                np.concatenate(
+                    [-self.weight / (2 * root**3), np.zeros_like(distances)]
+                ),
+            ]
         )
 
-    def jacobian(self, parameters: Array, residuals: Array) -> Array:
-        """Finite differences, all parameters in one call."""
-        moved = np.repeat(parameters[None], len(self.free), 0)
-        moved[np.arange(len(self.free)), self.free] += STEP
-        return ((self.residuals(moved) - residuals) / STEP).T
+    def at(self, moved: Array) -> Array:
+        """All parameters, when the free ones are moved by so much from their priors."""
+        parameters = np.repeat(self.prior[None], len(np.atleast_2d(moved)), 0)
+        parameters[:, self.free] += moved
+        return parameters if moved.ndim > 1 else parameters[0]
+
+    def errors(self, moved: Array) -> Array:
+        """Log ratios in units of `soft`, then distances from the priors in spreads."""
+        parameters = self.at(moved)
+        return np.concatenate(
+            [
+                self.residuals(parameters) / self.soft,
+                self.distances(parameters),
+            ]
+        )
+
+    def slopes(self, moved: Array) -> Array:
+        """Derivatives of the errors: finite differences, all parameters in one call."""
+        steps = np.repeat(moved[None], len(self.free), 0)
+        steps[np.diag_indices(len(self.free))] += STEP
+        ratios = self.residuals(self.at(steps)) - self.residuals(self.at(moved))
+        return np.concatenate(
+            [ratios.T / STEP / self.soft, np.diag(1 / self.spread)]
+        )
 
 
 def solve(problem: Problem, start: Array | None = None) -> Array:
     """Return the parameters that fit best."""
-    at = (problem.prior if start is None else start).copy()
+    parameters = problem.prior if start is None else start
     with np.errstate(all="ignore"):
-        left = problem.residuals(at)
-        cost = problem.cost(at, left)
-        damping = 1e-3
-        for _ in range(TURNS):
-            slope = problem.jacobian(at, left)
-            weight = (
-                problem.weight
-                / np.sqrt(1 + (left / problem.soft) ** 2)
-                / problem.soft**2
-            )
-            normal = slope.T @ (weight[:, None] * slope) + np.diag(
-                problem.spread**-2.0
-            )
-            gradient = (
-                slope.T @ (weight * left) + problem.away(at) / problem.spread
-            )
-            better = None
-            while better is None and damping < 1e3:
-                damped = normal + damping * np.diag(np.diag(normal))
-                trial = at.copy()
-                trial[problem.free] += np.clip(
-                    np.linalg.solve(damped, -gradient), -0.7, 0.7
-                )
-                tried = problem.residuals(trial)
-                worth = problem.cost(trial, tried)
-                better = (trial, tried, worth) if worth < cost else None
-                damping *= 0.2 if better else 5
-            if better is None:
-                break
-            gain = cost - better[2]
-            at, left, cost = better
-            if gain < CLOSE * cost:
-                break
-    return at
+        fitted = least_squares(
+            problem.errors,
+            (parameters - problem.prior)[problem.free],
+            problem.slopes,
+            loss=problem.losses,
+            x_scale=problem.spread,
+            ftol=CLOSE,
+            max_nfev=TURNS,
+        )
+    return problem.at(fitted.x)
 
 
 def current(book: CoefficientTable[Any]) -> Array:
