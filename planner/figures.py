@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 
@@ -61,6 +62,40 @@ def milliseconds(time_ms: float) -> str:
         if time_ms < 3_600_000
         else f"{time_ms / 3_600_000:,.1f} h"
     )
+
+
+def duration(duration_s: float) -> str:
+    """Return a time given in s as text: 40 ms, 1.4 s, 3.2 h."""
+    return milliseconds(float(duration_s) * 1000)
+
+
+def duration_at_least(duration_s: float) -> str:
+    """Return a time as `duration` does, rounded up to its last digit.
+
+    The written value is at least `duration_s`.
+    """
+    # Last digit that is printed: 0.1 ms, 1 ms, 0.1 s or 0.1 h.
+    rounding_s = (
+        0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
+    )
+    if duration_s >= 3600:
+        rounding_s = 360.0
+    return duration(
+        # 1e-9 absorbs floating-point error at exact multiples.
+        math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
+    )
+
+
+def spec_duration(duration_s: float) -> str:
+    """Return a time as a spec takes it, rounded up to hours, or from 4 days on to 0.1 days."""
+    if duration_s < 4 * 86_400:
+        return f"{math.ceil(duration_s / 3600)}h"
+    return f"{math.ceil(duration_s / 86_400 * 10) / 10:g}d"
+
+
+def whole_dollars_up(amount_usd: Decimal) -> str:
+    """Return USD as a spec takes it, rounded up to whole dollars."""
+    return str(math.ceil(amount_usd))
 
 
 def compact_seconds(duration_s: Decimal) -> str:

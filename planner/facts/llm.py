@@ -64,7 +64,7 @@ class Llm:
     tied              whether the output head shares the input embedding
     mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
     precision         precision of the released weights
-    assumption        what was assumed about the architecture, else empty
+    is_assumed        whether layers and width are assumed, of a size alone
     """
 
     model: str
@@ -102,7 +102,7 @@ class Llm:
     precision: str = "bf16"
     source: str = ""
     as_of: str = "unknown"
-    assumption: str = ""
+    is_assumed: bool = False
 
     @cached_property
     def moe_layers(self) -> int:
@@ -352,5 +352,5 @@ def dense_model(params: int) -> Llm:
         vocab=128_256,
         max_context=131_072,
         source="assumed dense architecture in Llama proportions",
-        assumption=f"dense, {layers} layers of width {hidden}, grouped-query attention",
+        is_assumed=True,
     )

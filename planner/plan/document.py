@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.plan import types
 from planner.plan.canonical import seal
+from planner.sentence import describe
 from planner.spec.load import plain_values
 from planner.units import BYTES_PER_GB, BYTES_PER_MB
 from planner.version import VERSION
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.training.layout_search import TimedLayout
     from planner.plan.types import Properties
+    from planner.solve.cause import Cause
     from planner.solve.solution import (
         BandedPrediction,
         BindingLimit,
@@ -308,7 +310,7 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
                 hours_p90=None
                 if scenario.duration_hours is None
                 else rounded(scenario.duration_hours),
-                remark=scenario.remark,
+                remark=describe(scenario.remark) if scenario.remark else "",
             )
             for scenario in training_run.scenarios
         ),
@@ -364,7 +366,7 @@ def _binding(limit: BindingLimit) -> types.Binding:
     return types.Binding(
         constraint=limit.constraint,
         slack=None if limit.slack is None else rounded(limit.slack),
-        relax_to=limit.relax_to,
+        relax_to=describe(limit.relax_to),
         saves_usd_month=_optional_money(limit.saves_usd),
         usd_month=_optional_money(limit.usd),
         fleet=_fleet(limit.fleet),
@@ -385,7 +387,8 @@ def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
     return types.Alternative(
         pools=(rival_pool,),
         usd_month=plain_money(rival_fleet.usd),
-        rejected_by=rival_fleet.rejected_by,
+        rejected_by=describe(rival_fleet.rejected_by),
+        reason=_reason(rival_fleet.rejected_by),
     )
 
 
@@ -428,11 +431,23 @@ def _cost_line(bill_line: BillLine) -> types.CostLine:
     )
 
 
+def _reason(cause: Cause) -> types.Reason:
+    return types.Reason(
+        code=cause.code,
+        key=cause.key or None,
+        values={
+            name: value if isinstance(value, str) else rounded(float(value))
+            for name, value in cause.values.items()
+        },
+    )
+
+
 def _notice(warning: PlanWarning) -> types.Notice:
     place = warning.place
     return types.Notice(
         code=warning.code,
-        message=warning.message,
+        message=describe(warning.reason),
+        reason=_reason(warning.reason),
         path=place.path if place else None,
         line=place.line if place else None,
         column=place.column if place else None,

@@ -7,21 +7,68 @@ generated from them. Decimals are written as text, so that money stays exact.
 from __future__ import annotations
 
 from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, field
 
-# Predicted numbers have six significant digits; whole ones are written without a point.
-Number: TypeAlias = int | float
-Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
-# Properties of a resource, or of a document of somebody else, under their own names.
-Properties: TypeAlias = dict[str, Any]
-Role: TypeAlias = Literal["serve", "batch", "train", "workspace"]
-Period: TypeAlias = Literal["month", "run"]
+from planner.plan.part import (
+    Basis,
+    DocumentPart,
+    Number,
+    Period,
+    Properties,
+    Role,
+)
+from planner.plan.pool import FleetRef, Layout, Pool, Purchase, RivalPool
+from planner.plan.run import (
+    Launch,
+    Run,
+    RunScenario,
+    StorageSpeed,
+    TrainingLayout,
+)
 
-
-class DocumentPart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a document: it cannot change, and what it does not know it refuses."""
+__all__ = [
+    "Alternative",
+    "Basis",
+    "Binding",
+    "Calibration",
+    "CatalogRef",
+    "Cost",
+    "CostLine",
+    "DocumentPart",
+    "EnergyUse",
+    "FleetRef",
+    "FunnelStep",
+    "Launch",
+    "Layout",
+    "ModelRef",
+    "Notice",
+    "Number",
+    "Outcome",
+    "PercentileBand",
+    "Period",
+    "Plan",
+    "PlannedGraph",
+    "PlannedResource",
+    "Pool",
+    "Prediction",
+    "Properties",
+    "Purchase",
+    "Reason",
+    "RivalPool",
+    "Role",
+    "Run",
+    "RunScenario",
+    "Safety",
+    "Shutdown",
+    "SpecRef",
+    "StackRef",
+    "StorageSpeed",
+    "TrainingLayout",
+    "Verification",
+    "WorkloadRef",
+]
 
 
 class CatalogRef(DocumentPart, frozen=True, kw_only=True):
@@ -74,77 +121,6 @@ class FunnelStep(DocumentPart, frozen=True, kw_only=True):
     offers: Annotated[int, Meta(description="offers that are left after it")]
 
 
-class Layout(DocumentPart, frozen=True, kw_only=True):
-    """How one replica is spread over accelerators: the degree of each kind of parallelism."""
-
-    precision: Annotated[str, Meta(description="of weights and products")]
-    kv_precision: Annotated[str, Meta(description="of the KV cache")]
-    tp: Annotated[int, Meta(description="tensor parallel")]
-    pp: Annotated[int, Meta(description="pipeline parallel")]
-    ep: Annotated[int, Meta(description="expert parallel")]
-    dp: Annotated[int, Meta(description="attention data parallel")]
-    cp: Annotated[int, Meta(description="context parallel")]
-    max_batch: Annotated[int, Meta(description="requests at a time")]
-
-
-class Purchase(DocumentPart, frozen=True, kw_only=True):
-    """Some of a pool's machines, bought in one way."""
-
-    purchase: Annotated[
-        str, Meta(description="on_demand, spot, reserved_1y, …")
-    ]
-    nodes: Annotated[int, Meta(description="nodes bought in this way")]
-    usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
-    term: Annotated[
-        str | None, Meta(description="1y or 3y, for a commitment")
-    ] = None
-    reservation: Annotated[
-        str | None, Meta(description="id of a reservation that is owned")
-    ] = None
-
-
-class Pool(DocumentPart, frozen=True, kw_only=True):
-    """Machines of one type in one region that do the same work."""
-
-    name: Annotated[str, Meta(description="unique in the plan")]
-    provider: Annotated[str, Meta(description="cloud")]
-    region: Annotated[str, Meta(description="region of the cloud")]
-    zones: Annotated[
-        tuple[str, ...], Meta(description="zones that may be used")
-    ]
-    instance_type: Annotated[str, Meta(description="machine type of the cloud")]
-    accelerator: Annotated[
-        str, Meta(description="name among the known accelerators")
-    ]
-    accelerators_per_node: Annotated[
-        int, Meta(description="accelerators of one node")
-    ]
-    nodes: Annotated[int, Meta(description="at the peak, over all purchases")]
-    min_nodes: Annotated[int, Meta(description="in the quietest running hour")]
-    purchase: Annotated[str, Meta(description="the one there is, or mixed")]
-    purchases: Annotated[
-        tuple[Purchase, ...], Meta(description="how the nodes are bought")
-    ]
-    role: Annotated[Role, Meta(description="what the machines do")]
-    replicas: Annotated[
-        int, Meta(description="copies of the model at the peak")
-    ]
-    layout: Annotated[
-        Layout | None,
-        Meta(description="how one replica is spread; none for workspaces"),
-    ]
-    usd_per_hour: Annotated[Decimal, Meta(description="mean of a node")]
-
-    @property
-    def purchase_text(self) -> str:
-        """How the nodes are bought, such as "spot" or "2 on_demand + 1 spot"."""
-        if self.purchase != "mixed":
-            return self.purchase
-        return " + ".join(
-            f"{part.nodes} {part.purchase}" for part in self.purchases
-        )
-
-
 class Prediction(DocumentPart, frozen=True, kw_only=True):
     """A predicted number with its 90 % band and what it rests on."""
 
@@ -157,13 +133,20 @@ class Prediction(DocumentPart, frozen=True, kw_only=True):
     basis: Annotated[Basis, Meta(description="what it rests on")]
 
 
-class FleetRef(DocumentPart, frozen=True, kw_only=True):
-    """A fleet that is named and not bought."""
+class Reason(DocumentPart, frozen=True, kw_only=True):
+    """What a sentence of the plan says, as data."""
 
-    provider: Annotated[str, Meta(description="cloud")]
-    region: Annotated[str, Meta(description="empty where it is open")]
-    instance_type: Annotated[str, Meta(description="machine type")]
-    nodes: Annotated[int, Meta(description="0 where it is open")]
+    code: Annotated[str, Meta(description="name of the reason")]
+    key: Annotated[
+        str | None, Meta(description="key of the spec that it is about")
+    ]
+    values: Annotated[
+        dict[str, Number | str],
+        Meta(
+            description="its numbers and names; a unit is the end of a name: "
+            "_s, _gib, _usd, _share"
+        ),
+    ]
 
 
 class Binding(DocumentPart, frozen=True, kw_only=True):
@@ -250,100 +233,6 @@ class Calibration(DocumentPart, frozen=True, kw_only=True):
     points: Annotated[int, Meta(description="measured points")]
 
 
-class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
-    """Where data and checkpoints lie, and how fast that is."""
-
-    kind: Annotated[
-        Literal["object", "parallel"],
-        Meta(description="object storage, or a parallel file system"),
-    ]
-    gib: Annotated[
-        int | None, Meta(description="capacity of a parallel file system")
-    ] = None
-    mb_s_tib: Annotated[
-        int | None, Meta(description="MB/s that each TiB of it brings")
-    ] = None
-    wanted_mb_s: Annotated[Number, Meta(description="what the job reads")]
-    given_mb_s: Annotated[Number, Meta(description="what storage gives")]
-    checkpoint_write_s: Annotated[
-        Number, Meta(description="seconds to write one checkpoint")
-    ]
-
-
-class TrainingLayout(DocumentPart, frozen=True, kw_only=True):
-    """A layout of a training job with its step time and memory."""
-
-    tp: Annotated[int, Meta(description="tensor parallel")]
-    pp: Annotated[int, Meta(description="pipeline parallel")]
-    vpp: Annotated[int, Meta(description="chunks of a pipeline stage")]
-    cp: Annotated[int, Meta(description="context parallel")]
-    ep: Annotated[int, Meta(description="expert parallel")]
-    dp: Annotated[int, Meta(description="data parallel")]
-    sharding: Annotated[
-        str, Meta(description="none, zero1, zero2 or zero3 (FSDP)")
-    ]
-    shard: Annotated[
-        int | None, Meta(description="ranks that share states; none is all")
-    ]
-    micro_batch: Annotated[Number, Meta(description="sequences")]
-    recompute: Annotated[str, Meta(description="none, layer or full")]
-    precision: Annotated[str, Meta(description="of products")]
-    step_time_s: Annotated[Number, Meta(description="seconds of a step")]
-    peak_gib: Annotated[
-        Number, Meta(description="GiB of the fullest accelerator")
-    ]
-    limit: Annotated[str, Meta(description="what costs most time")]
-
-
-class RunScenario(DocumentPart, frozen=True, kw_only=True):
-    """Another way to run the same job; without a price it would never end."""
-
-    way: Annotated[str, Meta(description="name of the way to run")]
-    usd: Annotated[Decimal | None, Meta(description="of the run")]
-    hours_p90: Annotated[
-        Number | None, Meta(description="90 % of the runs end within")
-    ]
-    remark: Annotated[str, Meta(description="what to know about it")]
-
-
-class Run(DocumentPart, frozen=True, kw_only=True):
-    """How a training job runs: the whole of it."""
-
-    method: Annotated[str, Meta(description="training method")]
-    tokens: Annotated[Number, Meta(description="tokens that are trained")]
-    steps: Annotated[int, Meta(description="optimizer steps")]
-    sequence: Annotated[int, Meta(description="tokens of a sequence")]
-    global_batch: Annotated[int, Meta(description="sequences of a step")]
-    checkpoint_interval_s: Annotated[
-        Number, Meta(description="seconds from one checkpoint to the next")
-    ]
-    checkpoint_blocks_s: Annotated[
-        Number, Meta(description="seconds that each one stops the job")
-    ]
-    checkpoint_gb: Annotated[Number, Meta(description="GB of one checkpoint")]
-    stops: Annotated[Number, Meta(description="expected interruptions")]
-    spares: Annotated[int, Meta(description="nodes that wait for a failure")]
-    hours_p50: Annotated[
-        Number, Meta(description="half of 1,000 simulated runs end within")
-    ]
-    hours_p90: Annotated[Number, Meta(description="90 % of them end within")]
-    usd_p50: Annotated[
-        Decimal, Meta(description="half of the runs cost at most")
-    ]
-    usd_p90: Annotated[Decimal, Meta(description="90 % of them cost at most")]
-    storage: Annotated[
-        StorageSpeed, Meta(description="where data and checkpoints lie")
-    ]
-    layouts: Annotated[
-        tuple[TrainingLayout, ...],
-        Meta(description="the best layouts, the chosen one first"),
-    ]
-    ways: Annotated[
-        tuple[RunScenario, ...],
-        Meta(description="other ways to run on the same machines"),
-    ]
-
-
 class EnergyUse(DocumentPart, frozen=True, kw_only=True):
     """Power and energy of the machines in the period of the bill."""
 
@@ -406,20 +295,6 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
     ]
 
 
-class RivalPool(DocumentPart, frozen=True, kw_only=True):
-    """The machines of a fleet that was not chosen."""
-
-    provider: Annotated[str, Meta(description="cloud")]
-    region: Annotated[str, Meta(description="region of the cloud")]
-    instance_type: Annotated[str, Meta(description="machine type")]
-    accelerator: Annotated[
-        str, Meta(description="name among the known accelerators")
-    ]
-    nodes: Annotated[int, Meta(description="nodes at the peak")]
-    purchase: Annotated[str, Meta(description="how they would be bought")]
-    usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
-
-
 class Alternative(DocumentPart, frozen=True, kw_only=True):
     """A fleet that was not chosen, and what stopped it."""
 
@@ -431,6 +306,7 @@ class Alternative(DocumentPart, frozen=True, kw_only=True):
         str,
         Meta(description="key of the limit or rule that it breaks, or price"),
     ]
+    reason: Annotated[Reason, Meta(description="the same as data")]
 
 
 class CostLine(DocumentPart, frozen=True, kw_only=True):
@@ -501,7 +377,7 @@ class PlannedResource(DocumentPart, frozen=True, kw_only=True):
         Meta(
             description="delete_before_replace, delete_timeout, replace_on_changes, ignore_changes"
         ),
-    ] = {}
+    ] = field(default_factory=dict)
 
 
 class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
@@ -514,20 +390,7 @@ class PlannedGraph(DocumentPart, frozen=True, kw_only=True):
     ] = ()
     outputs: Annotated[
         Properties, Meta(description="what the stack tells once it stands")
-    ] = {}
-
-
-class Launch(DocumentPart, frozen=True, kw_only=True):
-    """How a training job is started, also on a cluster of one's own."""
-
-    world_size: Annotated[int, Meta(description="ranks")]
-    nodes: Annotated[int, Meta(description="nodes that work")]
-    ranks_per_node: Annotated[int, Meta(description="one for each accelerator")]
-    environment: Annotated[
-        dict[str, str], Meta(description="variables of NCCL on the fabric")
-    ]
-    arguments: Annotated[tuple[str, ...], Meta(description="of the trainer")]
-    slurm: Annotated[str, Meta(description="a batch script")]
+    ] = field(default_factory=dict)
 
 
 class StackRef(DocumentPart, frozen=True, kw_only=True):
@@ -555,6 +418,7 @@ class Notice(DocumentPart, frozen=True, kw_only=True):
 
     code: Annotated[str, Meta(description="what it is about")]
     message: Annotated[str, Meta(description="the sentence")]
+    reason: Annotated[Reason, Meta(description="the same as data")]
     path: Annotated[str | None, Meta(description="file")]
     line: Annotated[int | None, Meta(description="line in the file")]
     column: Annotated[int | None, Meta(description="column in the line")]

@@ -13,6 +13,7 @@ from planner.render.plan import (
     fleet_text,
     plan_page,
 )
+from planner.sentence import describe
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
@@ -60,11 +61,12 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
             answer.fleet is not None
             and answer.fleet.instance_type in chosen_types
         )
-        reason_text = "chosen" if is_chosen else answer.reason
+        answer_text = _reason_text(answer)
+        reason_text = "chosen" if is_chosen else answer_text
         if answer.usd is not None and not is_chosen:
             extra_usd = answer.usd - chosen_usd
             reason_text = (
-                f"{answer.reason}: "
+                f"{answer_text}: "
                 f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
             )
         table_rows.append(
@@ -86,7 +88,7 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
     question_text = f"{factor:g} times the {scaled_quantity}"
     # No fleet meets the larger load.
     if answer.usd is None:
-        return (Paragraph(f"{question_text}: {answer.reason}", "warn"),)
+        return (Paragraph(f"{question_text}: {_reason_text(answer)}", "warn"),)
     extra_usd = answer.usd - chosen_usd
     table_rows = (
         ("now", "", figures.dollars(chosen_usd), ""),
@@ -98,6 +100,10 @@ def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
         ),
     )
     return (PageTable(("", "fleet", _cost_title(plan), ">change"), table_rows),)
+
+
+def _reason_text(answer: Counterfactual) -> str:
+    return "" if answer.reason is None else describe(answer.reason)
 
 
 def _fleet_text(answer: Counterfactual) -> str:

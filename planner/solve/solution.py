@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import Routing
     from planner.perf.training.layout_search import TimedLayout
+    from planner.solve.cause import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class BindingLimit:
 
     constraint: str
     slack: float | None
-    relax_to: str
+    relax_to: Cause
     saves_usd: Decimal | None
     usd: Decimal | None
     fleet: FleetSummary | None
@@ -156,15 +157,15 @@ class RivalFleet:
     offer: Offer
     nodes: int
     usd: Decimal
-    rejected_by: str
+    rejected_by: Cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWarning:
-    """Something to know before paying."""
+    """Something to know before paying: what it is about, and the reason."""
 
     code: str
-    message: str
+    reason: Cause
     place: Place | None = None
 
 
@@ -178,7 +179,7 @@ class Scenario:
     name: str
     usd: Decimal | None
     duration_hours: float | None
-    remark: str = ""
+    remark: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,13 +250,13 @@ class Counterfactual:
 
     `fleet`  the fleet or machine type, None when there is none
     `usd`  its cost for a month, or for the run of a training job; None without a fleet
-    `reason`  why it is not chosen, empty when a changed load can be served
+    `reason`  why it is not chosen, None when a changed load can be served
     `users`  people of a workspace
     """
 
     fleet: FleetSummary | None
     usd: Decimal | None
-    reason: str
+    reason: Cause | None
     users: int = 0
 
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.solve.cause import because
 from planner.solve.solution import PlanWarning
 
 if TYPE_CHECKING:
+    from planner.facts.llm import Llm
     from planner.market.offer import Offer
+    from planner.solve.cause import Cause
 
 LOW_CONFIDENCE: Final = "low"
+
+
+def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
+    """Say what was assumed of a model that is given by its size alone."""
+    if not llm.is_assumed:
+        return ()
+    return (
+        because("assumed-architecture", layers=llm.layers, width=llm.hidden),
+    )
 
 
 def price_warnings(
@@ -18,16 +30,17 @@ def price_warnings(
     """Warn of a price that is old, derived or unsure, and of lines without a price."""
     warnings = []
     if offer.confidence == LOW_CONFIDENCE or offer.basis != "observed":
-        message = (
-            f"the {offer.purchase} price of {offer.instance.instance_type} in {offer.region} is "
-            f"{offer.basis}, of {offer.as_of}, with {offer.confidence} confidence"
+        reason = because(
+            "unsure-price",
+            purchase=offer.purchase,
+            machine=offer.instance.instance_type,
+            region=offer.region,
+            basis=offer.basis,
+            as_of=offer.as_of,
+            confidence=offer.confidence,
         )
-        warnings.append(PlanWarning(code="price", message=message))
+        warnings.append(PlanWarning(code="price", reason=reason))
     if unpriced_lines:
-        message = (
-            "no price is known of "
-            + ", ".join(unpriced_lines)
-            + ": not in the total"
-        )
-        warnings.append(PlanWarning(code="price-unknown", message=message))
+        reason = because("no-price", lines=", ".join(unpriced_lines))
+        warnings.append(PlanWarning(code="price-unknown", reason=reason))
     return tuple(warnings)

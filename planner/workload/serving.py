@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from planner import figures
+from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.explain import describe_fleet
 from planner.solve.serving.rejection import rejection_reason
@@ -64,9 +65,9 @@ class ServingWorkload:
             return Counterfactual(
                 describe_fleet(best_candidate),
                 best_candidate.bill.total,
-                "price",
+                DEARER,
             )
-        reason = "no layout of the model fits its accelerators"
+        reason = because("layout")
         # Offers are ordered by cost bound; the first one is reported.
         if search_result.rejected_offers:
             reason = rejection_reason(
@@ -91,9 +92,9 @@ class ServingWorkload:
             .candidates
         )
         if not candidates:
-            return Counterfactual(None, None, "infeasible")
+            return Counterfactual(None, None, INFEASIBLE)
         return Counterfactual(
-            describe_fleet(candidates[0]), candidates[0].bill.total, ""
+            describe_fleet(candidates[0]), candidates[0].bill.total, None
         )
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.errors import MissingError, Problem, SpecError
 from planner.market.offer import group_offers
 from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.workload.registry import workload_of
@@ -102,15 +103,19 @@ def _explain_type(
         return workload.explain_type(
             spec, settings, machine_type, allowed_offers
         )
-    # A type without a stack has a reason of its own.
-    reason = settings.unbuilt_reason(instance)
-    if reason is None:
-        # The offer with the fewest violations is nearest to the rules.
-        violated_rules = min(
-            (offer_filter.violations(offer) for offer in offers), key=len
-        )
-        reason = "excluded by " + ", ".join(sorted(violated_rules))
-    return Counterfactual(machine_type, None, reason)
+    # A type without a stack has a reason of its own, which a table of stacks gives.
+    unbuilt = settings.unbuilt_reason(instance)
+    if unbuilt is not None:
+        return Counterfactual(machine_type, None, because("told", told=unbuilt))
+    # The offer with the fewest violations is nearest to the rules.
+    violated_rules = min(
+        (offer_filter.violations(offer) for offer in offers), key=len
+    )
+    return Counterfactual(
+        machine_type,
+        None,
+        because("excluded", rules=", ".join(sorted(violated_rules))),
+    )
 
 
 def _matches_pattern(offer: Offer, pattern: str) -> bool:

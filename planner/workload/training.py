@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from planner import figures
+from planner.solve.cause import DEARER, INFEASIBLE
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
 from planner.solve.training.answer import solve_training
 from planner.solve.training.requirement import (
@@ -71,7 +72,7 @@ class TrainingWorkload:
             return Counterfactual(
                 replace(machine_type, nodes=best_candidate.cluster.nodes),
                 best_candidate.bill.total,
-                "price",
+                DEARER,
             )
         return Counterfactual(machine_type, None, ranking.rejected[0].reason)
 
@@ -88,13 +89,13 @@ class TrainingWorkload:
         longer_spec = replace(spec, data=replace(spec.data, tokens=tokens))
         solution = self.solve(longer_spec, settings, offer_filter)
         if solution.bill is None:
-            return Counterfactual(None, None, "infeasible")
+            return Counterfactual(None, None, INFEASIBLE)
         job_pool = next(pool for pool in solution.pools if pool.role == "train")
         instance = job_pool.instance
         fleet = FleetSummary(
             instance.provider, "", instance.instance_type, job_pool.nodes
         )
-        return Counterfactual(fleet, solution.bill.total, "")
+        return Counterfactual(fleet, solution.bill.total, None)
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say the method, how much is trained on, and the deadline."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from planner.solve.cause import DEARER, INFEASIBLE
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
 from planner.solve.workspace.answer import solve_workspace
 from planner.solve.workspace.requirement import (
@@ -63,7 +64,7 @@ class WorkspaceWorkload:
             offers, key=lambda offer: (offer.usd_hour, offer.key)
         )
         bill = workspace_bill(spec, cheapest_offer, settings.catalog.price_book)
-        return Counterfactual(fleet, bill.total, "price")
+        return Counterfactual(fleet, bill.total, DEARER)
 
     def scale(
         self,
@@ -78,8 +79,8 @@ class WorkspaceWorkload:
             replace(spec, users=users), settings, offer_filter
         )
         if solution.bill is None:
-            return Counterfactual(None, None, "infeasible", users=users)
-        return Counterfactual(None, solution.bill.total, "", users=users)
+            return Counterfactual(None, None, INFEASIBLE, users=users)
+        return Counterfactual(None, solution.bill.total, None, users=users)
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say for how many people."""

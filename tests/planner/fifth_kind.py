@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from planner.solve.cause import because
 from planner.solve.serving.answer import solve_serving
 from planner.solve.solution import Counterfactual
 from planner.spec.kinds import SPEC_KINDS
@@ -60,7 +61,9 @@ class EvaluationWorkload:
         machine_type: FleetSummary,
         offers: list[Offer],
     ) -> Counterfactual:
-        return Counterfactual(machine_type, None, "nobody graded on it")
+        return Counterfactual(
+            machine_type, None, because("told", told="nobody graded on it")
+        )
 
     def scale(
         self,
@@ -69,7 +72,9 @@ class EvaluationWorkload:
         offer_filter: OfferFilter,
         factor: float,
     ) -> Counterfactual:
-        return Counterfactual(None, None, "graded already")
+        return Counterfactual(
+            None, None, because("told", told="graded already")
+        )
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         return [f"{normalized['traffic']['total_requests']:,} prompts"]

@@ -33,6 +33,7 @@ from planner.perf.training.lower_bound import step_lower_bound
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.step import step_time
 from planner.perf.training.work import rank_work
+from planner.sentence import describe
 from planner.solve.settings import SolveSettings
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.fixed import estimate_training
@@ -45,7 +46,7 @@ from planner.workload.registry import workload_of
 from planner.workload.solver import what_if
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, only, solve
+from tests.conftest import BLUEPRINTS, only, present, solve
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -401,7 +402,7 @@ def test_ways_to_buy_are_compared_in_one_table() -> None:
         < usd["on_demand"]
         < usd["without its fabric"]
     )
-    assert "2024" in found["capacity block"].remark
+    assert "2024" in describe(present(found["capacity block"].remark))
     hours = {name: found[name].duration_hours or 0.0 for name in wanted}
     assert hours["on_demand"] <= hours["half spot"] <= hours["spot"]
 
@@ -584,9 +585,9 @@ def test_a_deadline_that_nothing_meets_is_told_the_shortest_there_is() -> None:
     assert nearest.constraint == "train.deadline"
     assert nearest.usd
     assert nearest.usd > 0
-    assert nearest.relax_to.endswith("d")
+    assert describe(nearest.relax_to).endswith("d")
     relaxed = text(MODEL="llama-3.1-70b", TOKENS="2T", DEADLINE="1d")
-    told = solve(CATALOG, relaxed).bindings[0].relax_to
+    told = describe(solve(CATALOG, relaxed).bindings[0].relax_to)
     assert solve(
         CATALOG, relaxed.replace("deadline: 1d", f"deadline: {told}")
     ).pools
@@ -612,14 +613,19 @@ def test_a_budget_of_a_month_takes_fewer_machines_for_longer() -> None:
     ).bindings
     assert nearest.constraint == "buy.budget"
     assert solve(
-        CATALOG, made.replace("never}", f"never, budget: {nearest.relax_to}}}")
+        CATALOG,
+        made.replace(
+            "never}", f"never, budget: {describe(nearest.relax_to)}}}"
+        ),
     ).pools
 
 
 def test_a_batch_that_divides_badly_is_told_one_that_does() -> None:
     made = text(MODEL="llama-3.1-70b", TOKENS="20B", DEADLINE="3d")
     odd = made.replace("global_batch: 256", "global_batch: 7")
-    told = {b.constraint: b.relax_to for b in solve(CATALOG, odd).bindings}
+    told = {
+        b.constraint: describe(b.relax_to) for b in solve(CATALOG, odd).bindings
+    }
     assert set(told) == {"train.deadline", "train.global_batch"}
     even = made.replace(
         "global_batch: 256", f"global_batch: {told['train.global_batch']}"
@@ -647,10 +653,12 @@ def test_a_sequence_too_long_for_any_memory_is_told_the_longest_that_fits() -> (
     )
     (nearest,) = solve(CATALOG, made).bindings
     assert nearest.constraint == "train.sequence"
-    shorter = made.replace("sequence: 16M", f"sequence: {nearest.relax_to}")
+    shorter = made.replace(
+        "sequence: 16M", f"sequence: {describe(nearest.relax_to)}"
+    )
     assert solve(CATALOG, shorter).pools
     longer = made.replace(
-        "sequence: 16M", f"sequence: {2 * int(nearest.relax_to)}"
+        "sequence: 16M", f"sequence: {2 * int(describe(nearest.relax_to))}"
     )
     assert not solve(CATALOG, longer).pools
 
@@ -771,7 +779,7 @@ def test_a_starved_job_is_told_the_fix_and_its_price() -> None:
     made = text(MODEL="llama-3.2-1b", TOKENS="3B", DEADLINE="3d")
     made = made.replace('/tokens"', '/tokens", size: 400TB, storage: object')
     catalog = only(CATALOG, lambda o: o.instance.instance_type == "p5.48xlarge")
-    told = {w.code: w.message for w in solve(catalog, made).warnings}
+    told = {w.code: describe(w.reason) for w in solve(catalog, made).warnings}
     assert "take data.storage: parallel (" in told["data"]
     assert " h sooner, +" in told["data"]
 
@@ -784,7 +792,8 @@ def test_published_reclaim_rates_are_a_range() -> None:
     assert solution.training_run is not None
     spot = next(w for w in solution.training_run.scenarios if w.name == "spot")
     least, most = (
-        float(x) for x in spot.remark.split(" days")[0].split(" to ")
+        float(present(spot.remark).values[name])
+        for name in ("earliest", "latest")
     )
     assert least < (spot.duration_hours or 0) / 24 < most
 
@@ -886,7 +895,7 @@ def test_tokens_that_are_not_stated_are_compute_optimal_and_said() -> None:
     assert need.tokens == pytest.approx(
         20 * find_model("llama-3.1-8b").active_params
     )
-    assert any("not stated" in note for note in need.assumptions)
+    assert any("not stated" in describe(note) for note in need.assumptions)
 
 
 TRAINING_BLUEPRINTS = [
@@ -921,7 +930,9 @@ def test_data_that_come_slower_than_they_are_trained_are_told_with_the_fix_and_i
         "tokens: 2B", "tokens: 2B, size: 20PB"
     )
     solution = solve(catalog, made)
-    told = next(w.message for w in solution.warnings if w.code == "data")
+    told = next(
+        describe(w.reason) for w in solution.warnings if w.code == "data"
+    )
     assert "accelerators wait" in told
     assert "compress" in told
     fed = solve(catalog, text(TOKENS="2B", DEADLINE="60d"))

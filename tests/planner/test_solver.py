@@ -11,6 +11,8 @@ import pytest
 
 from planner.errors import MissingError, SpecError
 from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.sentence import describe
+from planner.solve.cause import DEARER
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.sizing import groups_with_spares
@@ -179,10 +181,10 @@ def test_cheaper_fleets_that_were_not_chosen_say_why(catalog) -> None:
     assert solution.bill is not None
     cheaper = [a for a in solution.alternatives if a.usd < solution.bill.total]
     assert cheaper
-    assert all(a.rejected_by and a.rejected_by != "price" for a in cheaper)
+    assert all(a.rejected_by != DEARER for a in cheaper)
     dearer = [a for a in solution.alternatives if a.usd > solution.bill.total]
     assert dearer
-    assert all(a.rejected_by == "price" for a in dearer)
+    assert all(a.rejected_by == DEARER for a in dearer)
 
 
 def test_relaxing_a_binding_constraint_as_told_saves_what_is_told(
@@ -203,7 +205,7 @@ def test_infeasible_names_the_nearest_value_and_that_value_is_feasible(
     solution = solve(catalog, text)
     assert solution.status == "infeasible"
     nearest = next(b for b in solution.bindings if b.constraint == "ttft_p95")
-    loosened = text.replace("20ms", nearest.relax_to.replace(" ", ""))
+    loosened = text.replace("20ms", describe(nearest.relax_to).replace(" ", ""))
     assert cost_of(catalog, loosened) == nearest.usd
 
 
@@ -276,7 +278,10 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
     )
-    found = {a.fleet: a.reason for a in why_not(spec, solver, "ct5*")}
+    found = {
+        a.fleet: describe(present(a.reason))
+        for a in why_not(spec, solver, "ct5*")
+    }
     assert found
     assert all("TPU" in why for why in found.values())
     with pytest.raises(MissingError):

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner.perf.serving.replica import NO_MARGIN_LEVEL
+from planner.solve.cause import because
 from planner.solve.serving.explain import (
     alternatives,
     bindings,
@@ -211,26 +212,33 @@ def _serving_warnings(
     simulation_check: SimulationCheck | None,
 ) -> tuple[PlanWarning, ...]:
     plan_warnings = [
-        PlanWarning(code="assumed-model", message=note)
+        PlanWarning(code="assumed-model", reason=note)
         for note in requirement.notes
     ]
     if simulation_check is not None and not simulation_check.passed:
-        message = "no fleet that was simulated kept every limit: this is the largest of them"
-        plan_warnings.append(PlanWarning(code="unverified", message=message))
+        plan_warnings.append(
+            PlanWarning(code="unverified", reason=because("unverified"))
+        )
     if (
         requirement.confidence.correction is not None
         and selection.sizing.replica.correction is None
     ):
         calibration = requirement.confidence.correction
-        message = (
-            f"the calibration is of {calibration.model} on {calibration.accelerator}: it says "
-            "nothing here"
-        )
-        plan_warnings.append(PlanWarning(code="calibration", message=message))
-    if selection.offer.purchase == "spot":
-        message = "spot machines can be taken back at short notice, all of them at once"
         plan_warnings.append(
-            PlanWarning(code="spot", message=message, place=spec.buy.place)
+            PlanWarning(
+                code="calibration",
+                reason=because(
+                    "other-calibration",
+                    model=calibration.model,
+                    accelerator=calibration.accelerator,
+                ),
+            )
+        )
+    if selection.offer.purchase == "spot":
+        plan_warnings.append(
+            PlanWarning(
+                code="spot", reason=because("spot"), place=spec.buy.place
+            )
         )
     return (
         *plan_warnings,

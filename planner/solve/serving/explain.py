@@ -7,10 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.serving.duration_text import (
-    format_at_least,
-    format_duration,
-)
+from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.serving.rejection import nearest_rejected, rejection_reason
 from planner.solve.serving.sizing import FleetSizing
 from planner.solve.serving.smaller_fleet import smaller_fleet
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.cause import Cause
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import (
         ServingCandidate,
@@ -53,10 +51,10 @@ def alternatives(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
             usd=candidate.bill.total,
-            rejected_by="price"
+            rejected_by=DEARER
             # A rival that ranks first was simulated and missed a limit.
             if candidate.rank > selection.rank
-            else "simulation: it missed a limit",
+            else because("simulation"),
         )
         for candidate in rival_candidates[:max_count]
     ]
@@ -98,11 +96,11 @@ def alternatives(
     )
 
 
-def exclusion_reason(offer: Offer, selected_offer: Offer) -> str:
-    """Name the purchase rule of the spec that excludes a cheaper offer."""
+def exclusion_reason(offer: Offer, selected_offer: Offer) -> Cause:
+    """Return the purchase rule of the spec that excludes a cheaper offer."""
     if offer.purchase == "spot" and selected_offer.purchase != "spot":
-        return "buy.spot: could be taken back at any time"
-    return "buy.commit: the commitment is not allowed"
+        return because("taken-back", "buy.spot")
+    return because("commitment", "buy.commit")
 
 
 def bindings(
@@ -223,7 +221,7 @@ def relaxations(
     # Cost of the unchanged requirement: the budget that is enough.
     if budget_usd is not None:
         relaxed_bindings += _relaxation(
-            "buy.budget", "", search, requirement, offers
+            "buy.budget", None, search, requirement, offers
         )
     for limit in requirement.limits:
         relaxed_bindings += _loosened_limit(
@@ -238,7 +236,7 @@ def relaxations(
         relaxed_offers = offer_filter.cheapest(constraint)
         if relaxed_offers != offers:
             relaxed_bindings += _relaxation(
-                constraint, "any", search, requirement, relaxed_offers
+                constraint, ANY_VALUE, search, requirement, relaxed_offers
             )
     # Fewer bytes per weight: less memory and shorter steps.
     for precision in ("fp8", "int4"):
@@ -248,7 +246,7 @@ def relaxations(
             )
             relaxed_bindings += _relaxation(
                 "model.precision",
-                f"also {precision}",
+                because("also-precision", precision=precision),
                 search,
                 relaxed_requirement,
                 offers,
@@ -267,7 +265,6 @@ def relaxations(
             key=lambda relaxed_binding: (
                 relaxed_binding.usd or 0,
                 relaxed_binding.constraint,
-                relaxed_binding.relax_to,
             ),
         )
     )
@@ -302,7 +299,7 @@ def _loosened_limit(
         return _relaxation(
             limit.key,
             # Rounded up, so that the fleet meets the written limit.
-            format_at_least(predicted_s),
+            because("seconds-at-least", value_s=predicted_s),
             search,
             requirement.without_limit(limit.key),
             offers,
@@ -318,7 +315,7 @@ def _loosened_limit(
     relaxed_requirement = replace(requirement, limits=relaxed_limits)
     return _relaxation(
         limit.key,
-        format_duration(float(reachable_s)),
+        because("seconds", value_s=float(reachable_s)),
         search,
         relaxed_requirement,
         offers,
@@ -327,7 +324,7 @@ def _loosened_limit(
 
 def _relaxation(
     constraint: str,
-    relax_to: str,
+    relax_to: Cause | None,
     search: ServingSearch,
     requirement: ServingRequirement,
     offers: list[Offer],
@@ -340,8 +337,8 @@ def _relaxation(
         BindingLimit(
             constraint=constraint,
             slack=None,
-            # An empty `relax_to` stands for a budget: its value is the cost.
-            relax_to=relax_to or f"{usd_month:,.0f} USD/month",
+            # Without a value it is a budget: its value is the cost.
+            relax_to=relax_to or because("usd-a-month", value_usd=usd_month),
             saves_usd=None,
             usd=usd_month,
             fleet=describe_fleet(candidates[0]),
@@ -423,14 +420,16 @@ def _priced_binding(
         return None
     cheapest_candidate = relaxed_candidates[0]
     relax_to = (
-        cheapest_candidate.offer.purchase if constraint == "buy" else "any"
+        because("purchase", purchase=cheapest_candidate.offer.purchase)
+        if constraint == "buy"
+        else ANY_VALUE
     )
     if limit is not None:
         # The limit would have to move to what the cheaper fleet reaches.
         predicted_s = cheapest_candidate.sizing.service.assured_quantile(
             limit.metric, limit.percentile
         )
-        relax_to = format_at_least(predicted_s)
+        relax_to = because("seconds-at-least", value_s=predicted_s)
     return BindingLimit(
         constraint=constraint,
         slack=slack,

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
-from planner.solve.serving.duration_text import format_duration
+from planner.solve.cause import because
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from planner.market.offer import Offer
+    from planner.solve.cause import Cause
     from planner.solve.serving.sizing import LayoutRejection
 
 # Lower bound of the cost in USD a month, offer, missed limit, nodes behind the bound.
@@ -118,15 +119,22 @@ def nearest_rejected(
     return nearest_offers
 
 
-def rejection_reason(rejection: LayoutRejection) -> str:
-    """Describe the limit that a layout misses, in terms of the spec."""
+def rejection_reason(rejection: LayoutRejection) -> Cause:
+    """Return the limit that a layout misses, in terms of the spec."""
     if rejection.constraint == "memory":
-        return f"memory: needs {rejection.reached:,.0f} GiB of {rejection.limit:,.0f} GiB each"
+        return because(
+            "memory",
+            "memory",
+            needed_gib=rejection.reached,
+            limit_gib=rejection.limit,
+        )
     # Infinite: the search reached its largest number of groups.
     if rejection.reached == math.inf:
-        return f"{rejection.constraint}: not met by any number of machines"
+        return because("unreachable", rejection.constraint)
     # Idle latency or start-up time, which more machines cannot reduce.
-    return (
-        f"{rejection.constraint}: {format_duration(rejection.reached)} > "
-        f"{format_duration(rejection.limit)} even when idle"
+    return because(
+        "idle-time",
+        rejection.constraint,
+        reached_s=rejection.reached,
+        limit_s=rejection.limit,
     )

@@ -12,6 +12,7 @@ from planner.facts import huggingface, llm
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Confidence
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
+from planner.solve.warning import assumed_architecture
 from planner.spec.model import (
     Batch,
     Inference,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from planner.facts.llm import Llm
     from planner.perf.serving.load import Arrival
+    from planner.solve.cause import Cause
 
 # A sequence that must fit: the 95th percentiles together, and some.
 CONTEXT_HEADROOM: Final = 1.25
@@ -47,7 +49,7 @@ class ServingRequirement:
     `runs_per_month`  batch runs a month
     `confidence`  probability with which the limits are met, given the prediction error
     `trace`  recorded arrivals: seconds, prompt tokens, answer tokens
-    `notes`  assumptions to report
+    `notes`  assumptions to report of
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -63,7 +65,7 @@ class ServingRequirement:
     runs_per_month: Decimal = Decimal(0)
     confidence: Confidence = field(default_factory=Confidence)
     trace: tuple[Arrival, ...] = ()
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[Cause, ...] = field(default_factory=tuple)
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -223,7 +225,7 @@ def _shared_fields(
     kv_precision = (
         "bf16" if model_spec.kv_precision == "auto" else model_spec.kv_precision
     )
-    notes = (architecture.assumption,) if architecture.assumption else ()
+    notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
         "precisions": resolve_precisions(model_spec.precision, architecture),

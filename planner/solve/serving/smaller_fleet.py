@@ -5,12 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from planner.solve.serving.duration_text import format_duration
+from planner.solve.cause import because
 from planner.solve.serving.sizing import predict_service
 from planner.solve.solution import RivalFleet
 
 if TYPE_CHECKING:
     from planner.perf.serving.service import Service
+    from planner.solve.cause import Cause
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.search import ServingCandidate
     from planner.solve.serving.sizing import FleetSizing
@@ -37,12 +38,12 @@ def smaller_fleet(
 
 def _failure_reason(
     requirement: ServingRequirement, sizing: FleetSizing, remaining_groups: int
-) -> str:
+) -> Cause:
     if requirement.mode == "batch":
-        return "deadline: the run would end too late"
+        return because("late", "deadline")
     # With spare groups one group fewer still carries the peak.
     if sizing.total_groups > sizing.peak_groups:
-        return "sla.availability: the loss of one node would break the SLA"
+        return because("spare-node", "sla.availability")
     service = predict_service(
         requirement,
         sizing.replica,
@@ -55,12 +56,13 @@ def _failure_reason(
             ):
                 return _missed_limit(service, limit)
     # No service: the load exceeds the completion rate or the slots.
-    return "traffic: it cannot keep up at peak"
+    return because("overload", "traffic")
 
 
-def _missed_limit(service: Service, limit: LatencyLimit) -> str:
-    predicted_s = service.assured_quantile(limit.metric, limit.percentile)
-    return (
-        f"{limit.key}: {format_duration(predicted_s)} > "
-        f"{format_duration(float(limit.seconds))} at peak"
+def _missed_limit(service: Service, limit: LatencyLimit) -> Cause:
+    return because(
+        "peak-time",
+        limit.key,
+        reached_s=service.assured_quantile(limit.metric, limit.percentile),
+        limit_s=float(limit.seconds),
     )

@@ -12,6 +12,7 @@ from planner.cost.weekly_load import weekly_load
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.perf.reliability import interruption
+from planner.solve.cause import DEARER, because
 from planner.solve.solution import (
     JobStorage,
     PlanWarning,
@@ -27,12 +28,14 @@ from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
 from planner.solve.training.search import TrainSearch
+from planner.solve.warning import LOW_CONFIDENCE
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.cause import Cause
     from planner.solve.solution import BindingLimit
     from planner.solve.training.cluster import Cluster
     from planner.solve.training.ranking import (
@@ -238,7 +241,8 @@ def _alternatives(
             seen_types.add(instance_type)
             alternatives.append(
                 _feasible_alternative(
-                    candidate, "time" if cluster_search.by_time else "price"
+                    candidate,
+                    because("time") if cluster_search.by_time else DEARER,
                 )
             )
     # A finite duration: a layout fits, but a time limit or budget is violated.
@@ -266,7 +270,7 @@ def _alternatives(
 
 
 def _feasible_alternative(
-    candidate: FeasibleCluster, rejected_by: str
+    candidate: FeasibleCluster, rejected_by: Cause
 ) -> RivalFleet:
     cluster = candidate.cluster
     return RivalFleet(
@@ -283,10 +287,10 @@ def _late_alternative(
     rejected_by = rejected_offer.reason
     if rejected_offer.duration_s < math.inf:
         duration_days = rejected_offer.duration_s / SECONDS_PER_DAY
-        rejected_by += (
-            f": {duration_days:,.1f} days at best"
+        rejected_by = (
+            because("earliest-end", rejected_by.key, days=duration_days)
             if duration_days < CENTURY_DAYS
-            else ": never"
+            else because("never", rejected_by.key)
         )
     return RivalFleet(
         offer=rejected_offer.offer,
@@ -301,43 +305,42 @@ def _warnings(
     requirement: TrainingRequirement, cluster: Cluster, price_book: PriceBook
 ) -> tuple[PlanWarning, ...]:
     warnings = [
-        PlanWarning(code="assumed", message=assumption)
+        PlanWarning(code="assumed", reason=assumption)
         for assumption in requirement.assumptions
     ]
     warnings += _data_path_warnings(cluster, price_book)
     if cluster.offer.purchase == "spot":
-        message = "spot machines can be taken back at short notice, all of them at once"
-        warnings.append(PlanWarning(code="spot", message=message))
+        warnings.append(PlanWarning(code="spot", reason=because("spot")))
     block_limit = capacity_block.max_nodes(cluster.offer.provider)
     total_nodes = cluster.nodes + cluster.spares
     # The largest block that is sold stands for what a cloud has on request.
     if block_limit is not None and total_nodes > block_limit:
-        message = (
-            f"{total_nodes:,} machines are more than blocks hold ({block_limit}): "
-            "agree on the capacity"
+        too_many = because(
+            "block-size", nodes=total_nodes, block_nodes=block_limit
         )
-        warnings.append(
-            PlanWarning(code="size", message=f"{message} before you apply")
-        )
+        warnings.append(PlanWarning(code="size", reason=too_many))
     # The egress is in the bill; the bandwidth between clouds is not modeled.
-    if requirement.data_cloud not in (None, cluster.offer.provider):
-        message = (
-            f"the data lie on {requirement.data_cloud}: bring them to "
-            f"{cluster.offer.provider} before, "
+    data_cloud = requirement.data_cloud
+    if data_cloud is not None and data_cloud != cluster.offer.provider:
+        elsewhere = because(
+            "moved-data", data_cloud=data_cloud, cloud=cluster.offer.provider
         )
-        message += "or reading them across the internet may starve the job"
-        warnings.append(PlanWarning(code="moved", message=message))
-    if cluster.offer.confidence == "low":
-        message = f"the price of {cluster.offer.instance.instance_type} has low confidence"
-        warnings.append(PlanWarning(code="price", message=message))
+        warnings.append(PlanWarning(code="moved", reason=elsewhere))
+    if cluster.offer.confidence == LOW_CONFIDENCE:
+        unsure = because(
+            "low-confidence", machine=cluster.offer.instance.instance_type
+        )
+        warnings.append(PlanWarning(code="price", reason=unsure))
     return tuple(warnings)
 
 
-def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
-    """Return the hours that a parallel file system saves and its extra cost in USD.
+def _slow_data(cluster: Cluster, price_book: PriceBook) -> Cause:
+    """Return how long accelerators wait for data, and what a parallel file system would change.
 
-    The text is empty when no file system shortens the expected run.
+    Hours that it saves and its extra cost in USD, where one shortens the expected run.
     """
+    # Reading limits progress, so accelerators wait for the difference.
+    waiting_share = 1 - cluster.steps_s / cluster.read_s
     parallel_requirement = replace(cluster.requirement, storage_kind="parallel")
     faster_clusters = [
         candidate
@@ -348,50 +351,37 @@ def _file_system_advice(cluster: Cluster, price_book: PriceBook) -> str:
         if candidate.expected_s < cluster.expected_s
     ]
     if not faster_clusters:
-        return ""
+        return because("slow-data", waiting_share=waiting_share)
     cheapest = min(
         faster_clusters,
         key=lambda candidate: candidate.expected_bill(price_book).total,
     )
-    extra_usd = (
-        cheapest.expected_bill(price_book).total
-        - cluster.expected_bill(price_book).total
+    return because(
+        "slow-data-files",
+        waiting_share=waiting_share,
+        saved_hours=(cluster.expected_s - cheapest.expected_s)
+        / SECONDS_PER_HOUR,
+        extra_usd=cheapest.expected_bill(price_book).total
+        - cluster.expected_bill(price_book).total,
     )
-    saved_hours = (cluster.expected_s - cheapest.expected_s) / SECONDS_PER_HOUR
-    return f"take data.storage: parallel ({saved_hours:,.1f} h sooner, {extra_usd:+,.0f} USD), "
 
 
 def _data_path_warnings(
     cluster: Cluster, price_book: PriceBook
 ) -> list[PlanWarning]:
-    """Return warnings about storage bandwidth, host memory and CPU cores.
-
-    Each message states a fix, and its cost where a file system is the fix.
-    """
+    """Return warnings about storage bandwidth, host memory and CPU cores."""
     warnings = []
     instance = cluster.offer.instance
     if cluster.read_s > cluster.steps_s:
-        # Reading limits progress, so accelerators wait for the difference.
-        waiting_share = 1 - cluster.steps_s / cluster.read_s
         warnings.append(
-            PlanWarning(
-                code="data",
-                message=(
-                    "reading the dataset is slower than training: "
-                    f"accelerators wait {waiting_share:.0%} of the time; compress the data, "
-                    f"{_file_system_advice(cluster, price_book)}or take more machines"
-                ),
-            )
+            PlanWarning(code="data", reason=_slow_data(cluster, price_book))
         )
     # Without a staged copy training waits for the whole write.
     if not cluster.stages_checkpoints:
         warnings.append(
             PlanWarning(
                 code="staging",
-                message=(
-                    f"host memory holds no copy of a checkpoint: each one stops the job for "
-                    f"{cluster.checkpoint_stall_s:,.0f} s; more machines hold smaller parts"
-                ),
+                reason=because("staging", stall_s=cluster.checkpoint_stall_s),
             )
         )
     # Tokenizing on the fly takes CPU cores for each accelerator.
@@ -399,9 +389,8 @@ def _data_path_warnings(
         warnings.append(
             PlanWarning(
                 code="cores",
-                message=(
-                    f"{instance.vcpu / instance.accelerators:.0f} CPU cores for each accelerator: "
-                    "tokenize and pack the data beforehand"
+                reason=because(
+                    "cores", cores=instance.vcpu / instance.accelerators
                 ),
             )
         )

@@ -11,6 +11,7 @@ from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.market.offer import Offer
+    from planner.solve.cause import Cause
     from planner.solve.training.cluster import Cluster
 
 
@@ -50,7 +51,7 @@ class RejectedOffer:
     offer: Offer
     nodes: int
     duration_s: float
-    reason: str
+    reason: Cause
 
 
 @dataclass(frozen=True, slots=True)

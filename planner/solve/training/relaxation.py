@@ -6,20 +6,19 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from planner.solve.cause import because
 from planner.solve.solution import BindingLimit, FleetSummary
 from planner.solve.training.search import TrainSearch
-from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
+    from planner.solve.cause import Cause
     from planner.solve.training.ranking import FeasibleCluster
     from planner.solve.training.requirement import TrainingRequirement
 
 MAX_DEADLINE_S: Final = 36_500 * SECONDS_PER_DAY
-HOURS_BELOW_S: Final = 4 * SECONDS_PER_DAY  # told in hours
 MIN_SEQUENCE: Final = 1024  # tokens
 
 
@@ -42,22 +41,14 @@ def nearest_feasible(
         and requirement.budget_usd is not None
         and feasible[0].bill.total > requirement.budget_usd
     ):
-        return (
-            _relaxation(
-                "train.budget",
-                feasible[0],
-                _usd_text(feasible[0].bill.total),
-            ),
-        )
+        enough = because("usd", value_usd=feasible[0].bill.total)
+        return (_relaxation("train.budget", feasible[0], enough),)
     # The budget of the run is met here, so the monthly one is violated.
     if feasible and requirement.monthly_budget_usd is not None:
-        return (
-            _relaxation(
-                "buy.budget",
-                feasible[0],
-                _usd_text(feasible[0].monthly_usd) + "/month",
-            ),
+        enough = because(
+            "usd-month-at-least", value_usd=feasible[0].monthly_usd
         )
+        return (_relaxation("buy.budget", feasible[0], enough),)
     # A century is no limit, but excludes runs that never end.
     without_deadline = replace(without_budget, deadline_s=MAX_DEADLINE_S)
     fastest_clusters = (
@@ -69,7 +60,7 @@ def nearest_feasible(
         _relaxation(
             "train.deadline",
             candidate,
-            _duration_text(candidate.cluster.estimated_end_s),
+            because("run-time", value_s=candidate.cluster.estimated_end_s),
         )
         for candidate in fastest_clusters[:1]
     ]
@@ -84,7 +75,11 @@ def nearest_feasible(
             .feasible
         )
         relaxations += [
-            _relaxation("train.global_batch", candidate, str(rounded_batch))
+            _relaxation(
+                "train.global_batch",
+                candidate,
+                because("count", value=rounded_batch),
+            )
             for candidate in rounded_clusters[:1]
         ]
     # No layout fits in any time, so memory is the obstacle.
@@ -109,26 +104,16 @@ def _longest_sequence(
         if feasible:
             return (
                 _relaxation(
-                    "train.sequence", feasible[0], f"{requirement.sequence}"
+                    "train.sequence",
+                    feasible[0],
+                    because("count", value=requirement.sequence),
                 ),
             )
     return ()
 
 
-def _usd_text(amount_usd: Decimal) -> str:
-    """Format USD as a spec takes it, rounded up to whole dollars."""
-    return f"{math.ceil(amount_usd)}"
-
-
-def _duration_text(duration_s: float) -> str:
-    """Format a duration as a spec takes it, rounded up to hours or tenths of a day."""
-    if duration_s < HOURS_BELOW_S:
-        return f"{math.ceil(duration_s / SECONDS_PER_HOUR)}h"
-    return f"{math.ceil(duration_s / SECONDS_PER_DAY * 10) / 10:g}d"
-
-
 def _relaxation(
-    constraint: str, candidate: FeasibleCluster, relaxed_value: str
+    constraint: str, candidate: FeasibleCluster, relaxed_value: Cause
 ) -> BindingLimit:
     offer = candidate.cluster.offer
     nodes = candidate.cluster.nodes

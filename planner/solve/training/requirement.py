@@ -10,7 +10,9 @@ from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.model_states import frozen_bytes
+from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
+from planner.solve.warning import assumed_architecture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.market.offer import Instance
     from planner.perf.training.job import Reference
+    from planner.solve.cause import Cause
     from planner.spec.model import Training, TrainingMethod
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
@@ -56,7 +59,7 @@ class TrainingRequirement:
     data_cloud             cloud that stores the dataset, when known
     storage_kind           auto, object or parallel
     confidence             probability with which the deadline holds
-    assumptions            sentences about values that the spec leaves open
+    assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
     """
 
@@ -77,7 +80,7 @@ class TrainingRequirement:
     data_cloud: str | None
     storage_kind: str
     confidence: float
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Cause, ...]
     place: Place | None
 
     @property
@@ -140,9 +143,7 @@ def training_requirement(
     _check_sequence(train_section, language_model)
     stated_tokens = _stated_tokens(spec)
     training_tokens = stated_tokens or _optimal_tokens(language_model)
-    assumptions = (
-        [language_model.assumption] if language_model.assumption else []
-    )
+    assumptions = [*assumed_architecture(language_model)]
     if not stated_tokens:
         assumptions.append(_token_assumption(training_tokens))
     return TrainingRequirement(
@@ -209,10 +210,11 @@ def _optimal_tokens(language_model: Llm) -> float:
     return constant("chinchilla") * language_model.active_params
 
 
-def _token_assumption(training_tokens: float) -> str:
-    return (
-        f"tokens are not stated: {training_tokens:,.0f}, "
-        f"{constant('chinchilla'):g} for each parameter"
+def _token_assumption(training_tokens: float) -> Cause:
+    return because(
+        "assumed-tokens",
+        tokens=training_tokens,
+        tokens_per_parameter=constant("chinchilla"),
     )
 
 

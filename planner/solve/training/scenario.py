@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from planner.cost import capacity_block
 from planner.cost.bill_line import CENT
 from planner.facts.cloud import clouds
+from planner.solve.cause import because
 from planner.solve.solution import Scenario
 from planner.solve.training.cluster import P90_SHARE
 from planner.solve.training.mixed_cluster import MixedCluster
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.cause import Cause
     from planner.solve.training.cluster import Cluster
     from planner.solve.training.search import TrainSearch
 
@@ -25,8 +27,6 @@ HOURS_BELOW_S: Final = 2 * SECONDS_PER_DAY  # told in hours
 NEVER_FACTOR: Final = 100  # times as long is never
 BASE_DIVISOR: Final = 2
 BLOCK_PURCHASES: Final = ("capacity_block", "dws_calendar")
-QUOTED_REMARK: Final = "price of {as_of}, quoted when bought"
-ELASTIC_REMARK: Final = "needs an elastic job"
 APART_SCENARIO: Final = "not placed together"
 NO_FABRIC_SCENARIO: Final = "without its fabric"
 
@@ -59,7 +59,7 @@ def compare_scenarios(
         if mixed_cluster is None
         else [
             _scenario(
-                "half spot", mixed_cluster, cluster_search, ELASTIC_REMARK
+                "half spot", mixed_cluster, cluster_search, because("elastic")
             )
         ]
     )
@@ -84,7 +84,7 @@ def _purchase_scenario(
         purchase,
         cluster,
         cluster_search,
-        _reclaim_remark(cluster) if purchase == "spot" else "",
+        _reclaim_remark(cluster) if purchase == "spot" else None,
     )
 
 
@@ -92,14 +92,14 @@ def _scenario(
     scenario_name: str,
     cluster: Cluster,
     cluster_search: TrainSearch,
-    remark: str = "",
+    remark: Cause | None = None,
 ) -> Scenario:
     if (
         cluster.expected_s
         # Far beyond the limit an exact duration has no meaning.
         > NEVER_FACTOR * cluster_search.requirement.time_limit_s
     ):
-        return Scenario(scenario_name, None, None, "never in time")
+        return Scenario(scenario_name, None, None, because("never-in-time"))
     return Scenario(
         scenario_name,
         cluster.expected_bill(cluster_search.price_book).total,
@@ -108,25 +108,26 @@ def _scenario(
     )
 
 
-def _reclaim_remark(cluster: Cluster) -> str:
+def _reclaim_remark(cluster: Cluster) -> Cause | None:
     """Return the range of the duration over the published reclaim rates."""
     p90_cluster = cluster.with_confidence(P90_SHARE)
     # Published rates differ a hundredfold, so both ends are stated.
     earliest_s = replace(p90_cluster, reclaim_rates="low").estimated_end_s
     latest_s = replace(p90_cluster, reclaim_rates="high").estimated_end_s
     if latest_s > NEVER_FACTOR * earliest_s:
-        return "never ends at the highest published reclaim rate"
-    unit_s, unit_name = (
-        (SECONDS_PER_HOUR, "h")
+        return because("never-at-high-rate")
+    code, unit_s = (
+        ("reclaim-hours", SECONDS_PER_HOUR)
         if earliest_s < HOURS_BELOW_S
-        else (SECONDS_PER_DAY, "days")
+        else ("reclaim-days", SECONDS_PER_DAY)
     )
-    end_texts = [f"{end_s / unit_s:,.1f}" for end_s in (earliest_s, latest_s)]
-    return (
-        ""
-        if end_texts[0] == end_texts[1]
-        else f"{' to '.join(end_texts)} {unit_name} at published reclaim rates"
+    earliest, latest = (
+        round(end_s / unit_s, 1) for end_s in (earliest_s, latest_s)
     )
+    # A difference below the digit that is told is none.
+    if earliest == latest:
+        return None
+    return because(code, earliest=earliest, latest=latest)
 
 
 def _same_instance(offer: Offer, cluster: Cluster) -> bool:
@@ -251,6 +252,6 @@ def _block_scenarios(
             block_usd + services_usd,
             block_cluster.with_confidence(P90_SHARE).estimated_end_s
             / SECONDS_PER_HOUR,
-            QUOTED_REMARK.format(as_of=newest_offer.as_of),
+            because("quoted", as_of=newest_offer.as_of),
         )
     ]

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.solve.cause import because
 from planner.solve.training.ranking import RejectedOffer
 
 if TYPE_CHECKING:
@@ -40,16 +41,18 @@ class OfferState:
     def rejection(self) -> RejectedOffer:
         """Return the offer as rejected, with the constraint that it violates."""
         rejected_by = (
-            "memory: no layout fits"
+            because("memory-layout", "memory")
             if self.duration_s == math.inf
-            else "train.deadline"
+            else because("limit", "train.deadline")
         )
         return RejectedOffer(
             self.offer,
             self.nodes,
             self.duration_s,
             # A size in time that only breaks a budget is the better reason.
-            self.broken_budget or rejected_by,
+            because("limit", self.broken_budget)
+            if self.broken_budget
+            else rejected_by,
         )
 
 

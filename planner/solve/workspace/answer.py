@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.solution import (
     BandedPrediction,
     BindingLimit,
@@ -31,16 +32,11 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
+    from planner.solve.cause import Cause
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Workspace
 
-EPHEMERAL_DISK: Final = PlanWarning(
-    code="disk",
-    message=(
-        "a disk goes with its machine: keep work in a repository or a bucket "
-        "before it stops"
-    ),
-)
+EPHEMERAL_DISK: Final = PlanWarning(code="disk", reason=because("disk"))
 MEMORY_BAND: Final = 1.05  # how far memory of a session may be off, either way
 
 
@@ -50,7 +46,7 @@ class WorkspaceChoice:
 
     offer: Offer
     bill: Bill
-    shortfall: str
+    shortfall: Cause | None
 
     @property
     def rank(self) -> tuple[Decimal, tuple[str, ...]]:
@@ -158,7 +154,7 @@ def _alternatives(
             offer=choice.offer,
             nodes=users,
             usd=choice.bill.total,
-            rejected_by=choice.shortfall or "price",
+            rejected_by=choice.shortfall or DEARER,
         )
         for choice in shown_choices
     )
@@ -203,7 +199,7 @@ def _nearest_rules(
             BindingLimit(
                 constraint=rule.key,
                 slack=None,
-                relax_to="any",
+                relax_to=ANY_VALUE,
                 saves_usd=None,
                 usd=bill.total,
                 fleet=fleet,
@@ -216,7 +212,7 @@ def _nearest_budget(usd_month: Decimal) -> BindingLimit:
     return BindingLimit(
         constraint="buy.budget",
         slack=None,
-        relax_to=f"{usd_month:,.0f} USD/month",
+        relax_to=because("usd-a-month", value_usd=usd_month),
         saves_usd=None,
         usd=usd_month,
         fleet=None,

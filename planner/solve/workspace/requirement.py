@@ -19,12 +19,14 @@ from planner.perf.serving.replica import SERVING_ENGINE
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
+from planner.solve.cause import because
 from planner.units import BYTES_PER_GIB, HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.facts.llm import Llm
     from planner.market.offer import Instance, Offer
+    from planner.solve.cause import Cause
     from planner.spec.model import Workspace
 
 BYTES_PER_GB: Final = Decimal(10**9)
@@ -51,22 +53,31 @@ class WorkspaceRequirement:
     accelerator_count: int
     llm: Llm | None
 
-    def shortfall(self, instance: Instance) -> str:
-        """Return what a machine type lacks, an empty text when it is enough."""
+    def shortfall(self, instance: Instance) -> Cause | None:
+        """Return what a machine type lacks, None when it is enough."""
         node = instance.node
         usable_gib = node.memory_gib
         if instance.accelerators < self.accelerator_count:
-            return f"accelerators: {instance.accelerators} of {self.accelerator_count}"
+            return because(
+                "accelerators",
+                accelerators=instance.accelerators,
+                needed=self.accelerator_count,
+            )
         # Marketed and usable memory differ by up to 7 %: a "24 GB" GPU reports 22.35 GiB.
         if instance.memory_gib_each < self.accelerator_gib * 0.93:
-            return f"memory: {instance.memory_gib_each:g} GiB each of {self.accelerator_gib:g} GiB"
+            return because(
+                "memory-each",
+                memory_gib=instance.memory_gib_each,
+                needed_gib=self.accelerator_gib,
+            )
         # A model may be divided over all accelerators of a machine.
         if usable_gib * instance.accelerators < self.total_gib:
-            available_gib = usable_gib * instance.accelerators
-            return (
-                f"memory: {available_gib:,.0f} GiB of {self.total_gib:,.0f} GiB"
+            return because(
+                "memory-total",
+                memory_gib=usable_gib * instance.accelerators,
+                needed_gib=self.total_gib,
             )
-        return ""
+        return None
 
 
 def workspace_requirement(spec: Workspace) -> WorkspaceRequirement:

@@ -1,0 +1,104 @@
+"""The machines of a plan: pools, what is bought of them, and fleets that are only named."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Annotated
+
+from msgspec import Meta
+
+from planner.plan.part import DocumentPart, Role
+
+
+class Layout(DocumentPart, frozen=True, kw_only=True):
+    """How one replica is spread over accelerators: the degree of each kind of parallelism."""
+
+    precision: Annotated[str, Meta(description="of weights and products")]
+    kv_precision: Annotated[str, Meta(description="of the KV cache")]
+    tp: Annotated[int, Meta(description="tensor parallel")]
+    pp: Annotated[int, Meta(description="pipeline parallel")]
+    ep: Annotated[int, Meta(description="expert parallel")]
+    dp: Annotated[int, Meta(description="attention data parallel")]
+    cp: Annotated[int, Meta(description="context parallel")]
+    max_batch: Annotated[int, Meta(description="requests at a time")]
+
+
+class Purchase(DocumentPart, frozen=True, kw_only=True):
+    """Some of a pool's machines, bought in one way."""
+
+    purchase: Annotated[
+        str, Meta(description="on_demand, spot, reserved_1y, …")
+    ]
+    nodes: Annotated[int, Meta(description="nodes bought in this way")]
+    usd_per_hour: Annotated[Decimal, Meta(description="of one node")]
+    term: Annotated[
+        str | None, Meta(description="1y or 3y, for a commitment")
+    ] = None
+    reservation: Annotated[
+        str | None, Meta(description="id of a reservation that is owned")
+    ] = None
+
+
+class Pool(DocumentPart, frozen=True, kw_only=True):
+    """Machines of one type in one region that do the same work."""
+
+    name: Annotated[str, Meta(description="unique in the plan")]
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    zones: Annotated[
+        tuple[str, ...], Meta(description="zones that may be used")
+    ]
+    instance_type: Annotated[str, Meta(description="machine type of the cloud")]
+    accelerator: Annotated[
+        str, Meta(description="name among the known accelerators")
+    ]
+    accelerators_per_node: Annotated[
+        int, Meta(description="accelerators of one node")
+    ]
+    nodes: Annotated[int, Meta(description="at the peak, over all purchases")]
+    min_nodes: Annotated[int, Meta(description="in the quietest running hour")]
+    purchase: Annotated[str, Meta(description="the one there is, or mixed")]
+    purchases: Annotated[
+        tuple[Purchase, ...], Meta(description="how the nodes are bought")
+    ]
+    role: Annotated[Role, Meta(description="what the machines do")]
+    replicas: Annotated[
+        int, Meta(description="copies of the model at the peak")
+    ]
+    layout: Annotated[
+        Layout | None,
+        Meta(description="how one replica is spread; none for workspaces"),
+    ]
+    usd_per_hour: Annotated[Decimal, Meta(description="mean of a node")]
+
+    @property
+    def purchase_text(self) -> str:
+        """How the nodes are bought, such as "spot" or "2 on_demand + 1 spot"."""
+        if self.purchase != "mixed":
+            return self.purchase
+        return " + ".join(
+            f"{part.nodes} {part.purchase}" for part in self.purchases
+        )
+
+
+class FleetRef(DocumentPart, frozen=True, kw_only=True):
+    """A fleet that is named and not bought."""
+
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="empty where it is open")]
+    instance_type: Annotated[str, Meta(description="machine type")]
+    nodes: Annotated[int, Meta(description="0 where it is open")]
+
+
+class RivalPool(DocumentPart, frozen=True, kw_only=True):
+    """The machines of a fleet that was not chosen."""
+
+    provider: Annotated[str, Meta(description="cloud")]
+    region: Annotated[str, Meta(description="region of the cloud")]
+    instance_type: Annotated[str, Meta(description="machine type")]
+    accelerator: Annotated[
+        str, Meta(description="name among the known accelerators")
+    ]
+    nodes: Annotated[int, Meta(description="nodes at the peak")]
+    purchase: Annotated[str, Meta(description="how they would be bought")]
+    usd_per_hour: Annotated[Decimal, Meta(description="of one node")]

@@ -1,0 +1,117 @@
+"""The parts of a plan that only a training job has."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from planner.plan.part import DocumentPart, Number
+
+
+class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
+    """Where data and checkpoints lie, and how fast that is."""
+
+    kind: Annotated[
+        Literal["object", "parallel"],
+        Meta(description="object storage, or a parallel file system"),
+    ]
+    gib: Annotated[
+        int | None, Meta(description="capacity of a parallel file system")
+    ] = None
+    mb_s_tib: Annotated[
+        int | None, Meta(description="MB/s that each TiB of it brings")
+    ] = None
+    wanted_mb_s: Annotated[Number, Meta(description="what the job reads")]
+    given_mb_s: Annotated[Number, Meta(description="what storage gives")]
+    checkpoint_write_s: Annotated[
+        Number, Meta(description="seconds to write one checkpoint")
+    ]
+
+
+class TrainingLayout(DocumentPart, frozen=True, kw_only=True):
+    """A layout of a training job with its step time and memory."""
+
+    tp: Annotated[int, Meta(description="tensor parallel")]
+    pp: Annotated[int, Meta(description="pipeline parallel")]
+    vpp: Annotated[int, Meta(description="chunks of a pipeline stage")]
+    cp: Annotated[int, Meta(description="context parallel")]
+    ep: Annotated[int, Meta(description="expert parallel")]
+    dp: Annotated[int, Meta(description="data parallel")]
+    sharding: Annotated[
+        str, Meta(description="none, zero1, zero2 or zero3 (FSDP)")
+    ]
+    shard: Annotated[
+        int | None, Meta(description="ranks that share states; none is all")
+    ]
+    micro_batch: Annotated[Number, Meta(description="sequences")]
+    recompute: Annotated[str, Meta(description="none, layer or full")]
+    precision: Annotated[str, Meta(description="of products")]
+    step_time_s: Annotated[Number, Meta(description="seconds of a step")]
+    peak_gib: Annotated[
+        Number, Meta(description="GiB of the fullest accelerator")
+    ]
+    limit: Annotated[str, Meta(description="what costs most time")]
+
+
+class RunScenario(DocumentPart, frozen=True, kw_only=True):
+    """Another way to run the same job; without a price it would never end."""
+
+    way: Annotated[str, Meta(description="name of the way to run")]
+    usd: Annotated[Decimal | None, Meta(description="of the run")]
+    hours_p90: Annotated[
+        Number | None, Meta(description="90 % of the runs end within")
+    ]
+    remark: Annotated[str, Meta(description="what to know about it")]
+
+
+class Run(DocumentPart, frozen=True, kw_only=True):
+    """How a training job runs: the whole of it."""
+
+    method: Annotated[str, Meta(description="training method")]
+    tokens: Annotated[Number, Meta(description="tokens that are trained")]
+    steps: Annotated[int, Meta(description="optimizer steps")]
+    sequence: Annotated[int, Meta(description="tokens of a sequence")]
+    global_batch: Annotated[int, Meta(description="sequences of a step")]
+    checkpoint_interval_s: Annotated[
+        Number, Meta(description="seconds from one checkpoint to the next")
+    ]
+    checkpoint_blocks_s: Annotated[
+        Number, Meta(description="seconds that each one stops the job")
+    ]
+    checkpoint_gb: Annotated[Number, Meta(description="GB of one checkpoint")]
+    stops: Annotated[Number, Meta(description="expected interruptions")]
+    spares: Annotated[int, Meta(description="nodes that wait for a failure")]
+    hours_p50: Annotated[
+        Number, Meta(description="half of 1,000 simulated runs end within")
+    ]
+    hours_p90: Annotated[Number, Meta(description="90 % of them end within")]
+    usd_p50: Annotated[
+        Decimal, Meta(description="half of the runs cost at most")
+    ]
+    usd_p90: Annotated[Decimal, Meta(description="90 % of them cost at most")]
+    storage: Annotated[
+        StorageSpeed, Meta(description="where data and checkpoints lie")
+    ]
+    layouts: Annotated[
+        tuple[TrainingLayout, ...],
+        Meta(description="the best layouts, the chosen one first"),
+    ]
+    ways: Annotated[
+        tuple[RunScenario, ...],
+        Meta(description="other ways to run on the same machines"),
+    ]
+
+
+class Launch(DocumentPart, frozen=True, kw_only=True):
+    """How a training job is started, also on a cluster of one's own."""
+
+    world_size: Annotated[int, Meta(description="ranks")]
+    nodes: Annotated[int, Meta(description="nodes that work")]
+    ranks_per_node: Annotated[int, Meta(description="one for each accelerator")]
+    environment: Annotated[
+        dict[str, str], Meta(description="variables of NCCL on the fabric")
+    ]
+    arguments: Annotated[tuple[str, ...], Meta(description="of the trainer")]
+    slurm: Annotated[str, Meta(description="a batch script")]

@@ -1,0 +1,37 @@
+"""Reasons as data: why something was not chosen, or what to know of it, without a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CauseValue: TypeAlias = str | float | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What `planner/sentence.py` makes a sentence of.
+
+    code    name of the reason
+    key     key of the spec, or the resource, that it is about; empty when it is about none
+    values  numbers and names of the sentence, by name; the unit is the end of the name
+            (_s, _usd, _gib, _share), and a count has none
+    """
+
+    code: str
+    key: str = ""
+    values: Mapping[str, CauseValue] = field(default_factory=dict)
+
+
+def because(code: str, key: str = "", **values: CauseValue) -> Cause:
+    """Return a reason with its values by name."""
+    return Cause(code, key, values)
+
+
+DEARER = because("price")
+INFEASIBLE = because("infeasible")
+ANY_VALUE = because("any")
