@@ -1,12 +1,23 @@
-"""What `providers` knows of every cloud: the protocol of a cloud's room."""
+"""What `providers` knows of every cloud: the protocol of a cloud's room, and of its sources.
+
+A source answers one question about the world in which a plan is made or carried out. The embedded
+snapshot answers that of prices, a simulated world all of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.market.offer import Catalog
     from planner.plan.types import Properties
+
+# Cloud, region, machine type and purchase option of an offer.
+OfferKey: TypeAlias = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +28,90 @@ class NodeGroup:
     node_count  requested nodes
     """
 
-    offer_key: tuple[str, str, str, str]
+    offer_key: OfferKey
     node_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimit:
+    """A limit on the nodes of all matching offers together.
+
+    The first four fields are patterns, in which * and ? stand for others; `nodes` is the limit.
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    purchase: str
+    nodes: int
+
+    def applies(self, offer_key: OfferKey) -> bool:
+        """Whether nodes of an offer count against the limit."""
+        patterns = (
+            self.provider,
+            self.region,
+            self.instance_type,
+            self.purchase,
+        )
+        return matches_patterns(offer_key, patterns)
+
+
+def matches_patterns(offer_key: OfferKey, patterns: OfferKey) -> bool:
+    """Whether each part of an offer's key matches the pattern in its place."""
+    return all(
+        fnmatchcase(key_part, pattern)
+        for key_part, pattern in zip(offer_key, patterns, strict=True)
+    )
+
+
+class PriceSource(Protocol):
+    """Where prices are from."""
+
+    def catalog(self) -> Catalog:
+        """Return all offers and service prices. Raises CatalogError when they are damaged."""
+
+
+class QuotaSource(Protocol):
+    """What an account may have."""
+
+    @property
+    def quota(self) -> tuple[NodeLimit, ...]:
+        """Limits of the account; offers that none of them matches are not limited."""
+
+
+class CapacitySource(Protocol):
+    """What clouds have left."""
+
+    @property
+    def capacity(self) -> tuple[NodeLimit, ...]:
+        """Limits of the clouds; offers that none of them matches are not limited."""
+
+
+class IdentitySource(Protocol):
+    """Whose account it is."""
+
+    @property
+    def project(self) -> str:
+        """The project in which resources live; empty on a cloud that has none.
+
+        Raises UsageError when the cloud needs one and none is set.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectIdentity:
+    """An identity that is known beforehand."""
+
+    project: str = ""
 
 
 class Provider(Protocol):
     """A cloud as far as tonnage reads it. It never changes anything."""
 
     name: str
+
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:
+        """Return whose account the environment of a command names."""
 
     def node_group(
         self,

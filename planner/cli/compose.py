@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
+    from providers.base import PriceSource
     from providers.simulated.world import World
     from stacks.engine.protocol import StackEngine
 
@@ -95,14 +96,14 @@ def open_catalog(path: str | None, world: World | None) -> Catalog:
 
     With a simulated world the prices are those of the world.
     """
-    from providers.catalog.load import load_catalog
+    from providers.catalog.load import SnapshotPrices
 
-    catalog = load_catalog(Path(path) if path else None)
-    if world is None:
-        return catalog
-    from providers.simulated.world import reprice_catalog
+    source: PriceSource = SnapshotPrices(Path(path) if path else None)
+    if world is not None:
+        from providers.simulated.world import WorldPrices
 
-    return reprice_catalog(world, catalog)
+        source = WorldPrices(world, source)
+    return source.catalog()
 
 
 def open_world(simulate: str | None) -> World | None:

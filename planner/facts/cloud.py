@@ -19,7 +19,6 @@ class CloudFacts:
     package          its package of Pulumi
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
-    needs_project    whether resources live in a project that the caller names
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
@@ -29,7 +28,6 @@ class CloudFacts:
     package: str
     region_property: str
     url_schemes: tuple[str, ...]
-    needs_project: bool
     mixes_on_fabric: bool
     capacity_code: str
     quota_code: str
@@ -45,7 +43,6 @@ def clouds() -> dict[str, CloudFacts]:
         "package": table.nonempty_text,
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
-        "needs_project": table.yes_or_no,
         "mixes_on_fabric": table.yes_or_no,
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,

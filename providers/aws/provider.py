@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.base import NodeGroup
+from providers.base import NodeGroup, ProjectIdentity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.plan.types import Properties
-    from providers.base import Provider
+    from providers.base import IdentitySource, Provider
 
 
 class AwsProvider:
     """Reads Auto Scaling groups."""
 
     name = "aws"
+
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:  # noqa: ARG002 - there are no projects
+        """Return an identity without a project."""
+        return ProjectIdentity()
 
     def node_group(
         self,

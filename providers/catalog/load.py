@@ -38,6 +38,17 @@ SCALE_UP_LINKS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotPrices:
+    """The prices of a manifest's tables, or of the embedded ones."""
+
+    manifest_path: Path | None = None
+
+    def catalog(self) -> Catalog:
+        """Return the catalog; raises CatalogError with the position of the first invalid row."""
+        return load_catalog(self.manifest_path)
+
+
 def load_catalog(manifest_path: Path | None = None) -> Catalog:
     """Return the catalog of a manifest, or the embedded one.
 

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from planner.errors import Problem, UsageError
 from providers.base import NodeGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.plan.types import Properties
-    from providers.base import Provider
+    from providers.base import IdentitySource, Provider
+
+
+PROJECT_VARIABLE: Final = "GOOGLE_CLOUD_PROJECT"
+
+
+@dataclass(frozen=True, slots=True)
+class _EnvironmentProject:
+    """The project of the environment in which a command runs."""
+
+    environment: Mapping[str, str]
+
+    @property
+    def project(self) -> str:
+        """The project. Raises UsageError when none is set."""
+        project = self.environment.get(PROJECT_VARIABLE, "")
+        if not project:
+            problem = Problem(
+                code="project",
+                message="no Google Cloud project is set",
+                next_step=f"set {PROJECT_VARIABLE}",
+            )
+            raise UsageError(problem)
+        return project
 
 
 class GcpProvider:
     """Reads managed instance groups."""
 
     name = "gcp"
+
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:
+        """Return the project that the environment names."""
+        return _EnvironmentProject(environment)
 
     def node_group(
         self,

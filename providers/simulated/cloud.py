@@ -16,12 +16,11 @@ from planner.facts import table
 from planner.facts.cloud import clouds
 from providers.registry import all_providers
 from providers.resource_type import name_properties
-from providers.simulated.world import matches
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from providers.base import NodeGroup
-    from providers.simulated.world import NodeLimit, World, WorldMemory
+    from providers.base import CapacitySource, NodeGroup, NodeLimit, QuotaSource
+    from providers.simulated.world import World, WorldMemory
 
 # Objects that live inside others and go with them; they never hold a deletion up.
 NON_BLOCKING: Final = (
@@ -218,10 +217,12 @@ class SimulatedCloud:
             )
         ]
         facts = clouds()[node_group.offer_key[0]]
+        quota_source: QuotaSource = self.world
+        capacity_source: CapacitySource = self.world
         for node_limits, error_code, limit_kind in (
             # Quota is refused first when both are exceeded.
-            (self.world.quota, facts.quota_code, "quota"),
-            (self.world.capacity, facts.capacity_code, "capacity"),
+            (quota_source.quota, facts.quota_code, "quota"),
+            (capacity_source.capacity, facts.capacity_code, "capacity"),
         ):
             for node_limit in node_limits:
                 self._check_limit(
@@ -249,12 +250,12 @@ class SimulatedCloud:
         other_groups: list[NodeGroup],
         refusal: tuple[str, str],
     ) -> None:
-        if not matches(node_limit, node_group.offer_key):
+        if not node_limit.applies(node_group.offer_key):
             return
         used_nodes = sum(
             other_group.node_count
             for other_group in other_groups
-            if matches(node_limit, other_group.offer_key)
+            if node_limit.applies(other_group.offer_key)
         )
         if used_nodes + node_group.node_count > node_limit.nodes:
             description = (

@@ -18,7 +18,6 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.errors import Problem, SpecError
@@ -34,6 +33,7 @@ from planner.spec.field import (
     TextPattern,
 )
 from planner.spec.source import parse_yaml
+from providers.base import NodeLimit, matches_patterns
 from providers.files import write_atomically
 
 if TYPE_CHECKING:
@@ -42,25 +42,12 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog, Offer
     from planner.plan.types import Properties
+    from providers.base import PriceSource
 
 DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
 NAME_PATTERN: Final = TextPattern(
     r"[A-Za-z0-9*?._:/-]+", "a name or a pattern with *"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLimit:
-    """A limit on the nodes of all matching offers together.
-
-    The first four fields are patterns; `nodes` is the limit.
-    """
-
-    provider: str
-    region: str
-    instance_type: str
-    purchase: str
-    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +62,22 @@ class PriceOverride:
     instance_type: str
     purchase: str
     usd_hour: Decimal
+
+    def applies(self, offer: Offer) -> bool:
+        """Whether it is the price of an offer."""
+        patterns = (
+            self.provider,
+            self.region,
+            self.instance_type,
+            self.purchase,
+        )
+        offer_key = (
+            offer.provider,
+            offer.region,
+            offer.instance.instance_type,
+            offer.purchase,
+        )
+        return matches_patterns(offer_key, patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,49 +255,37 @@ def default_world() -> World:
     return World(clock=_parse_time(DEFAULT_CLOCK))
 
 
-def matches(
-    world_rule: NodeLimit | PriceOverride, offer_key: tuple[str, str, str, str]
-) -> bool:
-    """Whether a rule matches (provider, region, machine type, purchase option)."""
-    patterns = (
-        world_rule.provider,
-        world_rule.region,
-        world_rule.instance_type,
-        world_rule.purchase,
-    )
-    return all(
-        fnmatchcase(key_part, pattern)
-        for key_part, pattern in zip(offer_key, patterns, strict=True)
-    )
+@dataclass(frozen=True, slots=True)
+class WorldPrices:
+    """The prices of another source, but for those that a world gives."""
 
+    world: World
+    source: PriceSource
 
-def reprice_catalog(world: World, catalog: Catalog) -> Catalog:
-    """Return the catalog with the prices of the world.
+    def catalog(self) -> Catalog:
+        """Return the catalog with the prices of the world.
 
-    Its digest also covers these prices, so plans for both catalogs differ.
-    """
-    if not world.prices:
-        return catalog
-    # The same prices always give the same digest.
-    digest_seed = catalog.sha256 + repr(world.prices)
-    offers = tuple(_reprice_offer(world, offer) for offer in catalog.offers)
-    return replace(
-        catalog,
-        offers=offers,
-        sha256=hashlib.sha256(digest_seed.encode()).hexdigest(),
-    )
+        Its digest also covers these prices, so plans for both catalogs differ.
+        """
+        catalog = self.source.catalog()
+        if not self.world.prices:
+            return catalog
+        # The same prices always give the same digest.
+        digest_seed = catalog.sha256 + repr(self.world.prices)
+        offers = tuple(
+            _reprice_offer(self.world, offer) for offer in catalog.offers
+        )
+        return replace(
+            catalog,
+            offers=offers,
+            sha256=hashlib.sha256(digest_seed.encode()).hexdigest(),
+        )
 
 
 def _reprice_offer(world: World, offer: Offer) -> Offer:
-    offer_key = (
-        offer.provider,
-        offer.region,
-        offer.instance.instance_type,
-        offer.purchase,
-    )
     for override in world.prices:
         # The first matching row applies.
-        if matches(override, offer_key):
+        if override.applies(offer):
             return replace(
                 offer, usd_hour=override.usd_hour, source="world file"
             )

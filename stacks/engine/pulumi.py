@@ -24,6 +24,7 @@ from msgspec.json import encode as json_encode
 from planner.errors import LockedError, MissingError, Problem, UsageError
 from planner.facts.cloud import clouds
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from providers import registry
 from stacks.engine import state as states
 from stacks.engine.failure import combined_error
 from stacks.engine.fill import fill_text, placeholder_values
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from planner.plan.types import Plan, Properties
+    from providers.base import IdentitySource
     from providers.simulated.world import World
     from stacks.engine.program import Program
     from stacks.engine.protocol import Listener
@@ -284,19 +286,11 @@ class PulumiEngine:
     def _text_filler(
         self, plan: Plan, resource_graph: Graph, started_at: str
     ) -> Callable[[str], str]:
-        project_id = self.environment.get("GOOGLE_CLOUD_PROJECT", "")
-        simulated_world = self._load_world()
-        if simulated_world is not None:
-            project_id = simulated_world.project
-        elif clouds()[resource_graph.provider].needs_project and not project_id:
-            problem = Problem(
-                code="project",
-                message="no Google Cloud project is set",
-                next_step="set GOOGLE_CLOUD_PROJECT",
-            )
-            raise UsageError(problem)
+        identity: IdentitySource = self._load_world() or registry.provider(
+            resource_graph.provider
+        ).identity(self.environment)
         placeholders = placeholder_values(
-            project_id,
+            identity.project,
             datetime.fromisoformat(started_at),
             plan.shutdown.ttl,
         )

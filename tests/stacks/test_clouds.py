@@ -149,7 +149,6 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         package="nimbus",
         region_property="region",
         url_schemes=("shelf",),
-        needs_project=False,
         mixes_on_fabric=True,
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",

@@ -21,6 +21,7 @@ from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
+from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
 from stacks.build import planned_stack
@@ -357,7 +358,7 @@ def test_a_world_has_prices_of_its_own(catalog) -> None:
     cheap = world_of(
         'prices: [{provider: azure, instance_type: "*", usd_hour: 0.001}]'
     )
-    priced = world.reprice_catalog(cheap, catalog)
+    priced = world.WorldPrices(cheap, SnapshotPrices()).catalog()
     assert solve(priced, chat()).pools[0].instance.provider == "azure"
     assert priced.sha256 != catalog.sha256
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.base import NodeGroup
+from providers.base import NodeGroup, ProjectIdentity
 
 if TYPE_CHECKING:
-    from providers.base import Provider
+    from collections.abc import Mapping
+
+    from providers.base import IdentitySource, Provider
 
 
 class NimbusProvider:
     """Reads flocks of machines."""
 
     name = "nimbus"
+
+    def identity(self, environment: Mapping[str, str]) -> IdentitySource:
+        return ProjectIdentity()
 
     def node_group(
         self,
