@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pytest
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from planner.spec.model import Spec
 
 Value = TypeVar("Value")
+# Compares the text of a stored file, or writes it anew.
+Golden: TypeAlias = "Callable[[Path, str], None]"
 ROOT = Path(__file__).resolve().parents[1]
 BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
 
@@ -70,6 +72,38 @@ def present(value: Value | None) -> Value:
     """Assert that an optional is there."""
     assert value is not None
     return value
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Stored files are rewritten by one flag, wherever they are."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write stored screens, graphs and outputs in the docs anew",
+    )
+
+
+@pytest.fixture(scope="session")
+def updates_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether stored files are rewritten. A CI has to compare."""
+    asked = bool(request.config.getoption("--update-golden"))
+    if asked and os.environ.get("CI"):
+        raise pytest.UsageError(
+            "stored files are compared in a CI, not written"
+        )
+    return asked
+
+
+@pytest.fixture
+def golden(updates_golden: bool) -> Golden:
+    """Compare a text with a stored file, or write it."""
+
+    def compare(path: Path, shown: str) -> None:
+        if updates_golden:
+            path.write_text(shown)
+        assert shown == path.read_text()
+
+    return compare
 
 
 @pytest.fixture(autouse=True)

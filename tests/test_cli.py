@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from planner.cli.main import COMMANDS
 from planner.plan.canonical import dump_plan, parse_plan
-from tests.conftest import BLUEPRINTS, chat
+from tests.conftest import BLUEPRINTS, Golden, chat
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,27 +25,25 @@ def spec(here: Path) -> Path:
     return path
 
 
-def golden(name: str, shown: str) -> None:
-    """Compare with a stored screen; UPDATE_GOLDEN=1 in the shell writes it anew."""
-    path = GOLDEN / name
-    if os.environ.get("UPDATE_GOLDEN") and not os.environ.get("CI"):
-        path.write_text(shown)
-    assert shown == path.read_text()
-
-
-def test_the_screens_are_the_stored_ones(tonnage, here) -> None:
+def test_the_screens_are_the_stored_ones(tonnage, here, golden: Golden) -> None:
     (here / "chat-8b.yaml").write_text(
         (BLUEPRINTS[0].parent / "chat-8b.yaml").read_text()
     )
     (here / "chat-70b.yaml").write_text(
         (BLUEPRINTS[0].parent / "chat-70b.yaml").read_text()
     )
-    golden("plan.txt", tonnage("plan", "chat-8b.yaml")[1])
-    golden("plan.md", tonnage("plan", "chat-8b.yaml", "-f", "markdown")[1])
-    golden("plan.json", tonnage("plan", "chat-8b.yaml", "-f", "json")[1])
-    golden("diff.txt", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml")[1])
+    golden(GOLDEN / "plan.txt", tonnage("plan", "chat-8b.yaml")[1])
     golden(
-        "diff.md",
+        GOLDEN / "plan.md", tonnage("plan", "chat-8b.yaml", "-f", "markdown")[1]
+    )
+    golden(
+        GOLDEN / "plan.json", tonnage("plan", "chat-8b.yaml", "-f", "json")[1]
+    )
+    golden(
+        GOLDEN / "diff.txt", tonnage("diff", "chat-8b.yaml", "chat-70b.yaml")[1]
+    )
+    golden(
+        GOLDEN / "diff.md",
         tonnage("diff", "chat-8b.yaml", "chat-70b.yaml", "-f", "markdown")[1],
     )
 

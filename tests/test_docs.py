@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 
@@ -18,7 +17,6 @@ from tests.conftest import BLUEPRINTS, ROOT, present
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 SHOWN = re.compile(r"```console\n(.*?)```", re.DOTALL)
-UPDATE = bool(os.environ.get("UPDATE_GOLDEN")) and not os.environ.get("CI")
 
 
 def sessions(text: str) -> list[list[tuple[str, str]]]:
@@ -41,7 +39,7 @@ def elided(shown: str, real: str) -> bool:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_commands_in_the_docs_give_the_output_that_is_shown(
-    tonnage, path
+    tonnage, path, updates_golden: bool
 ) -> None:
     text = path.read_text()
     for session in sessions(text):
@@ -55,7 +53,7 @@ def test_commands_in_the_docs_give_the_output_that_is_shown(
             _, out, err = tonnage(*words[1:])
             real = err + out  # progress comes before the result
             if (
-                UPDATE
+                updates_golden
                 and not elided(shown, real)
                 and "..." not in shown.split("\n")
             ):

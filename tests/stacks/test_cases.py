@@ -1,0 +1,82 @@
+"""What is built of a spec, as files; `pytest --update-golden` writes them, and the diff is read.
+
+`tests/cases/<cloud>/<name>/spec.yaml` is planned with the embedded catalog, and `graph.json`
+beside it is what apply would create. Scripts stand there as lists of lines, for the diff.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.facts.cloud import clouds
+from stacks.build import build_stack
+from tests.conftest import ROOT, Golden, solve, spec_of
+from tests.stacks.test_graphs import check
+
+CASES = sorted((ROOT / "tests" / "cases").glob("*/*/spec.yaml"))
+SCRIPT_START = b"#!"
+
+
+def case_name(path: Path) -> str:
+    return f"{path.parent.parent.name}/{path.parent.name}"
+
+
+@pytest.mark.parametrize("path", CASES, ids=case_name)
+def test_a_spec_builds_the_stored_graph(
+    path: Path, catalog, golden: Golden
+) -> None:
+    text = path.read_text()
+    spec = spec_of(text)
+    solution = solve(catalog, text, keep=0)
+    assert solution.pools, solution.bindings
+    graph = build_stack(spec, solution, spec.name).graph
+    check(graph)
+    document = {
+        "provider": graph.provider,
+        "region": graph.region,
+        "outputs": graph.outputs,
+        "resources": {
+            f"{resource.type} {resource.name}": {
+                "inputs": resource.inputs,
+                "depends_on": resource.depends_on,
+                "options": resource.options,
+            }
+            for resource in graph.resources
+        },
+    }
+    shown = json.dumps(readable(document), indent=1, sort_keys=True) + "\n"
+    golden(path.with_name("graph.json"), shown)
+
+
+def readable(value: Any) -> Any:
+    """Scripts as lines, whether they are encoded or not."""
+    if isinstance(value, dict):
+        return {key: readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [readable(item) for item in value]
+    if isinstance(value, str):
+        script = _decoded(value)
+        return script.split("\n") if "\n" in script else script
+    return value
+
+
+def _decoded(text: str) -> str:
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return text
+    return decoded.decode() if decoded.startswith(SCRIPT_START) else text
+
+
+def test_every_cloud_has_the_same_cases() -> None:
+    cases: dict[str, set[str]] = {}
+    for path in CASES:
+        cases.setdefault(path.parent.parent.name, set()).add(path.parent.name)
+    assert set(cases) == set(clouds())
+    assert len({frozenset(names) for names in cases.values()}) == 1
