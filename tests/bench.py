@@ -121,7 +121,7 @@ def estimates() -> tuple[float, float]:
 def simulated() -> tuple[float, float]:
     """Thousands of requests a second in the simulation: the largest and the median of its runs."""
     from planner.perf.serving import monte_carlo, simulation
-    from tests.planner.test_simulate import LOAD, replica
+    from tests.planner.perf.serving.test_simulation import LOAD, replica
 
     one = simulation.tabulate_replica(replica())
     reached = []

@@ -314,3 +314,27 @@ def test_retired_words_are_gone() -> None:
     }
     assert classes & RETIRED == set()
     assert len(classes) > 100
+
+
+# Of the whole tree, and of what it is installed from; fixtures beside them are no tests.
+WHOLE_TREE = {"test_architecture", "test_style", "test_docs", "test_install"}
+
+
+def test_test_files_stand_where_their_modules_do() -> None:
+    """tests/<room>/test_<name>.py is of <room>/<name>.py or of the folder <room>/<name>.
+
+    An aspect of a module may have a file of its own: test_<name>_<aspect>.py.
+    """
+    strays = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        room = path.parent.relative_to(ROOT / "tests")
+        words = path.stem.removeprefix("test_").split("_")
+        names = ["_".join(words[:n]) for n in range(1, len(words) + 1)]
+        is_mirror = any(
+            (ROOT / room / name).is_dir()
+            or (ROOT / room / f"{name}.py").is_file()
+            for name in names
+        )
+        if not is_mirror and path.stem not in WHOLE_TREE:
+            strays.append(str(path.relative_to(ROOT)))
+    assert strays == []

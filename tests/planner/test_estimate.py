@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import statistics
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +27,9 @@ from planner.perf.serving.replica import Replica
 from planner.perf.serving.step import decode_time
 from planner.units import BYTES_PER_GIB
 from tests.accuracy import adapter
-from tests.conftest import present
+from tests.conftest import ROOT, present
 
-TRUTH = Path(__file__).parents[1] / "data" / "truth"
+TRUTH = ROOT / "tests" / "data" / "truth"
 MEASURED = (
     "req_throughput_rps",
     "output_tok_s",
@@ -132,7 +131,7 @@ class Watched(dict):
     "kind", [name.removesuffix(".csv") for name in adapter.ADAPTERS]
 )
 def test_only_documented_columns_are_read(kind: TableKind) -> None:
-    page = Path(__file__).parents[2].joinpath("docs", "estimate.md").read_text()
+    page = (ROOT / "docs" / "estimate.md").read_text()
     documented = {
         cell
         for line in page.splitlines()

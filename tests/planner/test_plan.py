@@ -27,7 +27,7 @@ from planner.render.diff import diff_page
 from planner.render.page import Heading, PageTable, Paragraph
 from planner.render.plan import plan_page
 from tests.conftest import BLUEPRINTS, chat
-from tests.stacks.test_simulated import plan_of
+from tests.stacks.engine.test_simulated import plan_of
 
 CONTRACT = {
     "schema",

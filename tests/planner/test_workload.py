@@ -14,7 +14,7 @@ from planner.workload.registry import WORKLOADS, workload_of, workload_of_kind
 from planner.workload.solver import what_if, why_not
 from stacks.spec.table import unsupported_reason
 from tests.conftest import BLUEPRINTS, spec_of
-from tests.stacks.test_simulated import plan_of
+from tests.stacks.engine.test_simulated import plan_of
 
 EVALUATION = """apiVersion: tonnage/v1
 kind: Evaluation

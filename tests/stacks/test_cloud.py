@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple, replace
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +27,9 @@ from stacks.graph import referenced_names
 from stacks.spec.stack import derive_stack
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
 from tests.oracles import schema
-from tests.stacks.test_simulated import objects, plan_of, quiet
+from tests.stacks.engine.test_simulated import objects, plan_of, quiet
 
-FOURTH = Path(__file__).parent / "fourth_cloud"
+FOURTH = ROOT / "tests" / "stacks" / "fourth_cloud"
 SPEC = """apiVersion: tonnage/v1
 kind: Inference
 name: chat

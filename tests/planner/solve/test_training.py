@@ -46,14 +46,14 @@ from planner.workload.registry import workload_of
 from planner.workload.solver import what_if
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, only, present, solve
+from tests.conftest import BLUEPRINTS, ROOT, only, present, solve
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.perf.training.job import Recompute
     from planner.solve.solution import SizedPool
 
-TRUTH = Path(__file__).parents[1] / "data" / "truth"
+TRUTH = ROOT / "tests" / "data" / "truth"
 CATALOG = open_catalog(None)
 DAY = 86_400.0
 SPEC = """apiVersion: tonnage/v1

@@ -25,8 +25,9 @@ from planner.workload.registry import workload_of
 from planner.workload.solver import solve as solve_spec
 from providers.catalog.load import load_catalog as open_catalog
 from stacks.spec.table import unsupported_reason
+from tests.conftest import ROOT
 
-BLUEPRINTS = sorted((Path(__file__).parents[2] / "blueprints").glob("*.yaml"))
+BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
 CATALOG = open_catalog(None)
 
 

@@ -17,7 +17,7 @@ import pytest
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
 from tests.conftest import ROOT, Golden, solve, spec_of
-from tests.stacks.test_graphs import check
+from tests.stacks.test_build import check
 
 CASES = sorted((ROOT / "tests" / "cases").glob("*/*/spec.yaml"))
 SCRIPT_START = b"#!"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +22,9 @@ from planner.perf.serving.load import (
 )
 from planner.perf.serving.replica import Replica
 from planner.units import BYTES_PER_GIB
+from tests.conftest import ROOT
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = ROOT / "tests" / "data"
 
 
 def rows(name: str) -> list[dict[str, str]]:

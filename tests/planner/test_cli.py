@@ -11,11 +11,9 @@ import pytest
 
 from planner.cli.main import COMMANDS
 from planner.plan.canonical import dump_plan, parse_plan
-from tests.conftest import BLUEPRINTS, Golden, chat
+from tests.conftest import BLUEPRINTS, ROOT, Golden, chat
 
-ROOT = Path(__file__).resolve().parents[1]
-
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = ROOT / "tests" / "golden"
 
 
 @pytest.fixture

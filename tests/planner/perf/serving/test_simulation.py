@@ -21,7 +21,7 @@ from planner.perf.serving.simulation import (
     ReplicaTable,
     Request,
 )
-from tests.planner.test_perf import node
+from tests.planner.perf.test_serving import node
 
 LOAD = ServingLoad(
     prompt_lengths=LengthDistribution(mean_tokens=1000, p95_tokens=3000),

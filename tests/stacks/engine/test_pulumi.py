@@ -10,7 +10,7 @@ from planner.errors import CapacityError, MissingError
 from providers.simulated import world
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import present
-from tests.stacks.test_simulated import TEXT, plan_of, quiet
+from tests.stacks.engine.test_simulated import TEXT, plan_of, quiet
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
 from stacks.engine.pulumi import PulumiEngine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +22,9 @@ from planner.perf.training.sharding import sharding_traffic
 from planner.perf.training.step import step_time, tokens_per_s
 from planner.perf.training.work import rank_work
 from tests.accuracy import adapter
+from tests.conftest import ROOT
 
-TRUTH = Path(__file__).parents[1] / "data" / "truth"
+TRUTH = ROOT / "tests" / "data" / "truth"
 MEASURED = (
     "tokens_per_s_per_gpu",
     "model_tflops_per_gpu",

@@ -25,12 +25,11 @@ from planner.perf.serving.correction import (
     prior,
 )
 from planner.perf.serving.replica import Confidence, Replica
+from tests.conftest import ROOT
+from tests.planner.perf.test_serving import load, node
 from tests.planner.test_estimate import row
-from tests.planner.test_perf import load, node
 
-FILES = sorted(
-    (Path(__file__).parents[1] / "data" / "benchmarks").glob("*.json")
-)
+FILES = sorted((ROOT / "tests" / "data" / "benchmarks").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

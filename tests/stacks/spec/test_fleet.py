@@ -25,12 +25,12 @@ from stacks.graph import Graph, Resource, ref
 from stacks.spec.capacity import MINUTES_PER_WEEK, capacity_changes
 from stacks.spec.stack import derive_stack
 from tests.conftest import chat, only, present, solve, spec_of
-from tests.stacks.test_graphs import check
-from tests.stacks.test_simulated import (
+from tests.stacks.engine.test_simulated import (
     assert_nothing_to_do,
     objects,
     quiet,
 )
+from tests.stacks.test_build import check
 
 TEXT = chat(
     model="llama-3.1-8b",

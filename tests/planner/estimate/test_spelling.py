@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -37,8 +36,9 @@ from planner.estimate.spelling import (
 )
 from planner.estimate.training_row import METHODS, RECOMPUTE_KINDS, SHARDINGS
 from tests.accuracy import adapter
+from tests.conftest import ROOT
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = ROOT / "tests" / "data"
 CHOICES = {
     "backend": BACKENDS,
     "benchmark": BENCHMARKS,
