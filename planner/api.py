@@ -13,9 +13,10 @@ It does what the commands do without files, terminals and exit codes. Errors are
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble

@@ -17,12 +17,12 @@ An error carries data; the command line turns it into a sentence and an exit cod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Place:
+
+class Place(Struct, frozen=True):
     """A position in a file.
 
     Line and column count from 1; line 0 is the whole file.
@@ -39,8 +39,7 @@ class Place:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """A single problem, and the step that solves it.
 
     code       short identifier of the problem

@@ -6,9 +6,10 @@ snapshot answers that of prices, a simulated world all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 OfferKey: TypeAlias = tuple[str, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroup(Struct, frozen=True):
     """The nodes that a group of machines requests.
 
     offer_key   cloud, region, machine type and purchase option
@@ -32,8 +32,7 @@ class NodeGroup:
     node_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLimit:
+class NodeLimit(Struct, frozen=True):
     """A limit on the nodes of all matching offers together.
 
     The first four fields are patterns, in which * and ? stand for others; `nodes` is the limit.
@@ -98,8 +97,7 @@ class IdentitySource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectIdentity:
+class ProjectIdentity(Struct, frozen=True):
     """An identity that is known beforehand."""
 
     project: str = ""

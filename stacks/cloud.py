@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from stacks.graph import ref
 from stacks.shell import fill_script, without_header
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCommands:
+class NodeCommands(Struct, frozen=True, kw_only=True):
     """Shell commands that a node gives to its cloud. Each ends with 0 when it has done its work.
 
     give_back         ends this node and lowers the wished number of nodes by one
@@ -47,10 +47,10 @@ def read_node_commands(
     """
     return NodeCommands(
         **{
-            field.name: without_header(
-                fill_script(package, f"commands/{field.name}.sh", values)
+            command: without_header(
+                fill_script(package, f"commands/{command}.sh", values)
             )
-            for field in fields(NodeCommands)
+            for command in NodeCommands.__struct_fields__
         }
     )
 
@@ -130,8 +130,7 @@ class ShutdownPart(StackPart, Protocol):
         """Say in a line what gives machines back when they are wedged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedCloud:
+class JoinedCloud(Struct, frozen=True, kw_only=True):
     """A cloud whose resources are those of the modules of its room."""
 
     name: str

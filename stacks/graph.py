@@ -9,9 +9,10 @@ far (rfc3339, ten years later).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from msgspec import Struct, field
 
 from planner.plan.types import PlannedGraph, PlannedResource
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Properties
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """One cloud resource. `depends_on` adds to the dependencies that references imply."""
 
     type: str
@@ -36,8 +36,7 @@ class Resource:
         return sorted({*self.depends_on, *referenced_names(self.inputs)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class Graph(Struct, frozen=True, kw_only=True):
     """All resources of a stack in one region of one cloud.
 
     Raises ValueError for a name that two resources have, and for a reference to none of them.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
@@ -122,9 +122,7 @@ def catalog() -> Catalog:
 
 def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
     """A catalog with some of the offers."""
-    return dataclasses.replace(
-        catalog, offers=tuple(o for o in catalog.offers if keep(o))
-    )
+    return replace(catalog, offers=tuple(o for o in catalog.offers if keep(o)))
 
 
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:

@@ -82,7 +82,7 @@ def _plan_and_confirm(
     option_pair: tuple[PlanningOptions, OptionValues],
 ) -> Plan | None:
     """Plan a spec on its stack, show the plan and ask; None when the answer is no."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from planner.render.plan import plan_page
     from planner.spec.load import load_spec

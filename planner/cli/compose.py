@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from planner.errors import MissingError, Place, Problem, UsageError
 
@@ -25,8 +26,7 @@ STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecFile:
+class SpecFile(Struct, frozen=True, kw_only=True):
     """A spec with the file that it is from.
 
     path        as given on the command line; - is standard input
@@ -149,8 +149,7 @@ def load_confidence(options: PlanningOptions) -> Confidence:
     return Confidence(level, correction)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanningOptions:
+class PlanningOptions(Struct, frozen=True, kw_only=True):
     """Options that the planning commands share.
 
     catalog       manifest of a catalog; None for the embedded one

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from planner.cost.bill_line import sum_lines
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 Period: TypeAlias = Literal["month", "run"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class Bill(Struct, frozen=True, kw_only=True):
     """The cost of machines and services over one period.
 
     `total`  sum of the priced lines over the period, USD

@@ -5,10 +5,11 @@ Amounts are Decimal. A line without a known price is named, and left out of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.units import HOURS_PER_MONTH
@@ -33,8 +34,7 @@ ROLE_LABELS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BillLine:
+class BillLine(Struct, frozen=True, kw_only=True):
     """One line of a bill.
 
     `quantity`  amount over the period of the bill, in `unit`
@@ -60,8 +60,7 @@ class BillLine:
         return self.usd is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """What a fleet uses over the period of a bill, besides its machines.
 
     `peak_nodes`  nodes at the peak

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 ANY_REGION: Final = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoweredMachine:
+class PoweredMachine(Struct, frozen=True, kw_only=True):
     """The properties of a machine that set its power.
 
     `provider`, `region`  location, for PUE and grid
@@ -34,8 +34,7 @@ class PoweredMachine:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
-class Energy:
+class Energy(Struct, frozen=True):
     """Power and energy of machines in a month.
 
     `kw`  power of all nodes at work, kW

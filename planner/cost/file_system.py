@@ -6,10 +6,11 @@ Throughput comes with capacity: each TiB of a tier adds its MB/s.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.cost.bill_line import priced_line
 from planner.facts import table
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True, kw_only=True):
     """A parallel file system of one tier.
 
     `capacity_gib`  size, GiB

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePrice:
+class ServicePrice(Struct, frozen=True, kw_only=True):
     """One price of a service, or one tier of it.
 
     `usd`  price, USD per `unit`
@@ -31,8 +31,7 @@ class ServicePrice:
     confidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class PriceBook:
+class PriceBook(Struct, frozen=True):
     """Service prices by provider and role.
 
     A role without a price is unknown, never zero.

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, cached_property
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
 
 
-@dataclass(frozen=True)
-class Week:
+class Week(Struct, frozen=True, dict=True):
     """Load and running share of each of the 168 hours of a week.
 
     `relative_load`  load relative to the peak, 0 to 1

@@ -14,8 +14,9 @@ import csv
 import io
 import json
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from planner.errors import Place, Problem, UsageError
 from planner.perf.common.constant import constant
@@ -46,8 +47,7 @@ SECONDS_PER_UNIT: Final = {
 Report: TypeAlias = dict[str, Any]  # as a benchmark tool wrote it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkPoint:
+class BenchmarkPoint(Struct, frozen=True, kw_only=True):
     """One measured load of a deployment.
 
     place          file and position, for messages

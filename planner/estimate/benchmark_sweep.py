@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.common.constant import constant
 from planner.units import MS_PER_S
@@ -22,8 +23,7 @@ USUAL_TPOT_S: Final = 0.05  # where a plan predicts none
 USUAL_TTFT_S: Final = 1.0  # where a plan predicts none
 
 
-@dataclass(frozen=True, slots=True)
-class SweepStep:
+class SweepStep(Struct, frozen=True):
     """One concurrency of the sweep.
 
     `user_count`  requests in flight at once
@@ -36,8 +36,7 @@ class SweepStep:
     minutes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkSweep:
+class BenchmarkSweep(Struct, frozen=True, kw_only=True):
     """A sweep over concurrency on one machine, at the mean lengths of a spec.
 
     `layout`  layout of the replica that is measured

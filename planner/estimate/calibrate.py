@@ -8,8 +8,10 @@ warnings about points that do not fit.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.errors import Place, Problem, UsageError
 from planner.estimate import names
@@ -36,8 +38,7 @@ HOST_GPUS: Final = 8
 MAX_LOG_RATIO: Final = 1.6
 
 
-@dataclass(frozen=True, slots=True)
-class PointComparison:
+class PointComparison(Struct, frozen=True):
     """One point: measured and predicted times by metric (tpot, ttft), s.
 
     measured_s  mean of the benchmark, s
@@ -53,8 +54,7 @@ class PointComparison:
     is_outlier: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationReport:
+class CalibrationReport(Struct, frozen=True):
     """Correction of a deployment, with the comparison of each point and warnings.
 
     correction   posterior of all points that were used
@@ -66,8 +66,7 @@ class CalibrationReport:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _PointRatios:
+class _PointRatios(Struct, frozen=True):
     """How far one point is from its prediction.
 
     log_ratios  ln(measured / predicted seconds) by metric
@@ -87,8 +86,7 @@ class _PointRatios:
         )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _PointGroup:
+class _PointGroup(Struct, frozen=True, order=True):
     """What the points of one deployment have in common."""
 
     model: str

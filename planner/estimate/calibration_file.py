@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from planner.errors import Place, Problem, UsageError
 from planner.estimate.calibrate import HOST_GPUS, METRICS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.estimate.names import RefusedError
 from planner.perf.common.constant import constant
@@ -37,8 +38,7 @@ COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BandedValue:
+class BandedValue(Struct, frozen=True):
     """A predicted number with the limits of its 90 % band, in the same unit."""
 
     value: float
@@ -46,8 +46,7 @@ class BandedValue:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """Predicted numbers of one row.
 
     basis    what the prediction rests on
@@ -58,8 +57,7 @@ class Estimate:
     columns: dict[str, BandedValue]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bands:
+class _Bands(Struct, frozen=True):
     throughput: Band
     tpot: Band
     ttft: Band

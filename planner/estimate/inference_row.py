@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.estimate import names
 from planner.estimate.cell import (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.estimate import names
 from planner.estimate.cell import (
@@ -49,8 +51,7 @@ FROZEN_8BIT_BYTES: Final = 1.1  # with scales and what stays in 16 bit
 DEFAULT_TP: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedJob:
+class ParsedJob(Struct, frozen=True):
     """The job of a row, and whether its layout or size had to be assumed."""
 
     job: Job
@@ -203,8 +204,7 @@ def _default_batch(
     return global_batch, micro_batch
 
 
-@dataclass(frozen=True, slots=True)
-class _StatedBatch:
+class _StatedBatch(Struct, frozen=True):
     """What a row states of its batch in sequences; 0 where it states nothing."""
 
     global_batch: float

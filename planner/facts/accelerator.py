@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts import table
 
@@ -31,8 +33,7 @@ MEMORY_TYPES: Final = (
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
+class Accelerator(Struct, frozen=True, kw_only=True):
     """An accelerator, or a slice of one.
 
     memory_gib      memory that the driver reports, GiB
@@ -111,8 +112,7 @@ class Accelerator:
         return bool(self.bf16_tflops)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigProfile:
+class MigProfile(Struct, frozen=True, kw_only=True):
     """A MIG profile of an accelerator.
 
     memory_gb         memory in its name, GB

@@ -5,14 +5,14 @@ A row of this table registers a cloud. Its rooms are `providers/<cloud>` and `st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from planner.facts import table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudFacts:
+class CloudFacts(Struct, frozen=True, kw_only=True):
     """One cloud.
 
     cloud            its name in specs

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Final
+
+from msgspec import Struct
 
 from planner.errors import MissingError, Place, Problem
 from planner.facts import table
@@ -43,8 +44,7 @@ COUNT_COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Llm:
+class Llm(Struct, frozen=True, kw_only=True, dict=True):
     """A decoder model. Parameters are absolute counts, lengths are in tokens.
 
     ffn               width of a dense MLP

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts.accelerator import Accelerator, accelerators
 from planner.perf.common.layout import Node
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 ORDERABLE_PURCHASES: Final = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Struct, frozen=True, kw_only=True, dict=True):
     """A machine type of a cloud: accelerators, host, network and fabric.
 
     `fraction`  share of a whole accelerator, 1 unless it is a slice
@@ -85,8 +85,7 @@ class Instance:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """An instance type in a region under a purchase option.
 
     `zones`  zones of the region that have the type
@@ -121,8 +120,7 @@ class Offer:
         )
 
 
-@dataclass(frozen=True)
-class Catalog:
+class Catalog(Struct, frozen=True, dict=True):
     """All offers and service prices of one date.
 
     `offers`  offers that can be ordered at their price

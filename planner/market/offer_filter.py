@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 COMMITMENTS: Final = {"1y": "reserved_1y", "3y": "reserved_3y"}
 
 
-@dataclass(frozen=True, slots=True)
-class OfferRule:
+class OfferRule(Struct, frozen=True):
     """A rule, named by its key in the spec.
 
     `offer_part`  the part of an offer that the rule reads

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.plan.types import Plan, Pool
 
 
-@dataclass(frozen=True, slots=True)
-class PlanChange:
+class PlanChange(Struct, frozen=True):
     """One pool or cost line that differs.
 
     mark        + added, ~ changed, - removed
@@ -35,8 +35,7 @@ class PlanChange:
         return self.usd_after - self.usd_before
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDiff:
+class PlanDiff(Struct, frozen=True):
     """All changes between two plans, with the totals.
 
     period      month, or run for the whole run of a training job

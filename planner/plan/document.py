@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from planner.plan import types
 from planner.plan.canonical import seal
@@ -51,8 +52,7 @@ EXCLUDED_COSTS: Final = (
 SIGNIFICANT_DIGITS: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class SpecSource:
+class SpecSource(Struct, frozen=True):
     """Origin of a spec.
 
     path    file as named on the command line
@@ -63,8 +63,7 @@ class SpecSource:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStack:
+class PlannedStack(Struct, frozen=True, kw_only=True):
     """Stack that a plan creates or changes.
 
     state_sha256  SHA-256 of the state that the plan starts from; None when no stack exists

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 Tone: TypeAlias = Literal["", "strong", "dim", "good", "warn", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """A heading of one line."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     """One line of text.
 
     tone  emphasis or color; the text alone carries the meaning
@@ -26,8 +25,7 @@ class Paragraph:
     tone: Tone = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(Struct, frozen=True):
     """A table of text cells.
 
     columns  titles; > at the start aligns the column to the right

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.serving.replica import Confidence
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_CONFIDENCE: Final = Confidence(0.9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveSettings:
+class SolveSettings(Struct, frozen=True, kw_only=True):
     """What solving takes besides the spec.
 
     catalog            offers, and prices of everything else

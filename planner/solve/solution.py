@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypedDict
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPurchase:
+class PoolPurchase(Struct, frozen=True):
     """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them."""
 
     purchase: str
@@ -30,8 +30,7 @@ class PoolPurchase:
     usd_hour: Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizedPool:
+class SizedPool(Struct, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work, bought in one or several ways.
 
     `zones` are those that may be used. `nodes_per_group` nodes hold one replica when a node is too
@@ -88,8 +87,7 @@ def bought_offer(offer: Offer, nodes: int) -> BoughtOffer:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BandedPrediction:
+class BandedPrediction(Struct, frozen=True):
     """A predicted number with its 90 % band and what it rests on."""
 
     value: float
@@ -98,8 +96,7 @@ class BandedPrediction:
     basis: Literal["measured", "calibrated", "physics", "spec"]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSummary:
+class FleetSummary(Struct, frozen=True):
     """A fleet that is named and not bought; region or nodes are empty where they are open."""
 
     provider: str
@@ -108,8 +105,7 @@ class FleetSummary:
     nodes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindingLimit:
+class BindingLimit(Struct, frozen=True, kw_only=True):
     """A constraint: its slack, and what moving it to `relax_to` would save a month.
 
     In an infeasible solution `relax_to` is the nearest value with which a fleet exists, and
@@ -124,8 +120,7 @@ class BindingLimit:
     fleet: FleetSummary | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationCheck:
+class SimulationCheck(Struct, frozen=True, kw_only=True):
     """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
 
     `request_source` says where they are from, drawn or a trace, `routing` how they were spread.
@@ -141,8 +136,7 @@ class SimulationCheck:
     passed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ConfidenceCost:
+class ConfidenceCost(Struct, frozen=True):
     """With which confidence limits are met, what that costs a month, and the fleet without it."""
 
     confidence: float
@@ -150,8 +144,7 @@ class ConfidenceCost:
     even_odds_fleet: FleetSummary | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RivalFleet:
+class RivalFleet(Struct, frozen=True, kw_only=True):
     """Another fleet, and what stopped it from being chosen."""
 
     offer: Offer
@@ -160,8 +153,7 @@ class RivalFleet:
     rejected_by: Cause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanWarning:
+class PlanWarning(Struct, frozen=True, kw_only=True):
     """Something to know before paying: what it is about, and the reason."""
 
     code: str
@@ -169,8 +161,7 @@ class PlanWarning:
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """One way of running the same job: what it is, what the run costs, and when it ends.
 
     Hours; nothing when it would never end.
@@ -182,8 +173,7 @@ class Scenario:
     remark: Cause | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStorage:
+class JobStorage(Struct, frozen=True, kw_only=True):
     """Where data and checkpoints lie: `file_system` is a parallel file system, or objects do.
 
     Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
@@ -195,8 +185,7 @@ class JobStorage:
     checkpoint_write_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
+class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
     `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the
@@ -222,8 +211,7 @@ class TrainingRun:
     scenarios: tuple[Scenario, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class Solution(Struct, frozen=True, kw_only=True):
     """The whole answer. Without pools it is infeasible, and `bindings` says what would do."""
 
     status: Literal["optimal", "feasible", "infeasible"]
@@ -244,8 +232,7 @@ class Solution:
     energy: Energy | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Counterfactual:
+class Counterfactual(Struct, frozen=True):
     """What another machine type or another load would take.
 
     `fleet`  the fleet or machine type, None when there is none

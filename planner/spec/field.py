@@ -6,8 +6,9 @@ A field type reports every problem of a node instead of stopping at the first.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from planner.errors import Place, Problem
 from planner.spec.source import MappingNode, Node, ScalarNode, SequenceNode
@@ -86,8 +87,7 @@ def suggest_word(word: str, known_words: list[str]) -> str:
     return f"did you mean '{known_word}'?" if known_word else ""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPattern:
+class TextPattern(Struct, frozen=True):
     """Text that matches a regular expression.
 
     hint        what the text must be, for messages
@@ -123,8 +123,7 @@ class TextPattern:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One word of a closed set."""
 
     choices: tuple[str, ...]
@@ -147,8 +146,7 @@ class Choice:
         return {"enum": list(self.choices)}
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A number with or without a unit, within bounds.
 
     convert  turns text into the base unit, or raises ValueError with a hint
@@ -197,8 +195,7 @@ class Quantity:
         return {"type": ["number", "string"], "examples": [self.example]}
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list of one type; `allows_single` also accepts one value without brackets."""
 
     element_type: FieldType
@@ -235,8 +232,7 @@ class ListOf:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LabelTable:
+class LabelTable(Struct, frozen=True):
     """A mapping of free keys to text values, for labels."""
 
     key: TextPattern
@@ -269,8 +265,7 @@ class LabelTable:
         return {"type": "object", "additionalProperties": self.value.schema()}
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A key of a block.
 
     field_type  type of its value
@@ -286,8 +281,7 @@ class Field:
     default: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A mapping with known keys that becomes one object.
 
     build_object      builds it from `place` and the values by key

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from planner.facts.cloud import clouds
 from planner.spec import model, unit
@@ -33,8 +34,7 @@ SCHEDULE_TEXT: Final = TextPattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CloudName:
+class CloudName(Struct, frozen=True):
     """A cloud that the table of clouds names."""
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:

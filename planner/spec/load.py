@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
 from planner.spec.field import Block, Choice, ProblemReport
@@ -67,11 +69,11 @@ def plain_values(spec_value: Any) -> Any:
 
     Decimals become text; file positions and absent values are left out.
     """
-    if is_dataclass(spec_value) and not isinstance(spec_value, type):
+    if isinstance(spec_value, Struct):
         field_values = {
-            spec_field.name: getattr(spec_value, spec_field.name)
-            for spec_field in fields(spec_value)
-            if spec_field.name != "place"
+            field_name: getattr(spec_value, field_name)
+            for field_name in spec_value.__struct_fields__
+            if field_name != "place"
         }
         return {
             field_name: plain_values(field_value)

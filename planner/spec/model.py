@@ -6,9 +6,10 @@ Times are seconds, sizes bytes, shares fractions of one. `PurchaseRule.budget` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from planner.facts.cloud import clouds
 
@@ -22,8 +23,7 @@ Metric: TypeAlias = Literal["ttft", "tpot", "e2e"]
 Runtime: TypeAlias = Literal["vm", "kubernetes", "slurm"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Struct, frozen=True, kw_only=True):
     """A model by name, by parameter count, or by a config.json beside the spec.
 
     precision     allowed precisions of the weights
@@ -40,8 +40,7 @@ class ModelSpec:
     context: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyLimit:
+class LatencyLimit(Struct, frozen=True, kw_only=True):
     """A latency limit: metric ttft, tpot or e2e, percentile, and limit in seconds."""
 
     metric: Metric
@@ -54,8 +53,7 @@ class LatencyLimit:
         return f"{self.metric}_p{self.percentile}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLevels:
+class ServiceLevels(Struct, frozen=True, kw_only=True):
     """Service levels that must be met.
 
     limits        latency limits at peak load
@@ -67,16 +65,14 @@ class ServiceLevels:
     availability: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLengths:
+class TokenLengths(Struct, frozen=True, kw_only=True):
     """Distribution of lengths in tokens, by its mean and 95th percentile."""
 
     mean: Decimal
     p95: Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Traffic(Struct, frozen=True, kw_only=True):
     """Arrival of requests; exactly one of the first five below is set.
 
     peak_rps          requests/s in the busiest minutes
@@ -104,8 +100,7 @@ class Traffic:
     routing: Literal["random", "round-robin", "least-loaded"] = "random"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorRule:
+class AcceleratorRule(Struct, frozen=True, kw_only=True):
     """Accelerators that are allowed or denied, by glob pattern."""
 
     place: Place | None = None
@@ -113,8 +108,7 @@ class AcceleratorRule:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRule:
+class PlacementRule(Struct, frozen=True, kw_only=True):
     """Clouds, regions and accelerators that may be used."""
 
     place: Place | None = None
@@ -123,8 +117,7 @@ class PlacementRule:
     accelerators: AcceleratorRule = field(default_factory=AcceleratorRule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurchaseRule:
+class PurchaseRule(Struct, frozen=True, kw_only=True):
     """Purchase options that may be used, and the budget.
 
     commit  allowed commitments: none, 1y or 3y
@@ -137,8 +130,7 @@ class PurchaseRule:
     budget: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRule:
+class ShutdownRule(Struct, frozen=True, kw_only=True):
     """When capacity is released.
 
     idle      time without GPU work, seconds
@@ -152,8 +144,7 @@ class ShutdownRule:
     schedule: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitRequirement:
+class FitRequirement(Struct, frozen=True, kw_only=True):
     """A model that a workspace must fit in memory, and its use."""
 
     place: Place
@@ -161,8 +152,7 @@ class FitRequirement:
     use: Literal["inference", "lora", "finetune"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceGpus:
+class WorkspaceGpus(Struct, frozen=True, kw_only=True):
     """The accelerators of a workspace: memory of each in bytes, and their count."""
 
     place: Place
@@ -170,8 +160,7 @@ class WorkspaceGpus:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadBase:
+class WorkloadBase(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of workloads share."""
 
     place: Place
@@ -183,8 +172,7 @@ class WorkloadBase:
     runtime: Runtime = "vm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inference(WorkloadBase):
+class Inference(WorkloadBase, frozen=True, kw_only=True):
     """A service that answers requests within an SLA."""
 
     model: ModelSpec
@@ -192,8 +180,7 @@ class Inference(WorkloadBase):
     sla: ServiceLevels | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch(WorkloadBase):
+class Batch(WorkloadBase, frozen=True, kw_only=True):
     """Inference without latency limits: a number of requests before a deadline."""
 
     model: ModelSpec
@@ -201,8 +188,7 @@ class Batch(WorkloadBase):
     deadline: Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class Dataset(Struct, frozen=True, kw_only=True):
     """The dataset of a training job.
 
     location  address in object storage
@@ -220,8 +206,7 @@ class Dataset:
     storage: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingMethod:
+class TrainingMethod(Struct, frozen=True, kw_only=True):
     """How a model is trained.
 
     sequence      tokens in a sequence
@@ -247,8 +232,7 @@ class TrainingMethod:
     rank: int = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training(WorkloadBase):
+class Training(WorkloadBase, frozen=True, kw_only=True):
     """A model that is trained on a dataset, with or without a deadline."""
 
     model: ModelSpec
@@ -256,8 +240,7 @@ class Training(WorkloadBase):
     train: TrainingMethod
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace(WorkloadBase):
+class Workspace(WorkloadBase, frozen=True, kw_only=True):
     """An interactive machine for each of a few people.
 
     fits         model that must fit; exclusive with `accelerator`

@@ -7,10 +7,10 @@ refused early. Scalars stay text; the field types give them a meaning.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import yaml
+from msgspec import Struct, field
 
 from planner.errors import Place, Problem, SpecError
 
@@ -28,8 +28,7 @@ FORBIDDEN_CHARS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarNode:
+class ScalarNode(Struct, frozen=True):
     """A single value as text; `is_plain` is true when it was not quoted."""
 
     place: Place
@@ -37,16 +36,14 @@ class ScalarNode:
     is_plain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceNode:
+class SequenceNode(Struct, frozen=True):
     """A list of nodes."""
 
     place: Place
     nodes: list[Node] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class MappingNode:
+class MappingNode(Struct, frozen=True):
     """Nodes by key in file order; `key_places` has the position of each key."""
 
     place: Place

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from planner.errors import MissingError, Problem, SpecError
 from planner.market.offer import group_offers

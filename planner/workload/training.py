@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from planner import figures
 from planner.solve.cause import DEARER, INFEASIBLE

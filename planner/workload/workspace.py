@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from planner.solve.cause import DEARER, INFEASIBLE
 from planner.solve.solution import Counterfactual, FleetSummary, Solution

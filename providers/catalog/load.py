@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
@@ -38,8 +39,7 @@ SCALE_UP_LINKS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotPrices:
+class SnapshotPrices(Struct, frozen=True):
     """The prices of a manifest's tables, or of the embedded ones."""
 
     manifest_path: Path | None = None
@@ -196,8 +196,7 @@ def _zones(
     }
 
 
-@dataclass(frozen=True)
-class _MachineSupply:
+class _MachineSupply(Struct, frozen=True, dict=True):
     """Machine types, and where each is offered.
 
     `instances`  by provider and machine type

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.errors import Problem, UsageError
 from providers.base import NodeGroup
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 PROJECT_VARIABLE: Final = "GOOGLE_CLOUD_PROJECT"
 
 
-@dataclass(frozen=True, slots=True)
-class _EnvironmentProject:
+class _EnvironmentProject(Struct, frozen=True):
     """The project of the environment in which a command runs."""
 
     environment: Mapping[str, str]

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from planner.errors import Problem, SpecError
 from planner.spec import unit
@@ -50,8 +52,7 @@ NAME_PATTERN: Final = TextPattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PriceOverride:
+class PriceOverride(Struct, frozen=True):
     """A price in USD an hour that replaces that of the catalog.
 
     The first four fields are patterns of offers.
@@ -80,8 +81,7 @@ class PriceOverride:
         return matches_patterns(offer_key, patterns)
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRule:
+class FaultRule(Struct, frozen=True):
     """A call that fails.
 
     on     operation: create, update or delete
@@ -100,8 +100,7 @@ class FaultRule:
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """The rules of a simulated world.
 
     clock     time at which the world begins
@@ -255,8 +254,7 @@ def default_world() -> World:
     return World(clock=_parse_time(DEFAULT_CLOCK))
 
 
-@dataclass(frozen=True, slots=True)
-class WorldPrices:
+class WorldPrices(Struct, frozen=True):
     """The prices of another source, but for those that a world gives."""
 
     world: World
@@ -292,8 +290,7 @@ def _reprice_offer(world: World, offer: Offer) -> Offer:
     return offer
 
 
-@dataclass(slots=True)
-class WorldMemory:
+class WorldMemory(Struct):
     """The state of a simulated world.
 
     seconds  time since the clock of the world began

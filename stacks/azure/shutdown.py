@@ -7,8 +7,9 @@ Windows names.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceStep:
+class ResourceStep(Struct, frozen=True):
     """What is done to one resource, and why: the properties that changed."""
 
     action: Action
@@ -24,8 +24,7 @@ class ResourceStep:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressEvent:
+class ProgressEvent(Struct, frozen=True):
     """Progress: a step began, was done, or failed; seconds since the start of the run."""
 
     elapsed_s: float
@@ -34,8 +33,7 @@ class ProgressEvent:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOutcome:
+class EngineOutcome(Struct, frozen=True, kw_only=True):
     """What a run did: steps that changed something, and the outputs of the stack."""
 
     steps: tuple[ResourceStep, ...]

@@ -7,12 +7,11 @@ type on the simulated clock. The state is saved after every step.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import convert, to_builtins
+from msgspec import Struct, convert, field, to_builtins
 
 from planner.errors import MissingError, Problem
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
@@ -220,8 +219,7 @@ class SimulatedEngine:
         )
 
 
-@dataclass
-class _SimulatedRun:
+class _SimulatedRun(Struct):
     """One run over a list of steps."""
 
     resource_graph: Graph

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_WEEK
@@ -16,8 +17,7 @@ MINUTES_PER_DAY: Final = 24 * 60
 MINUTES_PER_WEEK: Final = 7 * MINUTES_PER_DAY
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityChange:
+class CapacityChange(Struct, frozen=True):
     """From a time of these days on (Monday is 0), so many nodes; in the stack's time zone."""
 
     weekdays: tuple[int, ...]

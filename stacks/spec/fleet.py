@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.cost.bill_line import cache_disk_gb
 from planner.perf.common import memory
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from stacks.spec.capacity import CapacityChange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingGroup:
+class ScalingGroup(Struct, frozen=True, kw_only=True):
     """Nodes of a pool that the cloud keeps at a number: those that stay, or spot machines.
 
     `name` is that of the pool, with `-spot` for spot machines. Resources are named after it.
@@ -34,8 +34,7 @@ class ScalingGroup:
     capacity_changes: tuple[CapacityChange, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSpec:
+class FleetSpec(Struct, frozen=True, kw_only=True):
     """One pool. GB of disks.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to

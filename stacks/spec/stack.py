@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts.cloud import cloud_of_address
 from planner.spec.model import Training
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 SERVING_PORT: Final = 8000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackSpec:
+class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -113,7 +113,10 @@ class Batch:
         self.rate = self._of(lambda x: x.demand.rate_per_s) / self.replicas
         self.speculative = self._of(lambda x: float(x.speculative)) > 0
         self.draft = Draft(
-            *(self._of(attrgetter("draft." + f.name)) for f in fields(Draft))
+            *(
+                self._of(attrgetter("draft." + name))
+                for name in Draft.__struct_fields__
+            )
         )
         self.throughput = np.array([sample.throughput for sample in samples])
         self.ttft = np.array([sample.ttft for sample in samples])
@@ -135,7 +138,7 @@ class Batch:
 
 def _stack(found: Sequence[ReplicaProfile]) -> ReplicaProfile:
     columns: dict[str, Array] = {
-        f.name: np.array([getattr(x, f.name) for x in found], float)
-        for f in fields(ReplicaProfile)
+        name: np.array([getattr(x, name) for x in found], float)
+        for name in ReplicaProfile.__struct_fields__
     }
     return ReplicaProfile(**columns)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from planner.numeric import Z_OF_90_PERCENT_BAND
 from planner.perf.serving import load_shape, monte_carlo, simulation

@@ -6,7 +6,7 @@ import csv
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -125,8 +125,8 @@ class Batch:
         jobs = [run.read.job for run in runs]
         counted = [rank_work(made) for made in jobs]
         columns: dict[str, Array] = {
-            f.name: np.array([getattr(x, f.name) for x in counted], float)
-            for f in fields(RankWork)
+            name: np.array([getattr(x, name) for x in counted], float)
+            for name in RankWork.__struct_fields__
         }
         self.work = RankWork(**columns)
         self.speed = np.array([run.speed for run in runs])

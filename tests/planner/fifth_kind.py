@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from planner.solve.cause import because
 from planner.solve.serving.answer import solve_serving
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from planner.workload.base import Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation(Batch):
+class Evaluation(Batch, frozen=True, kw_only=True):
     """Prompts of a benchmark: a batch by another name."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from planner.cost.bill_line import Usage, service_lines, sum_lines
 from planner.cost.energy import PoweredMachine, machine_energy

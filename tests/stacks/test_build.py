@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from providers.catalog.load import load_catalog
 from stacks.azure.identity import ASSIGNMENT_TYPE, BLOB_READER

@@ -8,9 +8,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple, replace
 
 import pytest
+from msgspec.structs import astuple, replace
 
 import providers
 import stacks

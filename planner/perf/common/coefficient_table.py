@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from planner.facts import table
 
@@ -21,11 +22,10 @@ MEASURED_YEARS: Final = (
     2026.5,
 )  # the span of the measurements; trends are not carried beyond it
 YEARLY_KEY: Final = "year"
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class CoefficientRow:
+class CoefficientRow(Struct, frozen=True):
     """One factor of a coefficient.
 
     coefficient    the coefficient that the factor multiplies
@@ -63,8 +63,7 @@ class CoefficientTable(Generic[T]):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients."""
-        table_fields = fields(self.coefficient_type)  # type: ignore[arg-type]
-        return tuple(field.name for field in table_fields)
+        return self.coefficient_type.__struct_fields__
 
     @cached_property
     def rows(self) -> tuple[CoefficientRow, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.perf.common.constant import constant
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLayout:
+class ReplicaLayout(Struct, frozen=True, kw_only=True):
     """Precision and parallelism of one replica; `dp` and `cp` are 1 in serving.
 
     precision     number format of the weights
@@ -49,8 +49,7 @@ class ReplicaLayout:
         return self.tp // self.adp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """The accelerators and links of one machine.
 
     accelerator_count  accelerators of the machine

@@ -11,9 +11,10 @@ of which the interval is progress (Daly, 2006). Times are in seconds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.numeric import maximize, normal_quantile
@@ -32,8 +33,7 @@ ReclaimLevel: TypeAlias = Literal[
 ]  # of reclaims: a column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hazard:
+class Hazard(Struct, frozen=True, kw_only=True):
     """Rates and durations of what stops a run on a cluster.
 
     failures_per_s  failures of all machines, 1/s

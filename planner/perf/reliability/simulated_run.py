@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.numeric import nearest_rank
 
@@ -19,8 +20,7 @@ RUN_COUNT: Final = 1000
 SEED: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(Struct, frozen=True):
     """Outcome of one simulated run.
 
     end_s       time until the run ends, s
@@ -33,8 +33,7 @@ class RunOutcome:
     stop_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunDistribution:
+class RunDistribution(Struct, frozen=True):
     """Distribution of many simulated runs.
 
     end_times_s   times until the runs end, ascending, s

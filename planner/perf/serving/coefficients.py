@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from planner.perf.common.coefficient_table import CoefficientTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coefficients:
+class Coefficients(Struct, frozen=True, kw_only=True):
     """The coefficients that apply to one replica.
 
     The file planner/perf/data/coefficients.csv gives the unit and the meaning of each field.

@@ -10,8 +10,9 @@ error band.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from planner.numeric import Z_OF_90_PERCENT_BAND
 from planner.perf.common.constant import constant
@@ -39,8 +40,7 @@ def feature_vector(batch_size: float, context_tokens: float) -> FeatureVector:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BiasModel:
+class BiasModel(Struct, frozen=True):
     """Normal distribution of the weights of ln(measured / predicted time).
 
     weights      posterior mean of each feature's weight, ln per feature
@@ -143,8 +143,7 @@ def posterior(
     return bias_model
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class Correction(Struct, frozen=True, kw_only=True):
     """Correction of one model on one accelerator in one precision.
 
     tp           tensor-parallel size of the measured layout; another layout has the basis

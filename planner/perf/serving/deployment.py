@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from planner.perf.serving.coefficients import SERVING, Coefficients
 from planner.perf.serving.engine import VARIED_LENGTHS, coefficient_keys
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 LoadKind: TypeAlias = Literal["offline", "static", "closed", "open"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     """Load of a whole deployment; lengths are means in tokens.
 
     load_kind      offline, static, closed or open
@@ -52,8 +52,7 @@ class Demand:
     request_count: float = math.inf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Struct, frozen=True, kw_only=True):
     """A deployment of `replica_count` equal replicas.
 
     prefill_workers  number and layout of separate prefill workers; None without disaggregation

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 
@@ -18,8 +19,7 @@ VARIED_LENGTHS: Final = ("spread", "varied")
 QUANTIZED_FORMATS: Final = ("fp8", "fp4", "mxfp4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingEngine:
+class ServingEngine(Struct, frozen=True, kw_only=True):
     """A serving engine in one version.
 
     kind           engine name used as a coefficient key

@@ -14,9 +14,10 @@ An architecture without measurements rests on its data sheet; its band is wider 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
@@ -35,8 +36,7 @@ FALLBACK_LOADS: Final = {
 NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Struct, frozen=True):
     """Factors on a prediction that contain 90 % of measurements.
 
     low    5 % quantile of measured / predicted

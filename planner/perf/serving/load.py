@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 
@@ -41,8 +43,7 @@ _BIN_Z_SCORES: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthDistribution:
+class LengthDistribution(Struct, frozen=True, kw_only=True):
     """A lognormal distribution of tokens, defined by its mean and 95th percentile."""
 
     mean_tokens: float
@@ -107,8 +108,7 @@ def _bin_lengths(lengths: LengthDistribution) -> tuple[float, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingLoad:
+class ServingLoad(Struct, frozen=True, kw_only=True):
     """Lengths, arrivals and prefix-cache hits of the requests of a whole service.
 
     rate_per_s          requests per second at peak

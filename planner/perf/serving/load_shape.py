@@ -8,8 +8,9 @@ times in seconds, rates per second of one replica.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.numeric import bisect_up
 from planner.perf.serving.step import (
@@ -33,8 +34,7 @@ BISECTION_STEPS: Final = 14
 MAX_UTILIZATION: Final = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaRates:
+class ReplicaRates(Struct, frozen=True, kw_only=True):
     """Times and limits of one replica under a load with given mean lengths.
 
     step_times          times of the terms of a step
@@ -72,8 +72,7 @@ class ReplicaRates:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanLatency:
+class MeanLatency(Struct, frozen=True, kw_only=True):
     """Mean latency of a replica and its batch.
 
     ttft_s      mean time to first token, s

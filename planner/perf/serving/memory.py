@@ -10,9 +10,10 @@ data/vllm_memory.csv, fitted to published start-up logs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.perf.common import memory
@@ -35,8 +36,7 @@ WIDE_TP: Final = 8
 GROUP_RATIO: Final = 1.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLimits:
+class StepLimits(Struct, frozen=True, kw_only=True):
     """The largest step of an engine.
 
     max_tokens     tokens of one step (max_num_batched_tokens)
@@ -50,8 +50,7 @@ class StepLimits:
 SMALL_STEP: Final = StepLimits(max_tokens=2048, max_sequences=256)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VllmAccelerator:
+class VllmAccelerator(Struct, frozen=True, kw_only=True):
     """One accelerator under the vLLM of a given year.
 
     total_gib       memory, GiB
@@ -68,8 +67,7 @@ class VllmAccelerator:
     small_defaults: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartupMemory:
+class StartupMemory(Struct, frozen=True, kw_only=True):
     """Memory of one accelerator after start-up, in GiB.
 
     total_gib       memory of the accelerator

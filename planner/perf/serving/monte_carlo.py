@@ -6,8 +6,9 @@ import math
 import random
 import statistics
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.numeric import nearest_rank
 from planner.perf.serving.prompt import prompt_latency
@@ -210,8 +211,7 @@ def closed_loop(
     return simulation.finished
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedPercentile:
+class SimulatedPercentile(Struct, frozen=True):
     """A percentile of all simulated requests with its 90 % band, in seconds."""
 
     estimate_s: float
@@ -219,8 +219,7 @@ class SimulatedPercentile:
     high_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationSummary:
+class SimulationSummary(Struct, frozen=True):
     """Percentiles measured by a simulation.
 
     request_count  counted requests over all seeds

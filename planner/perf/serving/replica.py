@@ -11,9 +11,11 @@ of non-Poisson arrivals are scaled by (ca^2 + cs^2) / 2 (Allen and Cunneen).
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.numeric import last_true
 from planner.perf.common import memory
@@ -52,8 +54,7 @@ BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
 NO_MARGIN_LEVEL: Final = 0.5  # a confidence that asks for no margin
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
+class Confidence(Struct, frozen=True):
     """The required confidence of predictions.
 
     level       probability that a predicted limit holds; 0.5 adds no margin

@@ -7,9 +7,10 @@ representative lengths of the bins of `serving.load`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from planner.numeric import bisect_up
 from planner.perf.serving.load import bin_mean
@@ -53,8 +54,7 @@ class ReplicaModel(Protocol):
 QUANTILE_STEPS: Final = 24  # halvings of the bracket of a quantile
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """A random wait that is zero with probability 1 - `probability`.
 
     probability        probability of a wait
@@ -89,8 +89,7 @@ class Wait:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True, dict=True):
     """Performance of a replica at one rate; times in seconds.
 
     probabilities      probability of n requests in flight, n from 0

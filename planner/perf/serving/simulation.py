@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
@@ -37,8 +39,7 @@ NEVER: Final = math.inf
 MIN_DECODE_SPEED: Final = 1e-3
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One request; times in seconds of the simulation.
 
     due_s           arrival
@@ -59,8 +60,7 @@ class Request:
     end_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaTable:
+class ReplicaTable(Struct, frozen=True):
     """Tabulated times and limits of one replica.
 
     base_steps_s         step time without context-dependent reads, by batch, s
@@ -174,8 +174,7 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
     )
 
 
-@dataclass(slots=True)
-class ReplicaSimulation:
+class ReplicaSimulation(Struct):
     """State of one simulated replica.
 
     queue             requests that have not started, in order of arrival

@@ -8,8 +8,9 @@ one value for each replica (the fit uses arrays), so no branch depends on a valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
@@ -38,8 +39,7 @@ def p_norm(read_s: float, product_s: float, exponent: float) -> float:
     return combined_s
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """Speculative decoding.
 
     draft_tokens     tokens proposed for each step
@@ -77,8 +77,7 @@ def speculate(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTimes:
+class StepTimes(Struct, frozen=True, kw_only=True):
     """Times of the terms of a step of one replica, for any batch and context.
 
     read_*_s            time to read the weights of a part once, s

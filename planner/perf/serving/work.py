@@ -6,8 +6,9 @@ field is a number, or an array with one number for each replica.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.common import memory
 from planner.units import BYTES_PER_GIB
@@ -23,8 +24,7 @@ UNLIMITED_TOKENS: Final = 1e9  # tokens: attention that is not sparse
 DISPATCH_BYTES: Final = 1.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaProfile:
+class ReplicaProfile(Struct, frozen=True, kw_only=True):
     """Work and hardware limits of one replica, per accelerator.
 
     read_*_bytes           weight bytes of a part (attention, dense, experts, head)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.common.coefficient_table import CoefficientTable
 from planner.perf.training.job import SIXTEEN_BIT
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingCoefficients:
+class TrainingCoefficients(Struct, frozen=True, kw_only=True):
     """Coefficients that apply to one job.
 
     Values, units and sources: planner/perf/data/training.csv.

@@ -6,8 +6,9 @@ value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.perf.training.coefficients import TrainingCoefficients
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 TRAINING_PASSES: Final = 3.0  # forward and twice as much backward
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardTime:
+class ForwardTime(Struct, frozen=True, kw_only=True):
     """Time of one forward pass of a micro-batch on one stage, in seconds.
 
     gemm       dense products

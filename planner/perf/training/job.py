@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator
@@ -84,8 +85,7 @@ class ParallelLayout(NamedTuple):
         return self.shard_size or self.data_parallel_ranks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Software:
+class Software(Struct, frozen=True, kw_only=True):
     """Kernels, precision and framework options that change memory or time.
 
     kernels            family of kernels

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from planner.frontier import Frontier
 from planner.perf.common.constant import constant
@@ -37,8 +38,7 @@ RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TimedLayout:
+class TimedLayout(Struct, frozen=True):
     """A layout with its step time and its peak memory.
 
     job        the job in this layout

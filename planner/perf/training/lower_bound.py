@@ -21,9 +21,11 @@ overlap as in the step time. Transfers between stages and forced recomputation a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.enumeration import microbatch_sizes
@@ -46,8 +48,7 @@ RECOMPUTE_SHARES: Final[dict[Recompute, float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CommBound:
+class CommBound(Struct, frozen=True):
     """Lower bounds of the communication of every layout of one partition.
 
     gather_s  time to gather in a micro-batch >= `gather_s`, s
@@ -64,8 +65,7 @@ class CommBound:
 NO_COMM: Final = CommBound(0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLowerBound:
+class StepLowerBound(Struct, frozen=True, kw_only=True):
     """Terms of the lower bound of the step time of a job.
 
     Seconds of a step, summed over all accelerators and micro-batches:

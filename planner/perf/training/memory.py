@@ -8,8 +8,9 @@ names end in `gib`. The terms add up, because blocks reserved for one do not ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.common.constant import constant
 from planner.perf.training.model_states import local_params, model_states
@@ -27,8 +28,7 @@ GRADIENT_BYTES: Final = 4.0
 FROZEN_SHARE: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class StagePeak:
+class StagePeak(Struct, frozen=True):
     """Peak memory of one pipeline stage, in bytes.
 
     model_states     weights, gradients and optimizer states

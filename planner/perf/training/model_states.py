@@ -10,9 +10,10 @@ Source: Rajbhandari et al. (arXiv:1910.02054). Values are in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.facts import table
 from planner.perf.common.memory import quantized_bytes
@@ -25,8 +26,7 @@ ZERO_STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 UNPACKED_BYTES: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """Bytes of one parameter in training.
 
     weight_bytes    weight
@@ -44,8 +44,7 @@ class Optimizer:
         return self.weight_bytes + self.gradient_bytes + self.state_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ModelStates:
+class ModelStates(Struct, frozen=True):
     """Model states on one accelerator, in bytes.
 
     weights    trained and frozen weights

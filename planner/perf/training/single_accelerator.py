@@ -5,8 +5,10 @@ They are the terms of the lower bound of the step time: no split of a job has le
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
 from planner.perf.training.forward_pass import TRAINING_PASSES
@@ -28,8 +30,7 @@ ATTENTION_PASSES: Final = 1 + BACKWARD_PASSES  # passes of attention
 GATHER_BYTES: Final = 8.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleAccelerator:
+class SingleAccelerator(Struct, frozen=True, kw_only=True):
     """A step of a job on one accelerator that does all the work.
 
     job             job on one accelerator

@@ -6,8 +6,9 @@ with one element for each of many jobs, so no branch depends on a value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.serving.step import larger, smaller
 from planner.perf.training.forward_pass import (
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 BACKWARD_PASSES: Final = 2.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTime:
+class StepTime(Struct, frozen=True, kw_only=True):
     """Time of one step and its parts, in seconds.
 
     A part is summed over the micro-batches of a stage. Parts of products, attention, traffic,
@@ -64,8 +64,7 @@ class StepTime:
     once_a_step: float
 
 
-@dataclass(frozen=True, slots=True)
-class ShardingTime:
+class ShardingTime(Struct, frozen=True):
     """Time of sharded states, in seconds.
 
     gather_s  gathers and scatters of a micro-batch

@@ -7,8 +7,9 @@ otherwise. Every field may be an array with one element for each of many jobs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.perf.common.constant import constant
 from planner.perf.training import memory
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankWork:
+class RankWork(Struct, frozen=True, kw_only=True):
     """Work of one rank of a job, and the rates of its accelerator.
 
     tokens                  tokens of a step for each accelerator

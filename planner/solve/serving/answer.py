@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.perf.serving.replica import NO_MARGIN_LEVEL
 from planner.solve.cause import because

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.serving.rejection import nearest_rejected, rejection_reason

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.errors import InfeasibleError, Problem
 from planner.perf.common import memory
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from planner.solve.solution import BandedPrediction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedFleet:
+class FixedFleet(Struct, frozen=True, kw_only=True):
     """A given fleet and its predicted metrics.
 
     `nodes`  machines of type `instance`

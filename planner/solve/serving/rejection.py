@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from planner.solve.cause import because
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRejection:
+class ServingRejection(Struct, frozen=True, kw_only=True):
     """The layout of an offer that comes nearest to the limits without meeting them.
 
     `rejection`  the limit that it misses

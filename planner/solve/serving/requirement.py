@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from planner.cost.weekly_load import Week, weekly_load
 from planner.errors import Place, Problem, SpecError
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 CONTEXT_HEADROOM: Final = 1.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingRequirement:
+class ServingRequirement(Struct, frozen=True, kw_only=True):
     """What a serving or batch workload requires of a fleet.
 
     `mode`  open: an arrival rate; closed: a concurrency; batch: requests before a deadline

@@ -7,9 +7,10 @@ of the frontier is an offer or a layout on an offer, with bound <= cost of each 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
@@ -54,8 +55,7 @@ _SearchEntry: TypeAlias = "tuple[Offer, LayoutOption | None]"
 TIE_USD: Final = Decimal("0.005")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingCandidate:
+class ServingCandidate(Struct, frozen=True, kw_only=True):
     """A sized fleet on an offer, with its monthly bill."""
 
     offer: Offer
@@ -80,8 +80,7 @@ class ServingCandidate:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingResult:
+class ServingResult(Struct, frozen=True, kw_only=True):
     """The cheapest fleets, and the offers without one.
 
     `candidates`  in rank order, one region for each machine type and purchase option
@@ -92,8 +91,7 @@ class ServingResult:
     rejected_offers: tuple[ServingRejection, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _RequirementCache:
+class _RequirementCache(Struct, frozen=True):
     """Results that are cached for one requirement.
 
     `sizing_results`  sizing by replica and nodes of a group

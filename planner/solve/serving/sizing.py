@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
@@ -26,8 +27,7 @@ MAX_GROUPS: Final = 4096
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSizing:
+class FleetSizing(Struct, frozen=True, kw_only=True):
     """A layout with the number of groups that meets the requirement.
 
     A group is the unit of scaling: one node with its replicas, or the nodes of one replica.
@@ -54,8 +54,7 @@ class FleetSizing:
         return self.total_groups * self.nodes_per_group
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRejection:
+class LayoutRejection(Struct, frozen=True, kw_only=True):
     """The limit that a layout cannot meet.
 
     `constraint`  key of a latency limit, or memory, deadline or rate

@@ -7,9 +7,10 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
 from planner.spec.model import TokenLengths, Traffic

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.perf.serving import simulation as simulate
 from planner.perf.serving.monte_carlo import (

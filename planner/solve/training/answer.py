@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.cost import capacity_block
 from planner.cost.weekly_load import weekly_load

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.cost.file_system import file_systems
 from planner.perf.common.constant import constant
@@ -42,8 +44,7 @@ P50_SHARE: Final = 0.5
 P90_SHARE: Final = 0.9  # of the runs keep what is told of them
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct, frozen=True, dict=True):
     """A cluster and the run of a training job on it. All times are in seconds.
 
     requirement    training job and its limits

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.errors import InfeasibleError, Problem
 from planner.perf.training.coefficients import TRAINING_TABLE, coefficient_keys
@@ -40,8 +42,7 @@ MEMORY_ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingEstimate:
+class TrainingEstimate(Struct, frozen=True, kw_only=True):
     """A training job on a given cluster, with predictions for its fastest layout.
 
     offer         machine type, region, purchase option and price

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.perf.training.fabric import ORDINARY_NETWORK, network_bytes_s
 from planner.perf.training.layout_search import LayoutSearch

@@ -6,9 +6,10 @@ global batch stays the same, so fewer machines take more micro-batches each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from planner.cost.bill import sum_bill
 from planner.market.purchase import machine_line
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from planner.perf.reliability.interruption import Hazard
 
 
-@dataclass(frozen=True)
-class MixedCluster(Cluster):
+class MixedCluster(Cluster, frozen=True, dict=True):
     """A cluster with spot machines of `offer` and machines of an on-demand offer.
 
     on_demand_offer  offer of the on-demand machines

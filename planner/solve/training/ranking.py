@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from planner.solve.training.cluster import Cluster
 
 
-@dataclass(frozen=True, slots=True)
-class FeasibleCluster:
+class FeasibleCluster(Struct, frozen=True):
     """A cluster that meets the time limit, with the expected bill of its run."""
 
     cluster: Cluster
@@ -39,8 +39,7 @@ class FeasibleCluster:
         return self.bill.total / max(Decimal(1), duration_months)
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedOffer:
+class RejectedOffer(Struct, frozen=True):
     """An offer without a feasible cluster, and the constraint that it violates.
 
     nodes       machine count of the shortest duration
@@ -54,8 +53,7 @@ class RejectedOffer:
     reason: Cause
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRanking:
+class ClusterRanking(Struct, frozen=True):
     """Feasible clusters in the order of the search, and rejected offers."""
 
     feasible: tuple[FeasibleCluster, ...]

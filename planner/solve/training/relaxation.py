@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from planner.solve.cause import because
 from planner.solve.solution import BindingLimit, FleetSummary

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
@@ -38,8 +39,7 @@ PAIR_SEQUENCES: Final = 2  # sequences of a preference
 YEAR_S: Final = 365 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRequirement:
+class TrainingRequirement(Struct, frozen=True, kw_only=True):
     """What a training spec requires.
 
     llm                    model architecture

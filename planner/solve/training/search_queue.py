@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from planner.solve.cause import because
 from planner.solve.training.ranking import RejectedOffer
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from planner.solve.training.ranking import FeasibleCluster
 
 
-@dataclass(slots=True)
-class OfferState:
+class OfferState(Struct):
     """State of an offer in the search.
 
     open_candidates  entries of the offer in the queue
@@ -56,8 +56,7 @@ class OfferState:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """An entry of the frontier: an offer, with every machine count or with one.
 
     bound       lower bound of the objective, USD or seconds

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.solution import (
@@ -40,8 +41,7 @@ EPHEMERAL_DISK: Final = PlanWarning(code="disk", reason=because("disk"))
 MEMORY_BAND: Final = 1.05  # how far memory of a session may be off, either way
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceChoice:
+class WorkspaceChoice(Struct, frozen=True):
     """An offer for every user of a workspace, with its bill and what it lacks."""
 
     offer: Offer

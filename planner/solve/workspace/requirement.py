@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import Usage, service_lines
@@ -38,8 +39,7 @@ TUNING_TOKENS: Final = 2048
 INFERENCE_TOKENS: Final = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceRequirement:
+class WorkspaceRequirement(Struct, frozen=True, kw_only=True):
     """Accelerators and memory that one machine needs.
 
     `accelerator_gib`  marketed memory of each accelerator, GiB; 0 for any

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from planner.estimate import table, training_row
 from planner.estimate.memory import predict_memory

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from planner.errors import MissingError, SpecError
 from planner.market.offer_filter import OfferFilter, spec_rules
@@ -63,7 +63,7 @@ def random_case(catalog, seed: int):
         traffic=f"peak_rps: {draw.choice(['0.2', '1', '3'])}\n  burstiness: {draw.choice([1, 2])}",
         extra="buy: {commit: [none, 1y, 3y]}",
     )
-    return dataclasses.replace(catalog, offers=offers), text
+    return replace(catalog, offers=offers), text
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -81,7 +81,7 @@ def test_the_solver_finds_what_brute_force_finds(catalog, seed: int) -> None:
     ).cheapest()
     truth = brute.machines_cost(wanted, offers)
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
-    empty = dataclasses.replace(small.price_book, prices={})
+    empty = replace(small.price_book, prices={})
     found = [
         f
         for f in ServingSearch(empty)
@@ -133,13 +133,13 @@ def test_permuting_the_catalog_changes_nothing(catalog) -> None:
     text = chat(traffic="peak_rps: 5", extra="buy: {commit: [none, 1y]}")
     shuffled = list(catalog.offers)
     random.Random(7).shuffle(shuffled)
-    assert solve(
-        dataclasses.replace(catalog, offers=tuple(shuffled)), text
-    ) == solve(catalog, text)
+    assert solve(replace(catalog, offers=tuple(shuffled)), text) == solve(
+        catalog, text
+    )
 
 
 def test_duplicated_offers_change_nothing(catalog) -> None:
-    double = dataclasses.replace(catalog, offers=catalog.offers * 2)
+    double = replace(catalog, offers=catalog.offers * 2)
     found = solve(catalog, chat())
     again = solve(double, chat())
     assert (found.pools, found.bill) == (again.pools, again.bill)

@@ -7,13 +7,13 @@ import itertools
 import math
 import random
 import statistics
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from planner.cost import capacity_block
 from planner.errors import InfeasibleError

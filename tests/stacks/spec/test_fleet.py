@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from planner.cost.bill import sum_bill
 from planner.market.offer import Catalog

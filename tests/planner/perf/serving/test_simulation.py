@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from planner.facts.llm import find_model
 from planner.perf.common.layout import ReplicaLayout

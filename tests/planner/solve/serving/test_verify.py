@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from planner.cli.compose import spec_folder_reader
 from planner.market.offer_filter import OfferFilter, spec_rules
