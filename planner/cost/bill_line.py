@@ -353,7 +353,7 @@ def egress_lines(
 def cache_disk_gb(nvme_gb: float, stored_gb: Decimal) -> Decimal:
     """Return the GB of the disk that caches the weights of a node.
 
-    disk = stored_gb * headroom, rounded up to a whole GB; 0 when local NVMe has that room
+    disk = stored_gb * headroom, to the next whole GB above it; 0 when local NVMe has that room
     """
     # Cache size relative to the weights, a row of data/usage.csv.
     required_gb = stored_gb * usage_value("cache_headroom")

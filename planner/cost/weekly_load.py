@@ -166,5 +166,5 @@ def running_shares(schedule: str | None) -> tuple[Decimal, ...]:
         for minute in range(first_minute, first_minute + duration_min):
             # Sunday night runs on into Monday morning.
             hour_shares[minute // 60 % HOURS_PER_WEEK] += 1
-    # Minutes to a share; overlapping days count once.
-    return tuple(min(Decimal(1), hour_share / 60) for hour_share in hour_shares)
+    # Minutes to a share. No day is named twice, and none has more than its minutes.
+    return tuple(hour_share / 60 for hour_share in hour_shares)

@@ -39,22 +39,26 @@ def minute_nodes(
             if pool.run_window_s
             else MINUTES_PER_DAY
         )
-        return tuple(
-            pool.nodes if minute % MINUTES_PER_DAY < run_minutes else 0
-            for minute in range(MINUTES_PER_WEEK)
-        )
+        rest_minutes = MINUTES_PER_DAY - run_minutes
+        return 7 * (run_minutes * (pool.nodes,) + rest_minutes * (0,))
     replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
     hourly_nodes = week.hourly_nodes(
         replica_groups, pool.nodes_per_group, pool.spare_groups
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
-    open_minutes = _open_by_minute(schedule)
+    running_nodes = tuple(
+        max(node_count, pool.nodes_per_group)
+        for node_count in hourly_nodes[:HOURS_PER_WEEK]
+        for _ in range(60)
+    )
+    if schedule is None:
+        return running_nodes
     return tuple(
-        max(hourly_nodes[minute // 60 % HOURS_PER_WEEK], pool.nodes_per_group)
-        if open_minutes[minute]
-        else 0
-        for minute in range(MINUTES_PER_WEEK)
+        node_count if is_open else 0
+        for node_count, is_open in zip(
+            running_nodes, _open_by_minute(schedule), strict=True
+        )
     )
 
 
@@ -76,23 +80,20 @@ def capacity_changes(
     committed_nodes = sum(
         part.nodes for part in purchases if part.purchase.startswith("reserved")
     )
-    if of_spot:
-        return _changes(
-            tuple(
-                min(spot_nodes, max(0, wanted - steady_nodes))
-                for wanted in wanted_nodes
-            )
-        )
-    return _changes(
-        tuple(
-            max(committed_nodes, min(wanted, steady_nodes))
-            for wanted in wanted_nodes
-        )
-    )
+    # A week has few numbers of nodes and many minutes, so each number is looked at once.
+    running_nodes = {
+        wanted: min(spot_nodes, max(0, wanted - steady_nodes))
+        if of_spot
+        else max(committed_nodes, min(wanted, steady_nodes))
+        for wanted in set(wanted_nodes)
+    }
+    return _changes(tuple(map(running_nodes.__getitem__, wanted_nodes)))
 
 
 def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
     """Days on which the number changes to the same value at the same time are one change."""
+    if len(set(nodes_by_minute)) == 1:
+        return ()
     change_days: dict[tuple[int, int], list[int]] = {}
     for minute, node_count in enumerate(nodes_by_minute):
         # Before Monday 00:00 comes the last minute of Sunday, at index -1.
@@ -106,9 +107,7 @@ def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
     )
 
 
-def _open_by_minute(schedule: str | None) -> list[bool]:
-    if schedule is None:
-        return [True] * MINUTES_PER_WEEK
+def _open_by_minute(schedule: str) -> list[bool]:
     weekdays, start_minute, end_minute, _ = parse_schedule(schedule)
     open_minutes = [False] * MINUTES_PER_WEEK
     duration_minutes = (
