@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file beside, flush it to the disk, and rename it over the old one.
 
-    Folders that are missing are made.
+    Text is written as UTF-8. Folders that are missing are made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(path.name + ".part")
-    with partial_path.open("w", encoding="utf-8") as partial_file:
-        partial_file.write(text)
+    with partial_path.open("wb") as partial_file:
+        partial_file.write(
+            content.encode() if isinstance(content, str) else content
+        )
         partial_file.flush()
         os.fsync(partial_file.fileno())
     partial_path.replace(path)

@@ -106,12 +106,21 @@ def golden(updates_golden: bool) -> Golden:
     return compare
 
 
+@pytest.fixture(scope="session")
+def kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What starts keep for each other; the caller's own folder is not touched."""
+    return tmp_path_factory.mktemp("kept")
+
+
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _plain_environment(
+    monkeypatch: pytest.MonkeyPatch, kept_folder: Path
+) -> None:
     """No variable of the caller's shell changes what a test sees."""
     for name in list(os.environ):
         if name.startswith(("TONNAGE_", "FORCE_COLOR", "NO_COLOR")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TONNAGE_CACHE", str(kept_folder))
 
 
 @pytest.fixture(scope="session")

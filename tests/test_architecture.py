@@ -26,6 +26,7 @@ OUTSIDE = {
     "click",
     "filelock",
     "msgspec",
+    "platformdirs",
     "yaml",
     "rich",
     "pulumi",

@@ -98,12 +98,27 @@ def open_catalog(path: str | None, world: World | None) -> Catalog:
     """
     from providers.catalog.load import SnapshotPrices
 
-    source: PriceSource = SnapshotPrices(Path(path) if path else None)
+    source: PriceSource = SnapshotPrices(
+        Path(path) if path else None, cache_folder()
+    )
     if world is not None:
         from providers.simulated.world import WorldPrices
 
         source = WorldPrices(world, source)
     return source.catalog()
+
+
+def cache_folder() -> Path | None:
+    """Return where a start keeps what the next one needs: TONNAGE_CACHE, or the user's folder.
+
+    An empty TONNAGE_CACHE keeps nothing.
+    """
+    named_folder = os.environ.get("TONNAGE_CACHE")
+    if named_folder is not None:
+        return Path(named_folder) if named_folder else None
+    from platformdirs import user_cache_path
+
+    return user_cache_path("tonnage", appauthor=False)
 
 
 def open_world(simulate: str | None) -> World | None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 COMMANDS_INTRO: Final = (
     "Made from the program by `make docs`. Every flag has a variable: `--format` of `plan` is "
-    "`TONNAGE_PLAN_FORMAT`."
+    "`TONNAGE_PLAN_FORMAT`. `TONNAGE_CACHE` is the folder of what one start keeps for the next, "
+    "the user's own by default; when it is empty, nothing is kept."
 )
 SPEC_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema spec` prints the schema itself. Units "

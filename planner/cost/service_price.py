@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 
 class ServicePrice(Struct, frozen=True, kw_only=True):

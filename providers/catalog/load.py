@@ -13,6 +13,7 @@ from planner.facts import table
 from planner.facts.accelerator import accelerators
 from planner.facts.cloud import clouds
 from planner.market.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
+from providers.catalog import compiled
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
 if TYPE_CHECKING:
@@ -40,23 +41,39 @@ SCALE_UP_LINKS: Final = (
 
 
 class SnapshotPrices(Struct, frozen=True):
-    """The prices of a manifest's tables, or of the embedded ones."""
+    """The prices of a manifest's tables, or of the embedded ones.
+
+    `cache_folder` holds what was read of them at an earlier start; None keeps nothing.
+    """
 
     manifest_path: Path | None = None
+    cache_folder: Path | None = None
 
     def catalog(self) -> Catalog:
         """Return the catalog; raises CatalogError with the position of the first invalid row."""
-        return load_catalog(self.manifest_path)
+        table_texts, manifest_sha256, as_of = verify_manifest(
+            self.manifest_path or CATALOG_FOLDER / "manifest.json"
+        )
+        if self.cache_folder is None:
+            return _read_tables(table_texts, manifest_sha256, as_of)
+        catalog = compiled.read_compiled(self.cache_folder, manifest_sha256)
+        if catalog is None:
+            catalog = _read_tables(table_texts, manifest_sha256, as_of)
+            compiled.write_compiled(self.cache_folder, catalog)
+        return catalog
 
 
 def load_catalog(manifest_path: Path | None = None) -> Catalog:
-    """Return the catalog of a manifest, or the embedded one.
+    """Return the catalog of a manifest, or the embedded one, as its text says.
 
     Raises CatalogError with the position of the first invalid row.
     """
-    table_texts, manifest_sha256, as_of = verify_manifest(
-        manifest_path or CATALOG_FOLDER / "manifest.json"
-    )
+    return SnapshotPrices(manifest_path).catalog()
+
+
+def _read_tables(
+    table_texts: Mapping[str, str], manifest_sha256: str, as_of: str
+) -> Catalog:
     sources = _sources(table_texts["sources.csv"])
     instances, offered_regions = _instances(table_texts["instances.csv"])
     zones = _zones(table_texts["zones.csv"], sources)

@@ -1,0 +1,178 @@
+"""A catalog as it was read, kept for the next start.
+
+Reading and checking thousands of rows of text takes longer than the search of a small fleet. What
+was read is written into a folder once for each catalog and version of the program. The text stays
+the truth: a file that is missing, damaged or of another catalog is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from planner.cost import service_price
+from planner.cost.service_price import PriceBook, ServicePrice
+from planner.market import offer as offer_module
+from planner.market.offer import Catalog, Instance, Offer
+from planner.version import VERSION
+from providers.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DIGEST_BYTES: Final = hashlib.sha256().digest_size
+
+
+class _CompiledOffer(Struct, frozen=True, array_like=True):
+    """An offer whose machine type is given by its place among all of them."""
+
+    instance: int
+    region: str
+    zones: tuple[str, ...]
+    purchase: str
+    usd_hour: Decimal
+    basis: str
+    source: str
+    as_of: str
+    confidence: str
+
+
+class _CompiledCatalog(Struct, frozen=True, array_like=True):
+    """A catalog without repetition. `unpriced` are places of machine types."""
+
+    sha256: str
+    as_of: str
+    instances: tuple[Instance, ...]
+    offers: tuple[_CompiledOffer, ...]
+    unlisted: tuple[_CompiledOffer, ...]
+    unpriced: tuple[int, ...]
+    prices: tuple[tuple[str, str, tuple[ServicePrice, ...]], ...]
+
+
+def read_compiled(folder: Path, manifest_sha256: str) -> Catalog | None:
+    """Return the catalog of a manifest as it was written; nothing when it has to be read anew."""
+    try:
+        file_bytes = _compiled_path(folder, manifest_sha256).read_bytes()
+    except OSError:
+        return None
+    digest, payload = file_bytes[:DIGEST_BYTES], file_bytes[DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        return None
+    try:
+        compiled = msgpack.decode(payload, type=_CompiledCatalog)
+    except MsgspecError:
+        return None
+    if compiled.sha256 != manifest_sha256:
+        return None
+    return Catalog(
+        offers=_unpack(compiled.offers, compiled.instances),
+        unlisted=_unpack(compiled.unlisted, compiled.instances),
+        unpriced=tuple(
+            compiled.instances[place] for place in compiled.unpriced
+        ),
+        price_book=PriceBook(
+            {
+                (provider, role): tiers
+                for provider, role, tiers in compiled.prices
+            }
+        ),
+        sha256=compiled.sha256,
+        as_of=compiled.as_of,
+    )
+
+
+def write_compiled(folder: Path, catalog: Catalog) -> None:
+    """Keep a catalog for the next start. A folder that cannot be written is no error."""
+    instances: dict[tuple[str, str], Instance] = {
+        (instance.provider, instance.instance_type): instance
+        for instance in (
+            *(each.instance for each in (*catalog.offers, *catalog.unlisted)),
+            *catalog.unpriced,
+        )
+    }
+    places = {key: place for place, key in enumerate(instances)}
+    payload = msgpack.encode(
+        _CompiledCatalog(
+            sha256=catalog.sha256,
+            as_of=catalog.as_of,
+            instances=tuple(instances.values()),
+            offers=_pack(catalog.offers, places),
+            unlisted=_pack(catalog.unlisted, places),
+            unpriced=tuple(
+                places[instance.provider, instance.instance_type]
+                for instance in catalog.unpriced
+            ),
+            prices=tuple(
+                (provider, role, tiers)
+                for (provider, role), tiers in catalog.price_book.prices.items()
+            ),
+        )
+    )
+    with suppress(OSError):
+        write_atomically(
+            _compiled_path(folder, catalog.sha256),
+            hashlib.sha256(payload).digest() + payload,
+        )
+
+
+def _pack(
+    offers: Iterable[Offer], places: Mapping[tuple[str, str], int]
+) -> tuple[_CompiledOffer, ...]:
+    return tuple(
+        _CompiledOffer(
+            places[offer.provider, offer.instance.instance_type],
+            offer.region,
+            offer.zones,
+            offer.purchase,
+            offer.usd_hour,
+            offer.basis,
+            offer.source,
+            offer.as_of,
+            offer.confidence,
+        )
+        for offer in offers
+    )
+
+
+def _unpack(
+    compiled_offers: Iterable[_CompiledOffer], instances: tuple[Instance, ...]
+) -> tuple[Offer, ...]:
+    return tuple(
+        Offer(
+            instance=instances[compiled.instance],
+            region=compiled.region,
+            zones=compiled.zones,
+            purchase=compiled.purchase,
+            usd_hour=compiled.usd_hour,
+            basis=compiled.basis,
+            source=compiled.source,
+            as_of=compiled.as_of,
+            confidence=compiled.confidence,
+        )
+        for compiled in compiled_offers
+    )
+
+
+def _compiled_path(folder: Path, manifest_sha256: str) -> Path:
+    name_seed = f"{manifest_sha256} {VERSION} {_reader_digest()}"
+    name = hashlib.sha256(name_seed.encode()).hexdigest()[:32]
+    return folder / f"catalog-{name}.msgpack"
+
+
+@cache
+def _reader_digest() -> str:
+    """A digest of what reads the text: another reader may read another catalog."""
+    digest = hashlib.sha256()
+    for path in (
+        Path(__file__).with_name("load.py"),
+        Path(offer_module.__file__),
+        Path(service_price.__file__),
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
