@@ -24,6 +24,7 @@ COMMANDS_INTRO: Final = (
     "`TONNAGE_PLAN_FORMAT`. `TONNAGE_CACHE` is the folder of what one start keeps for the next, "
     "the user's own by default; when it is empty, nothing is kept."
 )
+CONVERTED_UNITS: Final = ("seconds", "bytes", "share", "USD a month")
 SPEC_INTRO: Final = (
     "Made from the schema by `make docs`; `tonnage schema spec` prints the schema itself. Units "
     "are written as people write them: `70B`, `8k`, `800ms`, `14d`, `4TiB`, `99.9%`, "
@@ -107,8 +108,8 @@ def spec_page() -> str:
             "",
             kind_block.doc,
             "",
-            "| key | takes | meaning |",
-            "|---|---|---|",
+            "| key | takes | default | meaning |",
+            "|---|---|---|---|",
         ]
         page_lines += [
             field_row
@@ -127,9 +128,17 @@ def _field_rows(spec_field: Field, prefix: str) -> list[str]:
         spec_field.field_type, "block", spec_field.field_type
     )
     required_mark = " **required**" if spec_field.required else ""
-    field_rows = [
-        f"| `{field_path}` | {_accepted_text(spec_field)} | {spec_field.doc}{required_mark} |"
-    ]
+    part_mark = " *(in part)*" if spec_field.status == "partly" else ""
+    default_text = spec_field.default_text
+    # A block without keys has the defaults of its own rows.
+    is_told = default_text and default_text != "defaults"
+    cells = (
+        f"`{field_path}`",
+        _accepted_text(spec_field),
+        f"`{default_text}`" if is_told else "",
+        f"{spec_field.doc}{required_mark}{part_mark}",
+    )
+    field_rows = [f"| {' | '.join(cells)} |"]
     for inner_field in getattr(field_kind, "fields", ()):
         field_rows += _field_rows(inner_field, f"{field_path}.")
     return field_rows
@@ -138,6 +147,9 @@ def _field_rows(spec_field: Field, prefix: str) -> list[str]:
 def _accepted_text(spec_field: Field) -> str:
     """Return a short description of the values that a field accepts."""
     field_schema = spec_field.field_type.schema()
+    # An example such as 30m or 4TiB says its unit itself.
+    counts = spec_field.unit and spec_field.unit not in CONVERTED_UNITS
+    unit_text = f" ({spec_field.unit})" if counts else ""
     # A field that accepts several forms has them in anyOf.
     for schema_part in (field_schema, *field_schema.get("anyOf", [])):
         if "enum" in schema_part:
@@ -145,7 +157,7 @@ def _accepted_text(spec_field: Field) -> str:
                 f"`{enum_word}`" for enum_word in schema_part["enum"]
             )
         if "examples" in schema_part:
-            return f"such as `{schema_part['examples'][0]}`"
+            return f"such as `{schema_part['examples'][0]}`{unit_text}"
         if schema_part.get("type") == "array":
             return "a list"
     return "keys" if field_schema.get("type") == "object" else "text"

@@ -6,7 +6,7 @@ A field type reports every problem of a node instead of stopping at the first.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -151,13 +151,13 @@ class Quantity(Struct, frozen=True):
 
     convert  turns text into the base unit, or raises ValueError with a hint
     example  value for the JSON Schema
-    minimum  lowest value in the base unit, and `maximum` the highest
+    minimum  lowest value as a spec writes it, and `maximum` the highest; empty for none
     """
 
     convert: Callable[[str], Any]
     example: str
-    minimum: Any = None
-    maximum: Any = None
+    minimum: str = ""
+    maximum: str = ""
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return the number in the base unit."""
@@ -172,7 +172,7 @@ class Quantity(Struct, frozen=True):
             return report.add(
                 scalar_node.place, "quantity", message, str(convert_error)
             )
-        if self.minimum is not None and converted < self.minimum:
+        if self.minimum and converted < self.convert(self.minimum):
             message = f"{field_path}: {scalar_node.text} is too small"
             return report.add(
                 scalar_node.place,
@@ -180,7 +180,7 @@ class Quantity(Struct, frozen=True):
                 message,
                 f"write at least {self.minimum}",
             )
-        if self.maximum is not None and converted > self.maximum:
+        if self.maximum and converted > self.convert(self.maximum):
             message = f"{field_path}: {scalar_node.text} is too large"
             return report.add(
                 scalar_node.place,
@@ -272,6 +272,9 @@ class Field(Struct, frozen=True):
     doc         one sentence for the reference page and for messages
     required    whether the key must be present
     default     value of an absent key, or a function that returns it
+    default_text  that value as a spec writes it
+    unit        what the number counts, or the unit of what it is converted to
+    status      used, or partly: not all that it accepts is built
     """
 
     name: str
@@ -279,6 +282,13 @@ class Field(Struct, frozen=True):
     doc: str
     required: bool = False
     default: Any = None
+    default_text: str = ""
+    unit: str = ""
+    status: Literal["used", "partly"] = "used"
+
+    def default_value(self) -> Any:
+        """Return the value of an absent key."""
+        return self.default() if callable(self.default) else self.default
 
 
 class Block(Struct, frozen=True):
@@ -311,6 +321,12 @@ class Block(Struct, frozen=True):
         if len(report.problems) > problem_count:
             return MISSING
         return self.build_object(place=node.place, **field_values)
+
+    def default_object(self) -> Any:
+        """Return the object of a block without keys. All of its fields have defaults."""
+        return self.build_object(
+            **{field.name: field.default_value() for field in self.fields}
+        )
 
     def _read_values(
         self, node: MappingNode, block_path: str, report: ProblemReport
@@ -348,11 +364,7 @@ class Block(Struct, frozen=True):
                     field.doc,
                 )
             else:
-                field_values[field.name] = (
-                    field.default()
-                    if callable(field.default)
-                    else field.default
-                )
+                field_values[field.name] = field.default_value()
         return field_values
 
     def _check_groups(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,7 +13,6 @@ from planner.spec.field import (
     MISSING,
     Block,
     Choice,
-    Field,
     ListOf,
     Quantity,
     TextPattern,
@@ -23,7 +21,6 @@ from planner.spec.schedule import parse_schedule
 from planner.spec.source import Node, ScalarNode
 
 if TYPE_CHECKING:
-    from planner.errors import Place
     from planner.spec.field import JsonSchema, ProblemReport
 
 _WEEKDAY: Final = "(mon|tue|wed|thu|fri|sat|sun)"
@@ -46,47 +43,10 @@ class CloudName(Struct, frozen=True):
         return Choice(tuple(clouds())).schema()
 
 
-def _build_lengths(
-    place: Place,  # noqa: ARG001 - every block is built with its place
-    mean: Decimal,
-    p95: Decimal | None,
-) -> model.TokenLengths:
-    # Without a stated p95 the lengths are taken as exponential: p95 = mean * ln 20.
-    return model.TokenLengths(
-        mean=mean, p95=p95 if p95 is not None else mean * Decimal("2.9957")
-    )
+class LengthsType(Struct, frozen=True):
+    """Token lengths: one number, or a mapping of mean and p95, the first field of `block`."""
 
-
-class LengthsType:
-    """Token lengths: one number, or a mapping of mean and p95."""
-
-    block = Block(
-        "tokens",
-        _build_lengths,
-        (
-            Field(
-                "mean",
-                Quantity(
-                    lambda t: Decimal(unit.parse_count(t)),
-                    "1200",
-                    minimum=1,
-                    maximum=10**7,
-                ),
-                "mean length in tokens",
-                required=True,
-            ),
-            Field(
-                "p95",
-                Quantity(
-                    lambda t: Decimal(unit.parse_count(t)),
-                    "4000",
-                    minimum=1,
-                    maximum=10**7,
-                ),
-                "95th percentile of the length",
-            ),
-        ),
-    )
+    block: Block
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return a fixed length for a number, and a distribution for a mapping."""
@@ -202,7 +162,9 @@ class ProfileType:
     """Shape of the load over a week: a name, or 24 or 168 hourly weights."""
 
     shape_names = Choice(("flat", "business-hours", "diurnal"))
-    hourly_weights = ListOf(Quantity(unit.parse_number, "0.4", maximum=10**6))
+    hourly_weights = ListOf(
+        Quantity(unit.parse_number, "0.4", maximum="1000000")
+    )
 
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Return a name, or a tuple of weights."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from planner.spec import model, unit
-from planner.spec.field import Block, Field, Quantity
+from planner.spec import model
+from planner.spec.field import Block
+from planner.spec.field_table import block_fields
 from planner.spec.serving_blocks import BATCH_TRAFFIC, SLA, TRAFFIC
 from planner.spec.shared_blocks import MODEL, SHARED_FIELDS, header_fields
 from planner.spec.source import MappingNode, ScalarNode
@@ -23,9 +24,11 @@ SPEC_KINDS: Final = {
         (
             *header_fields("Inference"),
             *SHARED_FIELDS,
-            Field("model", MODEL, "what is served", required=True),
-            Field("sla", SLA, "what is promised"),
-            Field("traffic", TRAFFIC, "how requests arrive", required=True),
+            *block_fields(
+                "inference",
+                "Inference",
+                {"model": MODEL, "sla": SLA, "traffic": TRAFFIC},
+            ),
         ),
         doc="A service that answers requests within an SLA.",
     ),
@@ -35,20 +38,8 @@ SPEC_KINDS: Final = {
         (
             *header_fields("Batch"),
             *SHARED_FIELDS,
-            Field("model", MODEL, "what is run", required=True),
-            Field(
-                "traffic",
-                BATCH_TRAFFIC,
-                "how much there is to do",
-                required=True,
-            ),
-            Field(
-                "deadline",
-                Quantity(
-                    unit.parse_seconds, "12h", minimum=600, maximum=90 * 86400
-                ),
-                "time a run may take",
-                required=True,
+            *block_fields(
+                "batch", "Batch", {"model": MODEL, "traffic": BATCH_TRAFFIC}
             ),
         ),
         doc="Inference without latency: so many requests before a deadline.",
@@ -59,9 +50,11 @@ SPEC_KINDS: Final = {
         (
             *header_fields("Training"),
             *SHARED_FIELDS,
-            Field("model", MODEL, "what is trained", required=True),
-            Field("data", DATA, "what is trained on", required=True),
-            Field("train", TRAINING_METHOD, "how it is trained", required=True),
+            *block_fields(
+                "training",
+                "Training",
+                {"model": MODEL, "data": DATA, "train": TRAINING_METHOD},
+            ),
         ),
         doc="A model that is trained on a dataset, perhaps before a deadline.",
     ),
@@ -71,24 +64,10 @@ SPEC_KINDS: Final = {
         (
             *header_fields("Workspace"),
             *SHARED_FIELDS,
-            Field("fits", FITS, "what the machine must be able to hold"),
-            Field("accelerator", WORKSPACE_GPUS, "the accelerators themselves"),
-            Field(
-                "users",
-                Quantity(unit.parse_count, "3", minimum=1, maximum=1000),
-                "people, each with a machine",
-                default=1,
-            ),
-            Field(
-                "disk",
-                Quantity(
-                    unit.parse_bytes,
-                    "200GiB",
-                    minimum=20 * 2**30,
-                    maximum=64 * 2**40,
-                ),
-                "disk of each machine",
-                default=200 * 2**30,
+            *block_fields(
+                "workspace",
+                "Workspace",
+                {"fits": FITS, "accelerator": WORKSPACE_GPUS},
             ),
         ),
         doc="An interactive machine for each of a few people.",

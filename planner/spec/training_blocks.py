@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.spec import model, unit
-from planner.spec.field import (
-    Block,
-    Choice,
-    Field,
-    ListOf,
-    Quantity,
-    TextPattern,
-)
-from planner.spec.field_types import GlobalBatchType
+from planner.spec import model
+from planner.spec.field import Block
+from planner.spec.field_table import block_fields
 
 if TYPE_CHECKING:
     from planner.errors import Place
@@ -72,129 +64,12 @@ def _round_batch(exact_sequences: float) -> int:
 DATA: Final = Block(
     "data",
     model.Dataset,
-    (
-        Field(
-            "tokens",
-            Quantity(unit.parse_count, "1T", minimum=1000, maximum=10**15),
-            "tokens that are trained on, all passes together",
-        ),
-        Field(
-            "samples",
-            Quantity(unit.parse_count, "50k", minimum=1, maximum=10**12),
-            "sequences instead of tokens, or pairs of them for dpo",
-        ),
-        Field(
-            "location",
-            TextPattern(
-                r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+",
-                "an address such as s3://bucket/folder",
-            ),
-            "where the dataset lies",
-            required=True,
-        ),
-        Field(
-            "size",
-            Quantity(unit.parse_bytes, "4TiB", minimum=1, maximum=10**17),
-            "bytes of the dataset; the default is 4 for each token",
-        ),
-        Field(
-            "storage",
-            Choice(("auto", "object", "parallel")),
-            (
-                "where machines read and write: auto adds a parallel file system when "
-                "objects are too slow and it costs less"
-            ),
-            default="auto",
-        ),
-    ),
+    block_fields("training", "data"),
     doc="what is trained on",
 )
 TRAINING_METHOD: Final = Block(
     "train",
     _build_training,
-    (
-        Field(
-            "method",
-            Choice(
-                (
-                    "pretrain",
-                    "continued",
-                    "finetune",
-                    "lora",
-                    "qlora",
-                    "dpo",
-                    "dpo-lora",
-                )
-            ),
-            (
-                "from nothing, from a checkpoint, all weights, adapters, adapters on 4-bit "
-                "weights, or preferences with a reference model"
-            ),
-            required=True,
-        ),
-        Field(
-            "sequence",
-            Quantity(unit.parse_context, "8k", minimum=128, maximum=2**24),
-            "tokens of a sequence (k is 1024)",
-            default=8192,
-        ),
-        Field(
-            "global_batch",
-            GlobalBatchType(),
-            (
-                "tokens or sequences of a step; the default is 4M tokens for pretraining, 64 "
-                "sequences else"
-            ),
-        ),
-        Field(
-            "optimizer",
-            Choice(
-                ("adamw", "adamw-16bit", "adam8bit", "adafactor", "muon", "sgd")
-            ),
-            "optimizer",
-            default="adamw",
-        ),
-        Field(
-            "precision",
-            ListOf(
-                Choice(("auto", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")),
-                allows_single=True,
-            ),
-            "allowed precisions of products; auto is bf16",
-            default=("auto",),
-        ),
-        Field(
-            "deadline",
-            Quantity(
-                unit.parse_seconds, "14d", minimum=600, maximum=730 * 86400
-            ),
-            "time that the run may take; without one the cheapest run within a year",
-        ),
-        Field(
-            "budget",
-            Quantity(unit.parse_number, "50000", minimum=1, maximum=10**12),
-            (
-                "USD that the whole run may cost at most; without a deadline the plan is "
-                "then the fastest run within it"
-            ),
-        ),
-        Field(
-            "checkpoint",
-            Quantity(unit.parse_seconds, "30m", minimum=60, maximum=7 * 86400),
-            "time between checkpoints; the default loses least time",
-        ),
-        Field(
-            "evaluation",
-            Quantity(unit.parse_percent, "1%", maximum=Decimal("0.5")),
-            "share of tokens that is evaluated on top",
-            default=Decimal(0),
-        ),
-        Field(
-            "rank",
-            Quantity(unit.parse_count, "16", minimum=1, maximum=1024),
-            "rank of the adapters of lora and qlora",
-            default=16,
-        ),
-    ),
+    block_fields("training", "train"),
     doc="how it is trained",
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.spec import model, unit
-from planner.spec.field import Block, Choice, Field, Quantity
+from planner.spec import model
+from planner.spec.field import Block
+from planner.spec.field_table import block_fields
 from planner.spec.field_types import RenamedBlock
-from planner.spec.shared_blocks import MODEL_TEXT
 
 if TYPE_CHECKING:
     from planner.errors import Place
@@ -18,36 +18,11 @@ def _build_fits(place: Place, model_: str, use: str) -> model.FitRequirement:
 
 
 FITS: Final = RenamedBlock(
-    Block(
-        "fits",
-        _build_fits,
-        (
-            Field("model", MODEL_TEXT, "a known model", required=True),
-            Field(
-                "for",
-                Choice(("inference", "lora", "finetune")),
-                "what is done with it",
-                required=True,
-            ),
-        ),
-    ),
+    Block("fits", _build_fits, block_fields("workspace", "fits")),
     {"model": "model_", "for": "use"},
 )
 WORKSPACE_GPUS: Final = Block(
     "accelerator",
     model.WorkspaceGpus,
-    (
-        Field(
-            "memory",
-            Quantity(unit.parse_bytes, "24GiB", minimum=2**30, maximum=2**40),
-            "memory of each accelerator",
-            required=True,
-        ),
-        Field(
-            "count",
-            Quantity(unit.parse_count, "1", minimum=1, maximum=64),
-            "accelerators of a machine",
-            default=1,
-        ),
-    ),
+    block_fields("workspace", "accelerator"),
 )

@@ -148,7 +148,7 @@ _NODES_FIELD: Final = Field(
 _PRICE_FIELD: Final = Field(
     "usd_hour", Quantity(unit.parse_number, "30"), "USD an hour", required=True
 )
-_CALL_COUNT: Final = Quantity(unit.parse_count, "1", maximum=10**6)
+_CALL_COUNT: Final = Quantity(unit.parse_count, "1", maximum="1M")
 _LIMIT_BLOCK: Final = Block(
     "limit", _without_place(NodeLimit), (*_OFFER_FIELDS, _NODES_FIELD)
 )

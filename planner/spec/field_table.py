@@ -1,0 +1,184 @@
+"""The fields of a spec as data: a row for each key, and the types that rows name.
+
+The tables are planner/spec/data/<kind>.csv; what several kinds share is in shared.csv. A default,
+a minimum and a maximum are written as a spec writes them. From the tables come the reader, the
+JSON Schema and the reference page.
+
+    one of: a | b       a word
+    some of: a | b      words, or a single one
+    list of TYPE        values of a type, or a single one
+    block NAME          a mapping with the fields of that block
+    count, seconds, …   a quantity, read by planner/spec/unit.py
+    anything else       a type of `FIELD_TYPES`
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.facts import table
+from planner.facts.cloud import clouds
+from planner.spec import unit
+from planner.spec.field import (
+    Block,
+    Choice,
+    Field,
+    LabelTable,
+    ListOf,
+    ProblemReport,
+    Quantity,
+    TextPattern,
+)
+from planner.spec.field_types import (
+    CloudName,
+    GlobalBatchType,
+    ProfileType,
+    ScheduleType,
+)
+from planner.spec.source import ScalarNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.spec.field import FieldType
+
+FIELD_TYPES: Final[dict[str, FieldType]] = {
+    "stack name": TextPattern(
+        r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?",
+        "a name of a-z, 0-9 and -, at most 40 characters",
+        40,
+    ),
+    "pattern": TextPattern(r"[A-Za-z0-9*?._-]+", "a name or a pattern with *"),
+    "file": TextPattern(
+        r"(?!/)(?!.*\.\.)[A-Za-z0-9_./ -]+",
+        "a path beside the spec, without ..",
+    ),
+    "model name": TextPattern(r"[A-Za-z0-9][A-Za-z0-9._/-]*", "a model name"),
+    "address": TextPattern(
+        r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+",
+        "an address such as s3://bucket/folder",
+    ),
+    "labels": LabelTable(
+        TextPattern(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31),
+        TextPattern(
+            r"[A-Za-z0-9_.@ -]{0,63}", "letters, digits and . _ @ -", 63
+        ),
+    ),
+    "cloud": CloudName(),
+    "schedule": ScheduleType(),
+    "profile": ProfileType(),
+    "global batch": GlobalBatchType(),
+}
+
+
+def _decimal_count(text: str) -> Decimal:
+    return Decimal(unit.parse_count(text))
+
+
+QUANTITIES: Final[dict[str, Callable[[str], Any]]] = {
+    "number": unit.parse_number,
+    "count": unit.parse_count,
+    "decimal count": _decimal_count,
+    "context": unit.parse_context,
+    "seconds": unit.parse_seconds,
+    "bytes": unit.parse_bytes,
+    "percent": unit.parse_percent,
+    "spending": unit.parse_spending,
+}
+STATUSES: Final = ("used", "partly")
+
+
+def block_fields(
+    table_name: str,
+    block_name: str,
+    own_types: Mapping[str, FieldType] | None = None,
+) -> tuple[Field, ...]:
+    """Return the fields of a block in the order of their rows.
+
+    `own_types` are the blocks that its rows name, and types that are no others'. Raises
+    CatalogError for a row that names no type, and for a default that its type does not take.
+    """
+    field_types = {**FIELD_TYPES, **(own_types or {})}
+    return tuple(
+        _field(row, field_types)
+        for row in _table_rows(table_name)
+        if row["block"] == block_name
+    )
+
+
+@cache
+def _table_rows(table_name: str) -> tuple[table.TableRow, ...]:
+    columns = {
+        "block": table.nonempty_text,
+        "key": table.nonempty_text,
+        "type": table.nonempty_text,
+        "unit": table.any_text,
+        "example": table.any_text,
+        "minimum": table.any_text,
+        "maximum": table.any_text,
+        "default": table.any_text,
+        "required": table.yes_or_no,
+        "status": table.one_of(*STATUSES),
+        "meaning": table.nonempty_text,
+    }
+    return tuple(table.load_rows("planner.spec", f"{table_name}.csv", columns))
+
+
+def _field(row: table.TableRow, field_types: Mapping[str, FieldType]) -> Field:
+    field_type = _field_type(row, row["type"], field_types)
+    return Field(
+        row["key"],
+        field_type,
+        row["meaning"],
+        required=row["required"],
+        default=_default(row, field_type),
+        default_text=row["default"],
+        unit=row["unit"],
+        status=row["status"],
+    )
+
+
+def _field_type(
+    row: table.TableRow, type_text: str, field_types: Mapping[str, FieldType]
+) -> FieldType:
+    form, _, rest = type_text.partition(": ")
+    if form == "one of":
+        return Choice(tuple(rest.split(" | ")))
+    if form == "some of":
+        return ListOf(Choice(tuple(rest.split(" | "))), allows_single=True)
+    if type_text.startswith("list of "):
+        element_text = type_text.removeprefix("list of ")
+        element_type = _field_type(row, element_text, field_types)
+        return ListOf(element_type, allows_single=True)
+    if type_text in QUANTITIES:
+        return Quantity(
+            QUANTITIES[type_text],
+            row["example"],
+            minimum=row["minimum"],
+            maximum=row["maximum"],
+        )
+    known_type = field_types.get(type_text.removeprefix("block "))
+    if known_type is None:
+        table.refuse_row(row.place, f"type: nothing is named '{type_text}'")
+    return known_type
+
+
+def _default(row: table.TableRow, field_type: FieldType) -> Any:
+    """The value of an absent key, or a function that returns it."""
+    default_text = row["default"]
+    if default_text == "defaults" and isinstance(field_type, Block):
+        return field_type.default_object
+    if default_text == "*":
+        return lambda: tuple(clouds())
+    empty_values: dict[str, Any] = {"": None, "[]": (), "{}": {}}
+    if default_text in empty_values:
+        return empty_values[default_text]
+    report = ProblemReport()
+    value = field_type.read(
+        ScalarNode(row.place, default_text, is_plain=True), row["key"], report
+    )
+    if report.problems:
+        table.refuse_row(row.place, report.problems[0].message)
+    return value
