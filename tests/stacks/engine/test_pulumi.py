@@ -11,6 +11,7 @@ from providers.simulated import world
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import present
 from tests.stacks.engine.test_simulated import TEXT, plan_of, quiet
+from tests.stacks.spec.test_fleet import plan_of_pools, three_pools
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
 from stacks.engine.pulumi import PulumiEngine
@@ -65,6 +66,28 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     assert objects(engine) == {}
     with pytest.raises(MissingError):
         engine.destroy("chat", quiet)
+
+
+def test_the_real_engine_builds_three_pools_and_takes_one_away(
+    here, catalog
+) -> None:
+    engine = engine_in(here)
+    pools = three_pools("aws")
+    plan = plan_of_pools(catalog, *pools.values())
+    outcome = engine.apply(plan, quiet)
+    assert len(objects(engine)) == len(plan.graph.resources)
+    groups = {"group_large", "group_small", "group_small_spot"}
+    assert groups < set(outcome.outputs)
+    fewer = plan_of_pools(catalog, pools["large"], pools["small"])
+    gone = [
+        step.name
+        for step in engine.apply(fewer, quiet).steps
+        if step.action == "delete"
+    ]
+    assert "notebooks-nodes" in gone
+    assert all(name.startswith("notebooks-") for name in gone)
+    engine.destroy("chat", quiet)
+    assert objects(engine) == {}
 
 
 def test_both_engines_put_the_same_inputs_into_the_world(here, catalog) -> None:

@@ -78,7 +78,11 @@ def bought(pool: SizedPool, **nodes: int) -> SizedPool:
 
 
 @pytest.fixture
-def pools(catalog, cloud: str) -> dict[str, SizedPool]:
+def pools(cloud: str) -> dict[str, SizedPool]:
+    return three_pools(cloud)
+
+
+def three_pools(cloud: str) -> dict[str, SizedPool]:
     """Two pools that serve, one of them bought in two ways, and one for people."""
     large_type, small_type = TYPES[cloud]
     # Both types are sold in the region of the first.
