@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from planner.cost.bill import sum_bill
 from planner.cost.bill_line import (
@@ -20,14 +20,50 @@ from planner.units import BYTES_PER_GB, HOURS_PER_MONTH, SECONDS_PER_HOUR
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.bill_line import BillLine
+    from planner.cost.file_system import FileSystem
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
-    from planner.solve.training.cluster import Cluster
+    from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
 
 
+class BilledCluster(Protocol):
+    """What a bill needs to know of a cluster: machines, job and storage. Bytes."""
+
+    @property
+    def requirement(self) -> TrainingRequirement:
+        """The job."""
+
+    @property
+    def offer(self) -> Offer:
+        """The offer of its machines."""
+
+    @property
+    def nodes(self) -> int:
+        """Machines that work."""
+
+    @property
+    def spares(self) -> int:
+        """Machines that stand by."""
+
+    @property
+    def timed_layout(self) -> TimedLayout:
+        """How the job is laid out."""
+
+    @property
+    def file_system(self) -> FileSystem | None:
+        """The parallel file system; nothing when objects do."""
+
+    @property
+    def stored_bytes(self) -> float:
+        """Dataset and checkpoints that are kept."""
+
+
 def training_bill(
-    cluster: Cluster, price_book: PriceBook, paid_s: float, duration_s: float
+    cluster: BilledCluster,
+    price_book: PriceBook,
+    paid_s: float,
+    duration_s: float,
 ) -> Bill:
     """Return the bill of a run that pays each machine for `paid_s` seconds.
 
@@ -66,7 +102,7 @@ def training_bill(
     return sum_bill(cost_lines, cluster.offer.usd_hour * total_nodes, "run")
 
 
-def boot_disk_gb(cluster: Cluster) -> Decimal:
+def boot_disk_gb(cluster: BilledCluster) -> Decimal:
     """Return the boot disk of a machine, GB; 0 when local NVMe is large enough.
 
     16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
