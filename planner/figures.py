@@ -9,7 +9,7 @@ from decimal import Decimal
 def dollars(amount_usd: Decimal | None, *, cents: bool = False) -> str:
     """Return USD as text such as $48,912 or, with cents, $48,912.07.
 
-    Amounts below $10 always have cents. An unknown amount is ?.
+    Amounts other than 0 below $10 always have cents. An unknown amount is ?.
     """
     if amount_usd is None:
         return "?"

@@ -17,7 +17,7 @@ FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "time": figures.duration,
     "at_least": figures.duration_at_least,
     "spec_time": figures.spec_duration,
-    "dollars": figures.whole_dollars_up,
+    "whole_dollars": figures.whole_dollars_up,
 }
 SENTENCES: Final = {
     # Why a fleet is not chosen.
@@ -37,7 +37,7 @@ SENTENCES: Final = {
     "peak-time": "{key}: {reached_s:time} > {limit_s:time} at peak",
     "overload": "{key}: it cannot keep up at peak",
     "late": "{key}: the run would end too late",
-    "earliest-end": "{key}: {days:,.1f} days at best",
+    "earliest-end": "{key}: {best_days:,.1f} days at best",
     "never": "{key}: never",
     "spare-node": "{key}: the loss of one node would break the SLA",
     "taken-back": "{key}: could be taken back at any time",
@@ -49,9 +49,9 @@ SENTENCES: Final = {
     "seconds": "{value_s:time}",
     "seconds-at-least": "{value_s:at_least}",
     "run-time": "{value_s:spec_time}",
-    "usd": "{value_usd:dollars}",
+    "usd": "{value_usd:whole_dollars}",
     "usd-a-month": "{value_usd:,.0f} USD/month",
-    "usd-month-at-least": "{value_usd:dollars}/month",
+    "usd-month-at-least": "{value_usd:whole_dollars}/month",
     "count": "{value}",
     "purchase": "{purchase}",
     "also-precision": "also {precision}",
@@ -83,8 +83,8 @@ SENTENCES: Final = {
     "elastic": "needs an elastic job",
     "never-in-time": "never in time",
     "never-at-high-rate": "never ends at the highest published reclaim rate",
-    "reclaim-hours": "{earliest:,.1f} to {latest:,.1f} h at published reclaim rates",
-    "reclaim-days": "{earliest:,.1f} to {latest:,.1f} days at published reclaim rates",
+    "reclaim-hours": "{earliest_hours:,.1f} to {latest_hours:,.1f} h at published reclaim rates",
+    "reclaim-days": "{earliest_days:,.1f} to {latest_days:,.1f} days at published reclaim rates",
     "quoted": "price of {as_of}, quoted when bought",
 }
 

@@ -22,7 +22,7 @@ OfferKey: TypeAlias = tuple[str, str, str, str]
 
 
 class NodeGroup(Struct, frozen=True):
-    """The nodes that a group of machines requests.
+    """The nodes that a scaling group asks for.
 
     offer_key   cloud, region, machine type and purchase option
     node_count  requested nodes
@@ -79,7 +79,7 @@ class QuotaSource(Protocol):
 
 
 class CapacitySource(Protocol):
-    """What clouds have left."""
+    """How many nodes clouds have."""
 
     @property
     def capacity(self) -> tuple[NodeLimit, ...]:

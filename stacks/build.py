@@ -1,4 +1,4 @@
-"""From a solution to the resource graph of its cloud: on its cloud, with its runtime."""
+"""The resource graph of a solution, built by its cloud and with its runtime."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class StackBuild(NamedTuple):
 
 
 def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
-    """Build the graph of a solution.
+    """Build what is created for a solution under the name of a stack.
 
-    `stack_name` is that of the stack. Raises SpecError when it cannot be built as asked.
+    Raises SpecError when it cannot be built as asked.
     """
     stack = derive_stack(spec, solution, stack_name)
     cloud = registry.cloud(stack.provider)

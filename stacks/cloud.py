@@ -21,7 +21,8 @@ class NodeCommands(Struct, frozen=True, kw_only=True):
     """Shell commands that a node gives to its cloud. Each ends with 0 when it has done its work.
 
     give_back         ends this node and lowers the wished number of nodes by one
-    list_peers        prints the addresses of all running nodes of the pool, sorted, one a line
+    list_peers        prints the addresses of the running nodes that work together, sorted, one a
+                      line: those of the pool in a training job, else of the scaling group
     fetch_models      copies what lies in the stack's bucket to /models
     save_checkpoints  copies the checkpoints of this node to the bucket
     notice            succeeds once the cloud has said that it takes this machine back

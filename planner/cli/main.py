@@ -124,8 +124,8 @@ def foreign_folders() -> list[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    # A command is short and makes no cycles worth collecting: a fifth of its time. The process
-    # ends with it, so nobody else is left without a collector.
+    # Collecting garbage takes a fifth of a command's time and finds little. The process ends with
+    # the command, so nobody else is left without a collector.
     gc.disable()
     strangers = foreign_folders()
     if strangers:

@@ -19,7 +19,7 @@ SORT_KEYS = ("gpu", "tflop", "bandwidth", "hour", "memory")
     "--cloud",
     multiple=True,
     type=click.Choice(list(clouds())),
-    help="Only it.",
+    help="Only this cloud.",
 )
 @click.option(
     "--region", multiple=True, metavar="PATTERN", help="Only these regions."

@@ -63,22 +63,18 @@ class BillLine(Struct, frozen=True, kw_only=True):
 class Usage(Struct, frozen=True, kw_only=True):
     """What a fleet uses over the period of a bill, besides its machines.
 
-    `peak_nodes`  nodes at the peak
     `node_hours`  hours of running nodes, summed over nodes
-    `running_hours`  hours in which any node runs
     `cache_gb`  disk for weights and data on each node, GB
-    `weights_gb`  checkpoint in object storage, GB-month
+    `stored_gb_months`  weights, checkpoints and data in object storage, GB-month
     `sent_gb`, `received_gb`  traffic with clients, GB
     `serves_traffic`  whether there are a load balancer and egress
     `network_hours`  hours in which the network exists
     """
 
     provider: str
-    peak_nodes: int
     node_hours: Decimal
-    running_hours: Decimal
     cache_gb: Decimal
-    weights_gb: Decimal
+    stored_gb_months: Decimal
     sent_gb: Decimal
     received_gb: Decimal
     serves_traffic: bool
@@ -143,31 +139,27 @@ def priced_line(
     )
 
 
-def service_lines(
-    monthly_usage: Usage, price_book: PriceBook
-) -> list[BillLine]:
+def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     """Return all lines except the machines, in the order of the bill."""
     # Disks exist while nodes run: node-hours / 730 = disk-months.
-    months = monthly_usage.node_hours / HOURS_PER_MONTH
-    bill_lines = [_disk_line(monthly_usage, price_book, months)]
+    months = usage.node_hours / HOURS_PER_MONTH
+    bill_lines = [_disk_line(usage, price_book, months)]
     # No cache disk when local NVMe holds the weights.
-    if monthly_usage.cache_gb:
-        bill_lines.append(_cache_line(monthly_usage, price_book, months))
-    bill_lines += _network_lines(monthly_usage, price_book)
-    if monthly_usage.serves_traffic:
-        bill_lines += _balancer_lines(monthly_usage, price_book)
-        bill_lines += egress_lines(
-            monthly_usage.provider, monthly_usage.sent_gb, price_book
-        )
+    if usage.cache_gb:
+        bill_lines.append(_cache_line(usage, price_book, months))
+    bill_lines += _network_lines(usage, price_book)
+    if usage.serves_traffic:
+        bill_lines += _balancer_lines(usage, price_book)
+        bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
     # Logs grow with node-hours, an assumption of data/usage.csv.
-    logged_gb = monthly_usage.node_hours * usage_value("log_gb_per_node_hour")
+    logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
     storage_line = _role_line(
-        monthly_usage, price_book, "object_storage", monthly_usage.weights_gb
+        usage, price_book, "object_storage", usage.stored_gb_months
     )
     return [
         *bill_lines,
         storage_line,
-        _role_line(monthly_usage, price_book, "logs", logged_gb),
+        _role_line(usage, price_book, "logs", logged_gb),
     ]
 
 
@@ -187,11 +179,11 @@ def sum_lines(bill_lines: Sequence[BillLine]) -> tuple[Decimal, list[str]]:
 
 
 def _role_line(
-    monthly_usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
+    usage: Usage, price_book: PriceBook, role: str, quantity: Decimal
 ) -> BillLine:
     """Return the line of a role with one price; `ROLE_LABELS` has its name and unit."""
     line_name, default_unit = ROLE_LABELS[role]
-    role_prices = price_book.find(monthly_usage.provider, role)
+    role_prices = price_book.find(usage.provider, role)
     return priced_line(
         line_name,
         role,
@@ -203,41 +195,39 @@ def _role_line(
 
 
 def _disk_line(
-    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+    usage: Usage, price_book: PriceBook, months: Decimal
 ) -> BillLine:
     """Return the boot disks, by the GB, or by the disk where sizes are fixed."""
     # Azure sells fixed sizes: one Premium SSD P10 of 128 GiB a node.
-    fixed_prices = price_book.find(monthly_usage.provider, "disk_p10")
+    fixed_prices = price_book.find(usage.provider, "disk_p10")
     if fixed_prices:
         return priced_line(
             "boot disks", "disk", fixed_prices[0].unit, months, fixed_prices[0]
         )
     return _role_line(
-        monthly_usage, price_book, "disk", usage_value("boot_disk_gb") * months
+        usage, price_book, "disk", usage_value("boot_disk_gb") * months
     )
 
 
 def _cache_line(
-    monthly_usage: Usage, price_book: PriceBook, months: Decimal
+    usage: Usage, price_book: PriceBook, months: Decimal
 ) -> BillLine:
     # Without a price of its own a cache disk costs as a boot disk.
     disk_prices = price_book.find(
-        monthly_usage.provider, "cache_disk"
-    ) or price_book.find(monthly_usage.provider, "disk")
+        usage.provider, "cache_disk"
+    ) or price_book.find(usage.provider, "disk")
     service_price = disk_prices[0] if disk_prices else None
     price_unit = service_price.unit if service_price else "GB-month"
     return priced_line(
         "model and data disks",
         "disk",
         price_unit,
-        monthly_usage.cache_gb * months,
+        usage.cache_gb * months,
         service_price,
     )
 
 
-def _network_lines(
-    monthly_usage: Usage, price_book: PriceBook
-) -> list[BillLine]:
+def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     """Return the lines of the NAT gateway, its traffic and its public address.
 
     The gateway is paid by the hour or by the node-hour. Object storage has a private
@@ -246,25 +236,23 @@ def _network_lines(
     node_starts = (
         # Starts a month of an always-on node * mean running nodes.
         usage_value("node_starts_per_month")
-        * monthly_usage.node_hours
+        * usage.node_hours
         / HOURS_PER_MONTH
     )
     # Google Cloud charges NAT for each VM and hour.
-    node_prices = price_book.find(monthly_usage.provider, "nat_per_node")
+    node_prices = price_book.find(usage.provider, "nat_per_node")
     if node_prices:
         nat_line = priced_line(
             "NAT gateway",
             "nat",
             node_prices[0].unit,
-            monthly_usage.node_hours,
+            usage.node_hours,
             node_prices[0],
         )
     else:
-        nat_line = _role_line(
-            monthly_usage, price_book, "nat", monthly_usage.network_hours
-        )
+        nat_line = _role_line(usage, price_book, "nat", usage.network_hours)
     data_line = _role_line(
-        monthly_usage,
+        usage,
         price_book,
         "nat_data",
         # Each node start pulls the container image once.
@@ -273,31 +261,27 @@ def _network_lines(
     return [
         nat_line,
         data_line,
-        _role_line(
-            monthly_usage, price_book, "public_ip", monthly_usage.network_hours
-        ),
+        _role_line(usage, price_book, "public_ip", usage.network_hours),
     ]
 
 
-def _balancer_lines(
-    monthly_usage: Usage, price_book: PriceBook
-) -> list[BillLine]:
+def _balancer_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     """Return the lines of the load balancer and of the traffic that it processes.
 
     Traffic is paid by the GB, or by units of 1 GB an hour.
     """
-    unit_prices = price_book.find(monthly_usage.provider, "load_balancer_unit")
+    unit_prices = price_book.find(usage.provider, "load_balancer_unit")
     data_role = "load_balancer_unit" if unit_prices else "load_balancer_data"
     data_line = _role_line(
-        monthly_usage,
+        usage,
         price_book,
         data_role,
         # The balancer processes both directions.
-        monthly_usage.sent_gb + monthly_usage.received_gb,
+        usage.sent_gb + usage.received_gb,
     )
     return [
         # It exists all month, also while no node runs.
-        _role_line(monthly_usage, price_book, "load_balancer", HOURS_PER_MONTH),
+        _role_line(usage, price_book, "load_balancer", HOURS_PER_MONTH),
         data_line,
     ]
 

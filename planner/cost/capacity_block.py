@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Final
 
 from planner.facts import table
-
-HOURS_PER_DAY: Final = 24
+from planner.units import SECONDS_PER_DAY
 
 
 @cache
@@ -63,7 +61,7 @@ def block_days(
     if block_row is None or node_count > block_row["most_nodes"]:
         return None
     # Seconds to whole days; the shortest block is one day.
-    whole_days = max(1, math.ceil(duration_s / 3600 / HOURS_PER_DAY))
+    whole_days = max(1, math.ceil(duration_s / SECONDS_PER_DAY))
     # Long blocks are sold in steps, such as weeks.
     if whole_days > block_row["days"]:
         whole_days = (

@@ -35,7 +35,7 @@ class PoweredMachine(Struct, frozen=True, kw_only=True):
 
 
 class Energy(Struct, frozen=True):
-    """Power and energy of machines in a month.
+    """Power and energy of machines over the period of the bill.
 
     `kw`  power of all nodes at work, kW
     `kwh`  energy of the paid node-hours, kWh
@@ -72,7 +72,7 @@ def _energy_facts() -> dict[tuple[str, str, str], float]:
 def machine_energy(
     machine: PoweredMachine, node_count: int, node_hours: Decimal
 ) -> Energy | None:
-    """Return the energy of machines, None when the board power is not known.
+    """Return the energy of machines, None when the board power or the PUE is not known.
 
     node kW = boards * TDP / 1000 * (node / boards) * load * PUE
     kW      = nodes * node kW

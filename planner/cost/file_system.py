@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from planner.cost.bill_line import priced_line
 from planner.facts import table
-from planner.units import BYTES_PER_GIB, BYTES_PER_MB
+from planner.units import BYTES_PER_GIB, BYTES_PER_MB, GIB_PER_TIB
 
 if TYPE_CHECKING:
     from planner.cost.bill_line import BillLine
@@ -37,7 +37,9 @@ class FileSystem(Struct, frozen=True, kw_only=True):
     @property
     def bytes_per_s(self) -> float:
         """Throughput of all clients together, bytes/s: TiB * MB/s per TiB * 10^6."""
-        return self.capacity_gib / 1024 * self.mb_s_per_tib * BYTES_PER_MB
+        return (
+            self.capacity_gib / GIB_PER_TIB * self.mb_s_per_tib * BYTES_PER_MB
+        )
 
     def priced_line(self, price_book: PriceBook, months: Decimal) -> BillLine:
         """Return the bill line for a number of months."""
@@ -80,12 +82,12 @@ def _sold_gib(
 ) -> int:
     """Return the GiB to buy: the smallest size, or a multiple of the step.
 
-    need = max(stored GiB, MB/s needed / MB/s per TiB * 1024)
+    need = max(stored GiB, MB/s needed / MB/s per TiB * GIB_PER_TIB)
     """
     # Capacity for the data, and capacity that brings the throughput.
     required_gib = max(
         stored_bytes / BYTES_PER_GIB,
-        bytes_per_s / BYTES_PER_MB / tier_row["mb_s_tib"] * 1024,
+        bytes_per_s / BYTES_PER_MB / tier_row["mb_s_tib"] * GIB_PER_TIB,
     )
     # The smallest size need not be a multiple of the step.
     smallest_gib: int = tier_row["least_gib"]

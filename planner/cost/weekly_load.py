@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from planner.facts import table
 from planner.spec.schedule import parse_schedule
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK
+from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MINUTES_PER_DAY
 
 
 class Week(Struct, frozen=True, dict=True):
@@ -160,9 +160,11 @@ def running_shares(schedule: str | None) -> tuple[Decimal, ...]:
     schedule_days, start_minute, end_minute, _ = parse_schedule(schedule)
     hour_shares = [Decimal(0)] * HOURS_PER_WEEK
     # An end at or before the start is on the next day.
-    duration_min = (end_minute - start_minute) % 1440 or 1440
+    duration_min = (
+        end_minute - start_minute
+    ) % MINUTES_PER_DAY or MINUTES_PER_DAY
     for day_index in schedule_days:
-        first_minute = day_index * 1440 + start_minute
+        first_minute = day_index * MINUTES_PER_DAY + start_minute
         for minute in range(first_minute, first_minute + duration_min):
             # Sunday night runs on into Monday morning.
             hour_shares[minute // 60 % HOURS_PER_WEEK] += 1

@@ -1,1 +1,1 @@
-"""What exactly given configurations will do: one of them, or a table. Never price or clouds."""
+"""What given configurations will do, one or a table of them, and what benchmarks teach."""

@@ -1,1 +1,1 @@
-"""Models and accelerators as rows with unit, source and date, and as types."""
+"""Models, accelerators and clouds as rows with unit, source and date, and as types."""

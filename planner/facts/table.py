@@ -24,7 +24,6 @@ Columns: TypeAlias = "dict[str, Callable[[str], Any]]"
 CellT = TypeVar("CellT")
 
 
-# not frozen: that would treble the time of a row
 class TableRow(Struct):
     """The converted cells of one line of a file."""
 

@@ -19,7 +19,7 @@ def machine_line(
 ) -> BillLine:
     """Return the bill line of the machines of a pool.
 
-    USD = node-hours, rounded to four digits * USD an hour of one machine, rounded to the cent
+    USD = node-hours (rounded to four decimals) * USD an hour of one machine, to the cent
     """
     # The rounded quantity is priced: quantity * price gives the amount.
     quantity = node_hours.quantize(QUANTITY_STEP, ROUND_HALF_UP)

@@ -144,7 +144,7 @@ class Reason(DocumentPart, frozen=True, kw_only=True):
         dict[str, Number | str],
         Meta(
             description="its numbers and names; a unit is the end of a name: "
-            "_s, _gib, _usd, _share"
+            "_s, _hours, _days, _usd, _gib, _share"
         ),
     ]
 
@@ -304,7 +304,7 @@ class Alternative(DocumentPart, frozen=True, kw_only=True):
     ]
     rejected_by: Annotated[
         str,
-        Meta(description="key of the limit or rule that it breaks, or price"),
+        Meta(description="what stops it, as a sentence"),
     ]
     reason: Annotated[Reason, Meta(description="the same as data")]
 

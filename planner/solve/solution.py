@@ -35,8 +35,9 @@ class SizedPool(Struct, frozen=True, kw_only=True):
 
     `zones` are those that may be used. `nodes_per_group` nodes hold one replica when a node is too
     small. `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the
-    groups of them that availability adds, `context_tokens` the longest sequence in tokens,
-    `run_window_s` the seconds of a daily batch run, 0 for everything else.
+    groups that availability adds, or the spare nodes of a training job, `context_tokens` the
+    longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
+    else.
     """
 
     name: str
@@ -188,9 +189,10 @@ class JobStorage(Struct, frozen=True, kw_only=True):
 class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
-    `usd_p50_p90` and `hours_p50_p90` are (half of the runs, 90 % of them) within, each at the
-    speed that holds as often; `boot_disk_gb` is GB of a machine without NVMe; `scenarios` compare
-    purchase options and what the fabric is worth. `layouts` are the best ones, the chosen first.
+    `hours_p50_p90` and `usd_p50_p90`: half of the runs, and 90 % of them, take at most this, each
+    at the speed that holds as often. `data_disk_gb` is GB of the disk beside the boot disk, 0
+    where local NVMe does. `scenarios` compare purchase options and what the fabric is worth.
+    `layouts` are the best ones, the chosen first.
     """
 
     method: str
@@ -203,7 +205,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     checkpoint_bytes: float
     interruptions: float
     spare_nodes: int
-    boot_disk_gb: int
+    data_disk_gb: int
     storage: JobStorage
     hours_p50_p90: tuple[float, float]
     usd_p50_p90: tuple[Decimal, Decimal]
@@ -236,7 +238,7 @@ class Counterfactual(Struct, frozen=True):
     """What another machine type or another load would take.
 
     `fleet`  the fleet or machine type, None when there is none
-    `usd`  its cost for a month, or for the run of a training job; None without a fleet
+    `usd`  its cost for a month or a run; None when nothing meets the request
     `reason`  why it is not chosen, None when a changed load can be served
     `users`  people of a workspace
     """

@@ -27,7 +27,7 @@ def assumed_architecture(llm: Llm) -> tuple[Cause, ...]:
 def price_warnings(
     offer: Offer, unpriced_lines: tuple[str, ...]
 ) -> tuple[PlanWarning, ...]:
-    """Warn of a price that is old, derived or unsure, and of lines without a price."""
+    """Warn of a price that is derived or unsure, and of lines without a price."""
     warnings = []
     if offer.confidence == LOW_CONFIDENCE or offer.basis != "observed":
         reason = because(

@@ -394,8 +394,8 @@ class Block(Struct, frozen=True):
         """Describe as a closed object with descriptions and defaults."""
         properties = {
             block_field.name: {
-                "description": block_field.doc,
                 **block_field.field_type.schema(),
+                "description": block_field.doc,
             }
             for block_field in self.fields
         }

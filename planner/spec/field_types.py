@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts.cloud import clouds
 from planner.spec import model, unit
@@ -202,15 +203,14 @@ class RenamedBlock:
     def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
         """Read the block, and build the object with the renamed arguments."""
         build_object = self.block.build_object
-        renamed_block = Block(
-            self.block.name,
-            lambda **field_values: build_object(
+        renamed_block = replace(
+            self.block,
+            build_object=lambda **field_values: build_object(
                 **{
                     self.argument_names.get(field_key, field_key): field_value
                     for field_key, field_value in field_values.items()
                 }
             ),
-            self.block.fields,
         )
         return renamed_block.read(node, field_path, report)
 

@@ -5,7 +5,6 @@ The reader, the JSON Schema and the reference page are generated from these tabl
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from planner.spec import model
@@ -79,9 +78,5 @@ SPEC_KINDS: Final = {
 def workload_kind(root_node: MappingNode) -> str:
     """Return the value of `kind`, or an empty text when there is none."""
     kind_node = root_node.nodes.get("kind")
-    return (
-        # The kind selects the table of keys before any field is read.
-        re.sub(r"\s", "", kind_node.text)
-        if isinstance(kind_node, ScalarNode)
-        else ""
-    )
+    # The kind selects the table of keys before any field is read.
+    return kind_node.text if isinstance(kind_node, ScalarNode) else ""

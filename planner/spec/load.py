@@ -22,7 +22,7 @@ from planner.spec.model import (
 )
 from planner.spec.source import MappingNode, parse_yaml
 
-# What people forget sleeps unless the spec says otherwise: workspaces, and batches that are done.
+# Without a block `shutdown`, every kind but a service stops after this long without work.
 DEFAULT_IDLE_S: Final = Decimal(3600)
 
 

@@ -51,13 +51,11 @@ SLA: Final = Block(
     "sla",
     _build_sla,
     block_fields("inference", "sla"),
-    doc="what is promised; the percentile is part of the name",
 )
 TRAFFIC: Final = Block(
     "traffic",
     model.Traffic,
     block_fields("inference", "traffic", {"lengths": LENGTHS}),
-    doc="how requests arrive",
     exclusive_groups=(
         ("peak_rps", "requests_per_day", "concurrency", "trace"),
     ),
@@ -66,6 +64,5 @@ BATCH_TRAFFIC: Final = Block(
     "traffic",
     model.Traffic,
     block_fields("batch", "traffic", {"lengths": LENGTHS}),
-    doc="how much there is to do",
     exclusive_groups=(("requests_per_day", "total_requests"),),
 )

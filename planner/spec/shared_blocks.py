@@ -12,7 +12,6 @@ MODEL: Final = Block(
     "model",
     model.ModelSpec,
     block_fields("shared", "model"),
-    doc="what is served",
     exclusive_groups=(("name", "params", "config"),),
 )
 ACCELERATORS: Final = Block(
@@ -24,19 +23,16 @@ PLACEMENT: Final = Block(
     "where",
     model.PlacementRule,
     block_fields("shared", "where", {"accelerators": ACCELERATORS}),
-    doc="where it may run",
 )
 PURCHASE: Final = Block(
     "buy",
     model.PurchaseRule,
     block_fields("shared", "buy"),
-    doc="how capacity may be bought",
 )
 SHUTDOWN: Final = Block(
     "shutdown",
     model.ShutdownRule,
     block_fields("shared", "shutdown"),
-    doc="when capacity is given back",
 )
 SHARED_FIELDS: Final = block_fields(
     "shared",

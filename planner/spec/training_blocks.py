@@ -65,11 +65,9 @@ DATA: Final = Block(
     "data",
     model.Dataset,
     block_fields("training", "data"),
-    doc="what is trained on",
 )
 TRAINING_METHOD: Final = Block(
     "train",
     _build_training,
     block_fields("training", "train"),
-    doc="how it is trained",
 )

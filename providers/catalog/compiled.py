@@ -18,6 +18,7 @@ from msgspec import MsgspecError, Struct, msgpack
 
 from planner.cost import service_price
 from planner.cost.service_price import PriceBook, ServicePrice
+from planner.facts import accelerator, table
 from planner.market import offer as offer_module
 from planner.market.offer import Catalog, Instance, Offer
 from planner.version import VERSION
@@ -167,10 +168,13 @@ def _compiled_path(folder: Path, manifest_sha256: str) -> Path:
 
 @cache
 def _reader_digest() -> str:
-    """A digest of what reads the text: another reader may read another catalog."""
+    """A digest of all that decides what is read from the text, and of how it is kept."""
     digest = hashlib.sha256()
     for path in (
+        Path(__file__),
         Path(__file__).with_name("load.py"),
+        Path(table.__file__),
+        Path(accelerator.__file__).parent / "data" / "accelerators.csv",
         Path(offer_module.__file__),
         Path(service_price.__file__),
     ):

@@ -69,7 +69,6 @@ def dict_to_struct(properties: Properties) -> struct_pb2.Struct:
     return protobuf_struct
 
 
-# Type: ignore[misc, unused-ignore].
 class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
     """The resource provider service of the engine, on a simulated world."""
 

@@ -1,1 +1,1 @@
-"""Amazon Web Services: from a site to resources."""
+"""Amazon Web Services: from a stack to its resources."""

@@ -8,7 +8,7 @@ from planner.cost.bill_line import usage_value
 from stacks.aws import fabric, files, network, placement, storage
 from stacks.cloud import group_outputs, read_node_commands
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import SERVING_PORT, peer_tag
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
@@ -52,7 +52,7 @@ def _node_template(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup, boot_script: str
 ) -> Resource:
     node_tags = {
-        **stack.node_tags(fleet),
+        **stack.node_tags(fleet, group),
         "Name": stack.group_name(group),
     }
     template_inputs = {
@@ -127,7 +127,9 @@ def _node_group(
         },
         "tags": [
             {"key": tag_key, "value": tag_value, "propagateAtLaunch": False}
-            for tag_key, tag_value in sorted(stack.node_tags(fleet).items())
+            for tag_key, tag_value in sorted(
+                stack.node_tags(fleet, group).items()
+            )
         ],
     }
     if group.is_spot:
@@ -225,14 +227,15 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 def node_commands(
     stack: StackSpec,
     fleet: FleetSpec,
-    group: ScalingGroup,  # noqa: ARG001 - the same shape in every cloud
+    group: ScalingGroup,
 ) -> NodeCommands:
     """The commands of a node that are AWS's own."""
+    tag_key, tag_value = peer_tag(fleet, group)
     return read_node_commands(
         "stacks.aws",
         {
             "region": stack.region,
-            "pool": fleet.name,
+            "peer_filter": f"Name=tag:{tag_key},Values={tag_value}",
             "bucket": storage.bucket_name(stack),
             "checkpoints": stack.checkpoint_dir,
             "stack": stack.name,

@@ -33,7 +33,11 @@ def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
 
 def subnet_refs(fleets: Iterable[FleetSpec]) -> list[Reference]:
     """References to the private subnets of some fleets."""
-    return [ref(f"private-{zone_name[-1]}") for zone_name in node_zones(fleets)]
+    return [ref(_subnet_name(zone_name)) for zone_name in node_zones(fleets)]
+
+
+def _subnet_name(zone_name: str) -> str:
+    return f"private-{zone_name[-1]}"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -72,7 +76,7 @@ def _public_resources(stack: StackSpec) -> list[Resource]:
             {
                 "vpcId": ref("vpc"),
                 "cidrBlock": PUBLIC_CIDR,
-                "availabilityZone": node_zones(stack.fleets)[0],
+                "availabilityZone": min(node_zones(stack.fleets)),
                 "mapPublicIpOnLaunch": False,
             },
         ),
@@ -146,10 +150,14 @@ def _private_resources(stack: StackSpec) -> list[Resource]:
 
 
 def _node_subnets(stack: StackSpec) -> list[Resource]:
-    """A private subnet in each zone of the nodes."""
+    """A private subnet in each zone of the nodes, with a range of the zone's own.
+
+    So a subnet stays as it is when the pools of other zones come and go.
+    """
     subnet_resources = []
-    for zone_index, zone_name in enumerate(node_zones(stack.fleets)):
-        subnet_name = f"private-{zone_name[-1]}"
+    for zone_name in node_zones(stack.fleets):
+        subnet_name = _subnet_name(zone_name)
+        zone_number = ord(zone_name[-1]) - ord("a") + 1
         subnet_resources.append(
             _tagged_resource(
                 stack,
@@ -157,7 +165,7 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
                 subnet_name,
                 {
                     "vpcId": ref("vpc"),
-                    "cidrBlock": f"10.42.{16 * (zone_index + 1)}.0/20",
+                    "cidrBlock": f"10.42.{16 * zone_number}.0/20",
                     "availabilityZone": zone_name,
                     "mapPublicIpOnLaunch": False,
                 },
@@ -172,7 +180,7 @@ def _node_subnets(stack: StackSpec) -> list[Resource]:
 def prerequisites(fleet: FleetSpec) -> tuple[str, ...]:
     """What must exist before a node of a fleet can boot: routes, endpoint and rules."""
     associations = [
-        f"private-routes-private-{zone_name[-1]}"
+        f"private-routes-{_subnet_name(zone_name)}"
         for zone_name in node_zones([fleet])
     ]
     client_rules = ["nodes-from-clients"] if fleet.is_serving else []

@@ -1,4 +1,4 @@
-"""Logs, and an alarm when the fleet runs although the deadline or the schedule has passed."""
+"""Logs, and an alarm that ends the machines of a service to which nobody sends anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_LOOKBACK_S: Final = 86_400
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The log group, and an alarm on spending that nobody uses.
+    """The log group, and for each scaling group that serves an alarm on missing traffic.
 
     EC2 has no GPU metric of its own. A service without work also has no traffic, which the cloud
     can see from outside; other work may be silent, so there the agent decides alone.

@@ -20,7 +20,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             inputs={
                 "strategy": "cluster",
                 "tags": {
-                    **stack.node_tags(fleet),
+                    **stack.fleet_tags(fleet),
                     "Name": f"{stack.name}-{group_resource(fleet)}",
                 },
             },

@@ -42,7 +42,7 @@ def backstop(stack: StackSpec) -> str:
         ["Auto Scaling scheduled actions"] if stack.changes_capacity else []
     )
     mechanisms += (
-        ["EventBridge Scheduler sets the group to 0 at the deadline"]
+        ["EventBridge Scheduler sets every group to 0 at the deadline"]
         if stack.ttl_s
         else []
     )

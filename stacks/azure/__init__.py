@@ -1,1 +1,1 @@
-"""Microsoft Azure: from a site to resources."""
+"""Microsoft Azure: from a stack to its resources."""

@@ -28,6 +28,16 @@ def resources(stack: StackSpec) -> list[Resource]:
             "azure_placement_group_nodes"
         ]
     )
+    for fleet in stack.fleets:
+        if (
+            fleet.spans_nodes
+            and has_infiniband(fleet)
+            and len(fleet.scaling_groups) > 1
+        ):
+            raise stack_error(
+                f"pool {fleet.name} is bought in two ways, and InfiniBand ends at a scale set",
+                "buy its nodes in one way",
+            )
     for fleet, group in stack.scaling_groups:
         if has_infiniband(fleet) and group.nodes > max_nodes:
             raise stack_error(

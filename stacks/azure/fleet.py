@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.bill_line import usage_value
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs, read_node_commands
@@ -35,7 +36,6 @@ IMMUTABLE_INPUTS: Final = [
     "platformFaultDomainCount",
     "zones",
     "location",
-    "virtualMachineProfile.priority",
 ]
 
 
@@ -73,7 +73,7 @@ def _scale_set(
     scale_set_inputs = {
         **common_inputs(stack),
         "vmScaleSetName": stack.group_name(group),
-        "tags": stack.node_tags(fleet),
+        "tags": stack.node_tags(fleet, group),
         "sku": {
             "name": fleet.instance.instance_type,
             "tier": "Standard",
@@ -99,7 +99,6 @@ def _scale_set(
         depends_on=files.prerequisites(stack),
         options={
             "replace_on_changes": IMMUTABLE_INPUTS,
-            "delete_before_replace": True,
             "delete_timeout": "45m",
         },
     )
@@ -139,7 +138,7 @@ def _machine_profile(
             "osDisk": {
                 "createOption": "FromImage",
                 "caching": "ReadWrite",
-                "diskSizeGB": 128,
+                "diskSizeGB": int(usage_value("boot_disk_gb")),
                 "osType": "Linux",
                 "managedDisk": {"storageAccountType": "Premium_LRS"},
             },
@@ -248,6 +247,7 @@ def node_commands(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
 ) -> NodeCommands:
     """The commands of a node that are Azure's own."""
+    peer_groups = fleet.scaling_groups if fleet.is_training else (group,)
     models_container = (
         f"https://{storage.account_name(stack)}.blob.core.windows.net/models"
     )
@@ -255,9 +255,7 @@ def node_commands(
         "stacks.azure",
         {
             "scale_set": stack.group_name(group),
-            "pool_sets": [
-                stack.group_name(each) for each in fleet.scaling_groups
-            ],
+            "peer_sets": [stack.group_name(peers) for peers in peer_groups],
             "numbers_machines": "yes" if fabric.has_infiniband(fleet) else "no",
             "models_url": models_container,
             "checkpoints": stack.checkpoint_dir,

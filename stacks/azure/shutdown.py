@@ -105,7 +105,7 @@ def backstop(stack: StackSpec) -> str:
         ["autoscale profiles by the week"] if stack.changes_capacity else []
     )
     mechanisms += (
-        ["autoscale sets the scale set to 0 at the deadline"]
+        ["autoscale sets every scale set to 0 at the deadline"]
         if stack.ttl_s
         else []
     )

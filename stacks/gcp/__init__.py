@@ -1,1 +1,1 @@
-"""Google Cloud: from a site to resources."""
+"""Google Cloud: from a stack to its resources."""

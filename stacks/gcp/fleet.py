@@ -8,7 +8,7 @@ from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs, read_node_commands
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import SERVING_PORT, peer_tag
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _node_template(
             "enableIntegrityMonitoring": True,
         },
         "tags": [f"{stack.name}-node"],
-        "labels": storage.labels_of(stack.node_tags(fleet)),
+        "labels": storage.labels_of(stack.node_tags(fleet, group)),
         "metadata": {"startup-script": boot_script},
         **placement.template_policies(fleet),
     }
@@ -246,13 +246,14 @@ def node_commands(
     stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
 ) -> NodeCommands:
     """The commands of a node that are Google Cloud's own."""
+    tag_key, tag_value = peer_tag(fleet, group)
     return read_node_commands(
         "stacks.gcp",
         {
             "group": stack.group_name(group),
             "zone": network.fleet_zone(fleet),
             "peers_filter": f"labels.tonnage-stack={stack.name} "
-            f"labels.tonnage-pool={fleet.name} status=RUNNING",
+            f"labels.{tag_key}={tag_value} status=RUNNING",
             "bucket": storage.bucket_name(stack),
             "checkpoints": stack.checkpoint_dir,
             "file_system": files.file_system_name(stack),

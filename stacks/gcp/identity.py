@@ -1,7 +1,7 @@
 """Who nodes are and what they may do: leave their own group, write logs and metrics.
 
-Instance groups take no conditional policies, so the role that changes the size of a group is
-the smallest that Google Cloud allows: two permissions, in the project.
+Instance groups take no conditional policies, so one role in the project holds what nodes and
+the scheduler may do to groups, their jobs and the file system.
 """
 
 from __future__ import annotations

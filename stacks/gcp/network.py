@@ -95,7 +95,7 @@ def subnetted_network(
 def subnet_resource(
     stack: StackSpec, network_name: str, name_stem: str, cidr_block: str
 ) -> Resource:
-    """A subnet of a network in the fleet's region."""
+    """A subnet of a network in the region of the stack."""
     subnet_inputs: Properties = {
         "name": f"{stack.name}-{name_stem}",
         "network": ref(network_name),

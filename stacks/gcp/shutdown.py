@@ -80,7 +80,7 @@ def backstop(stack: StackSpec) -> str:
         else []
     )
     mechanisms += (
-        ["Cloud Scheduler sets the group to 0 at the deadline"]
+        ["Cloud Scheduler sets every group to 0 at the deadline"]
         if stack.ttl_s
         else []
     )

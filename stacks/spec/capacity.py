@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.market.purchase import COMMITTED_PURCHASES
 from planner.spec.schedule import parse_schedule
-from planner.units import HOURS_PER_WEEK
+from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY
 
 if TYPE_CHECKING:
     from planner.cost.weekly_load import Week
     from planner.solve.solution import PoolPurchase, SizedPool
 
-MINUTES_PER_DAY: Final = 24 * 60
 MINUTES_PER_WEEK: Final = 7 * MINUTES_PER_DAY
 
 
@@ -78,7 +78,7 @@ def capacity_changes(
     )
     steady_nodes = sum(part.nodes for part in purchases) - spot_nodes
     committed_nodes = sum(
-        part.nodes for part in purchases if part.purchase.startswith("reserved")
+        part.nodes for part in purchases if part.purchase in COMMITTED_PURCHASES
     )
     # A week has few numbers of nodes and many minutes, so each number is looked at once.
     running_nodes = {

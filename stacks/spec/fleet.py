@@ -35,7 +35,10 @@ class ScalingGroup(Struct, frozen=True, kw_only=True):
 
 
 class FleetSpec(Struct, frozen=True, kw_only=True):
-    """One pool. GB of disks.
+    """The machines of one pool, as they are built.
+
+    `data_disk_gb` is GB of the disk beside the boot disk, 0 without one. `spare_nodes` stand by
+    for a training job.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -97,11 +100,13 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
     """Reduce a pool of a solution to what is built. Raises SpecError when that is impossible."""
     training_run = solution.training_run
-    needs_one_zone = pool.nodes_per_group > 1 or (
-        training_run is not None
+    is_training = pool.role == "train"
+    shares_files = (
+        is_training
+        and training_run is not None
         and training_run.storage.file_system is not None
     )
-    is_training = pool.role == "train"
+    needs_one_zone = pool.nodes_per_group > 1 or shares_files
     return FleetSpec(
         name=pool.name,
         instance=pool.instance,
@@ -157,10 +162,10 @@ def _scaling_groups(
 
 def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
-    if isinstance(spec, Workspace):
+    if pool.role == "workspace" and isinstance(spec, Workspace):
         return int(spec.disk / BYTES_PER_GB)
-    if solution.training_run is not None:
-        return solution.training_run.boot_disk_gb
+    if pool.role == "train" and solution.training_run is not None:
+        return solution.training_run.data_disk_gb
     if pool.layout is None or solution.llm is None:
         return 0
     return int(

@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 SERVING_PORT: Final = 8000
 
 
+# By these tags nodes that work together find each other.
+POOL_TAG: Final = "tonnage-pool"
+GROUP_TAG: Final = "tonnage-group"
+
+
+def peer_tag(fleet: FleetSpec, group: ScalingGroup) -> tuple[str, str]:
+    """Return the tag, and its value, of the nodes that work with those of a scaling group.
+
+    A training job is one pool, however its machines are bought. A replica that serves is bought
+    in one way, so its machines are all of one scaling group.
+    """
+    if fleet.is_training:
+        return POOL_TAG, fleet.name
+    return GROUP_TAG, group.name
+
+
 class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
@@ -112,9 +128,15 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             "managed-by": "tonnage",
         }
 
-    def node_tags(self, fleet: FleetSpec) -> dict[str, str]:
-        """Tags of the machines of a fleet, by which its nodes find each other."""
-        return {**self.tags, "tonnage-pool": fleet.name}
+    def fleet_tags(self, fleet: FleetSpec) -> dict[str, str]:
+        """Tags of what belongs to one fleet."""
+        return {**self.tags, POOL_TAG: fleet.name}
+
+    def node_tags(
+        self, fleet: FleetSpec, group: ScalingGroup
+    ) -> dict[str, str]:
+        """Tags of the machines of a scaling group, by which its nodes find each other."""
+        return {**self.fleet_tags(fleet), GROUP_TAG: group.name}
 
     def group_name(self, group: ScalingGroup) -> str:
         """The name of a scaling group in its cloud."""
@@ -135,8 +157,14 @@ class StackSpec(Struct, frozen=True, kw_only=True):
 def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     """Reduce a solution to what is built, under the name of the stack.
 
-    Raises SpecError when its pools are not in one region, or one of them cannot be built.
+    Raises SpecError when its pools are not in one region, when several train, or when one of them
+    cannot be built.
     """
+    if sum(pool.role == "train" for pool in solution.pools) > 1:
+        raise stack_error(
+            "a stack runs one training job, and several of its pools train",
+            "plan a stack for each job",
+        )
     shutdown = spec.shutdown
     schedule = shutdown.schedule
     training_run = solution.training_run

@@ -30,11 +30,9 @@ from tests.conftest import present
 def use(provider: str, **more: object) -> Usage:
     words: dict[str, object] = {
         "provider": provider,
-        "peak_nodes": 1,
         "node_hours": Decimal(730),
-        "running_hours": Decimal(730),
         "cache_gb": Decimal(0),
-        "weights_gb": Decimal(16),
+        "stored_gb_months": Decimal(16),
         "sent_gb": Decimal(0),
         "received_gb": Decimal(0),
         "serves_traffic": True,

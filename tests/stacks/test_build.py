@@ -571,16 +571,16 @@ def test_machines_without_nvme_get_a_disk_that_is_paid_for() -> None:
     solution = solve(catalog, made, keep=0)
     training_run = present(solution.training_run)
     bill = present(solution.bill)
-    assert training_run.boot_disk_gb > 2 * 8.03
+    assert training_run.data_disk_gb > 2 * 8.03
     graph = build_stack(spec_of(made), solution, "chat").graph
     disks = next(
         r for r in graph.resources if r.type.endswith(":InstanceTemplate")
     ).inputs["disks"]
-    assert training_run.boot_disk_gb in {disk["diskSizeGb"] for disk in disks}
+    assert training_run.data_disk_gb in {disk["diskSizeGb"] for disk in disks}
     (line,) = (x for x in bill.lines if x.name == "model and data disks")
     machines = bill.lines[0].quantity
     assert float(line.quantity) == pytest.approx(
-        training_run.boot_disk_gb * float(machines) / 730, rel=1e-3
+        training_run.data_disk_gb * float(machines) / 730, rel=1e-3
     )
 
 

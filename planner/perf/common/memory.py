@@ -82,7 +82,7 @@ def checkpoint_bytes(llm: Llm, layout: ReplicaLayout) -> float:
 def kv_token_bytes(llm: Llm, layout: ReplicaLayout) -> float:
     """Return KV bytes of one token in one layer on one accelerator.
 
-    Grouped-query attention: 2 * head_dim * max(1, kv_heads / attention_tp) * element bytes.
+    Grouped-query attention: 2 * head_dim * max(1, ceil(kv_heads / attention_tp)) * element bytes.
     Latent attention (MLA): (kv_lora_rank + qk_rope_dim) * element bytes on every accelerator.
     """
     element_bytes = KV_ELEMENT_BYTES[layout.kv_precision]

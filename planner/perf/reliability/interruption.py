@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 # Each step shrinks the bracket by 0.618: 60 reach 3e-13 of it.
 SECTION_STEPS: Final = 60
 MAX_INTERVAL_S: Final = 30 * SECONDS_PER_DAY
-ReclaimLevel: TypeAlias = Literal[
-    "never", "monthly", "low", "high"
-]  # of reclaims: a column
+# Columns of reclaims.csv with a rate of reclaims; never is no reclaim.
+ReclaimLevel: TypeAlias = Literal["never", "monthly", "low", "high"]
 
 
 class Hazard(Struct, frozen=True, kw_only=True):
@@ -235,11 +234,8 @@ def finish_quantile(
     stops  mean number of stops; their number is Poisson
     L      loss of a stop: a uniform part of a segment plus a pause
     """
-    mean_s = (
-        work_s / progress_share(interval_s, save_s, hazard)
-        if progress_share(interval_s, save_s, hazard)
-        else math.inf
-    )
+    share = progress_share(interval_s, save_s, hazard)
+    mean_s = work_s / share if share else math.inf
     stops_per_s = hazard.failures_per_s + hazard.reclaims_per_s
     if not stops_per_s or mean_s == math.inf:
         return mean_s
@@ -265,14 +261,6 @@ def young_interval(save_s: float, mtbf_s: float) -> float:
     sqrt(2 * save * mtbf)
     """
     return math.sqrt(2 * save_s * mtbf_s)
-
-
-def daly_interval(save_s: float, mtbf_s: float, restart_s: float) -> float:
-    """Return Daly's first-order checkpoint interval in seconds.
-
-    sqrt(2 * save * (mtbf + restart)) - save, at least the time of a save.
-    """
-    return max(save_s, math.sqrt(2 * save_s * (mtbf_s + restart_s)) - save_s)
 
 
 def best_interval(save_s: float, hazard: Hazard) -> float:

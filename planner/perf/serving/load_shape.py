@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.step import StepTimes
     from planner.perf.serving.work import ReplicaProfile
 
-# Of the fixed point; the error falls about tenfold in each.
+# Iterations of the fixed point; each makes the error about ten times smaller.
 FIXED_POINT_STEPS: Final = 4
 # Resolution of the batch: max_batch / 2^14.
 BISECTION_STEPS: Final = 14

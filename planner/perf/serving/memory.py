@@ -264,7 +264,8 @@ def activation_bytes(
         sampling = sampler_bytes * sequences * vocabulary + 2 * tokens * hidden
         forward  = 2 * tokens * (3 * ffn / tp + 3 * hidden)
 
-    With experts their workspace takes the place of the ffn term.
+    With experts their workspace takes the place of the ffn term; mxfp4 releases have none. With
+    pp > 1 nothing is sampled, and 4 * tokens * hidden go to the next stage.
     """
     sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
     # vLLM pads the logits to a multiple of 64 columns.

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from planner.perf.serving.load import Arrival, Routing, ServingLoad
     from planner.perf.serving.simulation import ReplicaTable
 
-# Share of requests that fill the replica, and are not counted.
+# Shares of requests at the start and at the end of a run that are not counted: the replica
+# fills, then no arrivals follow.
 WARM_UP_SHARE: Final = 0.15
-DRAIN_SHARE: Final = 0.05  # share that no arrivals stand behind
+DRAIN_SHARE: Final = 0.05
+# 95 % quantiles of Student's t, by the number of seeds: the ends of a 90 % band.
 STUDENT_QUANTILES: Final = (
     0.0,
     0.0,
@@ -33,7 +35,7 @@ STUDENT_QUANTILES: Final = (
     2.02,
     1.94,
     1.89,
-)  # 90 %, by seeds
+)
 
 
 def draw_requests(

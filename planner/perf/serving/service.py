@@ -59,7 +59,7 @@ class Wait(Struct, frozen=True):
 
     probability        probability of a wait
     mean_s             mean of the wait, given that there is one, s
-    squared_variation  its squared coefficient of variation; at least 1
+    squared_variation  its squared coefficient of variation; below 1 it is taken as 1
 
     Above 1 the wait is hyperexponential: two exponentials with balanced means.
     """

@@ -195,17 +195,13 @@ class ReplicaSimulation(Struct):
     running: list[tuple[float, int, Request]] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
     now_s: float = 0.0
-    clock_tokens: float = (
-        0.0  # tokens that a request would have got since the start
-    )
+    clock_tokens: float = 0.0
     context_tokens: float = 0.0
     reserved_tokens: float = 0.0
     prefilling: Request | None = None
     prompt_event_s: float = NEVER
     start_count: int = 0
-    admission_closed: bool = (
-        False  # after a restart nobody is admitted before somebody ends
-    )
+    admission_closed: bool = False
 
     @property
     def request_count(self) -> int:

@@ -91,8 +91,8 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     sparse_tokens       most tokens that sparse attention reads, tokens
     pair_s              prompt attention of one pair of tokens in one layer, s
     full_layers, window_layers, layer_count  layers of each kind, and of all
-    fixed_s             latency of collectives and launches of a step, s
-    token_s             bytes of collectives and activations, per token, s
+    fixed_s             latency of collectives, launches and scheduler of a step, s
+    token_s             transfers of collectives and of activations, for each token, s
     one_phase_s         extra time per token of an all-reduce in one phase (all to all), s
     phase_limit_s       most extra time before two phases are faster, s
     launch_s            launches of all layers of a step, s

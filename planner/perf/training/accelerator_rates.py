@@ -18,7 +18,7 @@ FLOP_PER_EXP: Final = 250.0
 
 
 def accelerator_rates(job: Job) -> dict[str, float]:
-    """Return the peak rates and bandwidths of the accelerator, in units a second."""
+    """Return the peak rates and bandwidths of the accelerator, a second, and its `power_ratio`."""
     accelerator = job.chip
     flop_s_16bit = (job.chip.bf16_tflops or 0.0) * 1e12
     low_precision = {
@@ -29,7 +29,7 @@ def accelerator_rates(job: Job) -> dict[str, float]:
     peak_flop_s = (
         low_precision.get(job.software.precision, accelerator.fp8_tflops) or 0.0
     ) * 1e12
-    # The catalog has the sum of both directions.
+    # The data sheet gives the sum of both directions.
     link_bytes_s = accelerator.link_gb_s / 2 * 1e9
     # Without a link accelerators of a machine communicate over PCIe.
     if accelerator.link == "none" or not link_bytes_s:

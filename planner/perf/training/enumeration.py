@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 MAX_TENSOR_RANKS: Final = 8  # accelerators over which tensors are cut
 # Ranks of context parallelism, each with one part of a sequence.
-CONTEXT_SIZES: Final = (
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-)  # of a sequence over context parallelism
-# Tokens of a sequence's shard: shorter ones are cut in no published run.
+CONTEXT_SIZES: Final = (1, 2, 4, 8, 16, 32)
+# Least tokens of a part of a sequence: no published run has shorter ones.
 MIN_SHARD_TOKENS: Final = 8192
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 MAX_CHUNKS: Final = 16  # chunks of a stage

@@ -159,7 +159,7 @@ def _tensor_time(
 ) -> float:
     """Return the exposed collectives of tensor parallelism, in seconds.
 
-    tensor * bytes / bandwidth of the network, or of the link within one
+    tensor * bytes / bandwidth: the link's where ranks share one, else the network's
     """
     tensor_bytes_s = (
         work_counts.tensor_on_network

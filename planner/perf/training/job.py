@@ -19,15 +19,9 @@ Kernels: TypeAlias = Literal[
     "te", "compiled", "eager", "foundry", "megatron21", "xla"
 ]
 # Precisions whose products need no quantization.
-SIXTEEN_BIT: Final = ("bf16", "fp16")  # bits of a product's operands
-# Kernel families that share the coefficient key `torch`.
-TORCH_KERNELS: Final = (
-    "compiled",
-    "eager",
-    "foundry",
-)  # kernels of plain PyTorch
-# All kernel families other than those of plain PyTorch.
-FUSED_KERNELS: Final = ("te", "megatron21", "xla")
+SIXTEEN_BIT: Final = ("bf16", "fp16")
+# Kernels of plain PyTorch, which share the coefficient key `torch`.
+TORCH_KERNELS: Final = ("compiled", "eager", "foundry")
 
 
 class ParallelLayout(NamedTuple):
@@ -103,21 +97,17 @@ class Software(Struct, frozen=True, kw_only=True):
     """
 
     kernels: Kernels = "te"
-    precision: str = "bf16"  # bf16, fp16, fp8, fp8row, mxfp8, nvfp4 or int8
+    precision: str = "bf16"
     sequence_parallel: bool = True
-    tp_overlapped: bool = True  # tensor parallelism, with products
+    tp_overlapped: bool = True
     graph_captured: bool = False
     drops_tokens: bool = False
     attention_sinks: bool = False
     packed_tokens: int = 0
-    gather_bytes: float = 2.0  # of a weight that FSDP gathers
+    gather_bytes: float = 2.0
     loss: Literal["fused", "eager", "chunked"] = "fused"
-    keeps_all_logits: bool = (
-        False  # logits of all micro-batches are kept to the end
-    )
-    counts_allocated: bool = (
-        False  # a peak is what was allocated, not what was reserved
-    )
+    keeps_all_logits: bool = False
+    counts_allocated: bool = False
 
     @property
     def is_torch(self) -> bool:
@@ -135,7 +125,7 @@ class Job(NamedTuple):
     frozen_bytes     bytes of a parameter that is not trained (LoRA); 0 when all are trained
     lora_rank        rank of the adapters
     offload_states   weights, gradients and optimizer states are in host memory
-    fused_backward   the optimizer runs inside backward
+    fused_backward   the optimizer runs inside backward, so no gradient outlives it
     reference        second model that rates preference pairs (DPO):
                      `copy` in 16 bit, or `base` without its adapters
     """
@@ -151,9 +141,7 @@ class Job(NamedTuple):
     frozen_bytes: float = 0.0
     lora_rank: int = 0
     offload_states: bool = False
-    fused_backward: bool = (
-        False  # the optimizer runs inside backward: no gradient outlives it
-    )
+    fused_backward: bool = False
     reference: Reference = "none"
 
     @property

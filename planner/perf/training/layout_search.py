@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job, ParallelLayout, Recompute
     from planner.perf.training.lower_bound import CommBound
 
-# Of a partition, until it is one layout.
-SearchStage: TypeAlias = Literal["toll", "fits", "layout"]
+# How far the search has come with an entry; see LayoutSearch.
+SearchStage: TypeAlias = Literal["unchecked", "fits", "layout"]
 # Levels that save more memory than each level, by ascending cost.
 RECOMPUTE_LEVELS: Final[dict[Recompute, tuple[Recompute, ...]]] = {
     "none": ("layer", "full"),
@@ -112,9 +112,8 @@ class CandidateCuts:
             accelerators,
             node_accelerators,
         )
-        cut_bounds_s: dict[
-            tuple[int, int, int, int], float
-        ] = {}  # whatever the sharding
+        # A bound holds for every sharding of its tp, pp, cp and ep.
+        cut_bounds_s: dict[tuple[int, int, int, int], float] = {}
         for cut_layout in cut_layouts:
             if (
                 cut_layout.tp,
@@ -183,7 +182,7 @@ class CandidateCuts:
         )
 
 
-# Machines that differ in their network, their host or their price share a frame.
+# Jobs that differ only in network, host or price of their machines share one instance.
 candidate_cuts = lru_cache(maxsize=512)(CandidateCuts)
 
 
@@ -314,10 +313,10 @@ class LayoutSearch:
                     self.lower_bound.comm_bound(
                         self.job.with_layout(cut_layout)
                     ),
-                    "toll",
+                    "unchecked",
                 )
             # Memory is checked at the least micro-batch, with one chunk.
-            elif entry is not None and entry.stage == "toll":
+            elif entry is not None and entry.stage == "unchecked":
                 self._frontier.take()
                 self._push_entry(
                     self.candidates.fit_memory(entry.layout),

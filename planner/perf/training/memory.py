@@ -63,13 +63,16 @@ def layer_token_bytes(job: Job, recompute: Recompute) -> float:
 
     full       2 h / r
     layer      mean of `full` and `none`
-    ops        2 h / r + 2 (2 q + kv + mlp) / tp + routed
+    ops        2 e h / r + 2 (2 q + kv + mlp) / tp + routed
     none       8 h / r + (2 (2 q + 2 kv) + c mlp) / tp + routed
     megatron21 10 h / r, and 5 a s / tp for stored scores without recomputation
+
+    `attention` and `forced` keep what `none` keeps, without stored scores.
 
     h, q, kv, mlp  widths of hidden state, queries, keys (or values) and MLP
     a, s           heads and tokens of a sequence
     r              tp with sequence parallelism, else 1
+    e              2 with eager kernels, else 1
     c              4 without a gate, 6 with a gate, 8 with a gate and eager kernels
 
     For a GPT with an MLP of 4 h this is 34 h + 5 a s (Korthikanti et al., arXiv:2205.05198).

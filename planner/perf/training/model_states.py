@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.perf.training.job import Job
 
 ZERO_STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-# Bytes of what is in 16 bit: beside 4 bit, and a reference.
+# Bytes of a 16-bit parameter: embeddings beside a 4-bit base, and a reference.
 UNPACKED_BYTES: Final = 2.0
 
 

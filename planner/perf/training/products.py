@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from planner.facts.llm import Llm
     from planner.perf.training.job import Job
 
-# NVFP4: half a byte, and an 8-bit scale for a block of 16.
+# Bytes of an operand of a product; formats that are not listed take 1. NVFP4 has half a byte,
+# and an 8-bit scale for a block of 16.
 OPERAND_BYTES: Final = {
     **dict.fromkeys(SIXTEEN_BIT, 2.0),
     "nvfp4": 0.5625,
-}  # of an operand of a product; 8-bit formats take 1
+}
 
 
 class _Product(NamedTuple):

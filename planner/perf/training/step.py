@@ -215,7 +215,7 @@ def _hop_time(
 ) -> float:
     """Return the exposed transfers between stages, forward and backward, in seconds.
 
-    hops * 2 * pipeline bytes / bandwidth of the network, or of the link within one
+    hops * 2 * pipeline bytes / bandwidth: the link's where ranks share one, else the network's
     """
     return (
         coefficients.hops

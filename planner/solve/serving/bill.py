@@ -95,13 +95,11 @@ def serving_bill(
     )
     # A batch run has no load balancer and no internet traffic.
     serves_traffic = requirement.mode != "batch"
-    monthly_usage = Usage(
+    usage = Usage(
         provider=offer.provider,
-        peak_nodes=sizing.nodes,
         node_hours=node_hours,
-        running_hours=requirement.week.running_hours,
         cache_gb=cache_disk_gb(offer.instance.nvme_gb, stored_gb),
-        weights_gb=stored_gb,
+        stored_gb_months=stored_gb,
         sent_gb=sent_gb if serves_traffic else Decimal(0),
         received_gb=received_gb if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
@@ -114,7 +112,7 @@ def serving_bill(
                 node_hours,
                 pool="serve" if serves_traffic else "batch",
             ),
-            *service_lines(monthly_usage, price_book),
+            *service_lines(usage, price_book),
         ],
         offer.usd_hour * sizing.nodes,
         "month",

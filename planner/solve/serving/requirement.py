@@ -50,7 +50,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `runs_per_month`  batch runs a month
     `confidence`  probability with which the limits are met, given the prediction error
     `trace`  recorded arrivals: seconds, prompt tokens, answer tokens
-    `notes`  assumptions to report of
+    `notes`  assumptions that the plan reports
     """
 
     mode: Literal["open", "closed", "batch"]

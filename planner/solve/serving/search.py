@@ -367,6 +367,6 @@ def _cutoff_usd(
         candidate.bill.total for candidate in best_candidates.values()
     )[result_count - 1 : result_count]
     return (
-        # Half a cent more, so that equal costs are all ranked.
+        # A bill is rounded to the cent: it may lie half a cent below its bound.
         float(cutoff_costs[0] + TIE_USD) if cutoff_costs else math.inf
     )

@@ -23,7 +23,7 @@ from planner.solve.solution import (
     TrainingRun,
     bought_offer,
 )
-from planner.solve.training.bill import boot_disk_gb
+from planner.solve.training.bill import data_disk_gb
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
 from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
@@ -188,7 +188,7 @@ def _run_summary(
         ),
         interruptions=cluster.trials.mean_stops,
         spare_nodes=cluster.spares,
-        boot_disk_gb=int(boot_disk_gb(cluster)),
+        data_disk_gb=int(data_disk_gb(cluster)),
         storage=_storage_summary(cluster),
         # Each quantile uses the step time of the same probability.
         hours_p50_p90=(
@@ -289,7 +289,7 @@ def _late_alternative(
     if rejected_offer.duration_s < math.inf:
         duration_days = rejected_offer.duration_s / SECONDS_PER_DAY
         rejected_by = (
-            because("earliest-end", rejected_by.key, days=duration_days)
+            because("earliest-end", rejected_by.key, best_days=duration_days)
             if duration_days < CENTURY_DAYS
             else because("never", rejected_by.key)
         )

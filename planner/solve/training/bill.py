@@ -74,12 +74,10 @@ def training_bill(
     paid_hours = paid_node_hours(cluster.offer, total_nodes, paid_s, duration_s)
     usage = Usage(
         provider=cluster.offer.provider,
-        peak_nodes=total_nodes,
         node_hours=paid_hours,
-        running_hours=Decimal(duration_s / SECONDS_PER_HOUR),
-        cache_gb=boot_disk_gb(cluster),
+        cache_gb=data_disk_gb(cluster),
         # GB-months of object storage.
-        weights_gb=Decimal(cluster.stored_bytes / BYTES_PER_GB)
+        stored_gb_months=Decimal(cluster.stored_bytes / BYTES_PER_GB)
         * duration_months,
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
@@ -102,8 +100,8 @@ def training_bill(
     return sum_bill(cost_lines, cluster.offer.usd_hour * total_nodes, "run")
 
 
-def boot_disk_gb(cluster: BilledCluster) -> Decimal:
-    """Return the boot disk of a machine, GB; 0 when local NVMe is large enough.
+def data_disk_gb(cluster: BilledCluster) -> Decimal:
+    """Return the disk beside the boot disk of a machine, GB; 0 when local NVMe is large enough.
 
     16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
     file system.

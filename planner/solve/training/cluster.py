@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 PREFETCH_S: Final = 600.0
 # Seconds in which a checkpoint is written to a file system of its own.
 CHECKPOINT_WRITE_S: Final = 600.0
-MAX_SPARES: Final = 8  # at most
-RETAINED_CHECKPOINTS: Final = 3  # checkpoints that are kept
-# Bands are two-sided 90 %: their half width lies at the 95th percentile.
+MAX_SPARES: Final = 8
+RETAINED_CHECKPOINTS: Final = 3
+# Shares of the runs that end within, and cost, at most what is told of them.
 P50_SHARE: Final = 0.5
-P90_SHARE: Final = 0.9  # of the runs keep what is told of them
+P90_SHARE: Final = 0.9
 
 
 class Cluster(Struct, frozen=True, dict=True):

@@ -13,7 +13,7 @@ from planner.solve.cause import because
 from planner.solve.solution import Scenario
 from planner.solve.training.cluster import P90_SHARE
 from planner.solve.training.mixed_cluster import MixedCluster
-from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from planner.units import HOURS_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -117,18 +117,19 @@ def _reclaim_remark(cluster: Cluster) -> Cause | None:
     latest_s = replace(p90_cluster, reclaim_rates="high").estimated_end_s
     if latest_s > NEVER_FACTOR * earliest_s:
         return because("never-at-high-rate")
-    code, unit_s = (
-        ("reclaim-hours", SECONDS_PER_HOUR)
-        if earliest_s < HOURS_BELOW_S
-        else ("reclaim-days", SECONDS_PER_DAY)
-    )
+    in_hours = earliest_s < HOURS_BELOW_S
+    unit_s = SECONDS_PER_HOUR if in_hours else SECONDS_PER_DAY
     earliest, latest = (
         round(end_s / unit_s, 1) for end_s in (earliest_s, latest_s)
     )
     # A difference below the digit that is told is none.
     if earliest == latest:
         return None
-    return because(code, earliest=earliest, latest=latest)
+    if in_hours:
+        return because(
+            "reclaim-hours", earliest_hours=earliest, latest_hours=latest
+        )
+    return because("reclaim-days", earliest_days=earliest, latest_days=latest)
 
 
 def _same_instance(offer: Offer, cluster: Cluster) -> bool:
@@ -237,10 +238,7 @@ def _block_scenarios(
     run_bill = block_cluster.expected_bill(cluster_search.price_book)
     # A block is paid in whole days, also after the run has ended.
     block_usd: Decimal = (
-        newest_offer.usd_hour
-        * block_cluster.nodes
-        * block_days
-        * capacity_block.HOURS_PER_DAY
+        newest_offer.usd_hour * block_cluster.nodes * block_days * HOURS_PER_DAY
     ).quantize(CENT)
     services_usd = run_bill.total - (run_bill.lines[0].usd or 0)
     # The machines are in the price of the block; the services are not.

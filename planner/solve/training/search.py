@@ -82,7 +82,8 @@ class TrainSearch:
             # By time, an offer without a machine count has no bound but 0.
             bound = self._objective(self.bound_usd(offer_state.offer), 0.0)
             _push(frontier, Candidate(bound, offer_state))
-        cutoff = math.inf  # of those that are kept
+        # Objective of the last cluster that is kept.
+        cutoff = math.inf
         while (taken := frontier.take(cutoff)) is not None:
             _, candidate = taken
             candidate.offer_state.open_candidates -= 1
@@ -139,9 +140,8 @@ class TrainSearch:
         run_usd = paid_node_hours(
             offer, nodes, duration_s, duration_s
         ) * offer.usd_hour + self.egress_usd(offer)
-        month_hours = (
-            HOURS_PER_MONTH if offer.purchase != "spot" else 0
-        )  # is not paid while it is away
+        # A spot machine is not paid while it is away, so a month may cost nothing.
+        month_hours = HOURS_PER_MONTH if offer.purchase != "spot" else 0
         broken_budget = self._broken_budget(
             # A month costs at least the run, or all of its hours.
             run_usd,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class OfferState(Struct):
     """State of an offer in the search.
 
-    open_candidates  entries of the offer in the queue
+    open_candidates  entries of the offer in the frontier, and sizes that were cut off unseen
     duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
     nodes            machine count of that duration
     incumbent        best feasible cluster so far

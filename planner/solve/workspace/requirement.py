@@ -1,4 +1,4 @@
-"""Sizes interactive machines: the cheapest that fits the work, one for each user."""
+"""What a workspace needs of a machine, and the monthly bill of its machines."""
 
 from __future__ import annotations
 
@@ -170,14 +170,12 @@ def workspace_bill(
     """
     machine_hours = paid_node_hours(spec, offer)
     disk_gb = Decimal(spec.disk) / BYTES_PER_GB
-    monthly_usage = Usage(
+    usage = Usage(
         provider=offer.provider,
-        peak_nodes=spec.users,
         node_hours=machine_hours,
         # Idle shutdown is not predicted: every scheduled hour is paid.
-        running_hours=scheduled_week(spec).running_hours,
         cache_gb=disk_gb,
-        weights_gb=Decimal(0),
+        stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         serves_traffic=False,
@@ -185,7 +183,7 @@ def workspace_bill(
     return sum_bill(
         [
             machine_line(offer, spec.users, machine_hours, pool="workspace"),
-            *service_lines(monthly_usage, price_book),
+            *service_lines(usage, price_book),
         ],
         offer.usd_hour * spec.users,
         "month",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the addresses of the running nodes of the pool, sorted.
+# Prints the addresses of the running nodes that work together, sorted.
 aws --region @{region} ec2 describe-instances --output text \
-  --filters Name=tag:tonnage-stack,Values=@{stack} Name=tag:tonnage-pool,Values=@{pool} \
+  --filters Name=tag:tonnage-stack,Values=@{stack} @{peer_filter} \
   Name=instance-state-name,Values=running \
   --query 'Reservations[].Instances[].PrivateIpAddress' | tr '\t' '\n' | sort

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.cost.bill import sum_bill
+from planner.errors import SpecError
 from planner.market.offer import Catalog
 from planner.plan.canonical import dump_plan, parse_plan
 from planner.plan.diff import compare_plans
@@ -23,7 +24,7 @@ from stacks.build import build_stack, planned_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph, Resource, ref
 from stacks.spec.capacity import MINUTES_PER_WEEK, capacity_changes
-from stacks.spec.stack import derive_stack
+from stacks.spec.stack import derive_stack, peer_tag
 from tests.conftest import chat, only, present, solve, spec_of
 from tests.stacks.engine.test_simulated import (
     assert_nothing_to_do,
@@ -180,16 +181,15 @@ def test_the_graph_of_three_pools_is_valid(catalog, pools) -> None:
 def test_a_pool_keeps_its_resources_when_others_come(catalog, pools) -> None:
     """What is named after one pool does not depend on the others."""
     together = graph_of(*pools.values())
+    everything = {r.name: r.inputs for r in together.resources}
     for pool in pools.values():
-        own = {
-            r.name: r.inputs
-            for r in graph_of(pool).resources
-            if r.name.startswith(f"{pool.name}-")
-        }
+        alone = {r.name: r.inputs for r in graph_of(pool).resources}
+        own = [name for name in alone if name.startswith(f"{pool.name}-")]
         assert own
-        assert own == {
-            r.name: r.inputs for r in together.resources if r.name in own
-        }
+        # Zones have subnets of their own, whoever else is there.
+        own += [name for name in alone if name.startswith("private-")]
+        for name in own:
+            assert alone[name] == everything[name]
 
 
 @CLOUDS
@@ -206,8 +206,37 @@ def test_the_screen_names_every_pool_and_how_it_is_bought(
 def test_one_stack_is_in_one_region(catalog, pools) -> None:
     elsewhere = replace(pools["large"], name="far", region="eu-west-1")
     solution = replace(solved(), pools=(pools["small"], elsewhere))
-    with pytest.raises(Exception, match="a stack is in one region"):
+    with pytest.raises(SpecError, match="a stack is in one region"):
         derive_stack(spec_of(TEXT), solution, "chat")
+
+
+def test_a_replica_that_serves_finds_machines_of_its_own_purchase(
+    catalog,
+) -> None:
+    """One that is taken back must not end replicas on machines that stay; a job uses all."""
+    small = three_pools("aws")["small"]
+    solution = replace(solved(), pools=(small,))
+    stack = derive_stack(spec_of(TEXT), solution, "chat")
+    tags = [peer_tag(fleet, group) for fleet, group in stack.scaling_groups]
+    assert tags == [
+        ("tonnage-group", "small"),
+        ("tonnage-group", "small-spot"),
+    ]
+    job = replace(small, name="job", role="train")
+    stack = derive_stack(spec_of(TEXT), replace(solution, pools=(job,)), "chat")
+    assert {peer_tag(f, g) for f, g in stack.scaling_groups} == {
+        ("tonnage-pool", "job")
+    }
+    two_jobs = replace(solution, pools=(job, replace(job, name="job-2")))
+    with pytest.raises(SpecError, match="runs one training job"):
+        derive_stack(spec_of(TEXT), two_jobs, "chat")
+
+
+def test_infiniband_is_bought_in_one_way(catalog) -> None:
+    large = three_pools("azure")["large"]
+    mixed = replace(bought(large, on_demand=2, spot=2), nodes_per_group=2)
+    with pytest.raises(SpecError, match="bought in two ways"):
+        graph_of(mixed)
 
 
 @pytest.mark.parametrize("committed", [0, 1, 3])

@@ -60,7 +60,7 @@ class NimbusCloud:
                         "deadline": "${deadline.rfc3339}"
                         if stack.ttl_s
                         else "",
-                        "tags": stack.node_tags(fleet),
+                        "tags": stack.node_tags(fleet, group),
                     },
                     depends_on=("models",),
                 )
