@@ -141,7 +141,10 @@ def _write_estimate(spec_file: SpecFile, option_values: OptionValues) -> None:
         option.write_output(json_text, option_values["output"])
     else:
         option.print_page(
-            shown_page, option_values["format"], option_values["color"]
+            shown_page,
+            option_values["format"],
+            option_values["color"],
+            option_values["output"],
         )
 
 

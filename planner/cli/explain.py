@@ -21,6 +21,7 @@ from planner.cli.compose import (
 from planner.errors import Place, Problem, StaleError
 
 if TYPE_CHECKING:
+    from planner.market.offer import Catalog
     from planner.plan.types import Plan
 
 
@@ -43,6 +44,8 @@ def command(
 
     Example: tonnage explain chat.yaml g5.12xlarge && tonnage explain chat.yaml --traffic 2x
     """
+    if offer is not None and traffic is not None:
+        raise click.UsageError("ask about OFFER or --traffic, not both")
     from planner.render import explain
     from planner.solve.settings import SolveSettings
     from planner.workload.solver import what_if, why_not
@@ -79,7 +82,7 @@ def command(
     return 0
 
 
-def _read_plan(path: str, catalog: Any) -> tuple[Plan, SpecFile | None]:
+def _read_plan(path: str, catalog: Catalog) -> tuple[Plan, SpecFile | None]:
     from planner.plan.canonical import is_plan, parse_plan
     from planner.spec.load import load_spec
 

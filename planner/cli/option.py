@@ -182,16 +182,25 @@ def terminal_width() -> int | None:
 
 
 def print_page(
-    page: Page, output_format: str, color_mode: str = "auto"
+    page: Page,
+    output_format: str,
+    color_mode: str = "auto",
+    path: str | None = None,
 ) -> None:
-    """Write a page to standard output as text or markdown."""
+    """Write a page as text or markdown to standard output, or to a file when `path` names one.
+
+    A file has neither color nor the width of the terminal.
+    """
     if output_format == "markdown":
         from planner.render import markdown
 
-        write_output(markdown.render(page))
+        write_output(markdown.render(page), path)
         return
     from planner.render import text
 
+    if path:
+        write_output(text.render(page), path)
+        return
     write_output(
         text.render(page, color=wants_color(color_mode), width=terminal_width())
     )

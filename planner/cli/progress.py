@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner import figures
+from planner.cli.compose import DEFAULT_WORLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,9 +123,10 @@ def _engine_flags(options: PlanningOptions) -> str:
     if options.simulate is not None:
         flags_text = (
             " --simulate"
-            if options.simulate == "default"
+            if options.simulate == DEFAULT_WORLD
             else f" --simulate {options.simulate}"
         )
+    flags_text += f" --engine {options.engine}" if options.engine else ""
     return flags_text + (
-        f" --engine {options.engine}" if options.engine else ""
+        f" --backend {options.backend}" if options.backend else ""
     )

@@ -29,7 +29,6 @@ def command(plan: str, **option_values: Any) -> int:
     Example: tonnage show chat.plan.json --full
     """
     from planner.plan.canonical import dump_plan, parse_plan
-    from planner.render import markdown, text
     from planner.render.plan import plan_page
 
     plan_document = parse_plan(read_file(plan), plan)
@@ -42,16 +41,9 @@ def command(plan: str, **option_values: Any) -> int:
         option.write_output(dump_plan(plan_document), output_path)
         return 0
     shown_page = plan_page(plan_document, full=option_values["full"])
-    # A file has neither color nor the width of the terminal.
-    if output_path:
-        page_text = (
-            markdown.render(shown_page)
-            if output_format == "markdown"
-            else text.render(shown_page)
-        )
-        option.write_output(page_text, output_path)
-    else:
-        option.print_page(shown_page, output_format, option_values["color"])
+    option.print_page(
+        shown_page, output_format, option_values["color"], output_path
+    )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -30,6 +31,9 @@ def command(stack: str | None, **option_values: Any) -> int:
     # Without a name the command lists the stacks.
     if stack is None:
         stack_names = engine.stack_names()
+        if option_values["format"] == "json":
+            option.write_output(json.dumps(stack_names, indent=2) + "\n")
+            return 0
         option.print_page(
             stacks_page(stack_names),
             option_values["format"],

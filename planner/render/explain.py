@@ -80,7 +80,7 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
 
 
 def scaling_page(plan: Plan, factor: float, answer: Counterfactual) -> Page:
-    """Return the page of the cost at `factor` times the traffic or the tokens."""
+    """Return the page of the cost at `factor` times what the workload scales by."""
     chosen_usd = plan.cost.total
     scaled_quantity = workload_of_kind(
         plan.spec.normalized["kind"]

@@ -32,7 +32,7 @@ class WorkspaceWorkload:
     name = "workspace"
     period: Period = "month"
     resumes = False
-    scaled_quantity = "traffic"
+    scaled_quantity = "people"
 
     @property
     def spec_block(self) -> Block:

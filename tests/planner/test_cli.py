@@ -527,3 +527,46 @@ def test_a_plan_says_with_which_confidence_and_how_it_was_verified(
         _, shown, _ = tonnage("plan", spec, "-f", form)
         assert "simulated requests" in shown
         assert "90 % band" in shown
+
+
+def test_stacks_are_listed_as_json_although_there_is_none(tonnage) -> None:
+    assert tonnage("status", "--simulate", "-f", "json") == (0, "[]\n", "")
+
+
+def test_what_is_suggested_after_an_apply_names_the_same_backend(
+    tonnage, spec, here
+) -> None:
+    backend = (here / "elsewhere").as_uri()
+    _, out, _ = tonnage(
+        "apply", "chat.yaml", "--simulate", "--yes", "--backend", backend
+    )
+    assert f"tonnage status chat --simulate --backend {backend}" in out
+
+
+def test_two_questions_at_once_are_refused(tonnage, spec) -> None:
+    code, _, err = tonnage(
+        "explain", "chat.yaml", "g6.xlarge", "--traffic", "2x"
+    )
+    assert code == 2
+    assert "not both" in err
+
+
+def test_an_estimate_is_written_to_its_file_as_text_too(
+    tonnage, spec, here
+) -> None:
+    words = ("estimate", "chat.yaml", "--on", "p5.48xlarge")
+    code, shown, _ = tonnage(*words)
+    assert code == 0
+    assert tonnage(*words, "-o", "seen.txt")[:2] == (0, "")
+    assert (here / "seen.txt").read_text() == shown
+
+
+def test_people_are_what_a_workspace_scales_by(tonnage, here) -> None:
+    (here / "w.yaml").write_text(
+        "apiVersion: tonnage/v1\nkind: Workspace\nname: w\n"
+        "accelerator: {memory: 20GiB}\nusers: 2\n"
+    )
+    assert (
+        "2 times the people"
+        in tonnage("explain", "w.yaml", "--traffic", "2x")[1]
+    )
