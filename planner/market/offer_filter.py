@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from planner.market.offer import Instance, Offer
     from planner.spec.model import Spec
@@ -120,6 +119,7 @@ class OfferFilter:
         self.offer_rules = offer_rules
         self._instance_cache: dict[tuple[str, str, str], frozenset[str]] = {}
         self._region_cache: dict[str, frozenset[str]] = {}
+        self._cheapest_cache: dict[str, tuple[Offer, ...]] = {}
 
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest allowed region of each machine type and purchase.
@@ -127,8 +127,14 @@ class OfferFilter:
         The rule `skipped_rule` is not applied. Performance and service prices are equal in all
         regions of the catalog, so only dominated offers are dropped.
         """
-        ignored_rules = {skipped_rule}
-        cheapest_offers = []
+        cheapest_offers = self._cheapest_cache.get(skipped_rule)
+        if cheapest_offers is None:
+            cheapest_offers = self._cheapest_cache[skipped_rule] = tuple(
+                self._find_cheapest({skipped_rule})
+            )
+        return list(cheapest_offers)
+
+    def _find_cheapest(self, ignored_rules: set[str]) -> Iterator[Offer]:
         for offer_group in self.offer_groups:
             # Machine type and purchase option are the same in a whole group.
             if not self._instance_violations(offer_group[0]) <= ignored_rules:
@@ -136,9 +142,8 @@ class OfferFilter:
             # Groups are sorted by price: the first allowed region is cheapest.
             for offer in offer_group:
                 if self._region_violations(offer.region) <= ignored_rules:
-                    cheapest_offers.append(offer)
+                    yield offer
                     break
-        return cheapest_offers
 
     @property
     def allowed_count(self) -> int:
@@ -148,30 +153,33 @@ class OfferFilter:
     @cached_property
     def funnel(self) -> tuple[tuple[str, int], ...]:
         """Rule keys in order, each with the number of offers left after it."""
-        offer_counts: Counter[frozenset[str]] = Counter()
-        for offer_group in self.offer_groups:
-            instance_violations = self._instance_violations(
-                offer_group[0]
-            )  # the same for all offers of a kind
-            for region, offer_count in Counter(
-                offer.region for offer in offer_group
-            ).items():
-                # Offers with equal violations are counted together.
-                offer_counts[
-                    instance_violations | self._region_violations(region)
-                ] += offer_count
+        remaining_groups = self.offer_groups
         funnel_stages = []
-        applied_rules: set[str] = set()
         for rule in self.offer_rules:
-            applied_rules.add(rule.key)
-            remaining_count = sum(
-                offer_count
-                for violated_rules, offer_count in offer_counts.items()
-                # An offer is left while it breaks no rule so far.
-                if applied_rules.isdisjoint(violated_rules)
-            )
-            funnel_stages.append((rule.key, remaining_count))
+            remaining_groups = self._allowed_groups(remaining_groups, rule)
+            funnel_stages.append((rule.key, sum(map(len, remaining_groups))))
         return tuple(funnel_stages)
+
+    def _allowed_groups(
+        self, offer_groups: tuple[tuple[Offer, ...], ...], rule: OfferRule
+    ) -> tuple[tuple[Offer, ...], ...]:
+        """Return the offers that a rule allows, without groups of which none is left."""
+        if rule.offer_part != "region":
+            # Machine type and purchase option are the same in a whole group.
+            return tuple(
+                offer_group
+                for offer_group in offer_groups
+                if rule.key not in self._instance_violations(offer_group[0])
+            )
+        regional_groups = (
+            tuple(
+                offer
+                for offer in offer_group
+                if rule.key not in self._region_violations(offer.region)
+            )
+            for offer_group in offer_groups
+        )
+        return tuple(filter(None, regional_groups))
 
     def violations(self, offer: Offer) -> frozenset[str]:
         """Return the keys of the rules that an offer breaks."""

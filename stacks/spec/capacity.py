@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -48,9 +49,11 @@ def minute_nodes(
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
     running_nodes = tuple(
-        max(node_count, pool.nodes_per_group)
-        for node_count in hourly_nodes[:HOURS_PER_WEEK]
-        for _ in range(60)
+        chain.from_iterable(
+            # The minutes of one hour.
+            (max(node_count, pool.nodes_per_group),) * 60
+            for node_count in hourly_nodes[:HOURS_PER_WEEK]
+        )
     )
     if schedule is None:
         return running_nodes

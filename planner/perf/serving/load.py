@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -77,10 +78,8 @@ class LengthDistribution(Struct, frozen=True, kw_only=True):
 
 def bin_mean(bin_values: Sequence[float]) -> float:
     """Return the mean of one value for each bin, weighted by `BIN_SHARES`."""
-    return sum(
-        bin_value * bin_share
-        for bin_value, bin_share in zip(bin_values, BIN_SHARES, strict=True)
-    )
+    mean: float = sum(map(operator.mul, bin_values, BIN_SHARES))
+    return mean
 
 
 def percentile_bin(percentile: int) -> int:

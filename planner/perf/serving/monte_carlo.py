@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
 from collections import deque
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from planner.numeric import nearest_rank
-from planner.perf.serving.prompt import prompt_latency
+from planner.perf.serving.prompt import latency_timer
 from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
 
 if TYPE_CHECKING:
@@ -61,33 +63,37 @@ def draw_requests(
         load.prompt_lengths.mean_tokens * (1 - load.prefix_hit),
         load.answer_lengths.mean_tokens,
     )
-    log_means = [
+    prompt_logs, answer_logs = (
         # The mean of a lognormal is exp(mu + sigma^2 / 2).
-        math.log(location) - log_sigma * log_sigma / 2
+        (math.log(location) - log_sigma * log_sigma / 2, log_sigma)
         for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
-    ]
+    )
     for _ in range(request_count):
         arrival_s += (
             generator.gammavariate(gamma_shape, 1 / (gamma_shape * rate_per_s))
             if rate_per_s < NEVER
             else 0.0
         )
-        prompt_tokens, answer_tokens = (
-            max(
-                1,
-                round(
-                    generator.lognormvariate(location, log_sigma)
-                    if log_sigma
-                    else math.exp(location)
-                ),
-            )
-            for location, log_sigma in zip(log_means, log_sigmas, strict=True)
-        )
+        prompt_tokens = _draw_length(generator, *prompt_logs)
+        answer_tokens = _draw_length(generator, *answer_logs)
         requests.append(
             # A time per token needs at least two tokens.
-            Request(arrival_s, prompt_tokens, max(2, answer_tokens))
+            Request(arrival_s, max(1, prompt_tokens), max(2, answer_tokens))
         )
     return requests
+
+
+def _draw_length(
+    generator: random.Random, log_mean: float, log_sigma: float
+) -> int:
+    """Return a lognormal number of tokens; equal lengths draw no number."""
+    return round(
+        math.exp(
+            generator.normalvariate(log_mean, log_sigma)
+            if log_sigma
+            else log_mean
+        )
+    )
 
 
 def trace_requests(
@@ -156,13 +162,13 @@ def route_requests(
     ]
     generator = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
     for position, request in enumerate(requests):
-        if routing == "round-robin":
-            simulation = simulations[position % replica_count]
-        elif routing == "random":
-            simulation = simulations[generator.randrange(replica_count)]
-        else:
+        if routing == "least-loaded":
             # The choice depends on the state of all replicas at the arrival.
             simulation = _least_loaded(simulations, request.due_s, position)
+        elif routing == "round-robin" or replica_count == 1:
+            simulation = simulations[position % replica_count]
+        else:
+            simulation = simulations[generator.randrange(replica_count)]
         simulation.queue.append(request)
     for simulation in simulations:
         simulation.advance(NEVER)
@@ -249,7 +255,7 @@ def request_times(
         - int(DRAIN_SHARE * len(requests))
     ]
     coefficients = replica_table.coefficients
-    step_times = replica_table.step_times
+    latency = latency_timer(replica_table.step_times)
     first_token_times = [
         replica_table.ttft_factor
         * (
@@ -260,7 +266,7 @@ def request_times(
             * (
                 request.prompt_start_s
                 - request.due_s
-                + prompt_latency(step_times, request.prompt_tokens)
+                + latency(request.prompt_tokens)
             )
         )
         for request in counted_requests
@@ -291,34 +297,44 @@ def summarize(
     half width = t(0.95, seeds - 1) * standard deviation over seeds / sqrt(seeds)
     """
     percentiles = {}
-    for metric, percentile in sorted(percentile_keys):
-        pooled_times = sorted(
-            seconds for seed_times in runs for seconds in seed_times[metric]
-        )
-        seed_quantiles = [
-            nearest_rank(sorted(seed_times[metric]), percentile / 100)
-            for seed_times in runs
-        ]
-        # One seed has no variance between seeds, hence no width.
-        half_width_s = 0.0
-        if len(seed_quantiles) > 1:
-            student_quantile = STUDENT_QUANTILES[
-                min(len(seed_quantiles), len(STUDENT_QUANTILES) - 1)
-            ]
-            # Standard error of the mean of the seeds, with Student's t.
-            half_width_s = (
-                student_quantile
-                * statistics.stdev(seed_quantiles)
-                / math.sqrt(len(seed_quantiles))
+    for metric, metric_keys in itertools.groupby(
+        sorted(percentile_keys), key=itemgetter(0)
+    ):
+        # Sorted once for all percentiles of a metric.
+        seed_samples = [sorted(seed_times[metric]) for seed_times in runs]
+        pooled_samples = sorted(itertools.chain.from_iterable(seed_samples))
+        for percentile_key in metric_keys:
+            percentiles[percentile_key] = _banded_percentile(
+                pooled_samples, seed_samples, percentile_key[1] / 100
             )
-        quantile_s = nearest_rank(pooled_times, percentile / 100)
-        percentiles[metric, percentile] = SimulatedPercentile(
-            quantile_s,
-            max(0.0, quantile_s - half_width_s),
-            quantile_s + half_width_s,
-        )
     return SimulationSummary(
         sum(len(seed_times["ttft"]) for seed_times in runs),
         len(runs),
         percentiles,
+    )
+
+
+def _banded_percentile(
+    pooled_samples: list[float], seed_samples: list[list[float]], share: float
+) -> SimulatedPercentile:
+    seed_quantiles = [
+        nearest_rank(sorted_times, share) for sorted_times in seed_samples
+    ]
+    # One seed has no variance between seeds, hence no width.
+    half_width_s = 0.0
+    if len(seed_quantiles) > 1:
+        student_quantile = STUDENT_QUANTILES[
+            min(len(seed_quantiles), len(STUDENT_QUANTILES) - 1)
+        ]
+        # Standard error of the mean of the seeds, with Student's t.
+        half_width_s = (
+            student_quantile
+            * statistics.stdev(seed_quantiles)
+            / math.sqrt(len(seed_quantiles))
+        )
+    quantile_s = nearest_rank(pooled_samples, share)
+    return SimulatedPercentile(
+        quantile_s,
+        max(0.0, quantile_s - half_width_s),
+        quantile_s + half_width_s,
     )

@@ -1,92 +1,133 @@
 """Time of a prompt from the terms of a step, in seconds.
 
 Every function takes numbers or arrays with one value for each replica, so no branch depends on
-a value.
+a value. A timer has what all prompts of a replica share computed once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.perf.serving.step import p_norm, smaller
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.perf.serving.step import StepTimes
+
+# Prompt tokens to seconds.
+PromptTimer: TypeAlias = "Callable[[float], float]"
 
 
 def prompt_busy_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds that the prompt of one request occupies a whole replica.
+    """Return the seconds that the prompt of one request occupies a whole replica."""
+    return busy_timer(times)(prompt_tokens)
+
+
+def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
+    """Return the seconds from start to end of a prompt on an idle replica."""
+    return latency_timer(times)(prompt_tokens)
+
+
+def busy_timer(times: StepTimes) -> PromptTimer:
+    """Return what gives the seconds that a prompt of so many tokens occupies a whole replica.
 
         (products / adp + expert products + causal attention / adp + overhead) / pp
 
     With attention-DP adp prompts run at once; with pipelining pp prompts overlap.
     """
+    causal_time = _causal_timer(times)
     dense_token_s = (
         times.flop_attention_s + times.flop_dense_s + times.token_s
     ) / times.adp
     # Many tokens share one read of the weights: products dominate.
-    products_s = prompt_tokens * (dense_token_s + times.flop_experts_s)
-    overhead_s = (
-        times.prompt_base_s
-        # Short prompts share a step, so each pays a share of its launches.
-        + smaller(1.0, prompt_tokens / times.prompt_full_tokens)
-        * times.launch_s
-    )
-    return (
-        products_s + _causal_time(times, prompt_tokens) / times.adp + overhead_s
-    ) / times.pp
+    token_s = dense_token_s + times.flop_experts_s
+    prompt_base_s, launch_s = times.prompt_base_s, times.launch_s
+    full_tokens, adp, pp = times.prompt_full_tokens, times.adp, times.pp
+
+    def busy_time(prompt_tokens: float) -> float:
+        overhead_s = (
+            prompt_base_s
+            # Short prompts share a step, so each pays a share of its launches.
+            + smaller(1.0, prompt_tokens / full_tokens) * launch_s
+        )
+        return (
+            prompt_tokens * token_s
+            + causal_time(prompt_tokens) / adp
+            + overhead_s
+        ) / pp
+
+    return busy_time
 
 
-def prompt_latency(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds from start to end of a prompt on an idle replica.
+def latency_timer(times: StepTimes) -> PromptTimer:
+    """Return what gives the seconds from start to end of a prompt on an idle replica.
 
     It is one step that also reads the weights: norm(read, flop * tokens) for each part.
     """
-    touched_share = 1.0 - (1.0 - times.expert_share) ** prompt_tokens
-    dense_s = p_norm(
+    causal_time = _causal_timer(times)
+    idle_share = 1.0 - times.expert_share
+    read_attention_s, flop_attention_s, read_dense_s, flop_dense_s = (
         times.read_attention_s,
-        times.flop_attention_s * prompt_tokens,
-        times.overlap_exponent,
-    )
-    dense_s += p_norm(
+        times.flop_attention_s,
         times.read_dense_s,
-        times.flop_dense_s * prompt_tokens,
-        times.overlap_exponent,
+        times.flop_dense_s,
     )
-    expert_rows = prompt_tokens + times.padding_rows * touched_share
-    experts_s = p_norm(
-        times.read_experts_s * touched_share,
-        times.flop_experts_s * expert_rows,
-        times.overlap_exponent,
+    read_experts_s, flop_experts_s, padding_rows = (
+        times.read_experts_s,
+        times.flop_experts_s,
+        times.padding_rows,
     )
-    return (
-        dense_s
-        # Only the last token passes the head, so its read dominates.
-        + times.read_head_s
-        + experts_s
-        + times.fixed_s
-        + prompt_tokens * times.token_s
-        + _causal_time(times, prompt_tokens)
+    read_head_s, fixed_s, token_s = (
+        times.read_head_s,
+        times.fixed_s,
+        times.token_s,
     )
+    exponent = times.overlap_exponent
+
+    def latency(prompt_tokens: float) -> float:
+        touched_share = 1.0 - idle_share**prompt_tokens
+        dense_s = p_norm(
+            read_attention_s, flop_attention_s * prompt_tokens, exponent
+        )
+        dense_s += p_norm(read_dense_s, flop_dense_s * prompt_tokens, exponent)
+        expert_rows = prompt_tokens + padding_rows * touched_share
+        experts_s = p_norm(
+            read_experts_s * touched_share,
+            flop_experts_s * expert_rows,
+            exponent,
+        )
+        return (
+            dense_s
+            # Only the last token passes the head, so its read dominates.
+            + read_head_s
+            + experts_s
+            + fixed_s
+            + prompt_tokens * token_s
+            + causal_time(prompt_tokens)
+        )
+
+    return latency
 
 
-def _causal_time(times: StepTimes, prompt_tokens: float) -> float:
-    """Return the seconds of causal attention over a prompt.
+def _causal_timer(times: StepTimes) -> PromptTimer:
+    """Return what gives the seconds of causal attention over a prompt.
 
     pair * prompt * (full layers * min(prompt, 2 * sparse)
                      + window layers * min(prompt, 2 * window)) / 2
     """
+    pair_s = times.pair_s
+    full_layers, window_layers = times.full_layers, times.window_layers
     # With a limit w: L^2 / 2 pairs up to L = 2 w, then L * w.
-    full_layer_tokens = times.full_layers * smaller(
-        prompt_tokens, 2 * times.sparse_tokens
+    sparse_limit, window_limit = (
+        2 * times.sparse_tokens,
+        2 * times.window_tokens,
     )
-    return (
-        times.pair_s
-        * prompt_tokens
-        * (
-            full_layer_tokens
-            + times.window_layers
-            * smaller(prompt_tokens, 2 * times.window_tokens)
-        )
-        / 2
-    )
+
+    def causal_time(prompt_tokens: float) -> float:
+        layer_tokens = full_layers * smaller(
+            prompt_tokens, sparse_limit
+        ) + window_layers * smaller(prompt_tokens, window_limit)
+        return pair_s * prompt_tokens * layer_tokens / 2
+
+    return causal_time

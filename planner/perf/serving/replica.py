@@ -30,7 +30,7 @@ from planner.perf.serving.error_band import (
     extrapolation,
 )
 from planner.perf.serving.load import bin_mean, percentile_bin
-from planner.perf.serving.prompt import prompt_busy_time, prompt_latency
+from planner.perf.serving.prompt import busy_timer, latency_timer
 from planner.perf.serving.service import Service, Wait
 from planner.perf.serving.step import (
     StepTimes,
@@ -71,6 +71,7 @@ class Replica:
     max_batch       most requests in flight; 0 when the longest context does not fit
     startup_memory  memory of one accelerator after start-up
     margins         computed safety factors by metric
+    open_services   computed services by rate and number of replicas
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Replica:
         self._rate_bounds: dict[float, float] = {}
         self._tpot_by_batch: dict[int, float] = {}
         self._rate_by_batch: dict[int, float] = {}
+        self.open_services: dict[tuple[float, int], Service | None] = {}
 
     def _fitting_batch(self, context_tokens: float) -> int:
         """Return how many sequences of `context_tokens` fit in the KV pool."""
@@ -126,8 +128,9 @@ class Replica:
         """
         replica_copy = copy(self)
         replica_copy.confidence = replace(self.confidence, level=level)
-        # Only margins depend on the level.
+        # Only margins depend on the level, and services by them.
         replica_copy.margins = {}
+        replica_copy.open_services = {}
         return replica_copy
 
     @cached_property
@@ -220,10 +223,7 @@ class Replica:
     @cached_property
     def prompt_times_s(self) -> tuple[float, ...]:
         """Seconds that the prompt of each length bin occupies the replica."""
-        return tuple(
-            prompt_busy_time(self.step_times, prompt_tokens)
-            for prompt_tokens in self._uncached_tokens
-        )
+        return tuple(map(busy_timer(self.step_times), self._uncached_tokens))
 
     @cached_property
     def idle_prompts_s(self) -> tuple[float, ...]:
@@ -232,8 +232,9 @@ class Replica:
         prompt_share = self.coefficients.prompt_share * self._bias_factor(
             "ttft", REFERENCE_BATCH
         )
+        latency = latency_timer(self.step_times)
         return tuple(
-            prompt_share * prompt_latency(self.step_times, prompt_tokens)
+            prompt_share * latency(prompt_tokens)
             for prompt_tokens in self._uncached_tokens
         )
 
@@ -363,7 +364,21 @@ class Replica:
     def open_service(
         self, rate_per_s: float, replica_count: int = 1
     ) -> Service | None:
-        """Return the service of one of `replica_count` replicas at its rate.
+        """Return the service of one of `replica_count` replicas at its rate, or None.
+
+        It is computed once: requirements that differ in a limit size the same fleets.
+        """
+        service_key = (rate_per_s, replica_count)
+        if service_key not in self.open_services:
+            self.open_services[service_key] = self._predict_open(
+                rate_per_s, replica_count
+            )
+        return self.open_services[service_key]
+
+    def _predict_open(
+        self, rate_per_s: float, replica_count: int
+    ) -> Service | None:
+        """Return the service of a stable queue.
 
             p(n) ~ product of rate / mu(i) for i = 1..n   up to max_batch
             p(n) ~ p(max_batch) * (rate / mu)^(n - max_batch)   beyond it

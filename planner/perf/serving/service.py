@@ -172,6 +172,12 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
 
         It evaluates the exceedance once at the limit and needs no search for the quantile.
         """
+        limit_key = (metric, percentile, limit_s)
+        if limit_key not in self._met_limits:
+            self._met_limits[limit_key] = self._is_within(*limit_key)
+        return self._met_limits[limit_key]
+
+    def _is_within(self, metric: str, percentile: int, limit_s: float) -> bool:
         # The margin on the time is moved to the limit.
         limit_s /= self.replica.margin(metric)
         if metric == "tpot":
@@ -197,24 +203,43 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
     def _tpot_exceedance(self, tpot_s: float) -> float:
         """Return the probability that prompts slow a request beyond `tpot_s` per token.
 
+        The sum of the prompt times is taken as a gamma distribution, given at least one prompt.
+        """
+        replica = self.replica
+        # Prompt time per token that the limit leaves, before the share k.
+        slack_s = (
+            tpot_s - replica.undisturbed_tpot(self._mean_batch)
+        ) / replica.coefficients.interference
+        if slack_s <= 0:
+            return 1.0
+        return bin_mean(
+            [
+                any_probability
+                * gamma_exceedance(
+                    slack_s * answer_tokens, mean_delay_s, delay_variance
+                )
+                for (
+                    answer_tokens,
+                    any_probability,
+                    mean_delay_s,
+                    delay_variance,
+                ) in self._prompt_delays
+            ]
+        )
+
+    @cached_property
+    def _prompt_delays(self) -> list[tuple[float, float, float, float]]:
+        """Tokens, chance of a prompt, and mean (s) and variance of its sum, by answer length.
+
         The mean number of prompts during an answer is
 
             N = P(prompt server busy) + rate * answer * mean tpot
 
-        The number is taken as Poisson, with more variance for bursty arrivals. The sum of the
-        prompt times is taken as a gamma distribution, given at least one prompt.
+        The number is taken as Poisson, with more variance for bursty arrivals.
         """
-        replica = self.replica
-        batch_size = max(1, round(self.in_flight))
-        first_moment, second_moment, _ = replica.prompt_moments
-        # Prompt time per token that the limit leaves, before the share k.
-        slack_s = (
-            tpot_s - replica.undisturbed_tpot(batch_size)
-        ) / replica.coefficients.interference
-        if slack_s <= 0:
-            return 1.0
-        exceedances = []
-        for answer_tokens in replica.load.answer_lengths.bin_lengths():
+        first_moment, second_moment, _ = self.replica.prompt_moments
+        prompt_delays = []
+        for answer_tokens in self.replica.load.answer_lengths.bin_lengths():
             prompt_count = (
                 # The prompt that is in service when decoding starts.
                 self.prompt_wait.probability
@@ -240,13 +265,10 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
                 # Rounding must not make the variance zero or negative.
                 1e-12 * mean_delay_s * mean_delay_s,
             )
-            exceedances.append(
-                any_probability
-                * gamma_exceedance(
-                    slack_s * answer_tokens, mean_delay_s, delay_variance
-                )
+            prompt_delays.append(
+                (answer_tokens, any_probability, mean_delay_s, delay_variance)
             )
-        return bin_mean(exceedances)
+        return prompt_delays
 
     def _ttft_exceedance(self, ttft_s: float) -> float:
         """Return the probability that the time to first token is longer."""
@@ -304,6 +326,11 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
         return self.replica.max_batch
 
     @cached_property
+    def _met_limits(self) -> dict[tuple[str, int, float], bool]:
+        """Limits that were asked for, and whether they are met."""
+        return {}
+
+    @cached_property
     def _slot_rate(self) -> float:
         return 1 / max(self.slot_wait.mean_s, 1e-9)
 
@@ -323,12 +350,16 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(wait_phases)
 
     @cached_property
+    def _mean_batch(self) -> int:
+        return max(1, round(self.in_flight))
+
+    @cached_property
     def _mean_tpot_s(self) -> float:
-        return self.replica.tpot(max(1, round(self.in_flight)))
+        return self.replica.tpot(self._mean_batch)
 
     @cached_property
     def _start_delay_s(self) -> float:
-        return self.replica.start_delay(max(1, round(self.in_flight)))
+        return self.replica.start_delay(self._mean_batch)
 
     def _wait_exceedance(self, wait_s: float) -> float:
         """Return the probability that the sum of both waits exceeds `wait_s`."""

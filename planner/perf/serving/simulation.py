@@ -25,12 +25,13 @@ from msgspec.structs import replace
 
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
-from planner.perf.serving.prompt import prompt_busy_time
+from planner.perf.serving.prompt import busy_timer
 from planner.perf.serving.step import attention_time, decode_time
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
     from planner.perf.serving.coefficients import Coefficients
+    from planner.perf.serving.prompt import PromptTimer
     from planner.perf.serving.replica import Replica
     from planner.perf.serving.step import StepTimes
 
@@ -65,6 +66,7 @@ class ReplicaTable(Struct, frozen=True):
 
     base_steps_s         step time without context-dependent reads, by batch, s
     step_growths_s       step time added by one token of context, by batch, s
+    busy_time            seconds that a prompt of so many tokens occupies the replica
     pool_tokens          tokens of the KV pool
     answer_share         share of an answer reserved in the pool at admission
     slot_count           most requests in flight
@@ -75,6 +77,7 @@ class ReplicaTable(Struct, frozen=True):
     base_steps_s: tuple[float, ...]
     step_growths_s: tuple[float, ...]
     step_times: StepTimes
+    busy_time: PromptTimer
     coefficients: Coefficients
     pool_tokens: float
     answer_share: float
@@ -117,6 +120,7 @@ def tabulate_times(
         base_steps_s=tuple(base_steps_s),
         step_growths_s=tuple(step_growths_s),
         step_times=times,
+        busy_time=busy_timer(times),
         coefficients=coefficients,
         pool_tokens=pool_tokens,
         answer_share=coefficients.answer_share,
@@ -260,8 +264,8 @@ class ReplicaSimulation(Struct):
                 + table.step_growths_s[batch_size or 1] * self.context_tokens
             )
             self.prefilling = request
-            self.prompt_event_s = self.now_s + prompt_busy_time(
-                table.step_times, request.prompt_tokens
+            self.prompt_event_s = self.now_s + table.busy_time(
+                request.prompt_tokens
             )
 
     def _next_events(self) -> tuple[float, float]:

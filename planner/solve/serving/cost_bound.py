@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.perf.serving.replica import Replica
     from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import ReplicaGroup
 
-# Replica, nodes of a group, lower bound of the groups.
-LayoutOption: TypeAlias = "tuple[Replica, int, float]"
+# Replica, its group, lower bound of the groups.
+LayoutOption: TypeAlias = "tuple[Replica, ReplicaGroup, float]"
 
 
 def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
@@ -42,10 +43,12 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
     return usd_hour * float(requirement.week.running_hours)
 
 
-def layout_bound_usd(
-    requirement: ServingRequirement, offer: Offer, layout_option: LayoutOption
-) -> float:
-    """Return a lower bound of the cost of any fleet of a layout, USD a month.
+def layout_bounds_usd(
+    requirement: ServingRequirement,
+    offer: Offer,
+    layout_options: list[LayoutOption],
+) -> list[float]:
+    """Return a lower bound of the cost of any fleet of each layout, USD a month.
 
     g = lower bound of the groups, u = usd_hour * nodes of a group
     commitment: u * max(1, ceil(g)) * 730
@@ -53,39 +56,48 @@ def layout_bound_usd(
     serving:    u * max(running hours, g * mean load * 730)
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
-    replica, nodes_per_group, group_bound = layout_option
-    # An infeasible layout is shown with the cost of one group.
-    group_count = 1.0 if group_bound == math.inf else group_bound
-    group_usd_hour = float(offer.usd_hour) * nodes_per_group
+    usd_hour = float(offer.usd_hour)
+    month_hours = float(HOURS_PER_MONTH)
+    group_counts = [
+        # An infeasible layout is shown with the cost of one group.
+        (replica, usd_hour * group.nodes, 1.0 if bound == math.inf else bound)
+        for replica, group, bound in layout_options
+    ]
     if offer.purchase in COMMITTED_PURCHASES:
-        return (
+        return [
             group_usd_hour
             # Committed groups are whole and paid in all 730 hours.
             * max(1.0, math.ceil(group_count - 1e-9))
-            * float(HOURS_PER_MONTH)
-        )
+            * month_hours
+            for _, group_usd_hour, group_count in group_counts
+        ]
     if requirement.mode == "batch":
-        # n groups pay work / rate + n * start-up, and work / rate = g * D.
-        paid_run_s = group_count * requirement.deadline_s + startup_time_s(
-            replica
-        )
-        return (
+        monthly_runs = float(requirement.runs_per_month)
+        return [
             group_usd_hour
-            * paid_run_s
+            # n groups pay work / rate + n * start-up, and work / rate = g * D.
+            * (group_count * requirement.deadline_s + startup_time_s(replica))
             / 3600
-            * float(requirement.runs_per_month)
+            * monthly_runs
+            for replica, group_usd_hour, group_count in group_counts
+        ]
+    running_hours = float(requirement.week.running_hours)
+    mean_load = requirement.week.mean_load
+    return [
+        group_usd_hour
+        * max(
+            # At least one group in each running hour.
+            running_hours,
+            # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
+            group_count * mean_load * month_hours,
         )
-    return group_usd_hour * max(
-        # At least one group in each running hour.
-        float(requirement.week.running_hours),
-        # Groups follow the load: sum of ceil(g * load) >= g * sum of load.
-        group_count * requirement.week.mean_load * float(HOURS_PER_MONTH),
-    )
+        for _, group_usd_hour, group_count in group_counts
+    ]
 
 
 def bound_nodes(layout_option: LayoutOption) -> int:
     """Return the nodes behind the bound: nodes of a group * max(1, ceil(g))."""
-    _, nodes_per_group, group_bound = layout_option
-    return nodes_per_group * (
+    _, group, group_bound = layout_option
+    return group.nodes * (
         1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
     )

@@ -373,7 +373,7 @@ def _reachable_limit(
     fastest_s = math.inf
     relaxed_requirement = requirement.without_limit(limit.key)
     for offer in offers:
-        for replica, nodes_per_group in search.one_node_replicas(
+        for replica, group in search.one_node_replicas(
             relaxed_requirement, offer
         ):
             # Weights and one sequence do not fit.
@@ -382,9 +382,7 @@ def _reachable_limit(
             idle_s = replica.idle_quantile(limit.metric, limit.percentile)
             # Sized without this limit: the layout must meet all the others.
             if idle_s < fastest_s and isinstance(
-                search.size_layout(
-                    relaxed_requirement, replica, nodes_per_group
-                ),
+                search.size_layout(relaxed_requirement, replica, group),
                 FleetSizing,
             ):
                 fastest_s = idle_s

@@ -17,7 +17,7 @@ from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
 from planner.solve.serving.cost_bound import (
     bound_nodes,
-    layout_bound_usd,
+    layout_bounds_usd,
     offer_bound_usd,
 )
 from planner.solve.serving.rejection import offer_rejections
@@ -25,7 +25,9 @@ from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     FleetSizing,
     LayoutRejection,
+    ReplicaGroup,
     group_lower_bound,
+    replica_group,
     serving_layouts,
     size_fleet,
 )
@@ -46,9 +48,10 @@ if TYPE_CHECKING:
     )
     from planner.solve.serving.requirement import ServingRequirement
 
-HardwareKey: TypeAlias = "tuple[str, int, float, float, str, float]"
+# Chip, its memory and share of compute, its links, and the network between nodes.
+HardwareKey: TypeAlias = "tuple[str, float, float, str, float | None]"
 ReplicaCache: TypeAlias = (
-    "dict[tuple[HardwareKey, ReplicaLayout, int], dict[float, Replica]]"
+    "dict[tuple[HardwareKey, ReplicaLayout], dict[float, Replica]]"
 )
 # All layouts of an offer, or one of them.
 _SearchEntry: TypeAlias = "tuple[Offer, LayoutOption | None]"
@@ -94,16 +97,17 @@ class ServingResult(Struct, frozen=True, kw_only=True):
 class _RequirementCache(Struct, frozen=True):
     """Results that are cached for one requirement.
 
-    `sizing_results`  sizing by replica and nodes of a group
-    `layout_options`  layouts with their bounds by hardware, group sizes and precisions
-    `replicas`        replicas by hardware, layout and nodes, then by confidence: those of every
+    `sizing_results`  sizing by replica and group
+    `layout_options`  layouts with their bounds by node, group sizes and precisions
+    `replicas`        replicas by hardware and layout, then by confidence: those of every
                       requirement with the same model and lengths
     """
 
-    sizing_results: dict[tuple[Replica, int], FleetSizing | LayoutRejection]
+    sizing_results: dict[
+        tuple[Replica, ReplicaGroup], FleetSizing | LayoutRejection
+    ]
     layout_options: dict[
-        tuple[HardwareKey, tuple[int, ...], tuple[str, ...]],
-        list[LayoutOption],
+        tuple[Node, tuple[int, ...], tuple[str, ...]], list[LayoutOption]
     ]
     replicas: ReplicaCache
 
@@ -174,11 +178,16 @@ class ServingSearch:
             bound_usd, (offer, layout_option) = taken
             # An offer that is not expanded yet: its layouts take its place.
             if layout_option is None:
-                for option in self._layout_options(
+                layout_options = self._layout_options(
                     requirement, offer.instance.node, group_sizes
+                )
+                offer_key = offer.key
+                for option, option_usd in zip(
+                    layout_options,
+                    layout_bounds_usd(requirement, offer, layout_options),
+                    strict=True,
                 ):
-                    option_usd = layout_bound_usd(requirement, offer, option)
-                    frontier.push(option_usd, (offer, option), offer.key)
+                    frontier.push(option_usd, (offer, option), offer_key)
                 continue
             # Sizing is the expensive step, so the cheapest bound goes first.
             sizing_result = self.size_layout(
@@ -217,52 +226,57 @@ class ServingSearch:
         node: Node,
         group_sizes: tuple[int, ...],
     ) -> list[LayoutOption]:
-        """Return each layout on a kind of node with its group bound, by hardware."""
+        """Return each layout on a kind of node with its group bound."""
         cached_options = self._cache_for(requirement).layout_options
         # Precisions are in the key: a relaxation may add one.
-        cache_key = (_hardware_key(node), group_sizes, requirement.precisions)
+        cache_key = (node, group_sizes, requirement.precisions)
         if cache_key not in cached_options:
             cached_options[cache_key] = [
-                (
-                    replica,
-                    nodes_per_group,
-                    group_lower_bound(requirement, replica, nodes_per_group)
-                    # 0: the model does not fit, with any number of groups.
-                    if replica.max_batch
-                    else math.inf,
-                )
+                self._layout_option(requirement, layout, node, nodes_per_group)
                 for nodes_per_group in group_sizes
                 for layout in serving_layouts(
                     requirement.llm, requirement, node, nodes_per_group
                 )
-                for replica in (
-                    self.shared_replica(
-                        requirement, layout, node, nodes_per_group
-                    ),
-                )
             ]
         return cached_options[cache_key]
 
+    def _layout_option(
+        self,
+        requirement: ServingRequirement,
+        layout: ReplicaLayout,
+        node: Node,
+        nodes_per_group: int,
+    ) -> LayoutOption:
+        replica = self.shared_replica(requirement, layout, node)
+        group = replica_group(layout, node, nodes_per_group)
+        # 0: the model does not fit, with any number of groups.
+        if not replica.max_batch:
+            return replica, group, math.inf
+        return replica, group, group_lower_bound(requirement, replica, group)
+
     def one_node_replicas(
         self, requirement: ServingRequirement, offer: Offer
-    ) -> Iterator[tuple[Replica, int]]:
-        """Yield the layouts of one node of an offer, as (replica, 1 node)."""
+    ) -> Iterator[tuple[Replica, ReplicaGroup]]:
+        """Yield the layouts of one node of an offer, as (replica, group of 1 node)."""
         node = offer.instance.node
         for layout in serving_layouts(requirement.llm, requirement, node, 1):
-            yield self.shared_replica(requirement, layout, node, 1), 1
+            yield (
+                self.shared_replica(requirement, layout, node),
+                replica_group(layout, node, 1),
+            )
 
     def size_layout(
         self,
         requirement: ServingRequirement,
         replica: Replica,
-        nodes_per_group: int,
+        group: ReplicaGroup,
     ) -> FleetSizing | LayoutRejection:
         """Return the sizing of a replica, computed once for each requirement."""
         cached_sizings = self._cache_for(requirement).sizing_results
-        sizing_result = cached_sizings.get((replica, nodes_per_group))
+        sizing_result = cached_sizings.get((replica, group))
         if sizing_result is None:
-            sizing_result = cached_sizings[replica, nodes_per_group] = (
-                size_fleet(requirement, replica, nodes_per_group)
+            sizing_result = cached_sizings[replica, group] = size_fleet(
+                requirement, replica, group
             )
         return sizing_result
 
@@ -271,14 +285,13 @@ class ServingSearch:
         requirement: ServingRequirement,
         layout: ReplicaLayout,
         node: Node,
-        nodes_per_group: int,
     ) -> Replica:
         """Return the replica of a layout on a node; equal hardware shares one.
 
         A replica depends on the model, on lengths and on the variation of arrivals, not on
         their rate.
         """
-        cache_key = (_hardware_key(node), layout, nodes_per_group)
+        cache_key = (_hardware_key(node, layout), layout)
         cached_replicas = self._cache_for(requirement).replicas.setdefault(
             cache_key, {}
         )
@@ -314,15 +327,17 @@ class ServingSearch:
         return self._current_cache
 
 
-def _hardware_key(node: Node) -> HardwareKey:
+def _hardware_key(node: Node, layout: ReplicaLayout) -> HardwareKey:
+    # A replica within one node sends nothing over the network, and has no use for
+    # accelerators that are not its own.
+    spans_nodes = layout.accelerators > node.accelerator_count
     return (
         # All inputs of memory and step time that a node has.
         node.accelerator.accelerator,
-        node.accelerator_count,
         node.memory_gib,
         node.compute_fraction,
         node.scaleup_link,
-        node.network_gb_s,
+        node.network_gb_s if spans_nodes else None,
     )
 
 

@@ -27,10 +27,20 @@ MAX_GROUPS: Final = 4096
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
 
 
+class ReplicaGroup(Struct, frozen=True):
+    """The unit of scaling: one node with its replicas, or the nodes of one replica.
+
+    `nodes`  nodes of one group
+    `replicas`  replicas of one group
+    """
+
+    nodes: int
+    replicas: int
+
+
 class FleetSizing(Struct, frozen=True, kw_only=True):
     """A layout with the number of groups that meets the requirement.
 
-    A group is the unit of scaling: one node with its replicas, or the nodes of one replica.
     `replicas_per_group`  replicas of one group
     `nodes_per_group`  nodes of one group
     `peak_groups`  groups that carry the peak load
@@ -137,8 +147,23 @@ def _tp_pp_pairs(
     )
 
 
+def replica_group(
+    layout: ReplicaLayout, node: Node, nodes_per_group: int
+) -> ReplicaGroup:
+    """Return a group of a layout over `nodes_per_group` nodes.
+
+    replicas of one node = max(1, accelerators // (tp * pp))
+    """
+    return ReplicaGroup(
+        nodes_per_group,
+        max(1, node.accelerator_count // layout.accelerators)
+        if nodes_per_group == 1
+        else 1,
+    )
+
+
 def size_fleet(
-    requirement: ServingRequirement, replica: Replica, nodes_per_group: int
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> FleetSizing | LayoutRejection:
     """Return the fewest groups that meet every limit, or the limit that is missed.
 
@@ -163,16 +188,8 @@ def size_fleet(
             + kv_cache_gib,
             limit=memory_budget.total_gib,
         )
-    replicas_per_group = (
-        # Replicas of a node: accelerators // (tp * pp).
-        max(1, replica.node.accelerator_count // replica.layout.accelerators)
-        if nodes_per_group == 1
-        else 1
-    )
     if requirement.mode == "batch":
-        return _size_batch_run(
-            requirement, replica, replicas_per_group, nodes_per_group
-        )
+        return _size_batch_run(requirement, replica, group)
     for limit in requirement.limits:
         idle_s = replica.idle_quantile(limit.metric, limit.percentile)
         # Load only adds delay: no number of groups meets this limit.
@@ -183,13 +200,11 @@ def size_fleet(
                 reached=idle_s,
                 limit=float(limit.seconds),
             )
-    return _fewest_groups(
-        requirement, replica, replicas_per_group, nodes_per_group
-    )
+    return _fewest_groups(requirement, replica, group)
 
 
 def group_lower_bound(
-    requirement: ServingRequirement, replica: Replica, nodes_per_group: int
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> float:
     """Return a lower bound of the groups that a load needs; it may be fractional.
 
@@ -198,17 +213,12 @@ def group_lower_bound(
     open:   rate / (rate bound at the tightest TPOT limit * replicas of a group)
     bound <= groups of every fleet that meets the limits; infinite when there is none.
     """
-    replicas_per_group = (
-        max(1, replica.node.accelerator_count // replica.layout.accelerators)
-        if nodes_per_group == 1
-        else 1
-    )
     if requirement.mode == "batch":
         return (
             float(requirement.request_count)
             / requirement.deadline_s
             # Saturation is the highest rate, and start-up is left out.
-            / (saturation_rps(replica) * replicas_per_group)
+            / (saturation_rps(replica) * group.replicas)
         )
     tpot_limits_s = (
         float(sla_limit.seconds)
@@ -220,12 +230,12 @@ def group_lower_bound(
     if requirement.mode == "closed":
         # Each user of a closed loop occupies one slot.
         return requirement.load.concurrency / (
-            replica.max_batch * replicas_per_group
+            replica.max_batch * group.replicas
         )
     # Completion rate of the largest batch within the TPOT limit.
     reachable_rps = replica.rate_bound(tpot_limit_s)
     return (
-        requirement.load.rate_per_s / (reachable_rps * replicas_per_group)
+        requirement.load.rate_per_s / (reachable_rps * group.replicas)
         if reachable_rps
         else math.inf
     )
@@ -282,10 +292,7 @@ def groups_with_spares(
 
 
 def _fewest_groups(
-    requirement: ServingRequirement,
-    replica: Replica,
-    replicas_per_group: int,
-    nodes_per_group: int,
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> FleetSizing | LayoutRejection:
     """Return the fewest groups that meet the limits: doubling, then bisection.
 
@@ -294,10 +301,7 @@ def _fewest_groups(
     # The largest number that the lower bound rules out.
     low_groups = max(
         0,
-        math.ceil(
-            group_lower_bound(requirement, replica, nodes_per_group) - 1e-9
-        )
-        - 1,
+        math.ceil(group_lower_bound(requirement, replica, group) - 1e-9) - 1,
     )
     high_groups = low_groups + 1
     service = None
@@ -305,7 +309,7 @@ def _fewest_groups(
     group_ceiling = max(MAX_GROUPS, 8 * high_groups)
     while (
         service := _adequate_service(
-            requirement, replica, high_groups * replicas_per_group
+            requirement, replica, high_groups * group.replicas
         )
     ) is None:
         low_groups = high_groups
@@ -325,7 +329,7 @@ def _fewest_groups(
     while high_groups - low_groups > 1:
         middle_groups = (low_groups + high_groups) // 2
         middle_service = _adequate_service(
-            requirement, replica, middle_groups * replicas_per_group
+            requirement, replica, middle_groups * group.replicas
         )
         if middle_service is None:
             low_groups = middle_groups
@@ -335,11 +339,11 @@ def _fewest_groups(
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
-        replicas_per_group=replicas_per_group,
-        nodes_per_group=nodes_per_group,
+        replicas_per_group=group.replicas,
+        nodes_per_group=group.nodes,
         peak_groups=high_groups,
         total_groups=groups_with_spares(
-            high_groups, nodes_per_group, requirement.availability
+            high_groups, group.nodes, requirement.availability
         ),
         service=service,
     )
@@ -376,10 +380,7 @@ def predict_service(
 
 
 def _size_batch_run(
-    requirement: ServingRequirement,
-    replica: Replica,
-    replicas_per_group: int,
-    nodes_per_group: int,
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> FleetSizing | LayoutRejection:
     """Return the fewest groups with which a batch run meets its deadline.
 
@@ -396,7 +397,7 @@ def _size_batch_run(
             reached=startup_s,
             limit=requirement.deadline_s,
         )
-    group_rps = saturation_rps(replica) * replicas_per_group
+    group_rps = saturation_rps(replica) * group.replicas
     group_count = max(
         1,
         math.ceil(
@@ -410,8 +411,8 @@ def _size_batch_run(
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
-        replicas_per_group=replicas_per_group,
-        nodes_per_group=nodes_per_group,
+        replicas_per_group=group.replicas,
+        nodes_per_group=group.nodes,
         peak_groups=group_count,
         total_groups=group_count,
         # A batch run keeps every slot filled.

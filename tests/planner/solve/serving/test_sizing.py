@@ -22,6 +22,7 @@ from planner.solve.serving.sizing import (
     group_lower_bound,
     groups_with_spares,
     predict_service,
+    replica_group,
     serving_layouts,
     size_fleet,
     startup_time_s,
@@ -92,8 +93,19 @@ def need(mode: str = "open", **words: object) -> Any:
     return SimpleNamespace(**base | {"mode": mode} | words)
 
 
+def sized(
+    wanted: Any, one: Any, nodes: int = 1
+) -> FleetSizing | LayoutRejection:
+    return size_fleet(wanted, one, replica_group(one.layout, one.node, nodes))
+
+
+def bound_of(wanted: Any, one: Any, nodes: int = 1) -> float:
+    group = replica_group(one.layout, one.node, nodes)
+    return group_lower_bound(wanted, one, group)
+
+
 def groups(wanted: Any, one: Any, nodes: int = 1) -> int:
-    found = size_fleet(wanted, one, nodes)
+    found = sized(wanted, one, nodes)
     assert isinstance(found, FleetSizing)
     assert found.nodes == found.total_groups * nodes
     assert found.duration_hours == 0
@@ -114,7 +126,7 @@ def test_the_fewest_groups_carry_the_rate_however_loose_the_bound(
 
 def test_the_service_is_that_of_one_replica_of_the_fewest_groups() -> None:
     for slack in (1.0, 30.0):
-        found = size_fleet(need(rate=9.0), Steady(0.5, 0.5 * slack), 1)  # type: ignore[arg-type]
+        found = sized(need(rate=9.0), Steady(0.5, 0.5 * slack), 1)
         assert isinstance(found, FleetSizing)
         assert (found.peak_groups, found.replicas_per_group) == (5, 4)
         assert found.service.count == 20  # type: ignore[attr-defined]
@@ -137,7 +149,7 @@ def test_doubling_ends_and_says_what_it_misses(
 ) -> None:
     one = Steady(1.0, bound)
     one.layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=8)
-    answer = size_fleet(need(rate=float(wanted)), one, 1)  # type: ignore[arg-type]
+    answer = sized(need(rate=float(wanted)), one, 1)
     if found is None:
         assert answer == LayoutRejection(
             layout=one.layout,
@@ -145,7 +157,7 @@ def test_doubling_ends_and_says_what_it_misses(
             reached=math.inf,
             limit=0.08,
         )
-        free = size_fleet(need(rate=float(wanted), limits=()), one, 1)  # type: ignore[arg-type]
+        free = sized(need(rate=float(wanted), limits=()), one, 1)
         assert isinstance(free, LayoutRejection)
         assert (free.constraint, free.limit) == ("rate", wanted)
     else:
@@ -155,8 +167,8 @@ def test_doubling_ends_and_says_what_it_misses(
 
 def test_users_of_a_closed_loop_share_the_slots() -> None:
     """Four replicas of ten slots hold 40 users a node; six each keep the pace."""
-    assert group_lower_bound(need("closed", users=100), Steady(6, 1), 1) == 2.5  # type: ignore[arg-type]
-    assert group_lower_bound(need("closed", users=100), Steady(6, 1), 2) == 10  # type: ignore[arg-type]
+    assert bound_of(need("closed", users=100), Steady(6, 1), 1) == 2.5
+    assert bound_of(need("closed", users=100), Steady(6, 1), 2) == 10
     for users in (1, 24, 25, 48, 49, 480, 481):
         wanted = need("closed", users=users)
         assert groups(wanted, Steady(6, 1)) == math.ceil(users / 24)
@@ -173,12 +185,12 @@ def test_the_bound_of_a_rate_is_that_at_the_tightest_pace() -> None:
     )
     one = Steady(0.5, 0.75)
     wanted = need(rate=6.0, limits=(slow, LIMIT, other))
-    assert group_lower_bound(wanted, one, 1) == 2  # type: ignore[arg-type]
-    assert group_lower_bound(wanted, one, 3) == 8  # type: ignore[arg-type]
+    assert bound_of(wanted, one, 1) == 2
+    assert bound_of(wanted, one, 3) == 8
     assert one.asked == pytest.approx([0.08 / 1.25] * 2)
-    assert group_lower_bound(wanted, Steady(0.5, 0), 1) == math.inf  # type: ignore[arg-type]
+    assert bound_of(wanted, Steady(0.5, 0), 1) == math.inf
     free = Steady(0.5, 0.75)
-    group_lower_bound(need(rate=6.0, limits=()), free, 1)  # type: ignore[arg-type]
+    bound_of(need(rate=6.0, limits=()), free, 1)
     assert free.asked == [math.inf]
 
 
@@ -187,13 +199,13 @@ def test_what_does_not_fit_or_is_late_when_idle_is_told_before_any_search() -> (
 ):
     late = Steady(1, 1)
     late.idle = 0.081
-    assert size_fleet(need(), late, 1) == LayoutRejection(  # type: ignore[arg-type]
+    assert sized(need(), late, 1) == LayoutRejection(
         layout=late.layout, constraint="tpot_p95", reached=0.081, limit=0.08
     )
     late.idle = 0.08
     assert groups(need(), late) == 1
     small = Steady(1, 1, batch=0)
-    found = size_fleet(need(), small, 1)  # type: ignore[arg-type]
+    found = sized(need(), small, 1)
     assert isinstance(found, LayoutRejection)
     cache = memory.kv_bytes(small.llm, small.layout, 4096) / 2**30
     assert (found.constraint, found.limit) == ("memory", 80)
@@ -211,8 +223,8 @@ def test_a_batch_run_has_the_time_that_start_up_leaves() -> None:
         wanted = need(
             "batch", request_count=Decimal(requests), deadline_s=boot + left
         )
-        bound = group_lower_bound(wanted, one, nodes)  # type: ignore[arg-type]
-        found = size_fleet(wanted, one, nodes)  # type: ignore[arg-type]
+        bound = bound_of(wanted, one, nodes)
+        found = sized(wanted, one, nodes)
         if isinstance(found, FleetSizing):
             rate = 8 if nodes == 1 else 2
             assert bound == pytest.approx(requests / (boot + left) / rate)
