@@ -126,11 +126,12 @@ def referenced_names(pulumi_input: Any) -> Iterator[str]:
             yield from referenced_names(nested_input)
 
 
-def creation_order(resources: tuple[Resource, ...]) -> list[Resource]:
+def creation_order(resource_graph: Graph) -> list[Resource]:
     """Sort so that every resource comes after what it needs, by name where either may be first.
 
-    Raises ValueError when resources need each other, or one that is not there.
+    Raises ValueError when resources need each other.
     """
+    resources = resource_graph.resources
     resources_by_name = {resource.name: resource for resource in resources}
     sorter = TopologicalSorter(
         {resource.name: resource.dependencies() for resource in resources}
@@ -145,6 +146,4 @@ def creation_order(resources: tuple[Resource, ...]) -> list[Resource]:
     except CycleError as error:
         cycle = ", ".join(error.args[1])
         raise ValueError(f"resources depend on each other: {cycle}") from error
-    except KeyError as error:
-        raise ValueError(f"no resource is named {error}") from error
     return ordered

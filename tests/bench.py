@@ -189,13 +189,13 @@ def main() -> None:
         ),
         (
             "plan of one spec, verified",
-            1.00,
+            0.45,
             150,
             timed("plan", "blueprints/chat-70b.yaml"),
         ),
         (
             "plan of 100 specs that serve",
-            8.0,
+            5.0,
             None,
             timed("plan", *many, runs=2),
         ),

@@ -375,7 +375,7 @@ class PlannedResource(DocumentPart, frozen=True, kw_only=True):
     options: Annotated[
         Properties,
         Meta(
-            description="delete_before_replace, delete_timeout, replace_on_changes, ignore_changes"
+            description="delete_before_replace, delete_timeout, replace_on_changes"
         ),
     ] = field(default_factory=dict)
 

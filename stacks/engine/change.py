@@ -113,8 +113,8 @@ def _resource_step(
         return ResourceStep("create", resource.type, resource.name)
     if prior_record["type"] != resource.type:
         return ResourceStep("replace", resource.type, resource.name, ("type",))
-    prior_inputs = without_ignored(resource, prior_record["inputs"])
-    target_inputs = without_ignored(resource, resource.inputs)
+    prior_inputs = prior_record["inputs"]
+    target_inputs = resource.inputs
     changed_keys = tuple(
         property_name
         for property_name in sorted({*prior_inputs, *target_inputs})
@@ -137,21 +137,3 @@ def _resource_step(
         resource.name,
         tuple(replacing_keys) or changed_keys,
     )
-
-
-def without_ignored(resource: Resource, inputs: Properties) -> Properties:
-    """Leave out what others may change: `desiredCapacity`, `sku.capacity`."""
-    compared_inputs = dict(inputs)
-    for property_path in resource.options.get("ignore_changes", []):
-        property_name, _, nested_name = property_path.partition(".")
-        if nested_name and isinstance(compared_inputs.get(property_name), dict):
-            compared_inputs[property_name] = {
-                nested_key: nested_value
-                for nested_key, nested_value in compared_inputs[
-                    property_name
-                ].items()
-                if nested_key != nested_name
-            }
-        elif not nested_name:
-            compared_inputs.pop(property_name, None)
-    return compared_inputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ def placeholder_values(
     """Return what `${...}` stands for; the deadline counts from the first apply."""
     placeholders = {"project": project}
     if ttl_s is not None:
-        deadline = started_at + timedelta(seconds=float(ttl_s))
+        # Every form of the deadline is UTC, in whatever zone the clock is.
+        deadline = (started_at + timedelta(seconds=float(ttl_s))).astimezone(
+            UTC
+        )
         placeholders |= {
             "deadline.rfc3339": deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "deadline.at": deadline.strftime("%Y-%m-%dT%H:%M:%S"),

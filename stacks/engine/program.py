@@ -45,7 +45,7 @@ class Program:
         self.fill_text = fill_text
         self.version = version
         self.exports = exports
-        self.ordered_resources = creation_order(resource_graph.resources)
+        self.ordered_resources = creation_order(resource_graph)
         self.referenced_outputs = _referenced_outputs(resource_graph)
         self.registered: dict[str, pulumi.CustomResource] = {}
         self.event_loop: asyncio.AbstractEventLoop | None = None
@@ -102,7 +102,6 @@ class Program:
                 self.registered[dependency_name]
                 for dependency_name in resource.depends_on
             ],
-            ignore_changes=graph_options.get("ignore_changes"),
             replace_on_changes=graph_options.get("replace_on_changes"),
             delete_before_replace=graph_options.get("delete_before_replace"),
             custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)

@@ -99,7 +99,7 @@ def check(graph: Graph) -> None:
         for name, output in _references(value):
             head = output.replace("[", ".").split(".")[0]
             assert head in schema.outputs(kinds[name]), f"{name}.{output}"
-    assert len(creation_order(graph.resources)) == len(graph.resources)
+    assert len(creation_order(graph)) == len(graph.resources)
 
 
 def _references(value):
@@ -497,7 +497,7 @@ def test_a_parallel_file_system_is_mounted_filled_and_holds_checkpoints(
     ]
     assert str(files.mb_s_per_tib) in json.dumps(told)
     nodes = next(r for r in graph.resources if r.name.endswith("-nodes"))
-    first = [r.name for r in creation_order(graph.resources)]
+    first = [r.name for r in creation_order(graph)]
     assert first.index("data-files") < first.index(nodes.name)
     found = boot_script(graph)
     check_shell(found, tmp_path)
@@ -732,7 +732,7 @@ def test_a_cycle_is_found() -> None:
     a = Resource(type="t", name="a", inputs={"x": ref("b")})
     b = Resource(type="t", name="b", inputs={}, depends_on=("a",))
     with pytest.raises(ValueError, match="depend on each other"):
-        creation_order((a, b))
+        creation_order(Graph(provider="aws", region="r", resources=(a, b)))
 
 
 SETTINGS = {"idle": 1800, "ttl": 100_000}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -26,7 +26,6 @@ from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
 from stacks.build import planned_stack
 from stacks.engine import state as states
-from stacks.engine.change import diff_steps
 from stacks.engine.failure import classify_error
 from stacks.engine.fill import (
     PLACEHOLDER,
@@ -387,20 +386,13 @@ def graph(*resources: Resource) -> Graph:
     return Graph(provider="aws", region="r", resources=resources)
 
 
-def test_ignored_changes_are_no_changes() -> None:
-    record = {
-        "type": "t",
-        "inputs": {"n": 1, "s": {"c": 1, "k": 2}},
-        "place": ["aws", "r"],
-    }
-    old = {"resources": {"a": record}}
-    new = Resource(
-        type="t",
-        name="a",
-        inputs={"n": 5, "s": {"c": 9, "k": 2}},
-        options={"ignore_changes": ["n", "s.c"]},
+def test_a_deadline_is_utc_whatever_the_zone_of_the_clock() -> None:
+    """Clouds read the text as UTC: the same instant gives the same text."""
+    clock = world.default_world().clock
+    elsewhere = clock.astimezone(timezone(timedelta(hours=2)))
+    assert placeholder_values("p", elsewhere, Decimal(60)) == (
+        placeholder_values("p", clock, Decimal(60))
     )
-    assert diff_steps(graph(new), old, lambda *_: [])[0].action == "same"
 
 
 def test_references_and_texts_are_filled() -> None:
