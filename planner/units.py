@@ -20,5 +20,6 @@ MS_PER_S: Final = 1000.0
 # Networks, disks and bills count in powers of ten, memory in powers of two.
 BYTES_PER_MB: Final = 1e6
 BYTES_PER_GB: Final = 1e9
+BYTES_PER_BILLED_GB: Final = Decimal(10**9)  # of quantities on a bill
 BYTES_PER_GIB: Final = 2**30
 GIB_PER_TIB: Final = 1024

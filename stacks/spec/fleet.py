@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from planner.cost.bill_line import cache_disk_gb
 from planner.perf.common import memory
-from planner.solve.serving.bill import BYTES_PER_GB
 from planner.spec.model import Workspace
+from planner.units import BYTES_PER_BILLED_GB
 from stacks.spec.capacity import capacity_changes, minute_nodes
 from stacks.spec.table import stack_error
 
@@ -163,7 +163,7 @@ def _scaling_groups(
 def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
     if pool.role == "workspace" and isinstance(spec, Workspace):
-        return int(spec.disk / BYTES_PER_GB)
+        return int(spec.disk / BYTES_PER_BILLED_GB)
     if pool.role == "train" and solution.training_run is not None:
         return solution.training_run.data_disk_gb
     if pool.layout is None or solution.llm is None:
@@ -172,7 +172,7 @@ def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
         cache_disk_gb(
             pool.instance.nvme_gb,
             Decimal(memory.checkpoint_bytes(solution.llm, pool.layout))
-            / BYTES_PER_GB,
+            / BYTES_PER_BILLED_GB,
         )
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import (
@@ -14,15 +14,17 @@ from planner.cost.bill_line import (
 )
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
-from planner.units import HOURS_PER_MONTH
+from planner.units import (
+    BYTES_PER_BILLED_GB,
+    HOURS_PER_MONTH,
+    SECONDS_PER_MONTH,
+)
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
-
-BYTES_PER_GB: Final = Decimal(10**9)
 
 
 def paid_node_hours(
@@ -66,7 +68,7 @@ def serving_bill(
     # Size of the checkpoint in object storage, not of loaded weights.
     stored_gb = (
         Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
-        / BYTES_PER_GB
+        / BYTES_PER_BILLED_GB
     )
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
@@ -78,20 +80,20 @@ def serving_bill(
             * requirement.week.mean_load
         )
         # Seconds in a billing month of 730 hours.
-        monthly_requests *= 730 * 3600
+        monthly_requests *= SECONDS_PER_MONTH
     sent_gb = (
         monthly_requests
         * Decimal(requirement.load.answer_lengths.mean_tokens)
         # Answers leave as one server-sent event per token.
         * usage_value("stream_bytes_per_token")
-        / BYTES_PER_GB
+        / BYTES_PER_BILLED_GB
     )
     received_gb = (
         monthly_requests
         * Decimal(requirement.load.prompt_lengths.mean_tokens)
         # Prompts arrive as UTF-8 text.
         * usage_value("prompt_bytes_per_token")
-        / BYTES_PER_GB
+        / BYTES_PER_BILLED_GB
     )
     # A batch run has no load balancer and no internet traffic.
     serves_traffic = requirement.mode != "batch"

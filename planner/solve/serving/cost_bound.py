@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
 from planner.solve.serving.sizing import startup_time_s
-from planner.units import HOURS_PER_MONTH
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -36,7 +36,7 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
             usd_hour
             # A run pays at least the boot of one node.
             * constant("boot")
-            / 3600
+            / SECONDS_PER_HOUR
             * float(requirement.runs_per_month)
         )
     # At least one node runs in each running hour.
@@ -77,7 +77,7 @@ def layout_bounds_usd(
             group_usd_hour
             # n groups pay work / rate + n * start-up, and work / rate = g * D.
             * (group_count * requirement.deadline_s + startup_time_s(replica))
-            / 3600
+            / SECONDS_PER_HOUR
             * monthly_runs
             for replica, group_usd_hour, group_count in group_counts
         ]

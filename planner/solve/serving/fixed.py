@@ -16,7 +16,7 @@ from planner.solve.serving.sizing import (
     predict_service,
     saturation_rps,
 )
-from planner.units import BYTES_PER_GIB
+from planner.units import BYTES_PER_GIB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,7 +166,7 @@ def _fixed_sizing(
         # Requests / rate; start-up is not included.
         float(requirement.request_count)
         / (saturation_rps(replica) * replicas_per_node * nodes)
-        / 3600
+        / SECONDS_PER_HOUR
     )
     return FleetSizing(
         layout=replica.layout,

@@ -24,7 +24,7 @@ from planner.spec.model import (
     TokenLengths,
     Traffic,
 )
-from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY
+from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
         """
         if self.mode == "batch":
             return self.request_count * self.runs_per_month
-        seconds_per_month = Decimal(730 * 3600)
+        seconds_per_month = Decimal(SECONDS_PER_MONTH)
         return (
             # Peak rate * mean load relative to the peak = mean rate.
             Decimal(self.load.rate_per_s * self.week.mean_load)

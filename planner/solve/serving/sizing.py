@@ -11,7 +11,7 @@ from msgspec import Struct
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
-from planner.units import BYTES_PER_GB, BYTES_PER_GIB
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -407,7 +407,7 @@ def _size_batch_run(
     )
     duration_hours = (
         float(requirement.request_count) / (group_rps * group_count) + startup_s
-    ) / 3600
+    ) / SECONDS_PER_HOUR
     return FleetSizing(
         layout=replica.layout,
         replica=replica,

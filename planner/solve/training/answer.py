@@ -22,6 +22,7 @@ from planner.solve.solution import (
     Solution,
     TrainingRun,
     bought_offer,
+    infeasible_solution,
 )
 from planner.solve.training.bill import data_disk_gb
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
-    from planner.solve.solution import BindingLimit
     from planner.solve.training.cluster import Cluster
     from planner.solve.training.ranking import (
         ClusterRanking,
@@ -74,10 +74,12 @@ def solve_training(
         cluster_search, allowed_offers, alternative_count
     )
     if selection is None:
-        return _infeasible(
-            requirement,
-            market,
+        return infeasible_solution(
             nearest_feasible(requirement, allowed_offers, catalog.price_book),
+            week=weekly_load("flat", None),
+            llm=requirement.llm,
+            funnel=market.funnel,
+            offers_considered=market.allowed_count,
         )
     cluster = selection.cluster
     return Solution(
@@ -396,24 +398,3 @@ def _data_path_warnings(
             )
         )
     return warnings
-
-
-def _infeasible(
-    requirement: TrainingRequirement,
-    market: OfferFilter,
-    relaxations: tuple[BindingLimit, ...],
-) -> Solution:
-    """Return an infeasible solution with its nearest feasible values."""
-    return Solution(
-        status="infeasible",
-        pools=(),
-        predictions={},
-        bindings=relaxations,
-        alternatives=(),
-        bill=None,
-        warnings=(),
-        week=weekly_load("flat", None),
-        llm=requirement.llm,
-        funnel=market.funnel,
-        offers_considered=market.allowed_count,
-    )

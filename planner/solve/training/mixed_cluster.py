@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.perf.reliability.interruption import Hazard
 
 
-class MixedCluster(Cluster, frozen=True, dict=True):
+class MixedCluster(Cluster, frozen=True, dict=True, kw_only=True):
     """A cluster with spot machines of `offer` and machines of an on-demand offer.
 
     on_demand_offer  offer of the on-demand machines
@@ -32,9 +32,9 @@ class MixedCluster(Cluster, frozen=True, dict=True):
     on_demand_speed  speed of these machines alone, as a fraction of that of the cluster
     """
 
-    on_demand_offer: Offer | None = None
-    on_demand_nodes: int = 0
-    on_demand_speed: float = 0.0
+    on_demand_offer: Offer
+    on_demand_nodes: int
+    on_demand_speed: float
 
     @cached_property
     def hazard(self) -> Hazard:
@@ -71,8 +71,6 @@ class MixedCluster(Cluster, frozen=True, dict=True):
         Spot machines are paid for `paid_s` seconds, on-demand machines for `duration_s`.
         """
         uniform_bill = super().bill_for_run(price_book, paid_s, duration_s)
-        if self.on_demand_offer is None:
-            return uniform_bill
         spot_nodes = self.nodes - self.on_demand_nodes
         machine_lines = [
             machine_line(

@@ -14,6 +14,7 @@ from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
+from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ REFERENCE_MODELS: Final[dict[str, Reference]] = {
     "dpo-lora": "base",
 }
 PAIR_SEQUENCES: Final = 2  # sequences of a preference
-YEAR_S: Final = 365 * 86_400.0
+YEAR_S: Final = 365.0 * SECONDS_PER_DAY
 
 
 class TrainingRequirement(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
-from planner.units import BYTES_PER_GIB, HOURS_PER_MONTH
+from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB, HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
     from planner.spec.model import Workspace
 
-BYTES_PER_GB: Final = Decimal(10**9)
 REFERENCE_GPU: Final = "h100-sxm"  # what a job takes does not depend on it
 ADAPTER_RANK: Final = 16  # of adapters
 # Tokens of a sequence that is trained on interactively.
@@ -169,7 +168,7 @@ def workspace_bill(
     Bill >= cost: an idle shutdown only shortens the paid hours.
     """
     machine_hours = paid_node_hours(spec, offer)
-    disk_gb = Decimal(spec.disk) / BYTES_PER_GB
+    disk_gb = Decimal(spec.disk) / BYTES_PER_BILLED_GB
     usage = Usage(
         provider=offer.provider,
         node_hours=machine_hours,
