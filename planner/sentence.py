@@ -46,11 +46,9 @@ SENTENCES: Final = {
     "told": "{told}",
     # Values to which a constraint is relaxed.
     "any": "any",
-    "seconds": "{value_s:time}",
     "seconds-at-least": "{value_s:at_least}",
     "run-time": "{value_s:spec_time}",
     "usd": "{value_usd:whole_dollars}",
-    "usd-a-month": "{value_usd:,.0f} USD/month",
     "usd-month-at-least": "{value_usd:whole_dollars}/month",
     "count": "{value}",
     "purchase": "{purchase}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
 from typing import Final
@@ -127,6 +128,17 @@ class MigProfile(Struct, frozen=True, kw_only=True):
     max_instances: int
     source: str
     as_of: str
+
+
+def is_named(accelerator: str, word: str) -> bool:
+    """Whether a word of a spec means an accelerator: by its name, its family, or a pattern.
+
+    `h100` is every H100: h100-sxm, h100-pcie and h100-nvl. Case does not matter.
+    """
+    lowered_word = word.lower()
+    return fnmatchcase(accelerator, lowered_word) or accelerator.startswith(
+        f"{lowered_word}-"
+    )
 
 
 @cache

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
+from planner.facts.accelerator import is_named
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -41,8 +43,8 @@ def spec_rules(
     that the workload goes on after an interruption.
     """
     where_spec = spec.where
-    allowed_patterns = where_spec.accelerators.allow
-    denied_patterns = where_spec.accelerators.deny
+    allowed_words = where_spec.accelerators.allow
+    denied_words = where_spec.accelerators.deny
     purchase_options = allowed_purchases(spec, resumes=resumes)
     return (
         OfferRule("data sheet", "instance", _has_data_sheet),
@@ -70,11 +72,11 @@ def spec_rules(
             "instance",
             lambda instance: (
                 (
-                    not allowed_patterns
-                    or _matches_any(instance.accelerator, allowed_patterns)
+                    not allowed_words
+                    or _is_any(instance.accelerator, allowed_words)
                 )
                 # A denied accelerator stays out even when it is allowed too.
-                and not _matches_any(instance.accelerator, denied_patterns)
+                and not _is_any(instance.accelerator, denied_words)
             ),
         ),
         OfferRule(
@@ -220,6 +222,10 @@ class OfferFilter:
 def _has_data_sheet(instance: Instance) -> bool:
     """Return whether bandwidth and bf16 rate of an accelerator are known."""
     return bool(instance.chip.bandwidth_gb_s and instance.chip.bf16_tflops)
+
+
+def _is_any(accelerator: str, words: tuple[str, ...]) -> bool:
+    return any(is_named(accelerator, word) for word in words)
 
 
 def _matches_any(candidate: str, patterns: tuple[str, ...]) -> bool:

@@ -32,6 +32,7 @@ from planner.spec.field import (
     TextPattern,
 )
 from planner.spec.field_types import (
+    AcceleratorName,
     CloudName,
     GlobalBatchType,
     ProfileType,
@@ -67,6 +68,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         ),
     ),
     "cloud": CloudName(),
+    "accelerator": AcceleratorName(),
     "schedule": ScheduleType(),
     "profile": ProfileType(),
     "global batch": GlobalBatchType(),

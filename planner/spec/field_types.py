@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Struct
 from msgspec.structs import replace
 
+from planner.facts.accelerator import accelerators, is_named
 from planner.facts.cloud import clouds
 from planner.spec import model, unit
 from planner.spec.field import (
@@ -17,6 +18,7 @@ from planner.spec.field import (
     ListOf,
     Quantity,
     TextPattern,
+    suggest_word,
 )
 from planner.spec.schedule import parse_schedule
 from planner.spec.source import Node, ScalarNode
@@ -42,6 +44,39 @@ class CloudName(Struct, frozen=True):
     def schema(self) -> JsonSchema:
         """Describe as one of the clouds."""
         return Choice(tuple(clouds())).schema()
+
+
+class AcceleratorName(Struct, frozen=True):
+    """An accelerator, a family of them such as h100, or a pattern with *."""
+
+    name_text = TextPattern(
+        r"[A-Za-z0-9*?._-]+",
+        "an accelerator, a family such as h100, or a pattern",
+    )
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the word; report one that means no accelerator, with the closest that does."""
+        word = self.name_text.read(node, field_path, report)
+        if word is MISSING or any(
+            is_named(accelerator, word) for accelerator in accelerators()
+        ):
+            return word
+        # A family is suggested before its members: h100 for h10O.
+        families = {name.partition("-")[0]: None for name in accelerators()}
+        next_step = (
+            suggest_word(word.lower(), [*families, *accelerators()])
+            or "see all of them: tonnage catalog accelerators"
+        )
+        return report.add(
+            node.place,
+            "accelerator",
+            f"{field_path}: nothing is named '{word}'",
+            next_step,
+        )
+
+    def schema(self) -> JsonSchema:
+        """Describe the form."""
+        return self.name_text.schema()
 
 
 class LengthsType(Struct, frozen=True):

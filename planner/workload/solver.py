@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from planner.errors import MissingError, Problem, SpecError
+from planner.facts.accelerator import is_named
 from planner.market.offer import group_offers
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.solve.cause import because
@@ -121,6 +122,7 @@ def _explain_type(
 
 def _matches_pattern(offer: Offer, pattern: str) -> bool:
     """Whether a pattern with * names the machine type or the accelerator of an offer."""
-    lowered_pattern = pattern.lower()
-    names = (offer.instance.instance_type.lower(), offer.instance.accelerator)
-    return any(fnmatchcase(name, lowered_pattern) for name in names)
+    instance = offer.instance
+    return is_named(instance.accelerator, pattern) or fnmatchcase(
+        instance.instance_type.lower(), pattern.lower()
+    )

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import SpecError, TonnageError
+from planner.facts.accelerator import accelerators, is_named
 from planner.spec import unit
 from planner.spec.load import load_spec
 from planner.spec.model import Inference, Training
@@ -280,3 +281,38 @@ def test_schedules_that_cannot_be_are_refused_in_place(schedule: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(chat(extra=f'shutdown: {{schedule: "{schedule}"}}'))
     assert str(caught.value.problems[0].place) == "spec.yaml:11:22"
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("h100", {"h100-sxm", "h100-pcie", "h100-nvl"}),
+        ("H100", {"h100-sxm", "h100-pcie", "h100-nvl"}),
+        ("a100-80gb", {"a100-80gb-sxm", "a100-80gb-pcie"}),
+        ("l4", {"l4"}),
+        ("h100-s*", {"h100-sxm"}),
+    ],
+)
+def test_a_word_means_a_whole_family_of_accelerators(
+    word: str, names: set[str]
+) -> None:
+    found = {name for name in accelerators() if is_named(name, word)}
+    assert names <= found
+    assert not [name for name in found if name.startswith("a10g")]
+    assert all(name.startswith(word.lower().rstrip("*")) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"), [("h10o", "h100"), ("a10og", "a10g"), ("quartz", "see")]
+)
+def test_an_accelerator_that_nobody_knows_is_refused_where_it_stands(
+    word: str, told: str
+) -> None:
+    text = chat(extra=f"where: {{accelerators: {{deny: [{word}]}}}}")
+    with pytest.raises(SpecError) as caught:
+        spec_of(text)
+    [problem] = caught.value.problems
+    assert problem.code == "accelerator"
+    assert told in problem.next_step
+    assert problem.place is not None
+    assert problem.place.line == text[: text.index(word)].count("\n") + 1

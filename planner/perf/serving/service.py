@@ -182,7 +182,8 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
         limit_s /= self.replica.margin(metric)
         if metric == "tpot":
             met_tpot_s = self.replica.tpot(self._met_batch(percentile))
-            if met_tpot_s > limit_s:
+            # No percentile lies below the mean, and the quadrature would mirror such a limit.
+            if max(met_tpot_s, self._mean_tpot_s) > limit_s:
                 return False
             # The quadrature of tpot(), solved for the slowing by prompts.
             squared_slack = (limit_s - self._mean_tpot_s) ** 2 - max(

@@ -316,7 +316,7 @@ def _loosened_limit(
     relaxed_requirement = replace(requirement, limits=relaxed_limits)
     return _relaxation(
         limit.key,
-        because("seconds", value_s=float(reachable_s)),
+        because("seconds-at-least", value_s=float(reachable_s)),
         search,
         relaxed_requirement,
         offers,
@@ -339,7 +339,8 @@ def _relaxation(
             constraint=constraint,
             slack=None,
             # Without a value it is a budget: its value is the cost.
-            relax_to=relax_to or because("usd-a-month", value_usd=usd_month),
+            relax_to=relax_to
+            or because("usd-month-at-least", value_usd=usd_month),
             saves_usd=None,
             usd=usd_month,
             fleet=describe_fleet(candidates[0]),

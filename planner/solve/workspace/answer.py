@@ -212,7 +212,7 @@ def _nearest_budget(usd_month: Decimal) -> BindingLimit:
     return BindingLimit(
         constraint="buy.budget",
         slack=None,
-        relax_to=because("usd-a-month", value_usd=usd_month),
+        relax_to=because("usd-month-at-least", value_usd=usd_month),
         saves_usd=None,
         usd=usd_month,
         fleet=None,

@@ -471,3 +471,29 @@ def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:
         fresh = ServingSearch(catalog.price_book).solve(requirement, offers)
         again = shared.solve(requirement, offers)
         assert again.candidates[0].rank == fresh.candidates[0].rank
+
+
+def test_denying_a_family_denies_all_of_it(catalog) -> None:
+    text = chat(
+        model="llama-3.1-70b", extra="where: {accelerators: {deny: [h100]}}"
+    )
+    solution = solve(catalog, text, keep=20)
+    fleets = [pool.instance for pool in solution.pools]
+    fleets += [rival.offer.instance for rival in solution.alternatives]
+    assert fleets
+    assert not [i for i in fleets if i.accelerator.startswith("h100")]
+
+
+def test_the_budget_that_is_told_is_enough_and_a_dollar_less_is_not(
+    catalog,
+) -> None:
+    text = chat(model="llama-3.1-70b", extra="buy: {budget: 10/month}")
+    nearest = next(
+        b for b in solve(catalog, text).bindings if b.constraint == "buy.budget"
+    )
+    told = describe(nearest.relax_to)
+    assert told.endswith("/month")
+    enough = int(told.removesuffix("/month"))
+    for budget, status in ((enough, "optimal"), (enough - 1, "infeasible")):
+        given = text.replace("10/month", f"{budget}/month")
+        assert solve(catalog, given).status == status
