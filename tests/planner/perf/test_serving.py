@@ -7,6 +7,7 @@ import math
 import statistics
 
 import pytest
+from msgspec.structs import replace
 
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model, models
@@ -22,7 +23,7 @@ from planner.perf.serving.load import (
 )
 from planner.perf.serving.replica import Replica
 from planner.units import BYTES_PER_GIB
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 
 DATA = ROOT / "tests" / "data"
 
@@ -214,6 +215,30 @@ def test_percentiles_are_ordered_and_checked_as_they_are_shown() -> None:
         assert service.meets(metric, 95, values[2] * 1.001)
         if metric != "tpot":
             assert not service.meets(metric, 95, values[2] * 0.99)
+
+
+@pytest.mark.parametrize("variation", [1.0, 4.0, 16.0])
+@pytest.mark.parametrize("rate", [1.0, 10.0, 30.0])
+@pytest.mark.parametrize("percentile", [50, 90, 95, 99])
+def test_a_limit_is_met_exactly_when_the_quantile_is_within_it(
+    variation: float, rate: float, percentile: int
+) -> None:
+    """Also for the median, of which bursts make the mean of others part."""
+    steady = replica(rate)
+    bursty = Replica(
+        steady.llm,
+        steady.layout,
+        steady.node,
+        replace(steady.load, arrival_variation=variation),
+    )
+    service = present(bursty.open_service(rate))
+    for metric in ("ttft", "tpot", "e2e"):
+        reached_s = service.assured_quantile(metric, percentile)
+        # Finely below the quantile: a limit between it and the mean is not met either.
+        for share in (0.5, *(0.9 + step / 400 for step in range(39))):
+            assert not service.meets(metric, percentile, share * reached_s)
+        for share in (1.005, 1.1, 2.0):
+            assert service.meets(metric, percentile, share * reached_s)
 
 
 def test_little_s_law_holds_in_the_birth_death_model() -> None:
