@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.market.region import check_regions
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
@@ -69,6 +70,7 @@ def plan(
 
     catalog = catalog or load_catalog()
     parsed_spec = load_spec(spec, path)
+    check_regions(parsed_spec.where, catalog)
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.compose import read_spec
+from planner.cli.compose import SpecFile, open_catalog, read_spec
 from planner.cli.option import write_output
 from planner.errors import Problem, SpecError, TonnageError
+from planner.market.region import check_regions
+
+
+def _check_regions(spec_file: SpecFile) -> None:
+    # Most specs name no region, and need no catalog to be checked.
+    where = spec_file.spec.where
+    if where.regions:
+        check_regions(where, open_catalog(None, None))
 
 
 @click.command("check")
@@ -20,6 +28,7 @@ def command(specs: tuple[str, ...]) -> int:
     for spec_path in specs:
         try:
             spec_file = read_spec(spec_path)
+            _check_regions(spec_file)
         # All files are checked before the command fails.
         except TonnageError as error:
             problems += error.problems

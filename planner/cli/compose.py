@@ -136,9 +136,12 @@ def solve_spec(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Solution:
     """Return the solution of a spec, with offers that a stack can be built from."""
+    from planner.market.region import check_regions
     from planner.solve.settings import SolveSettings
     from planner.workload.solver import solve
     from stacks.spec.table import unsupported_reason
+
+    check_regions(spec_file.spec.where, catalog)
 
     settings = SolveSettings(
         catalog=catalog,

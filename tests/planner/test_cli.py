@@ -570,3 +570,19 @@ def test_people_are_what_a_workspace_scales_by(tonnage, here) -> None:
         "2 times the people"
         in tonnage("explain", "w.yaml", "--traffic", "2x")[1]
     )
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_region_that_nobody_knows_is_refused(
+    tonnage, here, command: str
+) -> None:
+    text = chat(extra="where: {regions: [us-esat-1, eu-*]}")
+    (here / "chat.yaml").write_text(text)
+    code, _, err = tonnage(command, "chat.yaml")
+    assert code == 2
+    assert "no region is named 'us-esat-1'" in err
+    assert "did you mean 'us-" in err
+    line = text[: text.index("where:")].count("\n") + 1
+    assert f"chat.yaml:{line}:" in err
+    (here / "chat.yaml").write_text(text.replace("esat", "east"))
+    assert tonnage("check", "chat.yaml")[0] == 0
