@@ -10,7 +10,7 @@ from planner.solve.cause import DEARER, INFEASIBLE
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
 from planner.solve.workspace.answer import solve_workspace
 from planner.solve.workspace.requirement import (
-    workspace_bill,
+    cheapest_bill,
     workspace_requirement,
 )
 from planner.spec.kinds import SPEC_KINDS
@@ -60,11 +60,8 @@ class WorkspaceWorkload:
         fleet = replace(machine_type, nodes=spec.users)
         if shortfall:
             return Counterfactual(fleet, None, shortfall)
-        # Allowed offers differ in the purchase option.
-        cheapest_offer = min(
-            offers, key=lambda offer: (offer.usd_hour, offer.key)
-        )
-        bill = workspace_bill(spec, cheapest_offer, settings.catalog.price_book)
+        # Allowed offers differ in the purchase option: a commitment is billed for all hours.
+        _, bill = cheapest_bill(spec, offers, settings.catalog.price_book)
         return Counterfactual(fleet, bill.total, DEARER)
 
     def scale(

@@ -21,6 +21,7 @@ from planner.solve.solution import (
 from planner.solve.warning import price_warnings
 from planner.solve.workspace.requirement import (
     WorkspaceRequirement,
+    cheapest_bill,
     scheduled_week,
     workspace_bill,
     workspace_requirement,
@@ -177,7 +178,10 @@ def _nearest_rules(
 ) -> tuple[BindingLimit, ...]:
     """The rules of the spec that alone keep every machine that fits out."""
     nearest = []
-    for rule in offer_filter.offer_rules[1:]:
+    for rule in offer_filter.offer_rules:
+        # The others are no wishes of the spec: what nobody can build is no advice.
+        if not rule.key.startswith(("where.", "buy")):
+            continue
         sufficient_offers = [
             offer
             for offer in offer_filter.cheapest(rule.key)
@@ -185,16 +189,15 @@ def _nearest_rules(
         ]
         if not sufficient_offers:
             continue
-        cheapest_offer = min(
-            sufficient_offers, key=lambda offer: (offer.usd_hour, offer.key)
+        cheapest_offer, bill = cheapest_bill(
+            spec, sufficient_offers, settings.catalog.price_book
         )
         fleet = FleetSummary(
             cheapest_offer.provider,
             cheapest_offer.region,
             cheapest_offer.instance.instance_type,
-            0,
+            spec.users,
         )
-        bill = workspace_bill(spec, cheapest_offer, settings.catalog.price_book)
         nearest.append(
             BindingLimit(
                 constraint=rule.key,

@@ -24,6 +24,8 @@ from planner.solve.cause import because
 from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB, HOURS_PER_MONTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.cost.service_price import PriceBook
     from planner.facts.llm import Llm
     from planner.market.offer import Instance, Offer
@@ -186,6 +188,19 @@ def workspace_bill(
         ],
         offer.usd_hour * spec.users,
         "month",
+    )
+
+
+def cheapest_bill(
+    spec: Workspace, offers: Iterable[Offer], price_book: PriceBook
+) -> tuple[Offer, Bill]:
+    """Return the offer whose bill is the lowest, and that bill.
+
+    An hour of a commitment is cheap, and all hours of the month are paid.
+    """
+    return min(
+        ((offer, workspace_bill(spec, offer, price_book)) for offer in offers),
+        key=lambda pair: (pair[1].total, pair[0].key),
     )
 
 
