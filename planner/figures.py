@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from typing import Final
+
+BAR_CELLS: Final = 10
 
 
 def dollars(amount_usd: Decimal | None, *, cents: bool = False) -> str:
@@ -74,16 +77,19 @@ def duration_at_least(duration_s: float) -> str:
 
     The written value is at least `duration_s`.
     """
+    return duration(float(printed_seconds(duration_s)))
+
+
+def printed_seconds(duration_s: float) -> Decimal:
+    """Return the least time that is at least `duration_s` and is printed exactly, in s."""
     # Last digit that is printed: 0.1 ms, 1 ms, 0.1 s or 0.1 h.
-    rounding_s = (
-        0.0001 if duration_s < 0.01 else 0.001 if duration_s < 1 else 0.1
+    rounding_s = Decimal(
+        "0.0001" if duration_s < 0.01 else "0.001" if duration_s < 1 else "0.1"
     )
     if duration_s >= 3600:
-        rounding_s = 360.0
-    return duration(
-        # 1e-9 absorbs floating-point error at exact multiples.
-        math.ceil(duration_s / rounding_s - 1e-9) * rounding_s
-    )
+        rounding_s = Decimal(360)
+    # 1e-9 absorbs floating-point error at exact multiples.
+    return math.ceil(duration_s / float(rounding_s) - 1e-9) * rounding_s
 
 
 def spec_duration(duration_s: float) -> str:
@@ -132,3 +138,25 @@ def unit_price(price_usd: Decimal | None) -> str:
     decimal_text = f"{price_usd:,.6f}".rstrip("0")
     whole_digits, _, fraction_digits = decimal_text.partition(".")
     return f"{whole_digits}.{fraction_digits.ljust(2, '0')}"
+
+
+def token_price(price_usd: Decimal) -> str:
+    """Return USD for a million tokens as text: two decimals, four below 0.10."""
+    return (
+        f"${price_usd:,.4f}"
+        if price_usd < Decimal("0.10")
+        else f"${price_usd:,.2f}"
+    )
+
+
+def bar(fraction: float) -> str:
+    """Return a fraction of 1 as a bar of ten cells, full at 1 and beyond."""
+    full_cells = round(BAR_CELLS * min(max(fraction, 0.0), 1.0))
+    return "█" * full_cells + "░" * (BAR_CELLS - full_cells)
+
+
+def age(age_days: int | None) -> str:
+    """Return an age in days as text; None is unknown."""
+    if age_days is None:
+        return "unknown"
+    return "1 day" if age_days == 1 else f"{age_days:,} days"

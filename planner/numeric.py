@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 # One-sided quantile that bounds a two-sided 90 % band from above.
 Z_OF_90_PERCENT_BAND: Final = NormalDist().inv_cdf(0.95)
+STUDENT_STEPS: Final = 48  # halvings of the angle of a quantile
+OWEN_STEPS: Final = 64  # intervals of an integral; an even number
 
 SampleT = TypeVar("SampleT", bound=float)
 
@@ -69,3 +72,59 @@ def maximize(
         else:
             high = right
     return (low + high) / 2
+
+
+@cache
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t distribution for whole degrees of freedom.
+
+    With theta = atan(t / sqrt(freedom)), P(|T| <= t) is a finite sum (Abramowitz and Stegun,
+    26.7.3 and 26.7.4); it grows with theta, which is bisected.
+    """
+    if probability < 1 / 2:
+        return -student_quantile(1 - probability, freedom)
+    central_share = 2 * probability - 1
+    angle = bisect_up(
+        lambda theta: _student_central_share(theta, freedom) >= central_share,
+        0.0,
+        math.pi / 2,
+        STUDENT_STEPS,
+    )
+    return math.sqrt(freedom) * math.tan(angle)
+
+
+def _student_central_share(theta: float, freedom: int) -> float:
+    sine, cosine = math.sin(theta), math.cos(theta)
+    is_odd = freedom % 2
+    # First term of the sum, and the factors by which the next ones follow.
+    term = sine * cosine if is_odd else sine
+    total = theta if is_odd else 0.0
+    for index in range(2 + is_odd, freedom + 1, 2):
+        total += term
+        term *= (index - 1) / index * cosine**2
+    return total * 2 / math.pi if is_odd else total
+
+
+def both_below(limit: float, correlation: float) -> float:
+    """Return the chance that two standard normal numbers are both at most `limit`.
+
+        Phi(h) - 2 T(h, sqrt((1 - r) / (1 + r)))
+
+    r is their correlation and T the function of Owen, in the form
+    T(h, a) = 1 / (2 pi) * integral of exp(-h^2 / (2 cos^2)) from 0 to atan(a).
+    """
+    end_angle = math.atan2(
+        math.sqrt(1 - correlation), math.sqrt(1 + correlation)
+    )
+    step = end_angle / OWEN_STEPS
+    # Simpson's rule: weights 1, 4, 2, 4, ..., 4, 1.
+    integral = (
+        sum(
+            (2 + 2 * (index % 2) - (index in (0, OWEN_STEPS)))
+            * math.exp(-((limit / math.cos(index * step)) ** 2) / 2)
+            for index in range(OWEN_STEPS + 1)
+        )
+        * step
+        / 3
+    )
+    return NormalDist().cdf(limit) - integral / math.pi

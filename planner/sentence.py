@@ -22,10 +22,9 @@ FORMATS: Final[dict[str, Callable[[Any], str]]] = {
 SENTENCES: Final = {
     # Why a fleet is not chosen.
     "price": "price",
-    "time": "time",
+    "knee": "cost x time",
     "infeasible": "infeasible",
     "limit": "{key}",
-    "simulation": "simulation: it missed a limit",
     "memory": "memory: needs {needed_gib:,.0f} GiB of {limit_gib:,.0f} GiB each",
     "memory-each": "memory: {memory_gib:g} GiB each of {needed_gib:g} GiB",
     "memory-total": "memory: {memory_gib:,.0f} GiB of {needed_gib:,.0f} GiB",
@@ -35,14 +34,20 @@ SENTENCES: Final = {
     "unreachable": "{key}: not met by any number of machines",
     "idle-time": "{key}: {reached_s:time} > {limit_s:time} even when idle",
     "peak-time": "{key}: {reached_s:time} > {limit_s:time} at peak",
+    "peak-undecided": "{key}: {reached_s:time} at peak, too close to {limit_s:time} to tell",
     "overload": "{key}: it cannot keep up at peak",
     "late": "{key}: the run would end too late",
     "earliest-end": "{key}: {best_days:,.1f} days at best",
     "never": "{key}: never",
-    "spare-node": "{key}: the loss of one node would break the SLA",
+    "spare-node": "{key}: the loss of one would break the SLA",
+    "one-zone": "{key}: its nodes are built in one zone",
+    "availability": "{key}: {reached:.3%} of the time < {wanted:.3%}",
     "taken-back": "{key}: could be taken back at any time",
     "commitment": "{key}: the commitment is not allowed",
+    "capacity": "{key}: at most {machines} of them at once are known to be had",
     "excluded": "excluded by {rules}",
+    "group-nodes": "its cloud: {reached:,.0f} machines of {allowed:,.0f} that InfiniBand joins",
+    "capacity-profiles": "its cloud: {reached:,.0f} capacity profiles a week of {allowed:,.0f}",
     "told": "{told}",
     # Values to which a constraint is relaxed.
     "any": "any",
@@ -52,21 +57,42 @@ SENTENCES: Final = {
     "usd-month-at-least": "{value_usd:whole_dollars}/month",
     "count": "{value}",
     "purchase": "{purchase}",
+    "reserve": "never: ask for a capacity block or a reservation",
+    "reserve-block": "never: ask for a capacity block ({days} days, {block_usd:,.0f} USD) or a "
+    "reservation",
     "also-precision": "also {precision}",
     # Warnings.
     "assumed-architecture": "dense, {layers} layers of width {width}, grouped-query attention",
     "assumed-tokens": "tokens are not stated: {tokens:,.0f}, {tokens_per_parameter:g} for each "
     "parameter",
-    "unverified": "no fleet that was simulated kept every limit: this is the largest of them",
+    "edge": "the fleet is close to a limit: a simulation of other requests may not confirm it",
     "other-calibration": "the calibration is of {model} on {accelerator}: it says nothing here",
     "spot": "spot machines can be taken back at short notice, all of them at once",
     "unsure-price": "the {purchase} price of {machine} in {region} is {basis}, of {as_of}, with "
     "{confidence} confidence",
+    "old-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a year "
+    "old: {old_usd:,.2f} USD an hour",
+    "old-spot-price": "the {purchase} price of {machine} in {region} is of {as_of}, more than a "
+    "year old: {old_usd:,.2f} USD an hour then, {fresh_usd:,.2f} at the ratio to on demand of "
+    "{ratio_as_of}; planned with {planned_usd:,.2f}",
+    "price-range": "the {purchase} price of {machine} in {region} was seen from {low_usd:,.2f} to "
+    "{high_usd:,.2f} USD an hour",
+    "reclaim-band": "{low_share:.0%} to {high_share:.0%} of {machine} on spot in {region} are "
+    "taken back in a month, by its cloud's figures of {as_of}",
     "low-confidence": "the price of {machine} has low confidence",
     "no-price": "no price is known of {lines}: not in the total",
     "disk": "a disk goes with its machine: keep work in a repository or a bucket before it stops",
     "block-size": "{nodes:,} machines are more than blocks hold ({block_nodes}): agree on the "
     "capacity before you apply",
+    "beyond-quota": "{nodes:,} {machine} on demand are more than the {machines} that an account "
+    "starts with ({strength} evidence of {as_of}): ask for quota, a capacity block or a "
+    "reservation",
+    "ask-block": "a capacity block of {days} days costs {block_usd:,.0f} USD, price of {as_of}, "
+    "quoted when bought",
+    "ask-hourly": "{purchase} costs {hour_usd:,.2f} USD an hour and machine, price of {as_of}",
+    "ask-commitment": "{purchase} costs {hour_usd:,.2f} USD an hour and machine, price of "
+    "{as_of}; a commitment alone keeps no capacity",
+    "ask-reservation": "no price of a capacity block or a reservation is known here",
     "moved-data": "the data lie on {data_cloud}: bring them to {cloud} before, or reading them "
     "across the internet may starve the job",
     "slow-data": "reading the dataset is slower than training: accelerators wait "
@@ -83,6 +109,13 @@ SENTENCES: Final = {
     "never-at-high-rate": "never ends at the highest published reclaim rate",
     "reclaim-hours": "{earliest_hours:,.1f} to {latest_hours:,.1f} h at published reclaim rates",
     "reclaim-days": "{earliest_days:,.1f} to {latest_days:,.1f} days at published reclaim rates",
+    "beyond-spot": "at most {machines} at once are known to be had on spot: ask for a capacity "
+    "block or a reservation",
+    "spot-by-name": "more than {machines} go on spot only with buy.spot: only",
+    "not-sold": "not sold, or without a known price",
+    "old-ratio": "at the ratio to on demand of {ratio_as_of}; its own price is of {as_of}, more "
+    "than a year old",
+    "old": "price of {as_of}, more than a year old",
     "quoted": "price of {as_of}, quoted when bought",
 }
 

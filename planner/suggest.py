@@ -10,6 +10,14 @@ if TYPE_CHECKING:
 
 
 def closest(word: str, known_words: Iterable[str]) -> str | None:
-    """Return the known word that is closest, or nothing when none is close."""
-    matches = difflib.get_close_matches(word, list(known_words), 1, cutoff=0.6)
-    return matches[0] if matches else None
+    """Return the known word that is closest, or nothing when none is close.
+
+    Of words that are close, one with the same letters comes first: letters that changed places
+    are the likeliest error.
+
+    >>> closest("us-esat-1", ["us-west-1", "us-east-1"])
+    'us-east-1'
+    """
+    matches = difflib.get_close_matches(word, list(known_words), cutoff=0.6)
+    same_letters = [match for match in matches if sorted(match) == sorted(word)]
+    return next(iter(same_letters or matches), None)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+SECONDS_PER_MINUTE: Final = 60
 SECONDS_PER_HOUR: Final = 3600
 SECONDS_PER_DAY: Final = 86_400
 HOURS_PER_DAY: Final = 24
 HOURS_PER_WEEK: Final = 168
-MINUTES_PER_DAY: Final = HOURS_PER_DAY * 60
+MINUTES_PER_HOUR: Final = 60
+MINUTES_PER_DAY: Final = HOURS_PER_DAY * MINUTES_PER_HOUR
+MINUTES_PER_WEEK: Final = 7 * MINUTES_PER_DAY
 # The three clouds bill a month as 730 hours: 365 * 24 / 12.
 HOURS_PER_MONTH: Final = Decimal(730)
 DAYS_PER_MONTH: Final = HOURS_PER_MONTH / HOURS_PER_DAY

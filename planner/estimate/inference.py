@@ -89,7 +89,9 @@ def predict_inference(deployment: Deployment) -> Estimate:
         )
     unmeasured_traits, band_basis = assess_novelty(
         deployment.llm,
+        deployment.layout,
         deployment.node.accelerator,
+        deployment.engine.kind,
         # Published rows do not state all settings of drafts and split pools.
         unstated_settings=_has_unstated_parts(deployment),
     )

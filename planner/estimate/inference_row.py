@@ -25,6 +25,8 @@ from planner.estimate.engine_row import (
 )
 from planner.estimate.names import RefusedError
 from planner.facts import table
+from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.model_name import named_precision
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
 from planner.perf.serving.deployment import Demand, Deployment, LoadKind
@@ -115,6 +117,7 @@ def _row_precision(
     weight_precision = names.resolve_precision(
         table_row.get("weight_precision")
         or table_row.get("precision")
+        or named_precision(table_row["model"])
         or "bf16"
     )
     # A model released in mxfp4 is served so, whatever its activations are called.
@@ -127,7 +130,11 @@ def _row_precision(
         raise RefusedError(
             f"the data sheet of {accelerator.accelerator} is not known"
         )
-    is_supported = accelerator.supports(weight_precision) or (
+    # Tables call both formats of 16 bit bf16.
+    run_formats = (
+        SIXTEEN_BIT if weight_precision == "bf16" else (weight_precision,)
+    )
+    is_supported = accelerator.served_precisions(run_formats) or (
         accelerator.vendor == "nvidia"
         and float(accelerator.compute_capability) >= 8
     )

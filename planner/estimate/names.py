@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from planner.errors import TonnageError
+from planner.errors import MissingError
 from planner.facts import table
 from planner.facts.accelerator import (
     Accelerator,
@@ -14,7 +14,8 @@ from planner.facts.accelerator import (
     mig_profiles,
     mig_slice,
 )
-from planner.facts.llm import Llm, find_model, models, unsized_models
+from planner.facts.llm import Llm, find_model
+from planner.facts.model_name import compact_name
 from planner.perf.serving.engine import engine_rows
 from planner.suggest import closest
 
@@ -26,9 +27,6 @@ MIG_SUFFIX: Final = re.compile(
 )
 VENDOR_PREFIX: Final = re.compile(
     r"^((nvidia|amd|google|aws|intel|geforce|instinct|tesla)[ -]+)+(?=\S)"
-)
-VARIANT_SUFFIX: Final = re.compile(
-    r"-(instruct|it|chat|hf|base|fp8|nvfp4|fp4|awq|gptq|bf16)\b.*$"
 )
 PRECISIONS: Final = ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4")
 
@@ -72,15 +70,15 @@ def _canonical_name(
         if canonical_name in canonical_names:
             return canonical_name
     name_by_compact = {
-        _compact_name(candidate): canonical
+        compact_name(candidate): canonical
         for (entry_kind, candidate), canonical in _spelling_table().items()
         if entry_kind == name_kind
     }
     name_by_compact |= {
-        _compact_name(canonical): canonical for canonical in canonical_names
+        compact_name(canonical): canonical for canonical in canonical_names
     }
-    if name_by_compact.get(_compact_name(bare_name)) in canonical_names:
-        return name_by_compact[_compact_name(bare_name)]
+    if name_by_compact.get(compact_name(bare_name)) in canonical_names:
+        return name_by_compact[compact_name(bare_name)]
     spelling_words = set(bare_name.replace(" ", "-").split("-")) - {
         "nvidia",
         "amd",
@@ -104,31 +102,18 @@ def _canonical_name(
     )
 
 
-def _compact_name(spelling: str) -> str:
-    """A name without what separates its words."""
-    return re.sub(r"[^a-z0-9.]+", "", spelling.lower())
-
-
 def resolve_model(spelling: str) -> Llm:
     """Return a model by any of its spellings; raises RefusedError."""
-    model_name = _spelling_table().get(
-        ("model", spelling.strip().lower()), spelling.strip()
-    )
-    bare_name = VARIANT_SUFFIX.sub(
-        "", model_name.split("/")[-1].lower()
-    ).removeprefix("meta-")
     try:
-        return find_model(
-            model_name
-            if model_name.lower() in unsized_models()
-            or bare_name not in models()
-            else bare_name
-        )
-    except TonnageError as lookup_error:
+        return find_model(spelling.strip())
+    except MissingError as lookup_error:
         problem = lookup_error.problems[0]
-        if model_name.lower() in unsized_models():
-            raise RefusedError(problem.message) from None
-        return find_model(_canonical_name("model", bare_name, models()))
+        suggestion = (
+            f"; {problem.next_step}"
+            if problem.next_step.startswith("did you mean")
+            else ""
+        )
+        raise RefusedError(f"{problem.message}{suggestion}") from None
 
 
 def resolve_gpu(spelling: str) -> Accelerator:

@@ -15,8 +15,9 @@ from planner.estimate.cell import (
     read_version,
     read_year,
 )
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
-from planner.perf.training.job import SIXTEEN_BIT, Software
+from planner.perf.training.job import Software
 
 if TYPE_CHECKING:
     from planner.facts.accelerator import Accelerator

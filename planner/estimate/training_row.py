@@ -22,7 +22,8 @@ from planner.estimate.inference_row import HOST_GPUS
 from planner.estimate.names import RefusedError
 from planner.estimate.software import row_software, training_framework
 from planner.facts import table
-from planner.perf.training.job import SIXTEEN_BIT, Job, ParallelLayout
+from planner.facts.accelerator import SIXTEEN_BIT
+from planner.perf.training.job import Job, ParallelLayout
 from planner.perf.training.model_states import frozen_bytes, optimizers
 
 if TYPE_CHECKING:

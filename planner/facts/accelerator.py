@@ -5,12 +5,15 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.facts import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LINK_KINDS: Final = (
     "nvlink",
@@ -31,6 +34,8 @@ MEMORY_TYPES: Final = (
     "GDDR7",
     "LPDDR5",
 )
+# Both take 2 bytes, and run at the same rate where there are units for them.
+SIXTEEN_BIT: Final = ("bf16", "fp16")
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8", "int4", "fp4")
 
 
@@ -39,7 +44,8 @@ class Accelerator(Struct, frozen=True, kw_only=True):
 
     memory_gib      memory that the driver reports, GiB
     bandwidth_gb_s  memory bandwidth, GB/s
-    bf16_tflops     dense peak in 16 bit, TFLOP/s; fp8 and fp4 alike
+    fp32_tflops     peak in 32 bit without matrix units, TFLOP/s
+    bf16_tflops     dense peak in 16 bit, bf16 or fp16, TFLOP/s; fp8 and fp4 alike
     int8_tops       dense peak in int8, TOP/s
     link_gb_s       bidirectional scale-up bandwidth of an accelerator, GB/s; 0 without a link
     link_domain     accelerators that the scale-up link joins
@@ -58,6 +64,7 @@ class Accelerator(Struct, frozen=True, kw_only=True):
     memory_gib: float
     memory_type: str
     bandwidth_gb_s: float | None
+    fp32_tflops: float | None
     bf16_tflops: float | None
     fp8_tflops: float | None
     int8_tops: float | None
@@ -78,8 +85,10 @@ class Accelerator(Struct, frozen=True, kw_only=True):
 
         0 without units for it. Weight-only formats have no peak: their products run in 16 bit.
         """
-        if precision == "bf16":
+        if precision in SIXTEEN_BIT:
             return self.bf16_tflops or 0.0
+        if precision == "fp32":
+            return self.fp32_tflops or 0.0
         if precision == "fp8":
             return self.fp8_tflops or 0.0
         if precision == "int8":
@@ -89,13 +98,16 @@ class Accelerator(Struct, frozen=True, kw_only=True):
     def compute_precision(self, precision: str) -> str:
         """Return the precision of the products with weights in `precision`.
 
-        Formats without matrix units of their own run as weight-only formats in bf16; mxfp4
-        uses fp4 units.
+        Formats without matrix units of their own run as weight-only formats in 16 bit, which is
+        called bf16 here though it may be fp16; mxfp4 uses fp4 units.
         """
+        if precision == "fp32":
+            return precision
         # mxfp4 is fp4 with block scales, so fp4 units compute it.
         unit_precision = "fp4" if precision == "mxfp4" else precision
         if (
-            unit_precision in self.precisions
+            unit_precision not in SIXTEEN_BIT
+            and unit_precision in self.precisions
             and self.tflops(unit_precision) > 0
         ):
             return unit_precision
@@ -104,13 +116,33 @@ class Accelerator(Struct, frozen=True, kw_only=True):
     def supports(self, precision: str) -> bool:
         """Whether weights of this precision can be served on the accelerator.
 
-        fp8 and fp4 need matrix units: weight-only fp8 is slower than bf16. int8 and int4 run
-        on every accelerator with bf16 units as weight-only formats.
+        bf16, fp16, fp8 and fp4 need matrix units: weight-only fp8 is slower than bf16, and Volta
+        and Turing have units for fp16 and none for bf16. int8 and int4 run on every accelerator
+        with 16-bit units as weight-only formats. fp32 needs no matrix units.
         """
-        # Without units these formats would run slower than bf16.
-        if precision in ("fp8", "fp4"):
+        if precision == "fp32":
+            return bool(self.fp32_tflops)
+        # Without units these formats would run slower than another one.
+        if precision in ("fp8", "fp4", *SIXTEEN_BIT):
             return precision in self.precisions and self.tflops(precision) > 0
         return bool(self.bf16_tflops)
+
+    def served_precisions(self, precisions: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the precisions that can be served, in their order.
+
+        Of bf16 and fp16 only the first: they take as many bytes at the same rate.
+        """
+        supported = [
+            precision for precision in precisions if self.supports(precision)
+        ]
+        first_16bit = next(
+            (name for name in supported if name in SIXTEEN_BIT), None
+        )
+        return tuple(
+            precision
+            for precision in supported
+            if precision not in SIXTEEN_BIT or precision == first_16bit
+        )
 
 
 class MigProfile(Struct, frozen=True, kw_only=True):
@@ -154,6 +186,7 @@ def accelerators() -> dict[str, Accelerator]:
         "memory_gib": table.real_between(1, 2000),
         "memory_type": table.one_of(*MEMORY_TYPES),
         "bandwidth_gb_s": table.optional(table.real_between(50, 100_000)),
+        "fp32_tflops": table.optional(table.real_between(1, 100_000)),
         "bf16_tflops": table.optional(table.real_between(1, 100_000)),
         "fp8_tflops": table.optional(table.real_between(1, 100_000)),
         "int8_tops": table.optional(table.real_between(1, 100_000)),
@@ -211,7 +244,13 @@ def mig_slice(accelerator: Accelerator, profile: str) -> Accelerator | None:
         mig_profile.memory_gb for mig_profile in chip_profiles.values()
     )
     compute_share = float(chip_profiles[profile].compute_fraction)
-    peak_columns = ("bf16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops")
+    peak_columns = (
+        "fp32_tflops",
+        "bf16_tflops",
+        "fp8_tflops",
+        "int8_tops",
+        "fp4_tflops",
+    )
     peaks = {
         column: getattr(accelerator, column)
         # An absent peak stays absent.

@@ -1,6 +1,7 @@
 """The clouds, and what differs between them beside machines and prices.
 
-A row of this table registers a cloud. Its rooms are `providers/<cloud>` and `stacks/<cloud>`.
+A row of clouds.csv registers a cloud, whose rooms are `providers/<cloud>` and `stacks/<cloud>`;
+routings.csv has the routers that are built on it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
+    spread_zones     most zones of a region that the nodes of a pool are spread over
     capacity_code    error code of a request that finds no machine
     quota_code       error code of a request above a quota
     """
@@ -29,6 +31,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     region_property: str
     url_schemes: tuple[str, ...]
     mixes_on_fabric: bool
+    spread_zones: int
     capacity_code: str
     quota_code: str
     source: str
@@ -44,6 +47,7 @@ def clouds() -> dict[str, CloudFacts]:
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
         "mixes_on_fabric": table.yes_or_no,
+        "spread_zones": table.integer_between(1, 9),
         "capacity_code": table.nonempty_text,
         "quota_code": table.nonempty_text,
         **table.SOURCE_COLUMNS,
@@ -55,6 +59,33 @@ def clouds() -> dict[str, CloudFacts]:
         name: CloudFacts(**cloud_row.cells)
         for (name,), cloud_row in cloud_rows.items()
     }
+
+
+@cache
+def _routing_rows() -> dict[tuple[str, ...], table.TableRow]:
+    columns: table.Columns = {
+        "cloud": table.one_of(*clouds()),
+        "routing": table.nonempty_text,
+        "balancer": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    rows = table.load_rows("planner.facts", "routings.csv", columns)
+    return table.rows_by_key(rows, "cloud", "routing")
+
+
+def built_routings(cloud: str) -> tuple[str, ...]:
+    """Return how the load balancer that is built on a cloud can spread requests, sorted.
+
+    Balancers spread connections, so this holds for requests with connections of their own. Every
+    other routing needs a router that the user runs.
+    """
+    return tuple(
+        sorted(
+            routing
+            for row_cloud, routing in _routing_rows()
+            if row_cloud == cloud
+        )
+    )
 
 
 def cloud_of_address(address: str) -> str | None:

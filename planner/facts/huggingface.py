@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from planner.errors import Place, Problem, SpecError
 from planner.facts.llm import Llm
+from planner.facts.model_name import other_model, other_model_problem
 
 MODEL_TYPES: Final = {
     "llama",
@@ -29,13 +30,22 @@ MODEL_TYPES: Final = {
     "phi",
     "phi3",
 }
+# Quantizations with one format of weights.
+METHOD_FORMATS: Final = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
+NUMBER_FORMATS: Final = {
+    "int4": "int4",
+    "int8": "int8",
+    "float4": "fp4",
+    "float8": "fp8",
+}
+MODELOPT_FORMATS: Final = {"fp8": "fp8", "nvfp4": "fp4"}
 
 
 def parse_config(raw_config: bytes, path: str) -> Llm:
     """Return the architecture that a config.json describes.
 
-    Raises SpecError for text that is not JSON, an unknown architecture, and a missing or
-    invalid size.
+    Raises SpecError for text that is not JSON, an unknown architecture or quantization, and a
+    missing or invalid size.
     """
     position = Place(path)
     try:
@@ -49,8 +59,14 @@ def parse_config(raw_config: bytes, path: str) -> Llm:
         _refuse(position, "text_config is not a JSON object")
     # Multimodal models nest the language model under text_config.
     config = {**config, **text_config}
-    model_type = str(config.get("model_type", ""))
+    # Diffusion models name a class, and no type.
+    model_type = str(config.get("model_type") or config.get("_class_name", ""))
     if model_type not in MODEL_TYPES:
+        family = other_model(model_type, "architecture")
+        if family is not None:
+            raise SpecError(
+                other_model_problem(f"'{model_type[:40]}'", family, position)
+            )
         _refuse(position, f"architecture '{model_type[:40]}' is not known")
     return _ModelConfig(config, position).build_model(model_type)
 
@@ -296,13 +312,71 @@ class _ModelConfig:
         )
 
     def _precision(self) -> str:
-        quantization_config = self.config.get("quantization_config") or {}
-        method = (
-            str(quantization_config.get("quant_method", ""))
-            if isinstance(quantization_config, dict)
-            else ""
+        """Return the format of the weights, bf16 unless a `quantization_config` names another.
+
+        Raises SpecError for a quantization whose format is not known: as 16 bit its weights would
+        be sized at several times their bytes.
+        """
+        settings = self.config.get("quantization_config")
+        if settings is None:
+            return "bf16"
+        if not isinstance(settings, dict):
+            _refuse(self.place, "quantization_config is not a JSON object")
+        method = str(settings.get("quant_method", "")).lower()
+        weight_format = METHOD_FORMATS.get(method) or _stated_format(
+            method, settings
         )
-        return {"fp8": "fp8", "mxfp4": "mxfp4"}.get(method, "bf16")
+        if not weight_format:
+            raise SpecError(
+                Problem(
+                    code="config",
+                    message=f"quantization '{method[:40]}' has weights of an unknown format",
+                    place=self.place,
+                    next_step=(
+                        "remove quantization_config, and state the format in "
+                        "model.precision"
+                    ),
+                )
+            )
+        return weight_format
+
+
+def _stated_format(method: str, settings: dict[str, Any]) -> str:
+    """Return the format of weights that a quantization states, or an empty text.
+
+    gptq, awq           bits
+    bitsandbytes        load_in_4bit, load_in_8bit
+    modelopt            quant_algo
+    compressed-tensors  type and num_bits of the weights of every group, which have to agree
+    """
+    if method in ("gptq", "awq"):
+        return _number_format("int", settings.get("bits"))
+    if method == "bitsandbytes":
+        for bits in (4, 8):
+            if settings.get(f"load_in_{bits}bit") is True:
+                return _number_format("int", bits)
+    if method == "modelopt":
+        algorithm = str(settings.get("quant_algo", "")).lower()
+        return MODELOPT_FORMATS.get(algorithm, "")
+    if method != "compressed-tensors":
+        return ""
+    groups = settings.get("config_groups")
+    formats = {
+        _group_format(group)
+        for group in (groups.values() if isinstance(groups, dict) else ())
+    }
+    return formats.pop() if len(formats) == 1 else ""
+
+
+def _group_format(group: object) -> str:
+    weights = group.get("weights") if isinstance(group, dict) else None
+    if not isinstance(weights, dict):
+        return ""
+    return _number_format(weights.get("type"), weights.get("num_bits"))
+
+
+def _number_format(number_type: object, bits: object) -> str:
+    return NUMBER_FORMATS.get(f"{number_type}{bits}", "")
 
 
 def _count_params(

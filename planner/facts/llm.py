@@ -6,9 +6,17 @@ from functools import cache, cached_property
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.errors import MissingError, Place, Problem
 from planner.facts import table
+from planner.facts.model_name import (
+    architecture_names,
+    compact_name,
+    named_precision,
+    other_model,
+    other_model_problem,
+)
 from planner.suggest import closest
 
 PRECISIONS: Final = ("bf16", "fp8", "mxfp4")
@@ -288,20 +296,24 @@ def unsized_models() -> dict[str, str]:
 
 
 def find_model(name: str, place: Place | None = None) -> Llm:
-    """Return a model by name, alias or Hugging Face name.
+    """Return a model by name, alias or Hugging Face name, written in any usual way.
 
-    Raises MissingError for an unknown model, and for one that is not modeled.
+    Words of training in a name are of the same architecture. A word of quantization, such as
+    AWQ or FP8, is the precision of the released weights. Raises MissingError for an unknown
+    model, for one that is not modeled, and for one that is no decoder language model.
     """
-    lowercase_name = name.lower()
-    for model_name, (
-        architecture,
-        reason,
-        alias_names,
-    ) in _model_table().items():
-        if lowercase_name != model_name and lowercase_name not in alias_names:
-            continue
-        if architecture:
-            return architecture
+    model_name = next(
+        (
+            _names_in_table()[candidate]
+            for candidate in map(compact_name, architecture_names(name))
+            if candidate in _names_in_table()
+        ),
+        None,
+    )
+    if model_name is None:
+        raise MissingError(_unknown_model(name, place))
+    architecture, reason, _ = _model_table()[model_name]
+    if architecture is None:
         message = f"{model_name} cannot be sized yet: it has {reason}"
         next_step = (
             "use another model, or `params:` for a dense model of that size"
@@ -314,14 +326,51 @@ def find_model(name: str, place: Place | None = None) -> Llm:
                 next_step=next_step,
             )
         )
+    precision = named_precision(name)
+    if not precision:
+        return architecture
+    return replace(architecture, precision=precision)
+
+
+@cache
+def _names_in_table() -> dict[str, str]:
+    """Return the name of each model by all of its names, without what separates their words."""
+    names = {
+        compact_name(alias_name): model_name
+        for model_name, (_, _, alias_names) in _model_table().items()
+        for alias_name in alias_names
+        if alias_name
+    }
+    # A model's own name is never another's alias.
+    return names | {compact_name(name): name for name in _model_table()}
+
+
+def _unknown_model(name: str, place: Place | None) -> Problem:
+    """Say what a name means that is in no row, or which known name is closest."""
+    family = other_model(name)
+    if family is not None:
+        return other_model_problem(name, family, place)
     # A close name is most likely a spelling error.
-    close_name = closest(lowercase_name, _model_table())
+    known_names = list(_model_table())
+    close_name = next(
+        filter(
+            None,
+            (
+                closest(candidate, known_names)
+                # The shortest spelling has the fewest words that differ from the table's.
+                for candidate in reversed(architecture_names(name))
+            ),
+        ),
+        None,
+    )
     next_step = (
         f"did you mean '{close_name}'?" if close_name else "run: tonnage models"
     )
-    message = f"no model is named '{name}'"
-    raise MissingError(
-        Problem(code="model", message=message, place=place, next_step=next_step)
+    return Problem(
+        code="model",
+        message=f"no model is named '{name}'",
+        place=place,
+        next_step=next_step,
     )
 
 

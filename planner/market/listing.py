@@ -7,6 +7,8 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
+from planner.market.offer import ORDERABLE_PURCHASES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -89,6 +91,7 @@ def offer_rows(offers: list[Offer]) -> ListingRows:
             "usd_tflop": _format_price(unit_price(offer, "tflop")),
             "usd_gb_s": _format_price(unit_price(offer, "bandwidth")),
             "as_of": offer.as_of,
+            "old": "yes" if offer.old_price else "",
             "confidence": offer.confidence,
         }
         for offer in offers
@@ -116,10 +119,10 @@ def catalog_rows(catalog: Catalog) -> ListingRows:
             "regions": str(len(provider_regions[provider])),
             "as_of": catalog.as_of,
             "sha256": catalog.sha256[:16],
-            "used": "no, shown only"
-            # Not sold at the listed price at any time, so plans skip them.
-            if purchase in ("list_unclear", "capacity_block", "dws_calendar")
-            else "yes",
+            # Other prices are not sold at any time, so plans skip them.
+            "used": "yes"
+            if purchase in ORDERABLE_PURCHASES
+            else "no, shown only",
         }
         for (provider, purchase), offer_count in sorted(offer_counts.items())
     ]

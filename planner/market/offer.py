@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,6 @@ from planner.perf.common.layout import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from decimal import Decimal
 
     from planner.cost.service_price import PriceBook
 
@@ -84,6 +84,42 @@ class Instance(Struct, frozen=True, kw_only=True, dict=True):
             network_gb_s=max(self.fabric_gbps, self.network_gbps) / 8,
         )
 
+    def attaches_fabric(self, *, spans_nodes: bool) -> bool:
+        """Whether machines of this type are joined by their fast fabric.
+
+        Always where accelerators reach it directly; on other types when a replica spans nodes.
+        """
+        direct_fabric = self.gpudirect_rdma or self.fabric in ("tcpx", "tcpxo")
+        return self.fabric != "none" and (direct_fabric or spans_nodes)
+
+
+class OldPrice(Struct, frozen=True):
+    """A price that is older than a year at the date of its catalog, USD an hour.
+
+    `usd_hour`  as it was found
+    `fresh_usd_hour`  what a spot price would be at the freshest known ratio to on demand
+    `ratio_as_of`  date of that ratio
+    """
+
+    usd_hour: Decimal
+    fresh_usd_hour: Decimal | None = None
+    ratio_as_of: str = ""
+
+
+class PriceRange(Struct, frozen=True):
+    """The lowest and the highest price that were seen, USD an hour."""
+
+    low_usd: Decimal
+    high_usd: Decimal
+
+
+class ReclaimBand(Struct, frozen=True):
+    """Share of the spot machines of a type and region that its cloud took back in a month."""
+
+    low_share: float
+    high_share: float
+    as_of: str
+
 
 class Offer(Struct, frozen=True, kw_only=True):
     """An instance type in a region under a purchase option.
@@ -92,6 +128,10 @@ class Offer(Struct, frozen=True, kw_only=True):
     `usd_hour`  price of one machine, USD an hour
     `basis`  how the price is known: observed, derived or inferred
     `source`, `as_of`  where the price is from, and its date
+    `old_price`  what was found, where it is older than a year
+    `price_range`  how far a price of spot was seen to move
+    `reclaim_band`  how many machines on spot are taken back, where the cloud says so
+    `place_rank`  positions of its cloud and its region in the lists of a spec; lower is preferred
     """
 
     instance: Instance
@@ -103,6 +143,10 @@ class Offer(Struct, frozen=True, kw_only=True):
     source: str
     as_of: str
     confidence: str
+    old_price: OldPrice | None = None
+    price_range: PriceRange | None = None
+    reclaim_band: ReclaimBand | None = None
+    place_rank: tuple[int, int] = (0, 0)
 
     @property
     def provider(self) -> str:

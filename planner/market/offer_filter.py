@@ -7,11 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from planner.facts.accelerator import is_named
+from planner.facts.cloud_limit import timezone_name
+from planner.spec.schedule import parse_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from planner.market.offer import Instance, Offer
     from planner.spec.model import Spec
@@ -53,6 +56,7 @@ def spec_rules(
             "instance",
             lambda instance: unbuilt_reason(instance) is None,
         ),
+        *_schedule_rules(spec.shutdown.schedule),
         OfferRule(
             "where.clouds",
             "instance",
@@ -85,6 +89,22 @@ def spec_rules(
     )
 
 
+def _schedule_rules(schedule: str | None) -> tuple[OfferRule, ...]:
+    """A cloud keeps a schedule in a time zone that it has a name for; no rule without one."""
+    if schedule is None:
+        return ()
+    *_, timezone = parse_schedule(schedule)
+    return (
+        OfferRule(
+            "shutdown.schedule",
+            "instance",
+            lambda instance: (
+                timezone_name(instance.provider, timezone) is not None
+            ),
+        ),
+    )
+
+
 def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     """Return the purchase options that a spec allows.
 
@@ -106,6 +126,38 @@ def allowed_purchases(spec: Spec, *, resumes: bool) -> tuple[str, ...]:
     return tuple(purchase_options)
 
 
+class PlaceOrder(Struct, frozen=True):
+    """Clouds and regions of a spec, the preferred first. A region may be a pattern."""
+
+    clouds: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+
+    def rank(self, offer: Offer) -> tuple[int, int]:
+        """Return the positions of an offer's cloud and region; what is not listed comes last."""
+        region_matches = (
+            fnmatchcase(offer.region, pattern) for pattern in self.regions
+        )
+        return (
+            _first_match(offer.provider == cloud for cloud in self.clouds),
+            _first_match(region_matches),
+        )
+
+
+def place_order(spec: Spec) -> PlaceOrder:
+    """Return the order of a spec's clouds and regions, which decides between equal costs."""
+    return PlaceOrder(spec.where.clouds, spec.where.regions)
+
+
+def _first_match(matches: Iterable[bool]) -> int:
+    """Return the index of the first match, or the number of them without one."""
+    count = 0
+    for is_match in matches:
+        if is_match:
+            break
+        count += 1
+    return count
+
+
 class OfferFilter:
     """The offers of a catalog under the rules of a spec.
 
@@ -116,7 +168,9 @@ class OfferFilter:
         self,
         offer_groups: tuple[tuple[Offer, ...], ...],
         offer_rules: tuple[OfferRule, ...],
+        order: PlaceOrder | None = None,
     ) -> None:
+        self.order = order or PlaceOrder()
         self.offer_groups = offer_groups
         self.offer_rules = offer_rules
         self._instance_cache: dict[tuple[str, str, str], frozenset[str]] = {}
@@ -126,6 +180,7 @@ class OfferFilter:
     def cheapest(self, skipped_rule: str = "") -> list[Offer]:
         """Return the cheapest allowed region of each machine type and purchase.
 
+        Of regions with the same price it is the one that the spec lists first.
         The rule `skipped_rule` is not applied. Performance and service prices are equal in all
         regions of the catalog, so only dominated offers are dropped.
         """
@@ -142,10 +197,25 @@ class OfferFilter:
             if not self._instance_violations(offer_group[0]) <= ignored_rules:
                 continue
             # Groups are sorted by price: the first allowed region is cheapest.
-            for offer in offer_group:
-                if self._region_violations(offer.region) <= ignored_rules:
-                    yield offer
-                    break
+            allowed_offers = (
+                offer
+                for offer in offer_group
+                if self._region_violations(offer.region) <= ignored_rules
+            )
+            cheapest_offer = next(allowed_offers, None)
+            if cheapest_offer is None:
+                continue
+            # Those after it cost as much at least.
+            least_usd_hour = cheapest_offer.usd_hour
+            equal_offers = [
+                offer
+                for offer in allowed_offers
+                if offer.usd_hour == least_usd_hour
+            ]
+            preferred = min(
+                (cheapest_offer, *equal_offers), key=self.order.rank
+            )
+            yield replace(preferred, place_rank=self.order.rank(preferred))
 
     @property
     def allowed_count(self) -> int:

@@ -20,7 +20,15 @@ from planner.cost import service_price
 from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import accelerator, table
 from planner.market import offer as offer_module
-from planner.market.offer import Catalog, Instance, Offer
+from planner.market import price_age
+from planner.market.offer import (
+    Catalog,
+    Instance,
+    Offer,
+    OldPrice,
+    PriceRange,
+    ReclaimBand,
+)
 from planner.version import VERSION
 from providers.files import write_atomically
 
@@ -42,6 +50,9 @@ class _CompiledOffer(Struct, frozen=True, array_like=True):
     source: str
     as_of: str
     confidence: str
+    old_price: OldPrice | None
+    price_range: PriceRange | None
+    reclaim_band: ReclaimBand | None
 
 
 class _CompiledCatalog(Struct, frozen=True, array_like=True):
@@ -136,6 +147,9 @@ def _pack(
             offer.source,
             offer.as_of,
             offer.confidence,
+            offer.old_price,
+            offer.price_range,
+            offer.reclaim_band,
         )
         for offer in offers
     )
@@ -155,6 +169,9 @@ def _unpack(
             source=compiled.source,
             as_of=compiled.as_of,
             confidence=compiled.confidence,
+            old_price=compiled.old_price,
+            price_range=compiled.price_range,
+            reclaim_band=compiled.reclaim_band,
         )
         for compiled in compiled_offers
     )
@@ -176,6 +193,7 @@ def _reader_digest() -> str:
         Path(table.__file__),
         Path(accelerator.__file__).parent / "data" / "accelerators.csv",
         Path(offer_module.__file__),
+        Path(price_age.__file__),
         Path(service_price.__file__),
     ):
         digest.update(path.read_bytes())

@@ -12,7 +12,15 @@ from planner.cost.service_price import PriceBook, ServicePrice
 from planner.facts import table
 from planner.facts.accelerator import accelerators
 from planner.facts.cloud import clouds
-from planner.market.offer import ORDERABLE_PURCHASES, Catalog, Instance, Offer
+from planner.market.offer import (
+    ORDERABLE_PURCHASES,
+    Catalog,
+    Instance,
+    Offer,
+    PriceRange,
+    ReclaimBand,
+)
+from planner.market.price_age import mark_old_prices
 from providers.catalog import compiled
 from providers.catalog.manifest import CATALOG_FOLDER, verify_manifest
 
@@ -25,6 +33,7 @@ PURCHASES: Final = (
     "capacity_block",
     "list_unclear",
     "dws_calendar",
+    "flex_start",
 )
 INFINITE_USD: Final = Decimal("inf")
 FABRICS: Final = ("none", "efa", "tcpx", "tcpxo", "roce", "infiniband", "ici")
@@ -77,10 +86,18 @@ def _read_tables(
     sources = _sources(table_texts["sources.csv"])
     instances, offered_regions = _instances(table_texts["instances.csv"])
     zones = _zones(table_texts["zones.csv"], sources)
-    offers = _offers(
-        table_texts["prices.csv"],
-        sources,
-        _MachineSupply(instances, offered_regions, zones),
+    offers = mark_old_prices(
+        _offers(
+            table_texts["prices.csv"],
+            sources,
+            _MachineSupply(
+                instances,
+                offered_regions,
+                zones,
+                _reclaim_bands(table_texts["reclaims.csv"], sources),
+            ),
+        ),
+        as_of,
     )
     priced_types = {
         (offer.provider, offer.instance.instance_type) for offer in offers
@@ -213,17 +230,42 @@ def _zones(
     }
 
 
+def _reclaim_bands(
+    table_text: str, sources: dict[str, str]
+) -> dict[tuple[str, str, str], ReclaimBand]:
+    """Return the bands of reclaims by provider, machine type and region."""
+    share_type = table.real_between(0, 1)
+    columns: table.Columns = {
+        "provider": table.one_of(*clouds()),
+        "instance_type": table.nonempty_text,
+        "region": table.nonempty_text,
+        "low_share": share_type,
+        "high_share": share_type,
+        "source": table.one_of(*sources),
+        "as_of": table.partial_date,
+        "confidence": table.CONFIDENCE_LEVEL,
+    }
+    return {
+        _price_key(band_row.cells): ReclaimBand(
+            band_row["low_share"], band_row["high_share"], band_row["as_of"]
+        )
+        for band_row in table.read_rows(table_text, "reclaims.csv", columns)
+    }
+
+
 class _MachineSupply(Struct, frozen=True, dict=True):
     """Machine types, and where each is offered.
 
     `instances`  by provider and machine type
     `offered_regions`  regions by provider and machine type; () means every region with a price
     `zones`  by provider, region and machine type, which is * for types without rows of their own
+    `reclaim_bands`  of machines on spot, by provider, machine type and region
     """
 
     instances: Mapping[tuple[str, str], Instance]
     offered_regions: Mapping[tuple[str, str], tuple[str, ...]]
     zones: Mapping[tuple[str, str, str], tuple[str, ...]]
+    reclaim_bands: Mapping[tuple[str, str, str], ReclaimBand]
 
     @cached_property
     def zoned_types(self) -> set[tuple[str, str]]:
@@ -293,6 +335,10 @@ def _offers(
                 source=cells["source"],
                 as_of=cells["as_of"],
                 confidence=cells["confidence"],
+                price_range=_price_range(cells),
+                reclaim_band=machine_supply.reclaim_bands.get(_price_key(cells))
+                if purchase == "spot"
+                else None,
             )
         )
     return offers
@@ -337,6 +383,14 @@ def _reaches_on_demand(
 ) -> bool:
     usd_hour: Decimal = cells["usd_hour"]
     return usd_hour >= on_demand_usd_hour.get(_price_key(cells), INFINITE_USD)
+
+
+def _price_range(cells: dict[str, Any]) -> PriceRange | None:
+    """Return what a price was seen to range over, where that is wider than the price."""
+    low_usd, high_usd = cells["usd_min"], cells["usd_max"]
+    if low_usd is None or high_usd is None or low_usd == high_usd:
+        return None
+    return PriceRange(min(low_usd, cells["usd_hour"]), high_usd)
 
 
 def _is_sold(instance: Instance, purchase: str) -> bool:

@@ -16,6 +16,7 @@ from planner.errors import CatalogError, Place, Problem
 CATALOG_FILES: Final = (
     "instances.csv",
     "prices.csv",
+    "reclaims.csv",
     "services.csv",
     "sources.csv",
     "zones.csv",

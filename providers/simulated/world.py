@@ -285,7 +285,11 @@ def _reprice_offer(world: World, offer: Offer) -> Offer:
         # The first matching row applies.
         if override.applies(offer):
             return replace(
-                offer, usd_hour=override.usd_hour, source="world file"
+                offer,
+                usd_hour=override.usd_hour,
+                source="world file",
+                old_price=None,
+                price_range=None,
             )
     return offer
 

@@ -55,6 +55,38 @@ def test_data_sheets_agree_with_what_the_vendors_publish() -> None:
     assert known["b200-sxm"].compute_precision("mxfp4") == "fp4"
 
 
+@pytest.mark.parametrize("name", ["v100-16gb", "v100-32gb", "t4", "t4g"])
+def test_volta_and_turing_have_units_for_fp16_and_none_for_bf16(
+    name: str,
+) -> None:
+    chip = accelerators()[name]
+    assert not chip.supports("bf16")
+    assert chip.supports("fp16")
+    assert chip.served_precisions(("bf16", "fp8", "fp16")) == ("fp16",)
+
+
+def test_both_formats_of_sixteen_bit_run_at_one_rate_where_there_are_both() -> (
+    None
+):
+    for chip in accelerators().values():
+        assert chip.tflops("fp16") == chip.tflops("bf16")
+        assert chip.compute_precision("fp16") == "bf16"
+        if chip.supports("bf16") and chip.supports("fp16"):
+            assert chip.served_precisions(("bf16", "fp16")) == ("bf16",)
+            assert chip.served_precisions(("fp16", "bf16")) == ("fp16",)
+
+
+def test_fp32_runs_below_the_rate_of_matrix_units_in_sixteen_bit() -> None:
+    # NVIDIA's data sheets: 19.5 on A100, 67 on H100 SXM, 8.1 on T4.
+    known = accelerators()
+    for name, peak in (("a100-80gb-sxm", 19.5), ("h100-sxm", 67), ("t4", 8.1)):
+        assert known[name].tflops("fp32") == peak
+    for chip in known.values():
+        assert chip.tflops("fp32") < (chip.bf16_tflops or 1e9)
+        assert chip.supports("fp32") == bool(chip.fp32_tflops)
+    assert known["t4"].compute_precision("fp32") == "fp32"
+
+
 def test_mig_slices_never_exceed_their_gpu() -> None:
     known = accelerators()
     for profile in mig_profiles():
@@ -112,7 +144,7 @@ def test_a_size_alone_gives_a_model_near_the_published_shape_of_that_size() -> (
         assert guess.kv_heads == real.kv_heads
 
 
-CONFIGS = {
+CONFIGS: dict[str, dict[str, object]] = {
     "llama-3.1-8b": {
         "model_type": "llama",
         "hidden_size": 4096,
@@ -267,6 +299,70 @@ def test_a_config_json_gives_the_published_architecture(name: str) -> None:
         if key == "kv_heads" and known.kv_lora_rank:
             continue
         assert getattr(found, key) == getattr(known, key), key
+
+
+def group(number_type: str, bits: int) -> dict[str, object]:
+    return {"weights": {"type": number_type, "num_bits": bits}}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "precision"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4"),
+        ({"quant_method": "gptq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "fp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": group("int", 4)},
+            },
+            "int4",
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": group("float", 8)},
+            },
+            "fp8",
+        ),
+        # What cannot be read is not taken for 16 bit.
+        ({"quant_method": "gptq", "bits": 3}, None),
+        ({"quant_method": "gptq"}, None),
+        ({"quant_method": "awq", "bits": [4]}, None),
+        ({"quant_method": "bitsandbytes"}, None),
+        ({"quant_method": "hqq"}, None),
+        ({"quant_method": "compressed-tensors"}, None),
+        ({"quant_method": "compressed-tensors", "config_groups": 1}, None),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": group("int", 4), "b": group("int", 8)},
+            },
+            None,
+        ),
+        ("awq", None),
+    ],
+)
+def test_weights_are_in_the_format_that_a_config_quantizes_them_to(
+    quantization: object, precision: str | None
+) -> None:
+    config = {**CONFIGS["phi-4"], "quantization_config": quantization}
+
+    def found() -> str:
+        raw = json.dumps(config).encode()
+        return huggingface.parse_config(raw, "config.json").precision
+
+    if precision is not None:
+        assert found() == precision
+        return
+    with pytest.raises(SpecError) as caught:
+        found()
+    assert caught.value.problems[0].code == "config"
 
 
 @pytest.mark.parametrize(

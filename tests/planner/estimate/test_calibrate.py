@@ -224,6 +224,15 @@ def test_a_plan_s_replica_follows_its_calibration() -> None:
         own.band("tpot").high / own.band("tpot").low
         < plain.band("tpot").high / plain.band("tpot").low
     )
+    # The benchmark was of one stage.
+    staged = Replica(
+        model, replace(layout, pp=2), host, load(), Confidence(0.5, taught)
+    )
+    assert staged.band("tpot").basis == "calibrated"
+    assert (
+        staged.band("tpot").high / staged.band("tpot").low
+        > own.band("tpot").high / own.band("tpot").low
+    )
     elsewhere = Replica(
         model, layout, node("h200-sxm"), load(), Confidence(0.5, taught)
     )

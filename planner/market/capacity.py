@@ -1,0 +1,120 @@
+"""How many machines of a type one job gets at once, by the way they are bought.
+
+No cloud publishes what it has. The rows are limits that clouds document, quotas that accounts
+start with, and launches that were reported; each says how strong its evidence is.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.facts import table
+from planner.facts.cloud import clouds
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+
+ANY: Final = "*"
+POLICY: Final = "policy"
+LIMITED_PURCHASES: Final = ("on_demand", "spot")
+KINDS: Final = (
+    POLICY,
+    "provider_limit",
+    "default_quota",
+    "observed_launch",
+    "availability_trace",
+)
+
+
+class CapacityLimit(Struct, frozen=True, kw_only=True):
+    """A row: how many machines, of which types, bought how, and who says so.
+
+    `provider`, `machine_types`  cloud, and patterns of machine types; * is any, for gangs alone
+    `kind`  one of `KINDS`; a policy is a rule of this program, the others are evidence
+    `strength`  strong, medium or weak
+    """
+
+    provider: str
+    machine_types: tuple[str, ...]
+    purchase: str
+    machines: int
+    kind: str
+    strength: str
+    source: str
+    as_of: str
+
+    def covers(self, offer: Offer) -> bool:
+        """Whether the row is of the cloud, the machine type and the purchase of an offer."""
+        return (
+            self.purchase == offer.purchase
+            and self.provider in (ANY, offer.provider)
+            and any(
+                fnmatchcase(offer.instance.instance_type, pattern)
+                for pattern in self.machine_types
+            )
+        )
+
+
+def known_limit(offer: Offer) -> CapacityLimit | None:
+    """Return the row of the fewest machines of a machine type, None without evidence of it."""
+    return min(
+        (
+            row
+            for row in _capacity_table()
+            if row.provider != ANY and row.covers(offer)
+        ),
+        key=lambda row: row.machines,
+        default=None,
+    )
+
+
+def spot_fleet_limit(offer: Offer) -> int | None:
+    """Return the most nodes on spot of a fleet whose nodes work by themselves; None without a row.
+
+    They need not start together, so only evidence of their machine type counts.
+    """
+    limit = known_limit(offer) if offer.purchase == "spot" else None
+    return limit.machines if limit is not None else None
+
+
+def spot_gang_limit(offer: Offer, *, spot_by_name: bool) -> int | None:
+    """Return the most machines that run one job on spot together; None for other purchases.
+
+    min(evidence, policy), the policy only where the spec does not ask for spot by name
+
+    A gang on demand is not bounded: an account's quota can be raised, so the plan says what to
+    ask for instead.
+    """
+    if offer.purchase != "spot":
+        return None
+    return min(
+        (
+            row.machines
+            for row in _capacity_table()
+            if row.covers(offer) and not (spot_by_name and row.kind == POLICY)
+        ),
+        default=None,
+    )
+
+
+@cache
+def _capacity_table() -> tuple[CapacityLimit, ...]:
+    columns: table.Columns = {
+        "provider": table.one_of(ANY, *clouds()),
+        "machine_types": table.word_list,
+        "purchase": table.one_of(*LIMITED_PURCHASES),
+        "machines": table.integer_between(0, 10_000),
+        "kind": table.one_of(*KINDS),
+        "strength": table.one_of("strong", "medium", "weak"),
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(
+        CapacityLimit(**capacity_row.cells)
+        for capacity_row in table.load_rows(
+            "planner.market", "capacity.csv", columns
+        )
+    )
