@@ -46,21 +46,34 @@ def spread(batch: Batch, ratio: Array, rows: Array) -> tuple[float, float, int]:
     return low - more, high + more, len(count)
 
 
+def of_load(batch: Batch, load: str) -> Array:
+    """Whether each row is of one of the kinds of load."""
+    groups, engine = LOADS[load]
+    return np.isin(batch.group, groups) & np.array(
+        [engine in ("", s.setup.engine.kind) for s in batch.samples]
+    )
+
+
+def loose(batch: Batch) -> Array:
+    """Whether each row has drafts or prefill workers of its own, whose settings are unstated."""
+    return batch.speculative | (batch.split > 0)
+
+
 def rows(batch: Batch, schemes: Iterable[Scheme]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table: rows of quality A, and for loose settings all that are so."""
-    loose = batch.speculative | (batch.split > 0)
     for scheme in schemes:
         for target in TARGETS:
-            for load, (groups, engine) in LOADS.items():
-                here = np.isin(batch.group, groups) & np.array(
-                    [engine in ("", s.setup.engine.kind) for s in batch.samples]
-                )
-                sure = here & (batch.quality == "A") & ~loose
+            for load in LOADS:
+                here = of_load(batch, load)
+                sure = here & (batch.quality == "A") & ~loose(batch)
                 new = "none" if scheme.name == "all" else scheme.name
                 yield from _row(batch, scheme, (target, load, new), sure)
                 if scheme.name == "source":
                     yield from _row(
-                        batch, scheme, (target, load, "loose"), here & loose
+                        batch,
+                        scheme,
+                        (target, load, "loose"),
+                        here & loose(batch),
                     )
 
 
@@ -92,6 +105,8 @@ def covered(batch: Batch) -> Iterator[dict[str, Any]]:
         "family": [x.llm.family for x in setups],
         "GPU": [x.node.accelerator.accelerator for x in setups],
         "architecture": [x.node.accelerator.architecture for x in setups],
+        "pipeline": [x.engine.kind for x in setups if x.layout.pp > 1],
+        "precision": [x.layout.precision for x in setups],
     }
     for kind, names in kinds.items():
         for name, number in sorted(Counter(names).items()):

@@ -12,7 +12,7 @@ from typing import Final
 from planner.errors import TonnageError
 from planner.estimate.memory import predict_memory as memory_answer
 from planner.estimate.names import RefusedError
-from tests.accuracy import own, server
+from tests.accuracy import margins, own, server
 from tests.accuracy.adapter import startup_row
 from tests.accuracy.cross import Scheme
 from tests.accuracy.sample import Batch
@@ -35,6 +35,8 @@ ERRORS: Final = {
     SERVED: ((8, 20, 20, 20), (6, 12, 12, 12)),
 }
 WIDTHS: Final = {"tpot": 3.0, "throughput": 2.5, "ttft": 15.0}
+# Confidence, and the least and most of the rows that may be within the plan.
+CONFIDENCES: Final = ((0.5, 45.0, 60.0), (0.9, 87.0, 95.0))
 # Bars that have never been met: they are shown as missed, and do not fail the check.
 NOT_YET: Final = ("training optimistic by > 20 %, moe, worst scheme",)
 LOGS: Final = Path(__file__).parents[1] / "data" / "truth" / "startup.csv"
@@ -79,6 +81,7 @@ def bars(
             most,
         )
     yield from _bands(batch, schemes[1:])
+    yield from _margins(batch, schemes)
     yield from _answered(batch, refused)
     share, _ = order(batch, next(s for s in schemes if s.name == "GPU"))
     yield Bar(
@@ -130,6 +133,31 @@ def _bands(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
             width,
             "x",
         )
+
+
+def _margins(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[Bar]:
+    yield Bar(
+        "stored margins: largest difference from these errors",
+        100 * margins.difference(batch, schemes),
+        None,
+        0.5,
+    )
+    source = next(s for s in schemes if s.name == "source")
+    loops = margins.loops(batch, schemes[0].fits["all"])
+    for level, least, most in CONFIDENCES:
+        yield Bar(
+            f"TPOT and TTFT within the plan at {level:.0%} confidence, source out",
+            100 * margins.met(batch, source, level, loops),
+            least,
+            most,
+        )
+    tuned = margins.met(batch, source, 0.9, batch.group == "server")
+    yield Bar(
+        "the same at 90%, servers tuned to a limit on TTFT",
+        100 * tuned,
+        60.0,
+        None,
+    )
 
 
 def _answered(batch: Batch, refused: Sequence[str]) -> Iterator[Bar]:

@@ -28,12 +28,26 @@ LEAVES: Final[Mapping[str, Callable[[Sample], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Log ratios of all rows when their own group was left out; `served` is that of rates."""
+    """Log ratios of all rows when their own group was left out; `served` is that of rates.
+
+    `fits` has the parameters that were fitted without each group.
+    """
 
     name: str
     groups: Array
     found: Outcome
     served: Array
+    fits: Mapping[str, Array]
+
+    def by_fit(self, value: Callable[[Array], Array]) -> Array:
+        """What `value` gives for the rows of each group with the parameters of its fit.
+
+        The last axis is that of the rows.
+        """
+        found = np.full(len(self.groups), np.nan)
+        for group, parameters in self.fits.items():
+            found = np.where(self.groups == group, value(parameters), found)
+        return found
 
 
 def load() -> tuple[Batch, list[tuple[dict[str, str], str]]]:
@@ -66,7 +80,11 @@ def whole(batch: Batch, parameters: Array) -> Scheme:
     groups = np.array(["all"] * len(batch.samples))
     with np.errstate(all="ignore"):
         return Scheme(
-            "all", groups, outcome(batch, parameters), served(batch, parameters)
+            "all",
+            groups,
+            outcome(batch, parameters),
+            served(batch, parameters),
+            {"all": parameters},
         )
 
 
@@ -85,8 +103,9 @@ def leave(batch: Batch, name: str, start: Array) -> Scheme:
             )
         )
     empty = np.full(len(groups), np.nan)
-    result = Scheme(name, groups, Outcome(empty, empty, empty), empty)
-    for group, fitted in zip(scored, fits, strict=True):
+    by_group = dict(zip(scored, fits, strict=True))
+    result = Scheme(name, groups, Outcome(empty, empty, empty), empty, by_group)
+    for group, fitted in by_group.items():
         result = _merge(result, whole(batch, fitted), groups == group)
     return result
 

@@ -1,6 +1,7 @@
 """Fits the coefficients: robust least squares on log ratios, shrunk to priors. Deterministic.
 
-`python -m tests.accuracy.fit` rewrites the values of the coefficient table, and the bands.
+`python -m tests.accuracy.fit` rewrites the values of the coefficient table, the bands and the
+margins.
 """
 
 from __future__ import annotations
@@ -167,13 +168,16 @@ def problem(batch: Batch, train: Array) -> Problem:
 
 def main() -> None:
     """Fit the tables to all measurements, then see how far left-out ones are off."""
-    from tests.accuracy import bands, cross, training
+    from tests.accuracy import bands, cross, margins, training
 
     batch, _ = cross.load()
     fitted = solve(problem(batch, np.ones(len(batch.samples), bool)))
     save(SERVING, fitted)
     left_out = [cross.leave(batch, name, fitted) for name in cross.LEAVES]
-    bands.save(batch, [cross.whole(batch, fitted), *left_out])
+    schemes = [cross.whole(batch, fitted), *left_out]
+    bands.save(batch, schemes)
+    with np.errstate(all="ignore"):
+        margins.save(batch, schemes)
     sys.stderr.write(
         f"fitted {len(SERVING.rows)} rows to {len(batch.samples)} measurements\n"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
 
 # Bytes of one element of the KV cache.
-KV_ELEMENT_BYTES: Final = {"bf16": 2, "fp8": 1}
+KV_ELEMENT_BYTES: Final = {"fp32": 4, "bf16": 2, "fp8": 1}
 
 
 def weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
@@ -23,10 +24,11 @@ def weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
 
         (attention + dense) / (tp / adp) / pp
         + experts / tp / pp
-        + 2 bytes * embedding parameters / tp / stages that share them
+        + unquantized * embedding parameters / tp / stages that share them
 
-    The embedding and the output head have 16 bits. With pp > 1 they are on the first and the
-    last stage, so the fuller of these has half of their bytes.
+    The embedding and the output head are not quantized: they have 2 bytes, or 4 in fp32. With
+    pp > 1 they are on the first and the last stage, so the fuller of these has half of their
+    bytes.
     """
     precision = layout.precision
     attention_tp = layout.attention_tp
@@ -41,12 +43,29 @@ def weight_bytes(llm: Llm, layout: ReplicaLayout) -> float:
     embedding_stages = 1 if layout.pp == 1 else 2
     return (
         body_bytes / attention_tp + expert_bytes
-    ) / layout.pp + llm.embedding_params * 2.0 / (layout.tp * embedding_stages)
+    ) / layout.pp + llm.embedding_params * unquantized_bytes(precision) / (
+        layout.tp * embedding_stages
+    )
 
 
 def quantized_bytes(precision: str) -> float:
     """Return bytes of one quantized parameter, with its share of the scales."""
     return constant("weight_bytes", precision)
+
+
+def unquantized_bytes(precision: str) -> float:
+    """Return bytes of a parameter or an activation that no format quantizes."""
+    return quantized_bytes("fp32" if precision == "fp32" else "bf16")
+
+
+def cache_precision(precision: str, kv_precision: str) -> str:
+    """Return the format of the KV cache: what is not quantized is kept as activations are.
+
+    Activations are fp32 with weights in fp32, and have 16 bits with all others.
+    """
+    if precision == "fp32" and kv_precision == "bf16":
+        return "fp32"
+    return kv_precision
 
 
 def dense_bytes(precision: str) -> float:
@@ -74,7 +93,7 @@ def checkpoint_bytes(llm: Llm, layout: ReplicaLayout) -> float:
 
     An fp8 deployment of a 16-bit release loads 16-bit weights and quantizes them on loading.
     """
-    if layout.precision == "fp8" and llm.precision == "bf16":
+    if layout.precision == "fp8" and llm.precision in SIXTEEN_BIT:
         return 2.0 * llm.params
     return weight_bytes(llm, layout) * layout.accelerators
 

@@ -123,11 +123,14 @@ def run_hazard(
     family: str,
     reclaim_level: ReclaimLevel = "never",
     spare_count: int = 0,
+    *,
+    load_s: float = 0.0,
 ) -> Hazard:
     """Return the hazard of a run on `machine_count` machines of a cloud.
 
     failures  machines * `node_failures`; machines fail independently
-    restart   `train_restart` + `boot` * share of failures without a spare
+    restart   `train_restart` + `boot` * share of failures without a spare + load
+    load      `load_s`, time to load a checkpoint, s
     reclaims  r * (1 + (1 - `reclaim_together`) * (machines - 1)), r the rate of one machine
 
     Most reclaims take all spot machines of one type and zone within minutes, so the rate of a
@@ -136,7 +139,7 @@ def run_hazard(
     """
     # Failures a machine and day (arXiv:2410.21680, RSC-1).
     failures_per_s = machine_count * constant("node_failures") / SECONDS_PER_DAY
-    restart_s = constant("train_restart")
+    restart_s = constant("train_restart") + load_s
     restart_s += constant("boot") * no_spare_share(
         spare_count, failures_per_s * constant("boot")
     )
@@ -229,6 +232,8 @@ def finish_quantile(
 
     mean + z * sqrt(stops * E[L^2])
 
+    The time without a stop, where that share of the runs has none: exp(-stops/s * time) >= share.
+
     mean   work / `progress_share`
     z      normal quantile of `run_share`
     stops  mean number of stops; their number is Poisson
@@ -239,6 +244,9 @@ def finish_quantile(
     stops_per_s = hazard.failures_per_s + hazard.reclaims_per_s
     if not stops_per_s or mean_s == math.inf:
         return mean_s
+    unbroken_s = work_s + save_s * (work_s // interval_s)
+    if math.exp(-stops_per_s * unbroken_s) >= run_share:
+        return unbroken_s
     half_segment_s = (interval_s + save_s) / 2
     mean_absence_s = hazard.reclaims_per_s / stops_per_s * hazard.wait_s
     mean_square_s2 = (

@@ -21,6 +21,7 @@ from planner.perf.serving.error_band import Band
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from planner.perf.common.layout import ReplicaLayout
     from planner.perf.serving.error_band import Basis
 
 FeatureVector: TypeAlias = tuple[float, ...]
@@ -180,21 +181,27 @@ class Correction(Struct, frozen=True, kw_only=True):
         )
 
     def band(
-        self, metric: str, batch_size: float, context_tokens: float, tp: int
+        self,
+        metric: str,
+        batch_size: float,
+        context_tokens: float,
+        layout: ReplicaLayout,
     ) -> Band:
         """Return the 90 % band around the corrected time.
 
-        half width in ln = z(0.95) * deviation; doubled for another tp than the measured one.
+        half width in ln = z(0.95) * deviation; doubled for another layout than the measured one,
+        which has one stage.
         """
+        is_same_layout = layout.tp == self.tp and layout.pp == 1
         # Few points leave the prior visible, so they count as calibrated.
-        is_measured = tp == self.tp and self.points >= MEASURED_POINTS
+        is_measured = is_same_layout and self.points >= MEASURED_POINTS
         basis: Basis = "measured" if is_measured else "calibrated"
         log_sigma = self.bias_models[metric].deviation(
             feature_vector(batch_size, context_tokens)
         )
-        # Bias carries over to another tp only in part: twice the width.
+        # Bias carries over to another layout only in part: twice the width.
         half_width = (
-            Z_OF_90_PERCENT_BAND * log_sigma * (1 if tp == self.tp else 2)
+            Z_OF_90_PERCENT_BAND * log_sigma * (1 if is_same_layout else 2)
         )
         return Band(math.exp(-half_width), math.exp(half_width), basis)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from planner.facts import table
+from planner.facts.accelerator import SIXTEEN_BIT
 
 if TYPE_CHECKING:
     from planner.facts.llm import Llm
@@ -111,7 +112,10 @@ def coefficient_keys(
         serving_engine.kind,
     }
     # Quantized weights that are converted to 16 bit before the product.
-    if compute_format == "bf16" and layout.precision not in ("bf16", "auto"):
+    if compute_format == "bf16" and layout.precision not in (
+        *SIXTEEN_BIT,
+        "auto",
+    ):
         key_names.add("unpacked")
     # Attention kernels of early versions reach another KV bandwidth.
     if serving_engine.software_year < EARLY_YEAR:

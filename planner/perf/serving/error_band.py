@@ -5,7 +5,11 @@ sources, or of rows whose settings are unstated. Widths are half widths in ln:
 
     width^2 = base^2
             + sum over new (family, GPU) of (left-out width^2 - fitted width^2)
+            + number of new (pipeline, precision) * the larger of these two differences
             + (doublings beyond the measured ranges * width of one doubling)^2
+
+A pipeline of an engine that nobody measured with one, and weights in a format that nobody
+measured, cannot be left out of a fit: each counts as much as the worse of the two kinds that can.
 
 An architecture without measurements rests on its data sheet; its band is wider by the constant
 `unseen`.
@@ -20,12 +24,16 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from planner.facts import table
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.numeric import Z_OF_90_PERCENT_BAND, normal_quantile
 from planner.perf.common.constant import constant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.facts.accelerator import Accelerator
     from planner.facts.llm import Llm
+    from planner.perf.common.layout import ReplicaLayout
 
 Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 FALLBACK_LOADS: Final = {
@@ -34,6 +42,11 @@ FALLBACK_LOADS: Final = {
     "ttft": "closed",
 }
 NOVELTY_KINDS: Final = ("none", "source", "family", "GPU", "loose")
+LEFT_OUT_KINDS: Final = (
+    "family",
+    "GPU",
+)  # what the cross-validations leave out
+UNTESTED_KINDS: Final = ("pipeline", "precision")  # what they cannot leave out
 
 
 class Band(Struct, frozen=True):
@@ -83,7 +96,11 @@ def _band_rows() -> dict[tuple[str, str, str], tuple[float, float]]:
 
 @cache
 def measured_scope() -> frozenset[tuple[str, str]]:
-    """Return what the measurements cover, as (family | GPU | architecture, name)."""
+    """Return what the measurements cover, as (kind, name).
+
+    Kinds are family, GPU, architecture, precision (of the weights, 16 bit being bf16) and
+    pipeline: the kinds of engines that were measured with several stages.
+    """
     columns = {
         "kind": table.nonempty_text,
         "name": table.nonempty_text,
@@ -158,12 +175,14 @@ def error_band(
         log_low, log_high = band_rows[target, load_kind, "source"]
     squared_width = ((log_high - log_low) / 2) ** 2
     # Independent errors add in quadrature: the excess over the full fit.
-    for novelty in novelties & {"family", "GPU"}:
-        squared_width += max(
-            0.0,
-            _half_width(target, load_kind, novelty) ** 2
-            - _half_width(target, load_kind, "none") ** 2,
-        )
+    fitted_width = _half_width(target, load_kind, "none")
+    squared_width += novelty_excess(
+        novelties,
+        {
+            kind: _half_width(target, load_kind, kind) ** 2 - fitted_width**2
+            for kind in LEFT_OUT_KINDS
+        },
+    )
     # Extrapolation: the width grows with each doubling.
     squared_width += (doublings * constant("beyond", target)) ** 2
     half_width = math.sqrt(squared_width) * (
@@ -179,22 +198,51 @@ def error_band(
     )
 
 
+def novelty_excess(
+    novelties: frozenset[str], left_out_excess: Mapping[str, float]
+) -> float:
+    """Return the sum of the excesses of what is new, none of them below 0.
+
+    `left_out_excess` has that of each kind that was left out. A kind that cannot be left out takes
+    the largest of them.
+    """
+    largest_excess = max(0.0, *left_out_excess.values())
+    return sum(
+        max(0.0, left_out_excess[kind])
+        for kind in sorted(novelties & left_out_excess.keys())
+    ) + largest_excess * len(novelties & set(UNTESTED_KINDS))
+
+
 def _half_width(target: str, load_kind: str, novelty: str) -> float:
     log_low, log_high = _band_rows()[target, load_kind, novelty]
     return (log_high - log_low) / 2
 
 
 def assess_novelty(
-    llm: Llm, accelerator: Accelerator, *, unstated_settings: bool = False
+    llm: Llm,
+    layout: ReplicaLayout,
+    accelerator: Accelerator,
+    engine_kind: str,
+    *,
+    unstated_settings: bool = False,
 ) -> tuple[frozenset[str], Basis]:
     """Return what is new about a configuration, and the basis of its prediction.
 
     spec        no measurement of this architecture
-    physics     something else is new: family, GPU or unstated settings
-    calibrated  family and GPU are among the measurements
+    physics     something else is new: family, GPU, format of the weights, several stages on an
+                engine that was measured with one only, or unstated settings
+    calibrated  all of these are among the measurements
     """
     measured_names = measured_scope()
     novelties = set()
+    # Both formats of 16 bit move as many bytes and multiply as fast.
+    weight_format = (
+        "bf16" if layout.precision in SIXTEEN_BIT else layout.precision
+    )
+    if ("precision", weight_format) not in measured_names:
+        novelties.add("precision")
+    if layout.pp > 1 and ("pipeline", engine_kind) not in measured_names:
+        novelties.add("pipeline")
     if ("family", llm.family) not in measured_names:
         novelties.add("family")
     if ("GPU", accelerator.accelerator) not in measured_names:

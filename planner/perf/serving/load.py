@@ -116,6 +116,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     prefix_hit          share of prompt tokens found in the prefix cache
     max_context_tokens  longest context that must fit, in tokens
     routing             how the router assigns requests to replicas
+    token_budget        most tokens of one engine step; 0 is the engine's default
     """
 
     prompt_lengths: LengthDistribution
@@ -126,6 +127,7 @@ class ServingLoad(Struct, frozen=True, kw_only=True):
     prefix_hit: float = 0.0
     max_context_tokens: int = 0
     routing: Routing = "random"
+    token_budget: int = 0
 
     @property
     def shape(self) -> ServingLoad:

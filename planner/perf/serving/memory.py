@@ -78,6 +78,7 @@ class StartupMemory(Struct, frozen=True, kw_only=True):
     kv_gib          KV pool; negative when the model does not fit
     kv_tokens       tokens that the pool holds
     max_sequences   most sequences in one step
+    max_step_tokens  most tokens in one step, prompts and answers together
     """
 
     total_gib: float
@@ -88,6 +89,7 @@ class StartupMemory(Struct, frozen=True, kw_only=True):
     kv_gib: float
     kv_tokens: int
     max_sequences: int
+    max_step_tokens: int
 
     @property
     def overhead_gib(self) -> float:
@@ -152,6 +154,23 @@ def default_limits(
     )
 
 
+def step_limits(
+    accelerator: VllmAccelerator, context_tokens: int, token_budget: int = 0
+) -> StepLimits:
+    """Return the step limits of an engine that is started with a token budget; 0 states none.
+
+    Without one they are the defaults. A sequence takes at least one token of a step, so that
+    sequences <= tokens; vLLM refuses to start otherwise.
+    """
+    limits = default_limits(accelerator, context_tokens)
+    if not token_budget:
+        return limits
+    return StepLimits(
+        max_tokens=token_budget,
+        max_sequences=min(limits.max_sequences, token_budget),
+    )
+
+
 def vllm_accelerator(
     node: Node, tp: int, software_year: float
 ) -> VllmAccelerator:
@@ -168,12 +187,23 @@ def vllm_accelerator(
 
 
 def replica_memory(
-    llm: Llm, layout: ReplicaLayout, node: Node, software_year: float
+    llm: Llm,
+    layout: ReplicaLayout,
+    node: Node,
+    software_year: float,
+    *,
+    token_budget: int = 0,
 ) -> StartupMemory:
-    """Return the start-up memory of a replica with the defaults of vLLM."""
+    """Return the start-up memory of a replica with the defaults of vLLM.
+
+    `token_budget` is the most tokens of a step, where it is stated.
+    """
     accelerator = vllm_accelerator(node, layout.tp, software_year)
     return startup_memory(
-        llm, layout, accelerator, default_limits(accelerator, llm.max_context)
+        llm,
+        layout,
+        accelerator,
+        step_limits(accelerator, llm.max_context, token_budget),
     )
 
 
@@ -221,6 +251,7 @@ def startup_memory(
             accelerator.software_year,
         ),
         max_sequences=step_limits.max_sequences,
+        max_step_tokens=step_limits.max_tokens,
     )
 
 
@@ -264,9 +295,12 @@ def activation_bytes(
         sampling = sampler_bytes * sequences * vocabulary + 2 * tokens * hidden
         forward  = 2 * tokens * (3 * ffn / tp + 3 * hidden)
 
+    with 4 bytes in place of 2 in fp32.
+
     With experts their workspace takes the place of the ffn term; mxfp4 releases have none. With
     pp > 1 nothing is sampled, and 4 * tokens * hidden go to the next stage.
     """
+    element_bytes = memory.unquantized_bytes(layout.precision)
     sampled_rows = min(step_limits.max_sequences, step_limits.max_tokens)
     # vLLM pads the logits to a multiple of 64 columns.
     padded_vocabulary = (
@@ -276,16 +310,20 @@ def activation_bytes(
         vllm_constants(software_year)["sampler_bytes"]
         * sampled_rows
         * padded_vocabulary
-        # Hidden states of all tokens, in 16 bit.
-        + 2.0 * step_limits.max_tokens * llm.hidden
+        # Hidden states of all tokens.
+        + element_bytes * step_limits.max_tokens * llm.hidden
     )
     has_head = layout.pp == 1  # the first stage of several has no head
-    forward_bytes = 2.0 * step_limits.max_tokens * 3 * llm.hidden
+    forward_bytes = element_bytes * step_limits.max_tokens * 3 * llm.hidden
     workspace_bytes = 0.0
     # Dense MLP: gate, up and their product.
     if not llm.experts:
         forward_bytes += (
-            2.0 * step_limits.max_tokens * 3 * llm.ffn / layout.attention_tp
+            element_bytes
+            * step_limits.max_tokens
+            * 3
+            * llm.ffn
+            / layout.attention_tp
         )
     elif llm.precision != "mxfp4":
         gate_up_width = 2 * llm.moe_ffn / layout.tp
@@ -294,11 +332,14 @@ def activation_bytes(
             gate_up_width, llm.hidden
         )
         workspace_bytes = (
-            2.0 * step_limits.max_tokens * llm.experts_per_token * token_width
+            element_bytes
+            * step_limits.max_tokens
+            * llm.experts_per_token
+            * token_width
         )
-    # Hidden states and residual that go to the next stage, 16 bit each.
+    # Hidden states and residual that go to the next stage.
     if not has_head:
-        forward_bytes += 4.0 * step_limits.max_tokens * llm.hidden
+        forward_bytes += 2 * element_bytes * step_limits.max_tokens * llm.hidden
     # vLLM 0.17 and later: the workspace stays allocated while sampling.
     reserved_bytes = (
         workspace_bytes

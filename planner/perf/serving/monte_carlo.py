@@ -1,86 +1,117 @@
-"""Monte Carlo runs of simulated replicas and the percentiles of their times."""
+"""Endless Monte Carlo runs of simulated replicas, as batches of the times of their requests."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
-import statistics
 from collections import deque
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct
-
-from planner.numeric import nearest_rank
-from planner.perf.serving.prompt import latency_timer
 from planner.perf.serving.simulation import NEVER, ReplicaSimulation, Request
+from planner.perf.serving.work import UNLIMITED_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from planner.perf.serving.load import Arrival, Routing, ServingLoad
+    from planner.perf.serving.load import Routing, ServingLoad
     from planner.perf.serving.simulation import ReplicaTable
+    from planner.perf.serving.trace import Trace
 
-# Shares of requests at the start and at the end of a run that are not counted: the replica
-# fills, then no arrivals follow.
-WARM_UP_SHARE: Final = 0.15
-DRAIN_SHARE: Final = 0.05
-# 95 % quantiles of Student's t, by the number of seeds: the ends of a 90 % band.
-STUDENT_QUANTILES: Final = (
-    0.0,
-    0.0,
-    6.31,
-    2.92,
-    2.35,
-    2.13,
-    2.02,
-    1.94,
-    1.89,
+# Seconds of requests by metric.
+RequestTimes: TypeAlias = "dict[str, list[float]]"
+MOST_UNFINISHED: Final = (
+    40  # batches, each at least twice as long as what is in flight
 )
+DRAWN_TOGETHER: Final = 256  # random numbers that a stream draws at once
+MIN_VARIATION: Final = 1e-3  # gaps of less variation are drawn with this
+# Variations of gaps are rounded up to so many parts of 1: fleets that differ by a few replicas
+# meet the same gaps, so that what one of them keeps is not luck.
+VARIATION_PARTS: Final = 20
 
 
-def draw_requests(
-    load: ServingLoad,
-    request_count: int,
-    seed: int,
-    variation: float,
-    rate_per_s: float,
-) -> list[Request]:
-    """Draw requests with Gamma interarrival times and lognormal lengths.
+class RequestStream:
+    """The endless requests of a load with Gamma interarrival times and lognormal lengths.
 
-    `variation` is the squared coefficient of variation of interarrival times. Prompts are
-    without the share in the prefix cache. The same seed gives the same requests. An infinite
-    rate makes all requests arrive at time 0.
+    The server refuses what is longer than its context, so prompts and answers are cut there.
+    Prompts are without the share in the prefix cache. What is drawn is kept: each replica that
+    is simulated meets the same lengths and the same gaps, stretched to its rate.
     """
-    generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
-    # A Gamma distribution of shape k has the squared variation 1 / k.
-    gamma_shape = 1 / max(variation, 1e-3)
-    arrival_s = 0.0
-    requests = []
-    log_sigmas = load.prompt_lengths.sigma, load.answer_lengths.sigma
-    mean_tokens = (
-        load.prompt_lengths.mean_tokens * (1 - load.prefix_hit),
-        load.answer_lengths.mean_tokens,
-    )
-    prompt_logs, answer_logs = (
-        # The mean of a lognormal is exp(mu + sigma^2 / 2).
-        (math.log(location) - log_sigma * log_sigma / 2, log_sigma)
-        for location, log_sigma in zip(mean_tokens, log_sigmas, strict=True)
-    )
-    for _ in range(request_count):
-        arrival_s += (
-            generator.gammavariate(gamma_shape, 1 / (gamma_shape * rate_per_s))
-            if rate_per_s < NEVER
-            else 0.0
+
+    def __init__(self, load: ServingLoad, seed: int) -> None:
+        self._load = load
+        self._seed = seed
+        self._lengths: list[tuple[int, int]] = []
+        # S311: a simulation, not a secret.
+        self._length_source = random.Random(seed)  # noqa: S311
+        self._unit_gaps: dict[float, tuple[random.Random, list[float]]] = {}
+
+    def requests(
+        self, variation: float, rate_per_s: float
+    ) -> Iterator[Request]:
+        """Yield the requests in order of arrival, without end.
+
+        `variation` is the squared coefficient of variation of interarrival times, rounded up.
+        An infinite rate makes all requests arrive at time 0.
+        """
+        variation = (
+            math.ceil(variation * VARIATION_PARTS - 1e-9) / VARIATION_PARTS
         )
-        prompt_tokens = _draw_length(generator, *prompt_logs)
-        answer_tokens = _draw_length(generator, *answer_logs)
-        requests.append(
-            # A time per token needs at least two tokens.
-            Request(arrival_s, max(1, prompt_tokens), max(2, answer_tokens))
+        arrival_s = 0.0
+        mean_gap_s = 1 / rate_per_s if rate_per_s < NEVER else 0.0
+        for first in itertools.count(0, DRAWN_TOGETHER):
+            chunk = slice(first, first + DRAWN_TOGETHER)
+            for (prompt_tokens, answer_tokens), unit_gap in zip(
+                self._lengths_to(first + DRAWN_TOGETHER)[chunk],
+                self._gaps_to(first + DRAWN_TOGETHER, variation)[chunk],
+                strict=True,
+            ):
+                arrival_s += unit_gap * mean_gap_s
+                yield Request(arrival_s, prompt_tokens, answer_tokens)
+
+    def _lengths_to(self, count: int) -> list[tuple[int, int]]:
+        """Return prompt and answer tokens of at least the first `count` requests."""
+        lengths, load = self._lengths, self._load
+        prompt_logs, answer_logs = (
+            # The mean of a lognormal is exp(mu + sigma^2 / 2).
+            (
+                math.log(distribution.mean_tokens) - distribution.sigma**2 / 2,
+                distribution.sigma,
+            )
+            for distribution in (load.prompt_lengths, load.answer_lengths)
         )
-    return requests
+        while len(lengths) < count:
+            prompt_tokens = _draw_length(self._length_source, *prompt_logs)
+            answer_tokens = _draw_length(self._length_source, *answer_logs)
+            lengths.append(_served_lengths(load, prompt_tokens, answer_tokens))
+        return lengths
+
+    def _gaps_to(self, count: int, variation: float) -> list[float]:
+        """Return at least `count` gaps of mean 1."""
+        if variation not in self._unit_gaps:
+            # S311: a simulation, not a secret. Gaps and lengths are independent.
+            source = random.Random(f"gaps {self._seed}")  # noqa: S311
+            self._unit_gaps[variation] = source, []
+        source, unit_gaps = self._unit_gaps[variation]
+        # A Gamma distribution of shape k has the squared variation 1 / k.
+        gamma_shape = 1 / max(variation, MIN_VARIATION)
+        while len(unit_gaps) < count:
+            unit_gaps.append(source.gammavariate(gamma_shape, 1 / gamma_shape))
+        return unit_gaps
+
+
+def _served_lengths(
+    load: ServingLoad, prompt_tokens: int, answer_tokens: int
+) -> tuple[int, int]:
+    """Return the tokens of a prompt to compute and of its answer, within the context."""
+    context_tokens = load.max_context_tokens or UNLIMITED_TOKENS
+    # The answer needs room for two tokens: one has no time per token.
+    prompt_tokens = min(prompt_tokens, context_tokens - 2)
+    answer_tokens = min(answer_tokens, context_tokens - prompt_tokens)
+    return (
+        max(1, round(prompt_tokens * (1 - load.prefix_hit))),
+        max(2, answer_tokens),
+    )
 
 
 def _draw_length(
@@ -96,8 +127,20 @@ def _draw_length(
     )
 
 
+def draw_requests(
+    load: ServingLoad,
+    request_count: int,
+    seed: int,
+    variation: float,
+    rate_per_s: float,
+) -> list[Request]:
+    """Return the first `request_count` requests of a new stream."""
+    requests = RequestStream(load, seed).requests(variation, rate_per_s)
+    return list(itertools.islice(requests, request_count))
+
+
 def trace_requests(
-    trace: Sequence[Arrival],
+    trace: Trace,
     load: ServingLoad,
     replica_count: int,
     simulated_count: int,
@@ -107,11 +150,11 @@ def trace_requests(
 
     These are `simulated_count` of `replica_count` replicas.
 
-    Prompts are without the share in the prefix cache. Times count from the start of the trace.
+    Lengths end at the context, and prompts are without the share in the prefix cache. Times
+    count from the start of the trace.
     """
     generator = random.Random(seed)  # noqa: S311 - a simulation, not a secret
-    trace_start_s = trace[0][0]
-    uncached_share = 1 - load.prefix_hit
+    trace_start_s = trace.arrival_s[0]
     requests = []
     for position, (arrival_s, prompt_tokens, answer_tokens) in enumerate(trace):
         # Round-robin counts positions; other routers are drawn at random.
@@ -121,30 +164,61 @@ def trace_requests(
             else generator.randrange(replica_count)
         )
         if router_turn % replica_count < simulated_count:
-            uncached_tokens = max(1, round(prompt_tokens * uncached_share))
-            requests.append(
-                Request(
-                    arrival_s - trace_start_s,
-                    uncached_tokens,
-                    max(2, round(answer_tokens)),
-                )
+            lengths = _served_lengths(
+                load, round(prompt_tokens), round(answer_tokens)
             )
+            requests.append(Request(arrival_s - trace_start_s, *lengths))
     return requests
 
 
-def busiest_span(
-    trace: Sequence[Arrival], request_count: int
-) -> Sequence[Arrival]:
-    """Return the `request_count` consecutive requests with the shortest duration."""
-    if len(trace) <= request_count:
-        return trace
-    last_start = len(trace) - request_count
-    start_index = min(
-        range(last_start + 1),
-        # Shortest time between first and last request: the highest rate.
-        key=lambda index: trace[index + request_count - 1][0] - trace[index][0],
-    )
-    return trace[start_index : start_index + request_count]
+class RoutedReplicas:
+    """Equal replicas behind a router, which are simulated together."""
+
+    def __init__(
+        self, replica_table: ReplicaTable, replica_count: int, routing: Routing
+    ) -> None:
+        self._simulations = [
+            ReplicaSimulation(replica_table) for _ in range(replica_count)
+        ]
+        self._routing = routing
+        self._sent_count = 0
+        # S311: a simulation, not a secret.
+        self._generator = random.Random(replica_count)  # noqa: S311
+
+    def send(self, request: Request) -> None:
+        """Queue a request at the replica of the router's choice; it is changed in place."""
+        position, self._sent_count = self._sent_count, self._sent_count + 1
+        simulations = self._simulations
+        if len(simulations) == 1:
+            simulation = simulations[0]
+        elif self._routing == "least-loaded":
+            # The choice depends on the state of all replicas at the arrival.
+            self.advance(request.due_s)
+            simulation = self._least_loaded(position)
+        elif self._routing == "round-robin":
+            simulation = simulations[position % len(simulations)]
+        else:
+            simulation = self._generator.choice(simulations)
+        simulation.queue.append(request)
+
+    def advance(self, until_s: float) -> None:
+        """Simulate all replicas up to a time, in s; NEVER ends all requests."""
+        for simulation in self._simulations:
+            simulation.advance(until_s)
+
+    def _least_loaded(self, position: int) -> ReplicaSimulation:
+        """Return the replica with the fewest requests."""
+        replica_count = len(self._simulations)
+        return self._simulations[
+            min(
+                range(replica_count),
+                key=lambda index: (
+                    self._simulations[index].request_count,
+                    # Ties go to the replicas in turn.
+                    (index - position) % replica_count,
+                ),
+            )
+        ]
 
 
 def route_requests(
@@ -157,184 +231,143 @@ def route_requests(
 
     The requests are modified in place and returned.
     """
-    simulations = [
-        ReplicaSimulation(replica_table) for _ in range(replica_count)
-    ]
-    generator = random.Random(len(requests))  # noqa: S311 - a simulation, not a secret
-    for position, request in enumerate(requests):
-        if routing == "least-loaded":
-            # The choice depends on the state of all replicas at the arrival.
-            simulation = _least_loaded(simulations, request.due_s, position)
-        elif routing == "round-robin" or replica_count == 1:
-            simulation = simulations[position % replica_count]
-        else:
-            simulation = simulations[generator.randrange(replica_count)]
-        simulation.queue.append(request)
-    for simulation in simulations:
-        simulation.advance(NEVER)
+    replicas = RoutedReplicas(replica_table, replica_count, routing)
+    for request in requests:
+        replicas.send(request)
+    replicas.advance(NEVER)
     return requests
 
 
-def _least_loaded(
-    simulations: list[ReplicaSimulation], now_s: float, position: int
-) -> ReplicaSimulation:
-    """Advance all replicas to `now_s`; return the one with the fewest requests."""
-    for simulation in simulations:
-        simulation.advance(now_s)
-    replica_count = len(simulations)
-    return simulations[
-        min(
-            range(replica_count),
-            key=lambda index: (
-                simulations[index].request_count,
-                # Ties go to the replicas in turn.
-                (index - position) % replica_count,
-            ),
-        )
-    ]
+def open_batches(
+    replica_table: ReplicaTable,
+    requests: Iterator[Request],
+    replica_count: int,
+    routing: Routing,
+    batch_size: int,
+) -> Iterator[list[Request]]:
+    """Yield the requests of an endless run by `batch_size`, in order of arrival.
+
+    Requests go on arriving until the last one of a batch has ended. In an overload that takes
+    ever longer: a batch that many later ones have followed counts as ended then.
+    """
+    replicas = RoutedReplicas(replica_table, replica_count, routing)
+    sent_batches: deque[list[Request]] = deque()
+    while batch := list(itertools.islice(requests, batch_size)):
+        for request in batch:
+            replicas.send(request)
+        sent_batches.append(batch)
+        now_s = batch[-1].due_s
+        replicas.advance(now_s)
+        if len(sent_batches) > MOST_UNFINISHED:
+            for request in sent_batches[0]:
+                request.prompt_start_s = request.prompt_start_s or now_s
+                request.first_token_s = request.first_token_s or now_s
+                request.end_s = request.end_s or now_s
+        while sent_batches and all(
+            request.end_s for request in sent_batches[0]
+        ):
+            yield sent_batches.popleft()
 
 
-def closed_loop(
-    replica_table: ReplicaTable, requests: list[Request], user_count: int
-) -> list[Request]:
-    """Simulate a closed loop and return the finished requests.
+def closed_batches(
+    replica_table: ReplicaTable,
+    requests: Iterator[Request],
+    user_count: int,
+    batch_size: int,
+) -> Iterator[list[Request]]:
+    """Yield the requests of a closed loop by `batch_size`, in order of their end.
 
-    Each of `user_count` users sends its next request when its previous one ends.
+    Each of `user_count` users sends its next request when its previous one ends. The last batch
+    is the rest when `requests` end.
     """
     simulation = ReplicaSimulation(replica_table)
-    unsent_requests = deque(requests)
-    for _ in range(min(user_count, len(unsent_requests))):
-        simulation.queue.append(unsent_requests.popleft())
-    while unsent_requests and simulation.request_count:
-        finished_count = len(simulation.finished)
+    simulation.queue.extend(itertools.islice(requests, user_count))
+    finished = simulation.finished
+    while simulation.request_count:
+        finished_count = len(finished)
         # Advance to the next event: inner call finds it, outer one runs it.
         simulation.advance(simulation.advance(simulation.now_s))
-        for request in simulation.finished[finished_count:]:
-            if unsent_requests:
-                next_request = unsent_requests.popleft()
+        for request in finished[finished_count:]:
+            for next_request in itertools.islice(requests, 1):
                 # A user has no think time.
                 next_request.due_s = request.end_s
                 simulation.queue.append(next_request)
-    simulation.advance(NEVER)
-    return simulation.finished
+        if len(finished) >= batch_size or not simulation.request_count:
+            yield finished[:batch_size]
+            del finished[:batch_size]
 
 
-class SimulatedPercentile(Struct, frozen=True):
-    """A percentile of all simulated requests with its 90 % band, in seconds."""
-
-    estimate_s: float
-    low_s: float
-    high_s: float
-
-
-class SimulationSummary(Struct, frozen=True):
-    """Percentiles measured by a simulation.
-
-    request_count  counted requests over all seeds
-    seed_count     independent runs
-    percentiles    estimate and band by (metric, percentile)
-    """
-
-    request_count: int
-    seed_count: int
-    percentiles: dict[tuple[str, int], SimulatedPercentile]
+def measured_batches(
+    batches: Iterable[list[Request]], warm_up: int, replica_table: ReplicaTable
+) -> Iterator[RequestTimes]:
+    """Yield the times of the batches of a run, without those of its first `warm_up` requests."""
+    times_of = metric_timer(replica_table)
+    played_count = 0
+    for batch in batches:
+        # A replica fills up before its times are those of a steady state.
+        if played_count >= warm_up:
+            yield times_of(batch)
+        played_count += len(batch)
 
 
 def request_times(
     replica_table: ReplicaTable, requests: list[Request]
-) -> dict[str, list[float]]:
-    """Return ttft, tpot and e2e in seconds of the requests in the middle of a run.
+) -> RequestTimes:
+    """Return ttft, tpot and e2e of simulated requests, in seconds."""
+    return metric_timer(replica_table)(requests)
 
-    ttft = ttft_factor * (first_token + step_wait * step + prompt_share * prompt)
-    prompt = wait of the prompt + prompt latency
+
+def metric_timer(
+    replica_table: ReplicaTable,
+) -> Callable[[list[Request]], RequestTimes]:
+    """Return a function that gives ttft, tpot and e2e of simulated requests, in seconds.
+
+    ttft = ttft_factor * (m * first_token + step_wait * step + prompt_share * prompt)
+    prompt = wait of the prompt + the other prompts of its step + m * prompt latency
+    m    = prompt_factor
     tpot = (end - first token) / (answer - 1)
     e2e  = ttft + end - first token
     """
-    counted_requests = requests[
-        int(WARM_UP_SHARE * len(requests)) : len(requests)
-        - int(DRAIN_SHARE * len(requests))
-    ]
     coefficients = replica_table.coefficients
-    latency = latency_timer(replica_table.step_times)
-    first_token_times = [
-        replica_table.ttft_factor
-        * (
-            coefficients.first_token
+    latency = replica_table.prompt_latency
+    ttft_factor = replica_table.ttft_factor
+    prompt_factor = replica_table.prompt_factor
+    fixed_s = ttft_factor * prompt_factor * coefficients.first_token
+    wait_share = ttft_factor * coefficients.step_wait
+    prompt_share = ttft_factor * coefficients.prompt_share
+
+    def times_of(requests: list[Request]) -> RequestTimes:
+        first_token_times = [
+            fixed_s
             # Wait for the decode step that runs when the prompt is due.
-            + coefficients.step_wait * request.step_s
-            + coefficients.prompt_share
+            + wait_share * request.step_s
+            + prompt_share
             * (
                 request.prompt_start_s
                 - request.due_s
-                + latency(request.prompt_tokens)
+                + request.shared_s
+                + prompt_factor * latency(request.prompt_tokens)
             )
-        )
-        for request in counted_requests
-    ]
-    return {
-        "ttft": first_token_times,
-        "tpot": [
-            (request.end_s - request.first_token_s)
-            # The first token counts in ttft, the others in tpot.
-            / (request.answer_tokens - 1)
-            for request in counted_requests
-        ],
-        "e2e": [
-            first_token_s + request.end_s - request.first_token_s
-            for first_token_s, request in zip(
-                first_token_times, counted_requests, strict=True
-            )
-        ],
-    }
-
-
-def summarize(
-    runs: list[dict[str, list[float]]],
-    percentile_keys: Iterable[tuple[str, int]],
-) -> SimulationSummary:
-    """Return percentiles of all runs with their 90 % bands.
-
-    half width = t(0.95, seeds - 1) * standard deviation over seeds / sqrt(seeds)
-    """
-    percentiles = {}
-    for metric, metric_keys in itertools.groupby(
-        sorted(percentile_keys), key=itemgetter(0)
-    ):
-        # Sorted once for all percentiles of a metric.
-        seed_samples = [sorted(seed_times[metric]) for seed_times in runs]
-        pooled_samples = sorted(itertools.chain.from_iterable(seed_samples))
-        for percentile_key in metric_keys:
-            percentiles[percentile_key] = _banded_percentile(
-                pooled_samples, seed_samples, percentile_key[1] / 100
-            )
-    return SimulationSummary(
-        sum(len(seed_times["ttft"]) for seed_times in runs),
-        len(runs),
-        percentiles,
-    )
-
-
-def _banded_percentile(
-    pooled_samples: list[float], seed_samples: list[list[float]], share: float
-) -> SimulatedPercentile:
-    seed_quantiles = [
-        nearest_rank(sorted_times, share) for sorted_times in seed_samples
-    ]
-    # One seed has no variance between seeds, hence no width.
-    half_width_s = 0.0
-    if len(seed_quantiles) > 1:
-        student_quantile = STUDENT_QUANTILES[
-            min(len(seed_quantiles), len(STUDENT_QUANTILES) - 1)
+            for request in requests
         ]
-        # Standard error of the mean of the seeds, with Student's t.
-        half_width_s = (
-            student_quantile
-            * statistics.stdev(seed_quantiles)
-            / math.sqrt(len(seed_quantiles))
-        )
-    quantile_s = nearest_rank(pooled_samples, share)
-    return SimulatedPercentile(
-        quantile_s,
-        max(0.0, quantile_s - half_width_s),
-        quantile_s + half_width_s,
-    )
+        answer_times = [
+            request.end_s - request.first_token_s for request in requests
+        ]
+        return {
+            "ttft": first_token_times,
+            "tpot": [
+                # The first token counts in ttft, the others in tpot.
+                answer_s / (request.answer_tokens - 1)
+                for answer_s, request in zip(
+                    answer_times, requests, strict=True
+                )
+            ],
+            "e2e": [
+                first_token_s + answer_s
+                for first_token_s, answer_s in zip(
+                    first_token_times, answer_times, strict=True
+                )
+            ],
+        }
+
+    return times_of

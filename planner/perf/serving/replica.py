@@ -10,12 +10,10 @@ of non-Poisson arrivals are scaled by (ca^2 + cs^2) / 2 (Allen and Cunneen).
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from planner.numeric import last_true
 from planner.perf.common import memory
@@ -30,6 +28,11 @@ from planner.perf.serving.error_band import (
     extrapolation,
 )
 from planner.perf.serving.load import bin_mean, percentile_bin
+from planner.perf.serving.margin import (
+    NO_MARGINS,
+    benchmark_margins,
+    rate_margins,
+)
 from planner.perf.serving.prompt import busy_timer, latency_timer
 from planner.perf.serving.service import Service, Wait
 from planner.perf.serving.step import (
@@ -46,31 +49,32 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.correction import Correction
     from planner.perf.serving.load import ServingLoad
+    from planner.perf.serving.margin import LimitedMetric, RateMargins
 
 SERVING_ENGINE: Final = find_engine(
     "vllm"
 )  # what the boot script of a node starts
 BAND_LOAD: Final = "closed vllm"  # the load whose bands apply to it
-NO_MARGIN_LEVEL: Final = 0.5  # a confidence that asks for no margin
 
 
 class Confidence(Struct, frozen=True):
     """The required confidence of predictions.
 
-    level       probability that a predicted limit holds; 0.5 adds no margin
+    level       probability that all limits hold together, from 0.5; None takes the predictions
+                as they are
     correction  correction from a benchmark, if there is one
     """
 
-    level: float = NO_MARGIN_LEVEL
+    level: float | None = None
     correction: Correction | None = None
 
 
 class Replica:
-    """One replica of a model on a node under a given load.
+    """One replica of a model on a node under a given load, as slow as the confidence asks for.
 
+    metrics         metrics that have a limit, or throughput; they decide the margins
     max_batch       most requests in flight; 0 when the longest context does not fit
     startup_memory  memory of one accelerator after start-up
-    margins         computed safety factors by metric
     open_services   computed services by rate and number of replicas
     """
 
@@ -81,19 +85,25 @@ class Replica:
         node: Node,
         load: ServingLoad,
         confidence: Confidence | None = None,
+        *,
+        metrics: tuple[LimitedMetric, ...] = (),
     ) -> None:
         self.llm = llm
         self.layout = layout
         self.node = node
         self.load = load
         self.confidence = confidence or Confidence()
-        self.margins: dict[str, float] = {}
+        self.metrics = metrics
         self.coefficients = SERVING.select(
             coefficient_keys(layout, node, SERVING_ENGINE),
             SERVING_ENGINE.software_year,
         )
         self.startup_memory = startup.replica_memory(
-            llm, layout, node, SERVING_ENGINE.software_year
+            llm,
+            layout,
+            node,
+            SERVING_ENGINE.software_year,
+            token_budget=load.token_budget,
         )
         # The engine admits a request with its prompt and part of its answer.
         reserved_tokens = (
@@ -121,17 +131,38 @@ class Replica:
             pool_bytes / memory.kv_bytes(self.llm, self.layout, context_tokens)
         )
 
-    def with_confidence(self, level: float) -> Replica:
-        """Return the same replica with another confidence level.
+    @cached_property
+    def predicted(self) -> Replica:
+        """The same replica without margins: what is expected of it."""
+        if self.margins == NO_MARGINS:
+            return self
+        return Replica(
+            self.llm,
+            self.layout,
+            self.node,
+            self.load,
+            Confidence(correction=self.confidence.correction),
+        )
 
-        The copy shares the tables of times and rates, which do not depend on confidence.
-        """
-        replica_copy = copy(self)
-        replica_copy.confidence = replace(self.confidence, level=level)
-        # Only margins depend on the level, and services by them.
-        replica_copy.margins = {}
-        replica_copy.open_services = {}
-        return replica_copy
+    @cached_property
+    def margins(self) -> RateMargins:
+        """Factors on decode steps and on prompts that the confidence asks for."""
+        level = self.confidence.level
+        if level is None or not self.metrics:
+            return NO_MARGINS
+        if self.correction:
+            return benchmark_margins(
+                level, self.band("tpot"), self.band("ttft"), self.metrics
+            )
+        return rate_margins(
+            level,
+            self.llm,
+            self.layout,
+            self.node.accelerator,
+            self.load,
+            engine_kind=SERVING_ENGINE.kind,
+            metrics=self.metrics,
+        )
 
     @cached_property
     def correction(self) -> Correction | None:
@@ -161,9 +192,11 @@ class Replica:
                 metric,
                 half_batch,
                 self.load.decode_context_tokens,
-                self.layout.tp,
+                self.layout,
             )
-        novelties, basis = assess_novelty(self.llm, self.node.accelerator)
+        novelties, basis = assess_novelty(
+            self.llm, self.layout, self.node.accelerator, SERVING_ENGINE.kind
+        )
         doublings, _ = extrapolation(
             prompt=self.load.prompt_lengths.mean_tokens,
             answer=self.load.answer_lengths.mean_tokens,
@@ -172,37 +205,14 @@ class Replica:
         )
         return error_band(metric, BAND_LOAD, novelties, basis, doublings)
 
-    def _bias_factor(self, metric: str, batch_size: float) -> float:
+    def bias_factor(self, metric: str, batch_size: float) -> float:
+        """Return the factor on ttft or tpot that a benchmark taught, else 1."""
         return (
             self.correction.factor(
                 metric, batch_size, self.load.decode_context_tokens
             )
             if self.correction
             else 1.0
-        )
-
-    def margin(self, metric: str) -> float:
-        """Return the safety factor on a predicted time, at least 1.
-
-        margin = max(1, quantile of the band at `confidence.level`). The margin of e2e is the
-        larger of those of ttft and tpot.
-        """
-        time_factor = self.margins.get(metric)
-        if time_factor is None:
-            time_factor = self.margins[metric] = self._compute_margin(metric)
-        return time_factor
-
-    def _compute_margin(self, metric: str) -> float:
-        if self.confidence.level <= NO_MARGIN_LEVEL:
-            return 1.0
-        # A request is its first token plus its further tokens.
-        part_metrics = ("ttft", "tpot") if metric == "e2e" else (metric,)
-        return max(
-            1.0,
-            *(
-                self.band(part_metric).quantile(self.confidence.level)
-                for part_metric in part_metrics
-            ),
         )
 
     @cached_property
@@ -223,14 +233,20 @@ class Replica:
     @cached_property
     def prompt_times_s(self) -> tuple[float, ...]:
         """Seconds that the prompt of each length bin occupies the replica."""
-        return tuple(map(busy_timer(self.step_times), self._uncached_tokens))
+        busy_time = busy_timer(self.step_times)
+        return tuple(
+            self.margins.prefill * busy_time(prompt_tokens)
+            for prompt_tokens in self._uncached_tokens
+        )
 
     @cached_property
     def idle_prompts_s(self) -> tuple[float, ...]:
         """Seconds to the end of the prompt of each length bin when idle."""
         # Share of prompt time before the first token, with the correction.
-        prompt_share = self.coefficients.prompt_share * self._bias_factor(
-            "ttft", REFERENCE_BATCH
+        prompt_share = (
+            self.coefficients.prompt_share
+            * self.bias_factor("ttft", REFERENCE_BATCH)
+            * self.margins.prefill
         )
         latency = latency_timer(self.step_times)
         return tuple(
@@ -269,35 +285,36 @@ class Replica:
         """Return seconds per token with `batch_size` requests and no prompts."""
         return self.tpot(
             batch_size
-        ) - batch_size * self._interference_s * self._bias_factor(
+        ) - batch_size * self._interference_s * self.bias_factor(
             "tpot", batch_size
         )
 
     def tpot(self, batch_size: int) -> float:
         """Return the mean seconds per output token.
 
-        n is `batch_size`, the requests in flight:
-            tpot(n) = bias * (decode(n) + k * n * prompt / answer)
+        n is `batch_size`, the requests in flight, m the margin on decode steps:
+            tpot(n) = bias * (m * decode(n) + k * n * prompt / answer)
         """
         tpot_s = self._tpot_by_batch.get(batch_size)
         if tpot_s is None:
             predicted_s = (
-                decode_time(self.step_times, batch_size, self._attention_s)
+                self.margins.decode
+                * decode_time(self.step_times, batch_size, self._attention_s)
                 + batch_size * self._interference_s
             )
             tpot_s = self._tpot_by_batch[batch_size] = (
-                predicted_s * self._bias_factor("tpot", batch_size)
+                predicted_s * self.bias_factor("tpot", batch_size)
             )
         return tpot_s
 
     def start_delay(self, batch_size: int) -> float:
         """Return the seconds from arrival until a prompt starts, without queueing.
 
-        first_token + step_wait * tpot(n): the fixed part and the running decode step.
+        m * first_token + step_wait * tpot(n): the fixed part and the running decode step.
         """
         coefficients = self.coefficients
-        return self._bias_factor("ttft", batch_size) * (
-            coefficients.first_token
+        return self.bias_factor("ttft", batch_size) * (
+            self.margins.prefill * coefficients.first_token
             + coefficients.step_wait * self.tpot(batch_size)
         )
 
@@ -341,14 +358,11 @@ class Replica:
         return self.completion_rate(last_batch) if last_batch else 0.0
 
     def idle_quantile(self, metric: str, percentile: int) -> float:
-        """Return a lower bound of a quantile of ttft, tpot or e2e, with margin, in s.
+        """Return a lower bound of a quantile of ttft, tpot or e2e, in s.
 
         It is that of a request alone on the replica. Times grow with the number of requests in
         flight, so idle quantile <= quantile at any rate.
         """
-        return self._predicted_idle(metric, percentile) * self.margin(metric)
-
-    def _predicted_idle(self, metric: str, percentile: int) -> float:
         bin_index = percentile_bin(percentile)
         if metric == "tpot":
             return self.tpot(1)

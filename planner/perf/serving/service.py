@@ -47,9 +47,6 @@ class ReplicaModel(Protocol):
     def start_delay(self, batch_size: int) -> float:
         """Return the time before a prompt starts."""
 
-    def margin(self, metric: str) -> float:
-        """Return the factor on a time that covers it at the required confidence."""
-
 
 QUANTILE_STEPS: Final = 24  # halvings of the bracket of a quantile
 
@@ -163,12 +160,8 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
             percentile
         )
 
-    def assured_quantile(self, metric: str, percentile: int) -> float:
-        """Return the quantile times the margin of the required confidence."""
-        return self.quantile(metric, percentile) * self.replica.margin(metric)
-
     def meets(self, metric: str, percentile: int, limit_s: float) -> bool:
-        """Return whether the quantile with margin is within `limit_s`.
+        """Return whether the quantile is within `limit_s`.
 
         It evaluates the exceedance once at the limit and needs no search for the quantile.
         """
@@ -178,8 +171,6 @@ class Service(Struct, frozen=True, kw_only=True, dict=True):
         return self._met_limits[limit_key]
 
     def _is_within(self, metric: str, percentile: int, limit_s: float) -> bool:
-        # The margin on the time is moved to the limit.
-        limit_s /= self.replica.margin(metric)
         if metric == "tpot":
             met_tpot_s = self.replica.tpot(self._met_batch(percentile))
             # No percentile lies below the mean, and the quadrature would mirror such a limit.

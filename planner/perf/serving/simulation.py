@@ -2,22 +2,28 @@
 
 Continuous batching runs on a virtual clock that counts tokens: each running request gains one
 token in a step. A request that starts at clock V ends at V + answer - 1. Events are arrivals,
-ends of prompts, completions and overflows of the KV pool. Between them a step lasts
+prompts that leave a stage, completions and overflows of the KV pool. Between them a step lasts
 
     step(n, S) = base(n) + growth(n) * S
 
 with n requests and S tokens of context in total. S grows by n in each step, so the time of d
-steps is quadratic in d and exact. Prompts are processed one at a time in order of arrival;
-meanwhile decoding runs at 1 - interference of its speed. A request is admitted when a slot and
-its reserved share of the KV pool are free. When contexts overflow the pool, the newest request
-restarts.
+steps is quadratic in d and exact.
+
+Prompts that wait are processed together, in order of arrival, up to the token budget of a step;
+all of them have their first token when the last one ends. A prompt passes every stage of a
+pipeline: the first stage is free for the next prompts after 1 / pp of the time. Decoding runs at
+1 - interference of its speed as long as a prompt is in any stage, because a token follows the
+prompt through all of them. A request is admitted when a slot and its reserved share of the KV
+pool are free. When contexts overflow the pool, the newest request is preempted: it waits at the
+head of the queue, and then computes its prompt and the tokens that it had as one prompt.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from heapq import heapify, heappop, heappush
+from functools import cache
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -25,8 +31,9 @@ from msgspec.structs import replace
 
 from planner.perf.common import memory
 from planner.perf.serving.correction import REFERENCE_BATCH
-from planner.perf.serving.prompt import busy_timer
+from planner.perf.serving.prompt import busy_timer, latency_timer
 from planner.perf.serving.step import attention_time, decode_time
+from planner.perf.serving.work import UNLIMITED_TOKENS
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
@@ -43,13 +50,16 @@ MIN_DECODE_SPEED: Final = 1e-3
 class Request(Struct):
     """One request; times in seconds of the simulation.
 
-    due_s           arrival
-    prompt_tokens   prompt length outside the prefix cache, tokens
-    answer_tokens   answer length, tokens
-    step_s          decode step that runs when the prompt starts
-    prompt_start_s  start of the prompt
-    first_token_s   end of the first prompt pass
-    end_s           end of the answer
+    due_s             arrival
+    prompt_tokens     prompt length outside the prefix cache, tokens
+    answer_tokens     answer length, tokens
+    step_s            decode step that runs when the prompt starts
+    prompt_start_s    start of the prompt
+    shared_s          time of the other prompts of the same step
+    first_token_s     end of the first prompt pass
+    end_s             end of the answer
+    generated_tokens  tokens of the answer that it had when it was preempted
+    reserved_tokens   tokens of the KV pool that it was admitted with
     """
 
     due_s: float
@@ -57,8 +67,11 @@ class Request(Struct):
     answer_tokens: int
     step_s: float = 0.0
     prompt_start_s: float = 0.0
+    shared_s: float = 0.0
     first_token_s: float = 0.0
     end_s: float = 0.0
+    generated_tokens: float = 0.0
+    reserved_tokens: float = 0.0
 
 
 class ReplicaTable(Struct, frozen=True):
@@ -67,10 +80,14 @@ class ReplicaTable(Struct, frozen=True):
     base_steps_s         step time without context-dependent reads, by batch, s
     step_growths_s       step time added by one token of context, by batch, s
     busy_time            seconds that a prompt of so many tokens occupies the replica
+    prompt_latency       seconds of a prompt of so many tokens on an idle replica
     pool_tokens          tokens of the KV pool
     answer_share         share of an answer reserved in the pool at admission
     slot_count           most requests in flight
+    token_budget         most prompt tokens of a step
+    stage_count          stages of the pipeline
     prompt_decode_speed  speed of decoding while a prompt runs, relative to full speed
+    prompt_factor        margin on the time before the first token
     ttft_factor          correction of the time to first token from a benchmark
     """
 
@@ -78,11 +95,15 @@ class ReplicaTable(Struct, frozen=True):
     step_growths_s: tuple[float, ...]
     step_times: StepTimes
     busy_time: PromptTimer
+    prompt_latency: PromptTimer
     coefficients: Coefficients
     pool_tokens: float
     answer_share: float
     slot_count: int
+    token_budget: float
+    stage_count: float
     prompt_decode_speed: float
+    prompt_factor: float = 1.0
     ttft_factor: float = 1.0
 
 
@@ -92,6 +113,8 @@ def tabulate_times(
     slot_count: int,
     pool_tokens: float,
     context_tokens: float,
+    *,
+    token_budget: float = UNLIMITED_TOKENS,
 ) -> ReplicaTable:
     """Tabulate the times of a replica for each batch up to `slot_count`.
 
@@ -120,11 +143,15 @@ def tabulate_times(
         base_steps_s=tuple(base_steps_s),
         step_growths_s=tuple(step_growths_s),
         step_times=times,
-        busy_time=busy_timer(times),
+        # The same requests meet many fleets of a replica.
+        busy_time=cache(busy_timer(times)),
+        prompt_latency=cache(latency_timer(times)),
         coefficients=coefficients,
         pool_tokens=pool_tokens,
         answer_share=coefficients.answer_share,
         slot_count=slot_count,
+        token_budget=token_budget,
+        stage_count=times.pp,
         prompt_decode_speed=max(
             # Interference above 1 would stop decoding altogether.
             MIN_DECODE_SPEED,
@@ -134,7 +161,7 @@ def tabulate_times(
 
 
 def tabulate_replica(replica: Replica) -> ReplicaTable:
-    """Tabulate a replica under its load, with the correction from a benchmark."""
+    """Tabulate a replica under its load, with its margins and the correction from a benchmark."""
     context_tokens = replica.load.decode_context_tokens
     # Mean KV bytes per token, page rounding and windows included.
     token_bytes = (
@@ -148,33 +175,32 @@ def tabulate_replica(replica: Replica) -> ReplicaTable:
         replica.max_batch,
         pool_tokens,
         context_tokens,
+        token_budget=replica.startup_memory.max_step_tokens,
     )
-    if replica.correction is None:
-        return replica_table
     tpot_factors = [
-        1.0,
-        *(
-            replica.correction.factor("tpot", batch_size, context_tokens)
-            for batch_size in range(1, replica_table.slot_count + 1)
-        ),
+        replica.margins.decode * replica.bias_factor("tpot", batch_size)
+        for batch_size in range(replica_table.slot_count + 1)
     ]
+    busy_time = replica_table.busy_time
     return replace(
         replica_table,
-        base_steps_s=tuple(
-            step_s * tpot_factor
-            for step_s, tpot_factor in zip(
-                replica_table.base_steps_s, tpot_factors, strict=True
+        base_steps_s=_scaled(replica_table.base_steps_s, tpot_factors),
+        step_growths_s=_scaled(replica_table.step_growths_s, tpot_factors),
+        busy_time=cache(
+            lambda prompt_tokens: (
+                replica.margins.prefill * busy_time(prompt_tokens)
             )
         ),
-        step_growths_s=tuple(
-            step_s * tpot_factor
-            for step_s, tpot_factor in zip(
-                replica_table.step_growths_s, tpot_factors, strict=True
-            )
-        ),
-        ttft_factor=replica.correction.factor(
-            "ttft", REFERENCE_BATCH, context_tokens
-        ),
+        prompt_factor=replica.margins.prefill,
+        ttft_factor=replica.bias_factor("ttft", int(REFERENCE_BATCH)),
+    )
+
+
+def _scaled(
+    times_s: tuple[float, ...], factors: list[float]
+) -> tuple[float, ...]:
+    return tuple(
+        time_s * factor for time_s, factor in zip(times_s, factors, strict=True)
     )
 
 
@@ -182,144 +208,204 @@ class ReplicaSimulation(Struct):
     """State of one simulated replica.
 
     queue             requests that have not started, in order of arrival
-    running           heap of (clock at the end, start number, request)
+    pipeline          steps with prompts in the stages: (end of the last stage, requests)
+    decoding          running requests by start number, the newest last: (clock at the end,
+                      request)
+    answer_ends       heap of (clock at the end, start number), of preempted requests too
     finished          completed requests
     now_s             time, s
     clock_tokens      virtual clock: tokens that a request running since time 0 would have
     context_tokens    KV tokens of all running requests
+    prefilled_tokens  KV tokens of the prompts in the pipeline
     reserved_tokens   tokens reserved at admission
-    prefilling        request whose prompt runs
-    prompt_event_s    end of that prompt, or arrival of the next request
+    admitted_count    requests in the pipeline and running
+    stage_free_s      when the first stage is free for the next prompts
+    step_s            time of a step with the context of now
+    step_growth_s     step time that a token of context adds
     start_count       requests that have started to decode
-    admission_closed  True after a restart, until a request completes
+    preempted_count   preemptions so far
+    admission_closed  True after a preemption, until a request completes
     """
 
     table: ReplicaTable
     queue: deque[Request] = field(default_factory=deque)
-    running: list[tuple[float, int, Request]] = field(default_factory=list)
+    pipeline: deque[tuple[float, list[Request]]] = field(default_factory=deque)
+    decoding: dict[int, tuple[float, Request]] = field(default_factory=dict)
+    answer_ends: list[tuple[float, int]] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
     now_s: float = 0.0
     clock_tokens: float = 0.0
     context_tokens: float = 0.0
+    prefilled_tokens: float = 0.0
     reserved_tokens: float = 0.0
-    prefilling: Request | None = None
-    prompt_event_s: float = NEVER
+    admitted_count: int = 0
+    stage_free_s: float = 0.0
+    step_s: float = 0.0
+    step_growth_s: float = 0.0
     start_count: int = 0
+    preempted_count: int = 0
     admission_closed: bool = False
 
     @property
     def request_count(self) -> int:
         """Number of requests in the replica, queued ones included."""
-        return (
-            len(self.queue) + len(self.running) + (self.prefilling is not None)
-        )
+        return len(self.queue) + self.admitted_count
 
     def advance(self, until_s: float) -> float:
         """Process all events up to `until_s`; return the time of the next event."""
+        pipeline = self.pipeline
         while True:
-            if self.prefilling is None:
-                self._begin_prompt()
-            completion_s, overflow_s = self._next_events()
-            next_event_s = min(completion_s, self.prompt_event_s, overflow_s)
-            if next_event_s > until_s or next_event_s == NEVER:
-                return next_event_s
-            # The earliest of three events: overflow, completion or prompt.
-            if overflow_s < completion_s and overflow_s < self.prompt_event_s:
-                self._restart_newest(overflow_s)
-            elif completion_s < self.prompt_event_s:
-                self._finish_request(completion_s)
+            prompt_event_s = self._begin_prompts()
+            answer_event_s, is_overflow = self._next_answer_event()
+            if prompt_event_s <= answer_event_s:
+                if prompt_event_s > until_s or prompt_event_s == NEVER:
+                    return prompt_event_s
+                self._pass_time(prompt_event_s)
+                if pipeline and pipeline[0][0] <= prompt_event_s:
+                    self._start_decoding()
+            elif answer_event_s > until_s:
+                return answer_event_s
+            elif is_overflow:
+                self._preempt_newest(answer_event_s)
             else:
-                self._finish_prompt()
+                self._finish_request(answer_event_s)
 
-    def _begin_prompt(self) -> None:
-        """Start the next prompt if it can be admitted, or set when it is due."""
-        table = self.table
-        batch_size = len(self.running)
-        self.prompt_event_s = NEVER
+    def _begin_prompts(self) -> float:
+        """Start the prompts of the next step if any can start; return the next prompt event.
+
+        That is an arrival, a free first stage or the end of the pipeline.
+        """
+        pipeline = self.pipeline
         if (
-            not self.queue
-            or batch_size >= table.slot_count
-            or self.admission_closed
+            self.queue
+            and self.admitted_count < self.table.slot_count
+            and not self.admission_closed
         ):
-            return
-        request = self.queue[0]
-        # Idle prompt server: the next event is this arrival.
-        if request.due_s > self.now_s:
-            self.prompt_event_s = request.due_s
-            return
-        needed_tokens = (
-            request.prompt_tokens + table.answer_share * request.answer_tokens
-        )
-        if (
-            self.reserved_tokens + needed_tokens <= table.pool_tokens
-            # An empty replica admits any request, so it cannot deadlock.
-            or not batch_size
+            # The first stage is idle until the arrival, or busy until it is free.
+            start_s = self.queue[0].due_s
+            start_s = max(start_s, self.stage_free_s)
+            if start_s <= self.now_s:
+                start_s = self._enter_pipeline(self._admit_prompts())
+            if not pipeline or start_s < pipeline[0][0]:
+                return start_s
+        return pipeline[0][0] if pipeline else NEVER
+
+    def _admit_prompts(self) -> list[Request]:
+        """Take the requests from the queue whose prompts fit in the next step together.
+
+        A prompt that is longer than a step alone takes several steps, and nothing joins it.
+        """
+        table, queue, now_s = self.table, self.queue, self.now_s
+        budget_tokens = table.token_budget
+        prompts: list[Request] = []
+        while (
+            queue
+            and queue[0].due_s <= now_s
+            and self.admitted_count < table.slot_count
         ):
-            self.queue.popleft()
-            self.reserved_tokens += needed_tokens
-            request.prompt_start_s = self.now_s
-            request.step_s = (
-                # The running step, which the first token waits for.
-                table.base_steps_s[batch_size or 1]
-                + table.step_growths_s[batch_size or 1] * self.context_tokens
-            )
-            self.prefilling = request
-            self.prompt_event_s = self.now_s + table.busy_time(
+            request = queue[0]
+            prompt_tokens = request.prompt_tokens + request.generated_tokens
+            budget_tokens -= prompt_tokens
+            if budget_tokens < 0 and prompts:
+                break
+            request.reserved_tokens = max(
+                prompt_tokens,
                 request.prompt_tokens
+                + table.answer_share * request.answer_tokens,
             )
+            reserved_tokens = self.reserved_tokens + request.reserved_tokens
+            prefilled_tokens = self.prefilled_tokens + prompt_tokens
+            # Answers may have outgrown what was reserved for them.
+            held_tokens = max(
+                reserved_tokens, self.context_tokens + prefilled_tokens
+            )
+            # An empty replica admits any request, so it cannot deadlock.
+            if held_tokens > table.pool_tokens and self.admitted_count:
+                break
+            prompts.append(queue.popleft())
+            self.reserved_tokens = reserved_tokens
+            self.prefilled_tokens = prefilled_tokens
+            self.admitted_count += 1
+        return prompts
 
-    def _next_events(self) -> tuple[float, float]:
-        """Return the times of the next completion and of an earlier overflow, in s.
+    def _enter_pipeline(self, prompts: list[Request]) -> float:
+        """Start prompts together; return when the first stage is free again.
+
+        They occupy a stage for the sum of their times. Without prompts, it is free when a
+        request ends and makes room: NEVER, as far as prompts are concerned.
+        """
+        if not prompts:
+            return NEVER
+        table = self.table
+        batch_size = len(self.decoding) or 1
+        # The running step, which the first token waits for.
+        step_s = (
+            table.base_steps_s[batch_size]
+            + table.step_growths_s[batch_size] * self.context_tokens
+        )
+        busy_times_s = [
+            table.busy_time(request.prompt_tokens + request.generated_tokens)
+            for request in prompts
+        ]
+        stage_s = sum(busy_times_s)
+        for request, busy_s in zip(prompts, busy_times_s, strict=True):
+            # A preempted request has had its first token.
+            if not request.first_token_s:
+                request.prompt_start_s = self.now_s
+                request.step_s = step_s
+                request.shared_s = (stage_s - busy_s) * table.stage_count
+        self.stage_free_s = self.now_s + stage_s
+        # The tokens pass all stages one after the other.
+        self.pipeline.append(
+            (self.now_s + stage_s * table.stage_count, prompts)
+        )
+        return self.stage_free_s
+
+    def _next_answer_event(self) -> tuple[float, bool]:
+        """Return when a request ends, or the pool overflows before that, and which it is.
 
         The time of d tokens at n requests with S tokens of context, at full decode speed, is
             d * (step(n, S) + growth(n) * n * d / 2)
         """
-        batch_size = len(self.running)
+        batch_size = len(self.decoding)
         if not batch_size:
-            return NEVER, NEVER
+            return NEVER, False
         table = self.table
         step_growth_s = table.step_growths_s[batch_size]
         step_s = (
             table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
         )
-        decode_speed = (
-            1.0 if self.prefilling is None else table.prompt_decode_speed
-        )
+        self.step_s, self.step_growth_s = step_s, step_growth_s
+        decode_speed = table.prompt_decode_speed if self.pipeline else 1.0
         # Tokens until the request at the top of the heap ends.
-        decoded_tokens = max(0.0, self.running[0][0] - self.clock_tokens)
-        completion_s = (
-            self.now_s
-            + decoded_tokens
-            * (step_s + step_growth_s * batch_size * decoded_tokens / 2)
-            / decode_speed
-        )
+        decoded_tokens = self.answer_ends[0][0] - self.clock_tokens
         free_tokens = table.pool_tokens - self.context_tokens
-        # A request alone never restarts: it would overflow again.
-        if batch_size == 1 or decoded_tokens * batch_size <= free_tokens:
-            return completion_s, NEVER  # somebody ends first
-        # Each step takes one token of the pool for each request.
-        decoded_tokens = max(0.0, free_tokens / batch_size)
-        return completion_s, self.now_s + decoded_tokens * (
+        # Each step takes one token of the pool for each request. A request alone is never
+        # preempted: it would overflow again.
+        is_overflow = (
+            batch_size > 1 and decoded_tokens * batch_size > free_tokens
+        )
+        if is_overflow:
+            decoded_tokens = free_tokens / batch_size
+        # Rounding may put the end of an answer behind the clock.
+        if decoded_tokens < 0:
+            decoded_tokens = 0.0
+        return self.now_s + decoded_tokens * (
             step_s + step_growth_s * batch_size * decoded_tokens / 2
-        ) / decode_speed
+        ) / decode_speed, is_overflow
 
     def _pass_time(self, event_s: float) -> None:
-        """Advance the clock to `event_s` without an event.
+        """Advance the clock to `event_s`, which is before the events of `_next_events`.
 
         The tokens d solve the quadratic of `_next_events`:
             growth * n / 2 * d^2 + step * d = decode time
         """
-        batch_size = len(self.running)
+        batch_size = len(self.decoding)
         if batch_size:
-            table = self.table
-            decode_s = (event_s - self.now_s) * (
-                1.0 if self.prefilling is None else table.prompt_decode_speed
-            )
-            step_growth_s = table.step_growths_s[batch_size]
-            step_s = (
-                table.base_steps_s[batch_size]
-                + step_growth_s * self.context_tokens
-            )
+            decode_s = event_s - self.now_s
+            if self.pipeline:
+                decode_s *= self.table.prompt_decode_speed
+            step_s = self.step_s
             # Root in the form without cancellation when the growth is small.
             decoded_tokens = (
                 2
@@ -328,7 +414,7 @@ class ReplicaSimulation(Struct):
                     step_s
                     + math.sqrt(
                         step_s * step_s
-                        + 2 * step_growth_s * batch_size * decode_s
+                        + 2 * self.step_growth_s * batch_size * decode_s
                     )
                 )
             )
@@ -338,70 +424,72 @@ class ReplicaSimulation(Struct):
         self.now_s = event_s
 
     def _finish_request(self, event_s: float) -> None:
-        end_clock_tokens, _, request = self.running[0]
-        self.context_tokens += len(self.running) * (
+        end_clock_tokens, start_number = heappop(self.answer_ends)
+        self.context_tokens += len(self.decoding) * (
             end_clock_tokens - self.clock_tokens
         )
         self.clock_tokens = end_clock_tokens
         self.now_s = event_s
-        heappop(self.running)
+        _, request = self.decoding.pop(start_number)
+        self._drop_preempted()
         # The KV cache of the request is freed; the last token is not in it.
-        self.context_tokens = max(
-            0.0,
-            self.context_tokens
-            - request.prompt_tokens
-            - request.answer_tokens
-            + 1,
+        self.context_tokens -= (
+            request.prompt_tokens + request.answer_tokens - 1
+            # Rounding must not leave an empty replica with tokens.
+            if self.decoding
+            else self.context_tokens
         )
-        self.reserved_tokens -= (
-            request.prompt_tokens
-            + self.table.answer_share * request.answer_tokens
-        )
+        self._release(request)
         self.admission_closed = False
         request.end_s = event_s
         self.finished.append(request)
 
-    def _finish_prompt(self) -> None:
-        self._pass_time(self.prompt_event_s)
-        request = self.prefilling
-        self.prefilling = None
-        if request is None:
-            return  # the next request is due now
-        # A restarted request keeps the time of its first token.
-        request.first_token_s = request.first_token_s or self.now_s
-        self.start_count += 1
-        heappush(
-            self.running,
-            (
-                # The prompt has produced the first token of the answer.
-                self.clock_tokens + request.answer_tokens - 1,
-                self.start_count,
-                request,
-            ),
-        )
-        self.context_tokens += request.prompt_tokens
+    def _drop_preempted(self) -> None:
+        """Let the first end of an answer be that of a running request."""
+        answer_ends = self.answer_ends
+        while answer_ends and answer_ends[0][1] not in self.decoding:
+            heappop(answer_ends)
 
-    def _restart_newest(self, event_s: float) -> None:
-        """Return the newest request to the head of the queue; its prompt runs again.
+    def _release(self, request: Request) -> None:
+        self.reserved_tokens -= request.reserved_tokens
+        self.admitted_count -= 1
 
-        Its first token has already been sent, so `first_token_s` stays.
+    def _start_decoding(self) -> None:
+        """Start to decode the prompts that have passed the last stage."""
+        _, prompts = self.pipeline.popleft()
+        for request in prompts:
+            # A preempted request keeps the time of its first token.
+            request.first_token_s = request.first_token_s or self.now_s
+            self.start_count += 1
+            # The prompt has produced one more token of the answer.
+            remaining_tokens = (
+                request.answer_tokens - request.generated_tokens - 1
+            )
+            end_clock_tokens = self.clock_tokens + remaining_tokens
+            self.decoding[self.start_count] = end_clock_tokens, request
+            heappush(self.answer_ends, (end_clock_tokens, self.start_count))
+            prompt_tokens = request.prompt_tokens + request.generated_tokens
+            self.context_tokens += prompt_tokens
+            self.prefilled_tokens -= prompt_tokens
+
+    def _preempt_newest(self, event_s: float) -> None:
+        """Return the newest request to the head of the queue with the tokens that it has.
+
+        Its KV cache is dropped, and computed again as part of its prompt. Its first token has
+        been sent, so `first_token_s` stays.
         """
         self._pass_time(event_s)
-        newest_entry = max(self.running, key=lambda entry: entry[1])
-        self.running.remove(newest_entry)
-        heapify(self.running)
-        request = newest_entry[2]
-        self.reserved_tokens -= (
-            request.prompt_tokens
-            + self.table.answer_share * request.answer_tokens
+        _, (end_clock_tokens, request) = self.decoding.popitem()
+        self._drop_preempted()
+        request.generated_tokens = (
+            request.answer_tokens - end_clock_tokens + self.clock_tokens
         )
-        # Context so far: prompt and answer less the tokens still to come.
+        # The newest token is not in the cache yet.
         self.context_tokens -= (
-            request.prompt_tokens
-            + request.answer_tokens
-            - 1
-            - (newest_entry[0] - self.clock_tokens)
+            request.prompt_tokens + request.generated_tokens - 1
         )
+        self._release(request)
         self.queue.appendleft(request)
+        self.preempted_count += 1
         # At once readmitted, it would overflow the pool again.
-        self.admission_closed = self.prefilling is None
+        self.admission_closed = True

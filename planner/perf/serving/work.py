@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_EXPERT_WIDTH: Final = 2048  # of an expert that a model does not have
 HALF_BYTES: Final = 2.0  # bytes of a 16-bit parameter
-UNLIMITED_TOKENS: Final = 1e9  # tokens: attention that is not sparse
+UNLIMITED_TOKENS: Final = 1_000_000_000  # tokens: attention that is not sparse
 # Bytes of an activation on its way: 8 bit to the expert, 16 bit back.
 DISPATCH_BYTES: Final = 1.5
 
@@ -39,7 +39,7 @@ class ReplicaProfile(Struct, frozen=True, kw_only=True):
     pair_flop              FLOP of prompt attention for one pair of tokens in one layer
     memory_bytes_per_s     peak memory bandwidth, bytes/s
     peak_flop_per_s        peak in the format of the weights, FLOP/s
-    half_flop_per_s        peak in 16 bit, FLOP/s
+    half_flop_per_s        peak in 16 bit, or in fp32 with such weights, FLOP/s
     attention_flop_per_s, dense_flop_per_s  peak of parts that a release may keep in 16 bit
     link_bytes_per_s       one-way bandwidth within the tp group, bytes/s
     reduce_*, gather_*, hop_*  all-reduces, expert all-to-alls, pipeline transfers: number in a
@@ -140,8 +140,10 @@ def _dense_work(llm: Llm, layout: ReplicaLayout) -> dict[str, float]:
         "read_dense_bytes": dense_params
         * memory.dense_bytes(precision)
         / attention_tp,
-        # The output head has 16 bits.
-        "read_head_bytes": head_params * 2.0 / attention_tp,
+        # No format quantizes the output head.
+        "read_head_bytes": head_params
+        * memory.unquantized_bytes(precision)
+        / attention_tp,
         # One multiplication and one addition for each parameter.
         "attention_flop": 2.0 * llm.attention_params / attention_tp,
         "dense_flop": 2.0 * dense_params / attention_tp,
@@ -210,7 +212,10 @@ def _peak_speeds(
     def peak_flop_per_s(format_name: str) -> float:
         return accelerator.tflops(format_name) * 1e12 * node.compute_fraction
 
-    half_flop_per_s = peak_flop_per_s("bf16")
+    # What is not quantized runs in 16 bit, or in the 32 bits of the weights.
+    half_flop_per_s = peak_flop_per_s(
+        precision if precision == "fp32" else "bf16"
+    )
     # Format of the products, which can be wider than that of the weights.
     full_flop_per_s = peak_flop_per_s(accelerator.compute_precision(precision))
     return {

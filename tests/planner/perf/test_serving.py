@@ -101,6 +101,26 @@ def test_kv_bytes_of_a_token_match_the_published_architecture(
     assert memory.kv_token_bytes(model, layout) * model.layers == published
 
 
+def test_sixteen_bits_are_sixteen_bits_and_fp32_takes_twice_as_many() -> None:
+    model = find_model("llama-3.1-8b")
+    halves = [
+        ReplicaLayout(precision=name, kv_precision="bf16", tp=1)
+        for name in ("bf16", "fp16")
+    ]
+    first, second = (
+        Replica(model, layout, node("h100-sxm"), load()) for layout in halves
+    )
+    assert first.tpot(8) == second.tpot(8)
+    assert first.max_batch == second.max_batch
+    full = ReplicaLayout(precision="fp32", kv_precision="fp32", tp=1)
+    single = Replica(model, full, node("h100-sxm"), load())
+    for count in (memory.weight_bytes, memory.kv_token_bytes):
+        assert count(model, full) == 2 * count(model, halves[0])
+    # Decoding is bound by the bytes that are read.
+    assert single.tpot(1) == pytest.approx(2 * first.tpot(1), rel=0.15)
+    assert single.max_batch < first.max_batch
+
+
 def test_sliding_layers_keep_no_more_than_their_window() -> None:
     model = find_model("gemma-3-27b")
     layout = ReplicaLayout(precision="bf16", kv_precision="bf16", tp=1)
@@ -233,7 +253,7 @@ def test_a_limit_is_met_exactly_when_the_quantile_is_within_it(
     )
     service = present(bursty.open_service(rate))
     for metric in ("ttft", "tpot", "e2e"):
-        reached_s = service.assured_quantile(metric, percentile)
+        reached_s = service.quantile(metric, percentile)
         # Finely below the quantile: a limit between it and the mean is not met either.
         for share in (0.5, *(0.9 + step / 400 for step in range(39))):
             assert not service.meets(metric, percentile, share * reached_s)

@@ -182,6 +182,44 @@ def test_the_largest_step_is_the_default_of_vllm_serve(
     )
 
 
+def test_a_stated_token_budget_replaces_the_default_and_bounds_the_sequences() -> (
+    None
+):
+    large = card(80.0)
+    assert startup.step_limits(large, 1000) == startup.default_limits(
+        large, 1000
+    )
+    for budget, sequences in ((16_384, 1024), (1024, 1024), (1000, 1000)):
+        assert startup.step_limits(large, 1000, budget) == startup.StepLimits(
+            max_tokens=budget, max_sequences=sequences
+        )
+
+
+def test_larger_steps_leave_less_memory_to_the_cache() -> None:
+    """Llama 3.1 70B over four H100: a step of T tokens takes 2 T (3 ffn / 4 + 3 hidden) bytes."""
+    llm = find_model("llama-3.1-70b")
+    node = Node(
+        accelerator=accelerators()["h100-sxm"],
+        accelerator_count=8,
+        memory_gib=79.65,
+        compute_fraction=1.0,
+        scaleup_link="nvswitch",
+        network_gb_s=400.0,
+    )
+
+    def pool_gib(**words: int) -> float:
+        return startup.replica_memory(
+            llm, cut(tp=4), node, 2026.25, **words
+        ).kv_gib
+
+    assert pool_gib() == pool_gib(token_budget=8192)
+    # From here on a step of prompts takes more than sampling 1,024 sequences.
+    step_bytes = 2 * (3 * 28_672 / 4 + 3 * 8192)
+    assert pool_gib(token_budget=32_768) - pool_gib(
+        token_budget=65_536
+    ) == pytest.approx(32_768 * step_bytes / 2**30)
+
+
 @pytest.mark.parametrize(
     ("chip", "link", "small", "has_link"),
     [

@@ -1,0 +1,275 @@
+"""How much slower than predicted a replica is planned, so that its limits hold with confidence.
+
+An error is ln(measured / predicted) of a rate: the logarithm of the factor by which decode steps
+or prompts have to be slowed until the prediction is what was measured. A plan is one row of a
+cell (a deployment on one cluster) that nobody has measured, hence with the mean m and the
+standard deviation s of rows of n cells
+
+    factor = max(1, exp(m + t(p, n - 1) * s * sqrt(1 + 1 / n)))
+
+where t is the quantile of Student's distribution: the factor covers the error with chance p.
+Sources of the measurements were left out of the fit that predicted them (tests/accuracy).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from planner.facts import table
+from planner.numeric import (
+    Z_OF_90_PERCENT_BAND,
+    bisect_up,
+    both_below,
+    normal_quantile,
+    student_quantile,
+)
+from planner.perf.common.constant import constant
+from planner.perf.serving.error_band import (
+    LEFT_OUT_KINDS,
+    NOVELTY_KINDS,
+    Basis,
+    assess_novelty,
+    extrapolation,
+    novelty_excess,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from planner.facts.accelerator import Accelerator
+    from planner.facts.llm import Llm
+    from planner.perf.common.layout import ReplicaLayout
+    from planner.perf.serving.error_band import Band
+    from planner.perf.serving.load import ServingLoad
+
+LimitedMetric: TypeAlias = Literal["ttft", "tpot", "e2e", "throughput"]
+RateTarget: TypeAlias = Literal["decode", "prefill", "throughput"]
+
+LEVELS: Final = (0.5, 0.99)  # the confidence that can be asked for
+ANY_ARCHITECTURE: Final = "*"
+# The metric whose growth beyond the measured ranges is that of a rate.
+GROWTH_METRICS: Final[dict[RateTarget, str]] = {
+    "decode": "tpot",
+    "prefill": "ttft",
+    "throughput": "throughput",
+}
+JOINT_STEPS: Final = 40  # halvings of the bracket of a joint quantile
+
+
+class RateError(Struct, frozen=True, kw_only=True):
+    """The distribution of an error over rows of cells that nobody has measured.
+
+    mean         of the means of cells, ln
+    sigma        standard deviation of a single row of a new cell, ln
+    cells        number of cells behind both
+    correlation  of the errors of decoding and of prompts; 1 where they share one error
+    """
+
+    mean: float
+    sigma: float
+    cells: int
+    correlation: float = 1.0
+
+    def slowdown(self, probability: float) -> float:
+        """Return the factor that covers the error with `probability`, at least 1.
+
+        A replica is never planned faster than predicted.
+        """
+        # The mean of n cells is itself uncertain by sigma / sqrt(n).
+        spread = self.sigma * math.sqrt(1 + 1 / self.cells)
+        quantile = student_quantile(probability, self.cells - 1)
+        return max(1.0, math.exp(self.mean + quantile * spread))
+
+
+class RateMargins(Struct, frozen=True):
+    """Factors, at least 1, on the times of a replica before it is simulated.
+
+    decode   on the time of decode steps
+    prefill  on the time that a prompt occupies the replica, on that of a prompt on an idle
+             replica, and on the fixed delay before the first token
+    """
+
+    decode: float
+    prefill: float
+
+
+NO_MARGINS: Final = RateMargins(1.0, 1.0)
+
+
+def rate_margins(
+    level: float,
+    llm: Llm,
+    layout: ReplicaLayout,
+    accelerator: Accelerator,
+    load: ServingLoad,
+    *,
+    engine_kind: str,
+    metrics: Collection[LimitedMetric],
+) -> RateMargins:
+    """Return how much slower a replica is planned, so that `metrics` keep their limits.
+
+    All of them hold together with chance `level`, from 0.5 to 0.99. The factors grow with it,
+    and at 0.5 they may be above 1: two limits hold together less often than each of them.
+    Raises ValueError outside of that range.
+    """
+    if not LEVELS[0] <= level <= LEVELS[1]:
+        raise ValueError(f"confidence {level} is not within {LEVELS}")
+    novelties, basis = assess_novelty(llm, layout, accelerator, engine_kind)
+    doublings, _ = extrapolation(
+        prompt=load.prompt_lengths.mean_tokens,
+        answer=load.answer_lengths.mean_tokens,
+        active=llm.active_params,
+        accelerators=layout.accelerators,
+    )
+
+    def error_of(target: RateTarget) -> RateError:
+        return rate_error(
+            target, accelerator.architecture, novelties, basis, doublings
+        )
+
+    if set(metrics) <= {"throughput"}:
+        slowdown = error_of("throughput").slowdown(level)
+        return RateMargins(slowdown, slowdown)
+    return latency_margins(
+        level, error_of("decode"), error_of("prefill"), metrics
+    )
+
+
+def latency_margins(
+    level: float,
+    decode_error: RateError,
+    prefill_error: RateError,
+    metrics: Collection[LimitedMetric],
+) -> RateMargins:
+    """Return the factors with which limits on latency hold with chance `level`.
+
+    tpot alone     both rates slowed by the error of decoding, which is that of the whole time
+                   per token, with the prompts that interrupt it
+    one other      each rate slowed at `level`: the time is a sum of parts of both, so that
+                   both errors have to be bad at once
+    several        each rate slowed at the level q at which P(both errors covered) = level
+
+    Prompts are never slowed less than decoding, so that the time per token grows by at least
+    the factor of decoding.
+    """
+    if set(metrics) == {"tpot"}:
+        slowdown = decode_error.slowdown(level)
+        return RateMargins(slowdown, slowdown)
+    probability = (
+        joint_probability(level, decode_error.correlation)
+        if len(set(metrics)) > 1
+        else level
+    )
+    decode_slowdown = decode_error.slowdown(probability)
+    return RateMargins(
+        decode_slowdown,
+        max(decode_slowdown, prefill_error.slowdown(probability)),
+    )
+
+
+def benchmark_margins(
+    level: float,
+    decode_band: Band,
+    prefill_band: Band,
+    metrics: Collection[LimitedMetric],
+) -> RateMargins:
+    """Return the margins of a deployment with a benchmark of its own, by its two bands.
+
+    Nothing is known of how the errors that are left go together: they count as independent.
+    """
+    several_limits = len(set(metrics)) > 1
+    probability = joint_probability(level, 0.0) if several_limits else level
+    decode_slowdown = max(1.0, decode_band.quantile(probability))
+    return RateMargins(
+        decode_slowdown,
+        max(decode_slowdown, prefill_band.quantile(probability)),
+    )
+
+
+@cache
+def joint_probability(level: float, correlation: float) -> float:
+    """Return the chance that each of two errors needs, so that both are covered at `level`.
+
+    The errors are joined as normal numbers with that correlation. The chance is `level` at
+    correlation 1, its square root at 0, and never above (1 + level) / 2 (Bonferroni).
+    """
+    low, high = level, (1 + level) / 2
+    return bisect_up(
+        lambda chance: (
+            both_below(normal_quantile(chance), correlation) >= level
+        ),
+        low,
+        high,
+        JOINT_STEPS,
+    )
+
+
+@cache
+def rate_error(
+    target: RateTarget,
+    architecture: str,
+    novelties: frozenset[str],
+    basis: Basis,
+    doublings: int = 0,
+) -> RateError:
+    """Return the error of a rate, widened by what is new about a configuration.
+
+        sigma^2 = source^2
+                  + sum over new (family, GPU) of (left out^2 - fitted^2)
+                  + number of new (pipeline, precision) * the larger of these two
+                  + (doublings * error of one doubling)^2
+
+    An architecture without enough cells of its own counts as a new GPU. One that nobody
+    measured at all has `unseen` times the sigma.
+    """
+    error_rows = _error_rows()
+    base = error_rows.get((target, architecture, "source"))
+    if base is None:
+        base = error_rows[target, ANY_ARCHITECTURE, "source"]
+        novelties |= {"GPU"}
+    fitted = error_rows[target, ANY_ARCHITECTURE, "none"]
+    # Independent errors add in quadrature: the excess over the full fit.
+    variance = base.sigma**2 + novelty_excess(
+        novelties,
+        {
+            kind: error_rows[target, ANY_ARCHITECTURE, kind].sigma ** 2
+            - fitted.sigma**2
+            for kind in LEFT_OUT_KINDS
+        },
+    )
+    # The constant is half the width of a 90 % band.
+    growth = constant("beyond", GROWTH_METRICS[target]) / Z_OF_90_PERCENT_BAND
+    variance += (doublings * growth) ** 2
+    widening = constant("unseen") if basis == "spec" else 1.0
+    return replace(base, sigma=math.sqrt(variance) * widening)
+
+
+@cache
+def _error_rows() -> dict[tuple[str, str, str], RateError]:
+    columns: table.Columns = {
+        "target": table.one_of(*GROWTH_METRICS),
+        "load": table.nonempty_text,
+        "architecture": table.nonempty_text,
+        "new": table.one_of(*NOVELTY_KINDS),
+        "mean": table.real_between(-2, 2),
+        "sigma": table.real_between(0.001, 2),
+        "correlation": table.real_between(-0.99, 1),
+        "cells": table.integer_between(2, 10_000),
+        "rows": table.integer_between(2, 100_000),
+        **table.SOURCE_COLUMNS,
+    }
+    csv_rows = table.load_rows("planner.perf", "margins.csv", columns)
+    return {
+        (csv_row["target"], csv_row["architecture"], csv_row["new"]): RateError(
+            mean=csv_row["mean"],
+            sigma=csv_row["sigma"],
+            cells=csv_row["cells"],
+            correlation=csv_row["correlation"],
+        )
+        for csv_row in csv_rows
+    }

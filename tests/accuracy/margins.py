@@ -1,0 +1,317 @@
+"""Margins from the cross-validations: how much slower than predicted the rates of a replica are.
+
+The error of a row is the logarithm of the factor by which a rate has to be slowed, so that the
+prediction without the row's source is what was measured:
+
+    decode      ln(measured / predicted time per token). With decode steps and prompts slower by
+                one factor the time per token is longer by that factor, so it is the error of both.
+    prefill     the factor on the time of prompts and on the fixed delay before the first token
+                with which the time to first token is met, decode steps being as slow as measured
+    throughput  ln(predicted / measured)
+
+Decode and prefill are from the load whose bands apply to a plan: closed loops of vLLM, which is
+what a plan starts, with no more users than slots, since beyond them the wait for a slot hides the
+rates. Other loads only judge the margins:
+
+    closed loops of TensorRT-LLM   where prompts and answers are equally long, first tokens wait
+                                   for each other, up to three times as long: that is no rate
+    its open loops                 measured without a server in front: all errors of prefill are
+                                   on the safe side, by a factor of two to six
+    servers of MLPerf              tuned to a limit on the first token, which they hold back as
+                                   long as that allows: a setting, not a rate
+
+The rows of vLLM are all of one source, on Hopper. Predicted without it, 97 % of them are within
+a plan at 90 % confidence (two rows in a hundred err widely, and widen sigma for all), 74 % of the
+closed loops of TensorRT-LLM, all open loops, and 69 % of the servers of MLPerf.
+
+Rows of a cell (a deployment on one cluster) are not independent. With n cells of k rows each, the
+mean is that of the means of cells, and the variance of a single row of a new cell is
+
+    variance of the means + variance within cells * (1 - mean of 1 / k)
+
+because the means already contain 1 / k of the variance within. The covariance of decode and
+prefill is taken alike.
+
+`python -m tests.accuracy.margins` rewrites the table for the coefficients as they stand.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from planner.perf.serving import load_shape
+from planner.perf.serving.coefficients import SERVING
+from planner.perf.serving.load import LengthDistribution, ServingLoad
+from planner.perf.serving.margin import RateMargins, rate_margins
+from tests.accuracy.bands import AS_OF, SOURCE, loose, of_load
+from tests.accuracy.cross import LEAVES, Scheme, leave, load, whole
+from tests.accuracy.fit import server
+from tests.accuracy.least import DATA, Array, current, write
+from tests.accuracy.sample import Batch, Sample
+
+TABLE: Final = "margins.csv"
+SERVED: Final = "closed vllm"
+OFFLINE: Final = "offline"
+# Logarithms of the factors between which that of prompts is searched.
+SLOWEST: Final = 4.0
+HALVINGS: Final = 40
+# Cells from which an architecture has rows of its own.
+FEWEST: Final = 8
+ANY: Final = "*"
+FIGURES: Final = ("mean", "sigma", "correlation")
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Means, variances and covariance of two errors over single rows of new cells."""
+
+    means: Array
+    covariance: Array
+    cells: int
+    rows: int
+
+    @property
+    def sigmas(self) -> Array:
+        """Standard deviations of both errors."""
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of both errors."""
+        return float(self.covariance[0, 1] / np.prod(self.sigmas))
+
+
+def moments(cells: Sequence[Array]) -> Moments:
+    """Return the moments of pairs of errors; a cell has one pair a row."""
+    numbers = np.array([len(found) for found in cells])
+    means = np.array([found.mean(axis=0) for found in cells])
+    deviations = np.concatenate([x - x.mean(axis=0) for x in cells])
+    within = deviations.T @ deviations / (numbers.sum() - len(cells))
+    between = np.cov(means.T)
+    return Moments(
+        means=means.mean(axis=0),
+        covariance=between + within * (1 - np.mean(1 / numbers)),
+        cells=len(cells),
+        rows=int(numbers.sum()),
+    )
+
+
+def by_cell(batch: Batch, values: Array, here: Array) -> list[Array]:
+    """Return the values of the rows that are `here`, grouped by cell."""
+    found = defaultdict(list)
+    for place in np.flatnonzero(here):
+        found[batch.samples[place].cell].append(values[place])
+    return [np.array(of_cell) for of_cell in found.values()]
+
+
+def slowed(
+    batch: Batch, parameters: Array, decode: Array, prefill: Array
+) -> Array:
+    """Predict time per token and time to first token of closed and open loops.
+
+    Decode steps take `decode` times as long, prompts and the fixed delay `prefill` times. In
+    units of `decode` only prompts are slower, and arrivals are more frequent.
+    """
+    c = batch.coefficients(parameters)
+    s = server(batch, c)
+    ratio = prefill / decode
+    s = replace(
+        s,
+        coefficients=replace(c, first_token=c.first_token * ratio),
+        prompt_busy_s=s.prompt_busy_s * ratio,
+        idle_prompt_s=s.idle_prompt_s * ratio,
+    )
+    loop = load_shape.closed_latency(s, batch.users)
+    # Open loops are taken at the measured batch, as the fit takes them.
+    flight = batch.rate * batch.answer * batch.tpot
+    step = c.server_time * load_shape.tpot_at_batch(s, np.maximum(flight, 1e-3))
+    came = load_shape.open_latency(s, batch.rate * decode, step)
+    closed = batch.group == "closed"
+    return decode * np.array(
+        [
+            np.where(closed, loop.tpot_s, step),
+            np.where(closed, loop.ttft_s, came.ttft_s),
+        ]
+    )
+
+
+def latency_errors(batch: Batch, scheme: Scheme) -> Array:
+    """Return the errors of decode and prefill of each row; decode is NaN without both."""
+    decode = np.where(batch.ttft > 0, -scheme.found.tpot, np.nan)
+    low = np.full(len(decode), -SLOWEST)
+    high = np.full(len(decode), SLOWEST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        _, ttft = _predicted(batch, scheme, np.exp(decode), np.exp(middle))
+        low = np.where(ttft < batch.ttft, middle, low)
+        high = np.where(ttft < batch.ttft, high, middle)
+    return np.stack([decode, low], axis=-1)
+
+
+def _predicted(
+    batch: Batch, scheme: Scheme, decode: Array, prefill: Array
+) -> Array:
+    return scheme.by_fit(lambda fit: slowed(batch, fit, decode, prefill))
+
+
+def _sure(batch: Batch) -> Array:
+    return (batch.quality == "A") & ~loose(batch)
+
+
+def _within_slots(batch: Batch, fitted: Array) -> Array:
+    """Whether no closed loop has more users than the replica of this fit has slots."""
+    slots = server(batch, batch.coefficients(fitted)).max_batch
+    return (batch.group != "closed") | (batch.users <= slots)
+
+
+def rows(batch: Batch, schemes: Sequence[Scheme]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table. The first scheme is that of all data."""
+    fitted = schemes[0].fits["all"]
+    served = (
+        of_load(batch, SERVED) & _sure(batch) & _within_slots(batch, fitted)
+    )
+    offline = of_load(batch, OFFLINE) & _sure(batch)
+    for scheme in schemes:
+        errors = latency_errors(batch, scheme)
+        yield from _rows(
+            batch, scheme, ("decode", "prefill"), SERVED, errors, served
+        )
+    for scheme in schemes:
+        errors = np.stack([scheme.found.throughput] * 2, axis=-1)
+        yield from _rows(
+            batch, scheme, ("throughput",), OFFLINE, errors, offline
+        )
+
+
+def _rows(
+    batch: Batch,
+    scheme: Scheme,
+    targets: Sequence[str],
+    load: str,
+    errors: Array,
+    here: Array,
+) -> Iterator[dict[str, Any]]:
+    kinds = np.array(
+        [s.setup.node.accelerator.architecture for s in batch.samples]
+    )
+    chosen = {ANY: here}
+    # Only left-out sources are what a user's cluster is.
+    if scheme.name == "source":
+        chosen |= {
+            kind: here & (kinds == kind) for kind in sorted(set(kinds[here]))
+        }
+    for architecture, places in chosen.items():
+        cells = by_cell(batch, errors, places & np.isfinite(errors[:, 0]))
+        if len(cells) < FEWEST:
+            continue
+        found = moments(cells)
+        for index, target in enumerate(targets):
+            yield {
+                "target": target,
+                "load": load,
+                "architecture": architecture,
+                "new": "none" if scheme.name == "all" else scheme.name,
+                "mean": f"{found.means[index]:z.3f}",
+                "sigma": f"{found.sigmas[index]:.3f}",
+                "correlation": f"{found.correlation:z.3f}",
+                "cells": found.cells,
+                "rows": found.rows,
+                "source": SOURCE,
+                "as_of": AS_OF,
+            }
+
+
+def difference(batch: Batch, schemes: Sequence[Scheme]) -> float:
+    """Return by how much a figure of the stored table differs most; infinity for other rows."""
+    stored = csv.DictReader(
+        (DATA / TABLE).read_text(encoding="utf-8").splitlines()
+    )
+    before = {_key(row): row for row in stored}
+    after = {_key(row): row for row in rows(batch, schemes)}
+    if before.keys() != after.keys():
+        return float("inf")
+    return max(
+        abs(float(row[name]) - float(before[key][name]))
+        for key, row in after.items()
+        for name in FIGURES
+    )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(
+        str(value)
+        for name, value in row.items()
+        if name not in (*FIGURES, "source", "as_of")
+    )
+
+
+def met(batch: Batch, scheme: Scheme, level: float, here: Array) -> float:
+    """Return the share of rows with both mean times, TPOT and TTFT, within what is planned.
+
+    Each row is predicted without its group, with the margins that a plan takes at `level`.
+    """
+    here = here & _sure(batch) & (batch.tpot > 0) & (batch.ttft > 0)
+    margins = [
+        _margins(sample, level) if judged else RateMargins(1.0, 1.0)
+        for sample, judged in zip(batch.samples, here, strict=True)
+    ]
+    tpot, ttft = _predicted(
+        batch,
+        scheme,
+        np.array([x.decode for x in margins]),
+        np.array([x.prefill for x in margins]),
+    )
+    within = (batch.tpot <= tpot) & (batch.ttft <= ttft)
+    return float(np.mean(within[here]))
+
+
+def _margins(sample: Sample, level: float) -> RateMargins:
+    setup = sample.setup
+    prompt, answer = setup.demand.prompt_tokens, setup.demand.answer_tokens
+    return rate_margins(
+        level,
+        setup.llm,
+        setup.layout,
+        setup.node.accelerator,
+        ServingLoad(
+            prompt_lengths=LengthDistribution(
+                mean_tokens=prompt, p95_tokens=prompt
+            ),
+            answer_lengths=LengthDistribution(
+                mean_tokens=answer, p95_tokens=answer
+            ),
+        ),
+        engine_kind=setup.engine.kind,
+        metrics=("tpot", "ttft"),
+    )
+
+
+def loops(batch: Batch, fitted: Array) -> Array:
+    """Whether each row is a loop like those of plans: closed within its slots, or open."""
+    loop = np.isin(batch.group, ("closed", "open"))
+    return loop & _within_slots(batch, fitted)
+
+
+def save(batch: Batch, schemes: Iterable[Scheme]) -> None:
+    """Write the table whole."""
+    write(TABLE, list(rows(batch, list(schemes))))
+
+
+def main() -> None:
+    """Rewrite the table for the coefficients as they stand."""
+    with np.errstate(all="ignore"):
+        batch, _ = load()
+        now = current(SERVING)
+        left_out = [leave(batch, name, now) for name in LEAVES]
+        save(batch, [whole(batch, now), *left_out])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The sequential test of percentiles, on batches whose percentiles are known."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from planner.perf.serving.trial import TOLERANCE, Trial, TrialLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.perf.serving.monte_carlo import RequestTimes
+    from planner.perf.serving.trial import Verdict
+
+TRIALS: Final = 400
+MOST_WRONG: Final = 0.05  # share of trials, as the module promises
+MEAN_S: Final = 0.5
+PERCENTILES: Final = (50, 90, 95, 99)
+
+
+def batch_size(percentile: int) -> int:
+    """As a fleet is judged: three requests beyond the percentile, and 120 in any case."""
+    return max(120, round(3 / (1 - percentile / 100)))
+
+
+def exponential_batches(seed: int, percentile: int) -> Iterator[RequestTimes]:
+    """Independent exponential times; each metric has a mean of its own, one after the other."""
+    source = random.Random(seed)
+    size = batch_size(percentile)
+    while True:
+        yield {
+            metric: [source.expovariate(1 / mean_s) for _ in range(size)]
+            for metric, mean_s in (
+                ("ttft", MEAN_S),
+                ("tpot", MEAN_S / 10),
+                ("e2e", MEAN_S * 20),
+            )
+        }
+
+
+def only_ttft(seed: int, percentile: int) -> Iterator[RequestTimes]:
+    source = random.Random(seed)
+    size = batch_size(percentile)
+    while True:
+        yield {"ttft": [source.expovariate(1 / MEAN_S) for _ in range(size)]}
+
+
+def true_percentile(percentile: int) -> float:
+    return -MEAN_S * math.log(1 - percentile / 100)
+
+
+def verdict_shares(percentile: int, limit_share: float) -> dict[Verdict, float]:
+    """Shares of verdicts on a limit of so many times the truth."""
+    limit = TrialLimit(
+        "ttft", percentile, limit_share * true_percentile(percentile)
+    )
+    verdicts = [
+        Trial(only_ttft(seed, percentile)).decide([limit])
+        for seed in range(TRIALS)
+    ]
+    return {
+        verdict: verdicts.count(verdict) / TRIALS
+        for verdict in ("holds", "misses", "undecided")
+    }
+
+
+@pytest.mark.parametrize("percentile", PERCENTILES)
+def test_a_fleet_just_beyond_the_tolerance_seldom_holds(
+    percentile: int,
+) -> None:
+    limit_share = 1 / (1 + TOLERANCE) - 1e-9
+    shares = verdict_shares(percentile, limit_share)
+    assert shares["holds"] <= MOST_WRONG
+
+
+@pytest.mark.parametrize("percentile", PERCENTILES)
+def test_a_fleet_on_its_limit_seldom_misses(percentile: int) -> None:
+    """It ends undecided, or with an interval within 2 % above the limit."""
+    shares = verdict_shares(percentile, 1.0)
+    assert shares["misses"] <= MOST_WRONG
+
+
+@pytest.mark.parametrize("percentile", PERCENTILES)
+def test_what_is_far_from_a_limit_is_decided(percentile: int) -> None:
+    """A half and a doubled limit: an undecided trial would prove nothing."""
+    assert verdict_shares(percentile, 2.0)["holds"] >= 1 - MOST_WRONG
+    assert verdict_shares(percentile, 0.5)["misses"] >= 1 - MOST_WRONG
+
+
+def test_a_trial_that_holds_ends_within_the_tolerance() -> None:
+    limit = TrialLimit("ttft", 95, true_percentile(95))
+    for seed in range(100):
+        trial = Trial(only_ttft(seed, 95))
+        verdict = trial.decide([limit])
+        measured = trial.percentile("ttft", 95)
+        within = measured.high_s <= limit.limit_s * (1 + TOLERANCE)
+        assert within == (verdict == "holds"), seed
+
+
+@pytest.mark.parametrize("percentile", PERCENTILES)
+def test_the_interval_of_a_look_includes_the_truth(percentile: int) -> None:
+    truth = true_percentile(percentile)
+    included = 0
+    for seed in range(TRIALS):
+        measured = Trial(only_ttft(seed, percentile)).percentile(
+            "ttft", percentile
+        )
+        included += measured.low_s <= truth <= measured.high_s
+    assert included / TRIALS >= 1 - MOST_WRONG
+
+
+def limits_of(source: random.Random) -> list[TrialLimit]:
+    """Limits around the truth, on several metrics and percentiles."""
+    scales = {"ttft": 1.0, "tpot": 0.1, "e2e": 20.0}
+    return [
+        TrialLimit(
+            metric,
+            percentile,
+            true_percentile(percentile) * scale * source.uniform(0.85, 1.2),
+        )
+        for metric, scale in scales.items()
+        for percentile in source.sample(PERCENTILES, 2)
+    ]
+
+
+def test_the_order_of_questions_changes_no_answer() -> None:
+    for seed in range(15):
+        source = random.Random(f"questions {seed}")
+        limits = limits_of(source)
+        questions = [[limit] for limit in limits]
+        questions += [source.sample(limits, 3) for _ in range(4)]
+        order = list(range(len(questions)))
+        answers = []
+        for _ in range(3):
+            trial = Trial(exponential_batches(seed, 95))
+            verdicts = {
+                index: trial.decide(questions[index]) for index in order
+            }
+            measured = [
+                trial.percentile(limit.metric, limit.percentile)
+                for limit in limits
+            ]
+            answers.append(
+                (sorted(verdicts.items()), measured, trial.batch_count)
+            )
+            source.shuffle(order)
+        assert answers[0] == answers[1] == answers[2], seed
+
+
+def test_a_question_that_was_asked_before_costs_no_batch() -> None:
+    trial = Trial(exponential_batches(1, 95))
+    limits = limits_of(random.Random(1))
+    verdict = trial.decide(limits)
+    batch_count = trial.batch_count
+    assert trial.decide(limits) == verdict
+    assert trial.batch_count == batch_count
+
+
+def test_all_limits_hold_when_each_one_holds() -> None:
+    """Together they hold when all do, and miss when one does."""
+    for seed in range(30):
+        trial = Trial(exponential_batches(seed, 95))
+        limits = limits_of(random.Random(f"limits {seed}"))
+        each = [trial.decide([limit]) for limit in limits]
+        together = trial.decide(limits)
+        if together == "holds":
+            assert set(each) == {"holds"}, seed
+        if set(each) == {"holds"}:
+            # One may leave its tolerance again while another one is looked at longer.
+            assert together in ("holds", "undecided"), seed
+        if "misses" not in each:
+            assert together != "misses", seed
