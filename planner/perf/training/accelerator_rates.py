@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
-from planner.perf.training.job import SIXTEEN_BIT
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.coefficient_table import CoefficientTable
-from planner.perf.training.job import SIXTEEN_BIT
 
 if TYPE_CHECKING:
     from planner.perf.training.job import Job

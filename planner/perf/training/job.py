@@ -18,8 +18,6 @@ Reference: TypeAlias = Literal["none", "copy", "base"]
 Kernels: TypeAlias = Literal[
     "te", "compiled", "eager", "foundry", "megatron21", "xla"
 ]
-# Precisions whose products need no quantization.
-SIXTEEN_BIT: Final = ("bf16", "fp16")
 # Kernels of plain PyTorch, which share the coefficient key `torch`.
 TORCH_KERNELS: Final = ("compiled", "eager", "foundry")
 

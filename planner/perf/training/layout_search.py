@@ -292,6 +292,16 @@ class LayoutSearch:
         )
 
     @property
+    def bound_fastest(self) -> float:
+        """Lower bound of the step time of every layout, in seconds.
+
+        min(`bound`, step time of the fastest layout that is timed)
+        """
+        if not self._timed_layouts:
+            return self.bound
+        return min(self.bound, self._timed_layouts[0].step_time.total)
+
+    @property
     def bound(self) -> float:
         """Lower bound of the step time of the layouts not timed yet, in seconds.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from planner.perf.training.job import SIXTEEN_BIT
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.training.memory import BYTES_16BIT
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common.constant import constant
 from planner.perf.training import memory
 from planner.perf.training.accelerator_rates import accelerator_rates
 from planner.perf.training.experts import expert_work
-from planner.perf.training.job import SIXTEEN_BIT
 from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.products import dense_mlp_layers, product_work
 from planner.perf.training.sharding import sharding_traffic
