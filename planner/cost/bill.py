@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
 from planner.cost.bill_line import sum_lines
+from planner.cost.lifetime import life_hours
+from planner.units import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from decimal import Decimal
 
     from planner.cost.bill_line import BillLine
+    from planner.cost.lifetime import Lifetime
 
-Period: TypeAlias = Literal["month", "run"]
+# A run is one job, a life the time to live of what stands; a month is for what does not end.
+Period: TypeAlias = Literal["month", "run", "life"]
 
 
 class Bill(Struct, frozen=True, kw_only=True):
     """The cost of machines and services over one period.
 
     `total`  sum of the priced lines over the period, USD
-    `period`  month, or run for a training job
+    `period`  month, run of a job, or life with a time to live
     `usd_hour`  machines alone, all of them running, USD an hour
     `unpriced_lines`  names of the lines without a known price, not in the total
+    `life`  what each machine is billed for; None for a month, or where it is not counted
     """
 
     lines: tuple[BillLine, ...]
@@ -31,10 +36,39 @@ class Bill(Struct, frozen=True, kw_only=True):
     period: Period
     usd_hour: Decimal
     unpriced_lines: tuple[str, ...]
+    life: Lifetime | None = None
+
+    @property
+    def months(self) -> Decimal:
+        """Months that the total is spread over: hours of the life / 730, and one at least."""
+        return max(Decimal(1), life_hours(self.life) / HOURS_PER_MONTH)
+
+    def period_budget(
+        self, monthly_budget_usd: Decimal | None
+    ) -> Decimal | None:
+        """Return a budget of a month for the period, USD: budget * months; None without one."""
+        if monthly_budget_usd is None:
+            return None
+        return monthly_budget_usd * self.months
+
+    def exceeds(self, monthly_budget_usd: Decimal | None) -> bool:
+        """Whether it costs more in a month than a budget, USD a month; never without one."""
+        return (
+            monthly_budget_usd is not None
+            and self.monthly_usd > monthly_budget_usd
+        )
+
+    @property
+    def monthly_usd(self) -> Decimal:
+        """What a budget of a month is held against, USD: total / months."""
+        return self.total / self.months
 
 
 def sum_bill(
-    bill_lines: Sequence[BillLine], usd_hour: Decimal, period: Period
+    bill_lines: Sequence[BillLine],
+    usd_hour: Decimal,
+    period: Period,
+    life: Lifetime | None = None,
 ) -> Bill:
     """Return the bill of the lines of a period; `usd_hour` counts machines alone."""
     total, unpriced_lines = sum_lines(bill_lines)
@@ -44,4 +78,5 @@ def sum_bill(
         period=period,
         usd_hour=usd_hour,
         unpriced_lines=tuple(unpriced_lines),
+        life=life,
     )

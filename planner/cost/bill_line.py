@@ -280,8 +280,8 @@ def _balancer_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         usage.sent_gb + usage.received_gb,
     )
     return [
-        # It exists all month, also while no node runs.
-        _role_line(usage, price_book, "load_balancer", HOURS_PER_MONTH),
+        # It exists as long as the network, also while no node runs.
+        _role_line(usage, price_book, "load_balancer", usage.network_hours),
         data_line,
     ]
 

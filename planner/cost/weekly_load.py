@@ -13,8 +13,13 @@ from functools import cache, cached_property
 from msgspec import Struct
 
 from planner.facts import table
-from planner.spec.schedule import parse_schedule
-from planner.units import HOURS_PER_MONTH, HOURS_PER_WEEK, MINUTES_PER_DAY
+from planner.spec.schedule import open_minutes
+from planner.units import (
+    HOURS_PER_MONTH,
+    HOURS_PER_WEEK,
+    MINUTES_PER_HOUR,
+    MINUTES_PER_WEEK,
+)
 
 
 class Week(Struct, frozen=True, dict=True):
@@ -96,16 +101,38 @@ class Week(Struct, frozen=True, dict=True):
         return week_node_hours / HOURS_PER_WEEK * HOURS_PER_MONTH
 
     @cached_property
+    def load_shares(self) -> tuple[tuple[float, float], ...]:
+        """Distinct loads relative to the peak, with the share of the running time of each."""
+        running_hours = float(sum(self.running_share, Decimal(0)))
+        load_hours: dict[float, float] = {}
+        for hour_load, hour_share in zip(
+            self.relative_load, self.running_share, strict=True
+        ):
+            load_hours[hour_load] = load_hours.get(hour_load, 0.0) + float(
+                hour_share
+            )
+        return tuple(
+            (hour_load, hours / running_hours)
+            for hour_load, hours in sorted(load_hours.items())
+            if hours
+        )
+
+    @cached_property
     def _hour_counts(self) -> Counter[tuple[float, Decimal]]:
         # Few distinct pairs of load and share: equal hours are grouped.
         return Counter(zip(self.relative_load, self.running_share, strict=True))
 
 
+def needed_groups(group_count: float) -> int:
+    """Return the whole groups of a running hour: the load of a group never exceeds its peak."""
+    # 1e-9 absorbs floating-point error at whole numbers.
+    return max(1, math.ceil(group_count - 1e-9))
+
+
 def _running_nodes(
     group_count: float, group_nodes: int, spare_groups: int
 ) -> int:
-    # 1e-9 absorbs floating-point error at whole numbers.
-    return group_nodes * (max(1, math.ceil(group_count - 1e-9)) + spare_groups)
+    return group_nodes * (needed_groups(group_count) + spare_groups)
 
 
 @cache
@@ -155,18 +182,9 @@ def weekly_load(
 
 def running_shares(schedule: str | None) -> tuple[Decimal, ...]:
     """Return the running share of each hour of the week, all 1 without a schedule."""
-    if schedule is None:
-        return (Decimal(1),) * HOURS_PER_WEEK
-    schedule_days, start_minute, end_minute, _ = parse_schedule(schedule)
-    hour_shares = [Decimal(0)] * HOURS_PER_WEEK
-    # An end at or before the start is on the next day.
-    duration_min = (
-        end_minute - start_minute
-    ) % MINUTES_PER_DAY or MINUTES_PER_DAY
-    for day_index in schedule_days:
-        first_minute = day_index * MINUTES_PER_DAY + start_minute
-        for minute in range(first_minute, first_minute + duration_min):
-            # Sunday night runs on into Monday morning.
-            hour_shares[minute // 60 % HOURS_PER_WEEK] += 1
-    # Minutes to a share. No day is named twice, and none has more than its minutes.
-    return tuple(hour_share / 60 for hour_share in hour_shares)
+    is_open = open_minutes(schedule)
+    return tuple(
+        Decimal(sum(is_open[start : start + MINUTES_PER_HOUR]))
+        / MINUTES_PER_HOUR
+        for start in range(0, MINUTES_PER_WEEK, MINUTES_PER_HOUR)
+    )

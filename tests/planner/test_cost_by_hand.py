@@ -84,7 +84,7 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         ("NAT gateway", "hour", 100),
         ("NAT data", "GB", 24),
         ("public address", "hour", 100),
-        ("load balancer", "hour", 730),
+        ("load balancer", "hour", 100),
         ("load balancer data", "GB", 320),
         ("egress", "GB", 300),
         ("object storage", "GB-month", 16),
