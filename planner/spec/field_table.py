@@ -7,6 +7,7 @@ JSON Schema and the reference page.
     one of: a | b       a word
     some of: a | b      words, or a single one
     list of TYPE        values of a type, or a single one
+    auto or TYPE        a value of a type, or the word auto, which is read as none
     block NAME          a mapping with the fields of that block
     count, seconds, …   a quantity, read by planner/spec/unit.py
     anything else       a type of `FIELD_TYPES`
@@ -33,6 +34,7 @@ from planner.spec.field import (
 )
 from planner.spec.field_types import (
     AcceleratorName,
+    AutomaticType,
     CloudName,
     GlobalBatchType,
     ProfileType,
@@ -87,6 +89,7 @@ QUANTITIES: Final[dict[str, Callable[[str], Any]]] = {
     "seconds": unit.parse_seconds,
     "bytes": unit.parse_bytes,
     "percent": unit.parse_percent,
+    "money": unit.parse_money,
     "spending": unit.parse_spending,
 }
 STATUSES: Final = ("used", "partly")
@@ -154,6 +157,9 @@ def _field_type(
         element_text = type_text.removeprefix("list of ")
         element_type = _field_type(row, element_text, field_types)
         return ListOf(element_type, allows_single=True)
+    if type_text.startswith("auto or "):
+        stated_text = type_text.removeprefix("auto or ")
+        return AutomaticType(_field_type(row, stated_text, field_types))
     if type_text in QUANTITIES:
         return Quantity(
             QUANTITIES[type_text],

@@ -24,7 +24,7 @@ from planner.spec.schedule import parse_schedule
 from planner.spec.source import Node, ScalarNode
 
 if TYPE_CHECKING:
-    from planner.spec.field import JsonSchema, ProblemReport
+    from planner.spec.field import FieldType, JsonSchema, ProblemReport
 
 _WEEKDAY: Final = "(mon|tue|wed|thu|fri|sat|sun)"
 DAYS_PATTERN: Final = rf"(weekdays|weekends|daily|{_WEEKDAY}([-,]{_WEEKDAY})*)"
@@ -77,6 +77,22 @@ class AcceleratorName(Struct, frozen=True):
     def schema(self) -> JsonSchema:
         """Describe the form."""
         return self.name_text.schema()
+
+
+class AutomaticType(Struct, frozen=True):
+    """A value, or the word auto for the one that the planner finds best."""
+
+    stated_type: FieldType
+
+    def read(self, node: Node, field_path: str, report: ProblemReport) -> Any:
+        """Return the value; None for auto."""
+        if isinstance(node, ScalarNode) and node.text == "auto":
+            return None
+        return self.stated_type.read(node, field_path, report)
+
+    def schema(self) -> JsonSchema:
+        """Describe both forms."""
+        return {"anyOf": [self.stated_type.schema(), {"const": "auto"}]}
 
 
 class LengthsType(Struct, frozen=True):

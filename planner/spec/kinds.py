@@ -10,7 +10,7 @@ from typing import Final
 from planner.spec import model
 from planner.spec.field import Block
 from planner.spec.field_table import block_fields
-from planner.spec.serving_blocks import BATCH_TRAFFIC, SLA, TRAFFIC
+from planner.spec.serving_blocks import BATCH_TRAFFIC, SERVING, SLA, TRAFFIC
 from planner.spec.shared_blocks import MODEL, SHARED_FIELDS, header_fields
 from planner.spec.source import MappingNode, ScalarNode
 from planner.spec.training_blocks import DATA, TRAINING_METHOD
@@ -26,7 +26,12 @@ SPEC_KINDS: Final = {
             *block_fields(
                 "inference",
                 "Inference",
-                {"model": MODEL, "sla": SLA, "traffic": TRAFFIC},
+                {
+                    "model": MODEL,
+                    "sla": SLA,
+                    "traffic": TRAFFIC,
+                    "serving": SERVING,
+                },
             ),
         ),
         doc="A service that answers requests within an SLA.",
@@ -38,7 +43,13 @@ SPEC_KINDS: Final = {
             *header_fields("Batch"),
             *SHARED_FIELDS,
             *block_fields(
-                "batch", "Batch", {"model": MODEL, "traffic": BATCH_TRAFFIC}
+                "batch",
+                "Batch",
+                {
+                    "model": MODEL,
+                    "traffic": BATCH_TRAFFIC,
+                    "serving": SERVING,
+                },
             ),
         ),
         doc="Inference without latency: so many requests before a deadline.",

@@ -21,9 +21,12 @@ from planner.spec.model import (
     Workspace,
 )
 from planner.spec.source import MappingNode, parse_yaml
+from planner.units import SECONDS_PER_DAY
 
 # Without a block `shutdown`, every kind but a service stops after this long without work.
 DEFAULT_IDLE_S: Final = Decimal(3600)
+# The requests of a day are one run each day, which ends before the next one starts.
+DAILY_DEADLINE_S: Final = Decimal(SECONDS_PER_DAY)
 
 
 def load_spec(file_bytes: bytes, source_path: str) -> Spec:
@@ -106,7 +109,7 @@ def _without_header(spec_block: Block) -> Any:
 
 
 def _check_spec(spec: Spec) -> Spec:
-    """Check the rules across blocks, and set the default shutdown.
+    """Check the rules across blocks, and set the defaults that depend on several.
 
     Raises SpecError with the problems.
     """
@@ -125,6 +128,11 @@ def _check_spec(spec: Spec) -> Spec:
                 for token_key in ("input_tokens", "output_tokens")
                 if getattr(spec_traffic, token_key) is None
             )
+    if isinstance(spec, Batch) and spec.deadline is None:
+        if spec.traffic.requests_per_day:
+            spec = replace(spec, deadline=DAILY_DEADLINE_S)
+        else:
+            problems.append(_deadline_problem(spec))
     if (
         # Services have no default shutdown; the other kinds stop when idle.
         isinstance(spec, Workspace | Batch | Training)
@@ -137,6 +145,15 @@ def _check_spec(spec: Spec) -> Spec:
     if problems:
         raise SpecError(*problems)
     return spec
+
+
+def _deadline_problem(batch_spec: Batch) -> Problem:
+    return Problem(
+        code="missing-key",
+        message="deadline is missing",
+        place=batch_spec.place,
+        next_step="write how long the run may take, for example deadline: 12h",
+    )
 
 
 def _dataset_problems(training_spec: Training) -> list[Problem]:

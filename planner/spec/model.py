@@ -57,12 +57,14 @@ class ServiceLevels(Struct, frozen=True, kw_only=True):
     """Service levels that must be met.
 
     limits        latency limits at peak load
-    availability  share of time with enough replicas for the peak
+    availability  share of the time in which enough replicas are up for the load
+    survives      what may fail at once at the peak: a node or a zone
     """
 
     place: Place
     limits: tuple[LatencyLimit, ...] = ()
     availability: Decimal | None = None
+    survives: Literal["node", "zone"] | None = None
 
 
 class TokenLengths(Struct, frozen=True, kw_only=True):
@@ -98,6 +100,17 @@ class Traffic(Struct, frozen=True, kw_only=True):
     profile: str | tuple[Decimal, ...] = "flat"
     prefix_hit: Decimal = Decimal(0)
     routing: Literal["random", "round-robin", "least-loaded"] = "random"
+
+
+class EngineSettings(Struct, frozen=True, kw_only=True):
+    """How the serving engine is started.
+
+    token_budget  most tokens of one step, prompts and answers together; None is the default of
+                  the engine for the accelerator
+    """
+
+    place: Place | None = None
+    token_budget: int | None = None
 
 
 class AcceleratorRule(Struct, frozen=True, kw_only=True):
@@ -178,14 +191,19 @@ class Inference(WorkloadBase, frozen=True, kw_only=True):
     model: ModelSpec
     traffic: Traffic
     sla: ServiceLevels | None = None
+    serving: EngineSettings = field(default_factory=EngineSettings)
 
 
 class Batch(WorkloadBase, frozen=True, kw_only=True):
-    """Inference without latency limits: a number of requests before a deadline."""
+    """Inference without latency limits: a number of requests before a deadline.
+
+    deadline  time that one run may take, seconds; a spec that leaves it out has one after loading
+    """
 
     model: ModelSpec
     traffic: Traffic
-    deadline: Decimal
+    deadline: Decimal | None = None
+    serving: EngineSettings = field(default_factory=EngineSettings)
 
 
 class Dataset(Struct, frozen=True, kw_only=True):
@@ -214,7 +232,10 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
     precision     allowed precisions of matrix products
     deadline      maximum duration, seconds
     budget        maximum cost of the run, USD
+    prefer        what is minimized within the limits: cost, or time up to the knee
     checkpoint    time between checkpoints, seconds; `None` is the optimum
+    keep_last     newest checkpoints that are kept
+    keep_every    span of which the newest checkpoint is kept too, seconds
     evaluation    evaluated tokens for each trained token
     rank          rank of LoRA adapters
     """
@@ -227,7 +248,10 @@ class TrainingMethod(Struct, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ("auto",)
     deadline: Decimal | None = None
     budget: Decimal | None = None
+    prefer: Literal["cost", "time"] = "cost"
     checkpoint: Decimal | None = None
+    keep_last: int = 3
+    keep_every: Decimal = Decimal(86_400)
     evaluation: Decimal = Decimal(0)
     rank: int = 16
 

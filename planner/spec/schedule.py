@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
+
+from planner.units import MINUTES_PER_DAY, MINUTES_PER_WEEK
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_GROUPS: Final = {"weekdays": DAYS[:5], "weekends": DAYS[5:], "daily": DAYS}
@@ -24,6 +27,27 @@ def parse_schedule(schedule: str) -> tuple[tuple[int, ...], int, int, str]:
         end_minute,
         schedule_words[2] if len(schedule_words) > 2 else "UTC",
     )
+
+
+@cache
+def open_minutes(schedule: str | None) -> tuple[bool, ...]:
+    """Say of each minute of a week, from Monday 00:00, whether a schedule is open in it.
+
+    Without a schedule every minute is open.
+    """
+    if schedule is None:
+        return (True,) * MINUTES_PER_WEEK
+    weekdays, start_minute, end_minute, _ = parse_schedule(schedule)
+    is_open = [False] * MINUTES_PER_WEEK
+    duration_minutes = (
+        end_minute - start_minute
+    ) % MINUTES_PER_DAY or MINUTES_PER_DAY
+    for weekday in weekdays:
+        first_minute = weekday * MINUTES_PER_DAY + start_minute
+        for minute in range(first_minute, first_minute + duration_minutes):
+            # Sunday night runs on into Monday morning.
+            is_open[minute % MINUTES_PER_WEEK] = True
+    return tuple(is_open)
 
 
 def _parse_days(days_text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from planner.spec import model
 from planner.spec.field import Block
@@ -18,7 +18,10 @@ METRICS: Final[tuple[model.Metric, ...]] = ("ttft", "tpot", "e2e")
 
 
 def _build_sla(
-    place: Place, availability: Decimal | None, **limits: Decimal | None
+    place: Place,
+    availability: Decimal | None,
+    survives: Literal["node", "zone"] | None,
+    **limits: Decimal | None,
 ) -> model.ServiceLevels:
     latency_limits = tuple(
         model.LatencyLimit(
@@ -29,7 +32,10 @@ def _build_sla(
         if (limit_s := limits.get(f"{metric}_p{percentile}")) is not None
     )
     return model.ServiceLevels(
-        place=place, limits=latency_limits, availability=availability
+        place=place,
+        limits=latency_limits,
+        availability=availability,
+        survives=survives,
     )
 
 
@@ -59,6 +65,11 @@ TRAFFIC: Final = Block(
     exclusive_groups=(
         ("peak_rps", "requests_per_day", "concurrency", "trace"),
     ),
+)
+SERVING: Final = Block(
+    "serving",
+    model.EngineSettings,
+    block_fields("shared", "serving"),
 )
 BATCH_TRAFFIC: Final = Block(
     "traffic",

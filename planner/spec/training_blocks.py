@@ -22,7 +22,7 @@ def _build_training(
     batch_size, counts_tokens = global_batch
     batch_sequences = (
         # A batch in tokens is rarely a whole number of sequences.
-        _round_batch(batch_size / sequence_tokens)
+        round_batch(batch_size / sequence_tokens)
         if counts_tokens
         else batch_size
     )
@@ -31,8 +31,8 @@ def _build_training(
     )
 
 
-def _round_batch(exact_sequences: float) -> int:
-    """Return the roundest number of sequences within 5 % of a number.
+def round_batch(exact_sequences: float) -> int:
+    """Return the roundest number of sequences within 5 % of a number; at least 1.
 
     It is a multiple of the largest power of two that has a multiple in that range: 4M tokens
     in sequences of 4,096 tokens become 1,024 sequences.

@@ -12,6 +12,9 @@ from typing import Final
 
 NUMBER_PATTERN: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
 
+# The currency may stand before or after the amount, or be left out.
+MONEY_PATTERN: Final = rf"(?:\$|usd)?\s*{NUMBER_PATTERN}\s*(?:\$|usd)?"
+
 COUNT_FACTORS: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 # Context lengths are written in binary thousands: a "128k" model takes 131,072 tokens.
 CONTEXT_FACTORS: Final = {"": 1, "k": 1024, "m": 1024**2}
@@ -110,16 +113,28 @@ def parse_percent(text: str) -> Decimal:
     return Decimal(percent_match[1]) / 100
 
 
+def parse_money(text: str) -> Decimal:
+    """Return an amount of USD, with or without its currency: 2000, $2000, 2000 USD."""
+    money_match = re.fullmatch(MONEY_PATTERN, text.strip().lower())
+    if not money_match:
+        raise ValueError("write an amount of USD, for example 2000 or $2000")
+    return Decimal(money_match[1])
+
+
 def parse_spending(text: str) -> Decimal:
-    """Return an amount of USD a month: 60000/month, 20/hour, $500/day."""
+    """Return an amount of USD a month: 60000/month, 20/hour, $500/day.
+
+    An amount without a time is that of a month.
+    """
     money_match = re.fullmatch(
-        r"\$?" + NUMBER_PATTERN + r"\s*/\s*([a-z]+)", text.strip().lower()
+        rf"{MONEY_PATTERN}(?:\s*/\s*([a-z]+))?", text.strip().lower()
     )
-    if not money_match or money_match[2] not in PERIODS_PER_MONTH:
+    period = (money_match and money_match[2]) or "month"
+    if not money_match or period not in PERIODS_PER_MONTH:
         raise ValueError(
-            "write an amount of USD per time, for example 60000/month"
+            "write an amount of USD a month or per time, for example 2000 or 20/hour"
         )
-    return Decimal(money_match[1]) * PERIODS_PER_MONTH[money_match[2]]
+    return Decimal(money_match[1]) * PERIODS_PER_MONTH[period]
 
 
 def _parse_scaled(

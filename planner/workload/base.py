@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.cost.bill import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
@@ -18,7 +20,7 @@ class Workload(Protocol):
 
     kind             the word of the spec, such as Inference
     name             the word of the plan document, such as inference
-    period           what its bills are for
+    period           what its bills are for when the spec sets no end
     resumes          whether it goes on after an interruption, so that spot is safe by default
     scaled_quantity  what `explain --traffic` multiplies, in a word
     """
@@ -32,6 +34,12 @@ class Workload(Protocol):
     @property
     def spec_block(self) -> Block:
         """The fields of its specs."""
+
+    def check(self, spec: Any, read_file: Callable[[str], bytes]) -> None:
+        """Raise what `solve` raises for a spec whatever is on offer.
+
+        That is an unknown model, a file that cannot be read, a context that is too long.
+        """
 
     def solve(
         self, spec: Any, settings: SolveSettings, offer_filter: OfferFilter

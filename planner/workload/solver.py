@@ -7,20 +7,36 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.errors import MissingError, Problem, SpecError
+from planner.errors import MissingError, Problem, SpecError, TonnageError
 from planner.facts.accelerator import is_named
 from planner.market.offer import group_offers
-from planner.market.offer_filter import OfferFilter, spec_rules
+from planner.market.offer_filter import OfferFilter, place_order, spec_rules
 from planner.solve.cause import because
 from planner.solve.energy import solution_energy
 from planner.solve.solution import Counterfactual, FleetSummary
 from planner.workload.registry import workload_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.market.offer import Offer
     from planner.solve.settings import SolveSettings
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
+
+
+def check(spec: Spec, read_file: Callable[[str], bytes]) -> None:
+    """Raise SpecError with all that `solve` refuses in a spec, whatever is on offer.
+
+    `read_file` opens files beside the spec.
+    """
+    problems = _runtime_problems(spec)
+    try:
+        workload_of(spec).check(spec, read_file)
+    except TonnageError as refusal:
+        problems += refusal.problems
+    if problems:
+        raise SpecError(*problems)
 
 
 def solve(spec: Spec, settings: SolveSettings) -> Solution:
@@ -28,19 +44,26 @@ def solve(spec: Spec, settings: SolveSettings) -> Solution:
 
     Raises SpecError when the spec asks for a runtime that cannot be built.
     """
-    if spec.runtime != "vm":
-        raise SpecError(
-            Problem(
-                code="unsupported",
-                message=f"runtime {spec.runtime} cannot be built yet",
-                place=spec.place,
-                next_step="use runtime: vm",
-            )
-        )
+    runtime_problems = _runtime_problems(spec)
+    if runtime_problems:
+        raise SpecError(*runtime_problems)
     solution = workload_of(spec).solve(
         spec, settings, _offer_filter(spec, settings)
     )
     return replace(solution, energy=solution_energy(solution))
+
+
+def _runtime_problems(spec: Spec) -> list[Problem]:
+    if spec.runtime == "vm":
+        return []
+    return [
+        Problem(
+            code="unsupported",
+            message=f"runtime {spec.runtime} cannot be built yet",
+            place=spec.place,
+            next_step="use runtime: vm",
+        )
+    ]
 
 
 def what_if(
@@ -85,6 +108,7 @@ def _offer_filter(spec: Spec, settings: SolveSettings) -> OfferFilter:
         spec_rules(
             spec, settings.unbuilt_reason, resumes=workload_of(spec).resumes
         ),
+        place_order(spec),
     )
 
 
@@ -99,6 +123,7 @@ def _explain_type(
     offer_filter = OfferFilter(
         group_offers(offers),
         spec_rules(spec, settings.unbuilt_reason, resumes=workload.resumes),
+        place_order(spec),
     )
     allowed_offers = offer_filter.cheapest()
     if allowed_offers:

@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from planner import figures
-from planner.solve.cause import DEARER, INFEASIBLE
+from planner.solve.cause import INFEASIBLE
+from planner.solve.settings import DEFAULT_LEVEL, EVEN_ODDS
 from planner.solve.solution import Counterfactual, FleetSummary, Solution
-from planner.solve.training.answer import solve_training
+from planner.solve.training.answer import (
+    lost_by,
+    preferred_search,
+    solve_training,
+)
 from planner.solve.training.requirement import (
     TrainingRequirement,
     training_requirement,
 )
-from planner.solve.training.search import TrainSearch
 from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.cost.bill import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
@@ -42,13 +48,17 @@ class TrainingWorkload:
         """The fields of its specs."""
         return SPEC_KINDS[self.kind]
 
+    def check(self, spec: Training, read_file: Callable[[str], bytes]) -> None:
+        """Raise what is wrong before any offer is looked at."""
+        training_requirement(spec, read_file, DEFAULT_LEVEL)
+
     def solve(
         self,
         spec: Training,
         settings: SolveSettings,
         offer_filter: OfferFilter,
     ) -> Solution:
-        """Return the cheapest cluster in time, or the fastest within the budget."""
+        """Return the cheapest cluster within the limits, or that of the knee."""
         return solve_training(
             _requirement(spec, settings),
             offer_filter,
@@ -64,16 +74,17 @@ class TrainingWorkload:
         offers: list[Offer],
     ) -> Counterfactual:
         """Search this machine type alone: its best cluster, or why it ends too late."""
-        ranking = TrainSearch(
+        cluster_search = preferred_search(
             _requirement(spec, settings), settings.catalog.price_book
-        ).solve(offers, 1)
-        # A feasible cluster can only lose by its cost.
+        )
+        ranking = cluster_search.solve(offers, 1)
+        # A feasible cluster can only lose by what is minimized.
         if ranking.feasible:
             best_candidate = ranking.feasible[0]
             return Counterfactual(
                 replace(machine_type, nodes=best_candidate.cluster.nodes),
                 best_candidate.bill.total,
-                DEARER,
+                lost_by(cluster_search),
             )
         return Counterfactual(machine_type, None, ranking.rejected[0].reason)
 
@@ -113,6 +124,11 @@ class TrainingWorkload:
         if "deadline" in train:
             deadline = figures.compact_seconds(Decimal(train["deadline"]))
             phrases.append(f"within {deadline}")
+        if "budget" in train:
+            budget = figures.dollars(Decimal(train["budget"]))
+            phrases.append(f"for at most {budget}")
+        if train["prefer"] == "time":
+            phrases.append("sooner rather than cheaper")
         return phrases
 
 
@@ -120,7 +136,7 @@ def _requirement(
     spec: Training, settings: SolveSettings
 ) -> TrainingRequirement:
     return training_requirement(
-        spec, settings.read_file, settings.confidence.level
+        spec, settings.read_file, settings.confidence.level or EVEN_ODDS
     )
 
 

@@ -12,10 +12,13 @@ from planner.solve.workspace.answer import solve_workspace
 from planner.solve.workspace.requirement import (
     cheapest_bill,
     workspace_requirement,
+    workspace_shortfall,
 )
 from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.cost.bill import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
@@ -39,6 +42,11 @@ class WorkspaceWorkload:
         """The fields of its specs."""
         return SPEC_KINDS[self.kind]
 
+    def check(self, spec: Workspace, read_file: Callable[[str], bytes]) -> None:
+        """Raise what is wrong before any offer is looked at."""
+        del read_file  # no file is named by a workspace
+        workspace_requirement(spec)
+
     def solve(
         self,
         spec: Workspace,
@@ -56,7 +64,9 @@ class WorkspaceWorkload:
         offers: list[Offer],
     ) -> Counterfactual:
         """Say what the machine type lacks, or what it costs."""
-        shortfall = workspace_requirement(spec).shortfall(offers[0].instance)
+        shortfall = workspace_shortfall(
+            spec, workspace_requirement(spec), offers[0]
+        )
         fleet = replace(machine_type, nodes=spec.users)
         if shortfall:
             return Counterfactual(fleet, None, shortfall)

@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from planner.solve.cause import because
 from planner.solve.serving.answer import solve_serving
+from planner.solve.serving.requirement import serving_requirement
 from planner.solve.solution import Counterfactual
 from planner.spec.kinds import SPEC_KINDS
 from planner.spec.model import Batch
 from planner.spec.shared_blocks import header_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.cost.bill import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
@@ -45,6 +48,12 @@ class EvaluationWorkload:
             build_object=Evaluation,
             fields=(*header_fields("Evaluation"), *batch_block.fields[2:]),
         )
+
+    def check(
+        self, spec: Evaluation, read_file: Callable[[str], bytes]
+    ) -> None:
+        """Raise what is wrong before any offer is looked at."""
+        serving_requirement(spec, read_file)
 
     def solve(
         self,

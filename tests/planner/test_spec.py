@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from planner.errors import SpecError, TonnageError
 from planner.facts.accelerator import accelerators, is_named
 from planner.spec import unit
-from planner.spec.load import load_spec
-from planner.spec.model import Inference, Training
+from planner.spec.load import load_spec, plain_values
+from planner.spec.model import Batch, Inference, Training
 from planner.spec.schema import spec_schema
 from planner.spec.source import parse_yaml
 from tests.conftest import BLUEPRINTS, ROOT, chat, present, spec_of
@@ -27,6 +27,22 @@ ALIAS_BOMB = "a0: &a0 [x]\n" + "".join(
 MERGE_BOMB = "a0: &a0 {k: v}\n" + "".join(
     f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 24)
 )
+TUNING = """apiVersion: tonnage/v1
+kind: Training
+name: tune
+model: {name: llama-3.1-8b}
+data: {samples: 50k, location: "s3://bucket/data"}
+train: {method: lora, rank: 16}
+"""
+NIGHTLY = """apiVersion: tonnage/v1
+kind: Batch
+name: nightly
+model: {name: llama-3.1-8b}
+traffic:
+  requests_per_day: 100k
+  input_tokens: 900
+  output_tokens: 200
+"""
 HAZARDS: dict[str, tuple[str | bytes, str]] = {
     "alias bomb": (ALIAS_BOMB, "alias"),
     "merge bomb": (MERGE_BOMB, "alias"),
@@ -207,6 +223,64 @@ def test_units_are_those_that_people_mean() -> None:
     assert unit.parse_spending("1/hour") == 730
 
 
+@pytest.mark.parametrize(
+    "amount", ["2000", "$2000", "$ 2000", "2000$", "2000 USD", "usd 2000"]
+)
+def test_an_amount_is_read_with_and_without_its_currency(amount: str) -> None:
+    assert unit.parse_money(amount) == 2000
+    # Without a time it is that of a month, which is what bills are for.
+    assert unit.parse_spending(amount) == 2000
+    assert unit.parse_spending(f"{amount}/hour") == 2000 * 730
+    service = spec_of(chat(extra=f"buy: {{budget: {amount}}}"))
+    assert service.buy.budget == 2000
+    train = spec_of(TUNING.replace("rank: 16", f"budget: {amount}"))
+    assert isinstance(train, Training)
+    assert train.train.budget == 2000
+
+
+@pytest.mark.parametrize(
+    "amount", ["2000 EUR", "€2000", "-5", "2000/fortnight"]
+)
+def test_another_currency_or_period_is_refused_with_what_to_write(
+    amount: str,
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=f"buy: {{budget: {amount}}}"))
+    [problem] = caught.value.problems
+    assert problem.code == "quantity"
+    assert "USD" in problem.next_step
+
+
+def test_checkpoints_are_as_often_as_is_best_when_told_so_or_nothing() -> None:
+    for text, seconds in (
+        ("rank: 16", None),
+        ("checkpoint: auto", None),
+        ("checkpoint: 30m", 1800),
+    ):
+        spec = spec_of(TUNING.replace("rank: 16", text))
+        assert isinstance(spec, Training)
+        assert spec.train.checkpoint == seconds
+    with pytest.raises(SpecError, match="cannot be read"):
+        spec_of(TUNING.replace("rank: 16", "checkpoint: automatic"))
+
+
+def test_a_daily_batch_has_a_day_and_a_single_one_says_how_long() -> None:
+    daily = spec_of(NIGHTLY)
+    assert isinstance(daily, Batch)
+    assert daily.deadline == 86_400
+    assert plain_values(daily)["deadline"] == "86400"
+    stated = spec_of(NIGHTLY + "deadline: 6h\n")
+    assert isinstance(stated, Batch)
+    assert stated.deadline == 6 * 3600
+    with pytest.raises(SpecError) as caught:
+        spec_of(NIGHTLY.replace("requests_per_day", "total_requests"))
+    [problem] = caught.value.problems
+    assert (problem.code, problem.message) == (
+        "missing-key",
+        "deadline is missing",
+    )
+
+
 @given(st.text(max_size=40))
 def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
     text: str,
@@ -218,6 +292,7 @@ def test_no_text_makes_a_unit_fail_otherwise_than_by_value_error(
         unit.parse_seconds,
         unit.parse_bytes,
         unit.parse_percent,
+        unit.parse_money,
         unit.parse_spending,
     ):
         try:

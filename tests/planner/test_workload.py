@@ -10,10 +10,11 @@ from planner.render.explain import scaling_page
 from planner.render.plan import plan_page
 from planner.solve.settings import SolveSettings
 from planner.spec.kinds import SPEC_KINDS
+from planner.workload.period import planned_period
 from planner.workload.registry import WORKLOADS, workload_of, workload_of_kind
 from planner.workload.solver import what_if, why_not
 from stacks.spec.table import unsupported_reason
-from tests.conftest import BLUEPRINTS, spec_of
+from tests.conftest import BLUEPRINTS, TODAY, spec_of
 from tests.stacks.engine.test_simulated import plan_of
 
 EVALUATION = """apiVersion: tonnage/v1
@@ -26,7 +27,7 @@ traffic:
   output_tokens: {mean: 50}
 deadline: 6h
 """
-PERIODS: tuple[Period, ...] = ("month", "run")
+PERIODS: tuple[Period, ...] = ("month", "run", "life")
 
 
 @pytest.mark.parametrize("kind", sorted(WORKLOADS))
@@ -42,10 +43,10 @@ def test_every_kind_keeps_its_protocol(catalog, kind: str) -> None:
     assert workload_of(spec) is workload
     plan = plan_of(catalog, blueprint.read_text())
     assert plan.workload.kind == workload.name
-    assert plan.cost.period == workload.period
+    assert plan.cost.period == planned_period(spec)
     phrases = workload.request_phrases(plan.spec.normalized)
     assert phrases
-    assert all(p in text.render(plan_page(plan)) for p in phrases)
+    assert all(p in text.render(plan_page(plan, today=TODAY)) for p in phrases)
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
@@ -80,7 +81,7 @@ def test_a_fifth_kind_is_planned_and_shown(catalog) -> None:
     assert plan.spec.normalized["kind"] == "Evaluation"
     assert plan.solution.pools
     assert plan.graph.resources
-    shown = text.render(plan_page(plan))
+    shown = text.render(plan_page(plan, today=TODAY))
     assert "evaluation  ·  llama-3.1-8b  ·  20,000 prompts" in shown
     batch = plan_of(catalog, EVALUATION.replace("Evaluation", "Batch"))
     assert plan.cost.total == batch.cost.total
