@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from planner.market.offer import Catalog, Instance
 
-DEFAULT_CONFIDENCE: Final = Confidence(0.9)
+EVEN_ODDS: Final = 0.5  # a confidence at which limits hold as often as not
+DEFAULT_LEVEL: Final = 0.9  # chance that all limits hold together
+DEFAULT_CONFIDENCE: Final = Confidence(DEFAULT_LEVEL)
 
 
 class SolveSettings(Struct, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     read_file          opens files beside the spec
     alternative_count  how many alternatives of each sort are shown
     confidence         with which limits are met, and what a benchmark of the user's own taught
+    explains           whether it is planned what each constraint costs
     """
 
     catalog: Catalog
@@ -31,3 +34,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     read_file: Callable[[str], bytes]
     alternative_count: int = 3
     confidence: Confidence = DEFAULT_CONFIDENCE
+    explains: bool = True

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
 
 
+class TokenVolume(Struct, frozen=True):
+    """Tokens that are read and written in the period of the bill, at the load of the spec."""
+
+    prompt_tokens: Decimal
+    answer_tokens: Decimal
+
+
 class PoolPurchase(Struct, frozen=True):
     """Nodes of a pool that are bought in one way. `usd_hour` is the price of one of them."""
 
@@ -37,7 +44,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     small. `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
-    else.
+    else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
     """
 
     name: str
@@ -54,6 +61,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     spare_groups: int
     context_tokens: int
     run_window_s: int
+    token_budget: int = 0
 
     @property
     def nodes(self) -> int:
@@ -122,19 +130,24 @@ class BindingLimit(Struct, frozen=True, kw_only=True):
 
 
 class SimulationCheck(Struct, frozen=True, kw_only=True):
-    """A simulation of the fleet: how many requests and seeds, and each percentile with its band.
+    """A simulation of the fleet: how many requests, and each percentile with its interval.
 
     `request_source` says where they are from, drawn or a trace, `routing` how they were spread.
-    Keys and units are those of the predicted numbers; bands are Monte Carlo's, 90 %.
+    Keys and units are those of the predicted numbers; intervals are Monte Carlo's, 95 %.
+    `decode_factor` and `prefill_factor` are by how much decoding and prompts were slowed, so that
+    the limits hold with the confidence asked for.
+    `verdict` is undecided when another run of requests may not confirm that the limits hold.
     """
 
     request_count: int
-    seed_count: int
+    batch_count: int
+    decode_factor: float
+    prefill_factor: float
     added_groups: int
     request_source: Literal["trace", "drawn"]
     routing: Routing
     percentile_bands: dict[str, tuple[float, float, float]]
-    passed: bool = True
+    verdict: Literal["holds", "undecided"]
 
 
 class ConfidenceCost(Struct, frozen=True):
@@ -174,25 +187,90 @@ class Scenario(Struct, frozen=True):
     remark: Cause | None = None
 
 
+class TradeOff(Struct, frozen=True, kw_only=True):
+    """A point of the curve of time against cost: the cheapest cluster that is as fast.
+
+    `duration_hours` holds with the required confidence, `usd` is the expected bill, `mfu` a share
+    of the dense 16-bit peak. `violates` is the key of a limit of the spec that it is beyond, empty
+    within all of them.
+    """
+
+    fleet: FleetSummary
+    purchase: str
+    accelerators: int
+    duration_hours: float
+    usd: Decimal
+    mfu: float
+    is_chosen: bool
+    is_knee: bool
+    violates: str
+
+
+class MachineLife(Struct, frozen=True, kw_only=True):
+    """What one machine of a training job is billed for in the mean run, seconds.
+
+    `start_s`  boot, and the loading of weights and data
+    `steps_s`  training, at the speed of the required confidence
+    `lost_s`  checkpoints that stop the job, and failures: work that is repeated, and restarts
+    `closing_s`  the last checkpoint
+    `release_s`  from the end of the job until the machine is given back
+    """
+
+    start_s: float
+    steps_s: float
+    lost_s: float
+    closing_s: float
+    release_s: float
+
+    @property
+    def billed_s(self) -> float:
+        """Seconds that are billed of each machine."""
+        return (
+            self.start_s
+            + self.steps_s
+            + self.lost_s
+            + self.closing_s
+            + self.release_s
+        )
+
+
+class KeptCheckpoints(Struct, frozen=True, kw_only=True):
+    """The checkpoints that are kept: the newest, and one of each span of so many steps.
+
+    `left` of them lie in storage when the run has ended, `left_bytes` in all, and cost
+    `left_usd_month` until they are deleted; None without a price.
+    """
+
+    keep_last: int
+    keep_every_s: float
+    span_steps: int
+    left: int
+    left_bytes: float
+    left_usd_month: Decimal | None
+
+
 class JobStorage(Struct, frozen=True, kw_only=True):
     """Where data and checkpoints lie: `file_system` is a parallel file system, or objects do.
 
-    Bytes/s that the job reads and that storage gives; seconds to write a checkpoint.
+    Bytes/s that the job reads and that storage gives; seconds to write a checkpoint, and to load
+    one after a stop.
     """
 
     file_system: FileSystem | None
     required_bytes_per_s: float
     supplied_bytes_per_s: float
     checkpoint_write_s: float
+    checkpoint_load_s: float
 
 
 class TrainingRun(Struct, frozen=True, kw_only=True):
     """How a training job runs. Hours, bytes and USD of the whole run.
 
     `hours_p50_p90` and `usd_p50_p90`: half of the runs, and 90 % of them, take at most this, each
-    at the speed that holds as often. `data_disk_gb` is GB of the disk beside the boot disk, 0
+    at the speed that holds as often. `step_pace_s` is the time of the run over its steps, without
+    stops. `data_disk_gb` is GB of the disk beside the boot disk, 0
     where local NVMe does. `scenarios` compare purchase options and what the fabric is worth.
-    `layouts` are the best ones, the chosen first.
+    `layouts` are the best ones, the chosen first. `curve` is time against cost, the slowest first.
     """
 
     method: str
@@ -200,9 +278,12 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     optimizer_steps: int
     sequence_tokens: int
     global_batch: int
+    step_pace_s: float
     checkpoint_interval_s: float
     checkpoint_stall_s: float
     checkpoint_bytes: float
+    checkpoints_kept: KeptCheckpoints
+    machine_life: MachineLife
     interruptions: float
     spare_nodes: int
     data_disk_gb: int
@@ -211,6 +292,7 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     usd_p50_p90: tuple[Decimal, Decimal]
     layouts: tuple[TimedLayout, ...]
     scenarios: tuple[Scenario, ...]
+    curve: tuple[TradeOff, ...]
 
 
 class Solution(Struct, frozen=True, kw_only=True):
@@ -232,6 +314,7 @@ class Solution(Struct, frozen=True, kw_only=True):
     training_run: TrainingRun | None = None
     calibration: Correction | None = None
     energy: Energy | None = None
+    token_volume: TokenVolume | None = None
 
 
 class Counterfactual(Struct, frozen=True):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from planner.perf.serving.replica import NO_MARGIN_LEVEL
 from planner.solve.cause import because
 from planner.solve.serving.explain import (
     alternatives,
     bindings,
+    cheaper_fleet,
     describe_fleet,
     relaxations,
 )
@@ -22,10 +22,13 @@ from planner.solve.serving.requirement import (
 )
 from planner.solve.serving.search import (
     ServingCandidate,
-    ServingResult,
     ServingSearch,
 )
-from planner.solve.serving.verify import verify_finalists
+from planner.solve.serving.sizing import (
+    FleetSizing,
+    size_fleet,
+)
+from planner.solve.settings import EVEN_ODDS
 from planner.solve.solution import (
     ConfidenceCost,
     PlanWarning,
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
     from planner.market.offer_filter import OfferFilter
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch, Inference
-
-MIN_FINALISTS: Final = 4  # that may replace each other when simulated
 
 
 def confident_requirement(
@@ -65,43 +66,41 @@ def solve_serving(
     requirement = confident_requirement(spec, settings)
     search = ServingSearch(settings.catalog.price_book)
     offers = offer_filter.cheapest()
-    finalists = search.solve(
+    search_result = search.solve(
         requirement,
         offers,
-        result_count=max(MIN_FINALISTS, settings.alternative_count + 1),
+        estimate_count=settings.alternative_count,
     )
-    selection, simulation_check = _verified(requirement, finalists, search)
+    selection = search_result.best
     budget_usd = spec.buy.budget
-    if selection is None or (
-        budget_usd is not None and selection.bill.total > budget_usd
-    ):
-        exceeded_budget = budget_usd if finalists.candidates else None
-        nearest = relaxations(
-            requirement, search, offer_filter, exceeded_budget
-        )
+    if selection is None or selection.bill.exceeds(budget_usd):
         return infeasible_solution(
-            nearest,
+            relaxations(
+                requirement,
+                search,
+                offer_filter,
+                selection.bill.period_budget(budget_usd) if selection else None,
+            ),
             week=requirement.week,
             llm=requirement.llm,
             funnel=offer_filter.funnel,
             offers_considered=len(settings.catalog.offers),
         )
-    excluded_candidates = _excluded_by_purchase(
-        requirement, search, offer_filter, selection, settings
-    )
+    simulation_check = _simulation_check(requirement, search, selection)
     return Solution(
         status="optimal",
         pools=(_serving_pool(requirement, selection),),
         predictions=predict_serving(requirement, selection.sizing),
-        bindings=bindings(
-            requirement, search, offer_filter, selection, excluded_candidates
-        ),
+        bindings=bindings(requirement, search, offer_filter, selection)
+        if settings.explains
+        else (),
         alternatives=alternatives(
             requirement,
-            finalists,
-            excluded_candidates,
-            settings.alternative_count,
-            selection,
+            search,
+            offer_filter,
+            search_result,
+            selection=selection,
+            settings=settings,
         ),
         bill=selection.bill,
         warnings=_serving_warnings(
@@ -111,34 +110,44 @@ def solve_serving(
         llm=requirement.llm,
         funnel=offer_filter.funnel,
         offers_considered=offer_filter.allowed_count,
-        confidence_cost=_confidence_cost(
-            requirement, search, offers, selection
-        ),
+        confidence_cost=_confidence_cost(requirement, search, offers, selection)
+        if settings.explains
+        else None,
         simulation_check=simulation_check,
         calibration=selection.sizing.replica.correction,
     )
 
 
-def _verified(
+def _simulation_check(
     requirement: ServingRequirement,
-    finalists: ServingResult,
     search: ServingSearch,
-) -> tuple[ServingCandidate | None, SimulationCheck | None]:
-    """Return the cheapest finalist that the simulation confirms, and how it did."""
-    if not finalists.candidates:
-        return None, None
-    return verify_finalists(requirement, finalists.candidates, search.bill)
+    selection: ServingCandidate,
+) -> SimulationCheck | None:
+    """Return how the selection was judged, and how many groups that added."""
+    sizing = selection.sizing
+    by_formula = size_fleet(
+        requirement,
+        sizing.replica,
+        sizing.group,
+    )
+    formula_groups = (
+        by_formula.peak_groups
+        if isinstance(by_formula, FleetSizing)
+        else sizing.peak_groups
+    )
+    return search.judge.check(
+        requirement, sizing, max(0, sizing.peak_groups - formula_groups)
+    )
 
 
 def _serving_pool(
     requirement: ServingRequirement, selection: ServingCandidate
 ) -> SizedPool:
     sizing = selection.sizing
-    spare_groups = sizing.total_groups - sizing.peak_groups
+    spare_groups = sizing.spare_groups
     hourly_nodes = requirement.week.hourly_nodes(
         sizing.peak_groups, sizing.nodes_per_group, spare_groups
     )
-    runs_daily = requirement.runs_per_month > 1
     role = requirement.role
     return SizedPool(
         name=role,
@@ -151,28 +160,11 @@ def _serving_pool(
         max_batch=sizing.replica.max_batch,
         spare_groups=spare_groups,
         context_tokens=requirement.load.max_context_tokens,
-        run_window_s=int(requirement.deadline_s) if runs_daily else 0,
+        token_budget=sizing.replica.startup_memory.max_step_tokens,
+        run_window_s=int(requirement.deadline_s)
+        if requirement.runs_daily
+        else 0,
     )
-
-
-def _excluded_by_purchase(
-    requirement: ServingRequirement,
-    search: ServingSearch,
-    offer_filter: OfferFilter,
-    selection: ServingCandidate,
-    settings: SolveSettings,
-) -> list[ServingCandidate]:
-    """Cheaper fleets that only the way of buying keeps out."""
-    candidates = search.solve(
-        requirement,
-        offer_filter.cheapest("buy"),
-        result_count=settings.alternative_count,
-    ).candidates
-    return [
-        candidate
-        for candidate in candidates
-        if candidate.bill.total < selection.bill.total
-    ]
 
 
 def _confidence_cost(
@@ -182,27 +174,24 @@ def _confidence_cost(
     selection: ServingCandidate,
 ) -> ConfidenceCost | None:
     """What meeting the limits with confidence costs over meeting them as often as not."""
-    if (
-        not requirement.limits
-        or requirement.confidence.level <= NO_MARGIN_LEVEL
-    ):
+    level = requirement.confidence.level
+    if not requirement.limits or level is None or level <= EVEN_ODDS:
         return None
-    even_candidates = search.solve(
+    even_fleet = cheaper_fleet(
         replace(
             requirement,
-            confidence=replace(requirement.confidence, level=NO_MARGIN_LEVEL),
+            confidence=replace(requirement.confidence, level=EVEN_ODDS),
         ),
+        search,
         offers,
-    ).candidates
-    extra_usd_month = (
-        selection.bill.total - even_candidates[0].bill.total
-        if even_candidates
-        else Decimal(0)
+        selection,
     )
+    if even_fleet is None:
+        return ConfidenceCost(level, Decimal(0), None)
     return ConfidenceCost(
-        requirement.confidence.level,
-        extra_usd_month,
-        describe_fleet(even_candidates[0]) if extra_usd_month else None,
+        level,
+        selection.bill.total - even_fleet.bill.total,
+        describe_fleet(even_fleet),
     )
 
 
@@ -216,10 +205,8 @@ def _serving_warnings(
         PlanWarning(code="assumed-model", reason=note)
         for note in requirement.notes
     ]
-    if simulation_check is not None and not simulation_check.passed:
-        plan_warnings.append(
-            PlanWarning(code="unverified", reason=because("unverified"))
-        )
+    if simulation_check is not None and simulation_check.verdict == "undecided":
+        plan_warnings.append(PlanWarning(code="edge", reason=because("edge")))
     if (
         requirement.confidence.correction is not None
         and selection.sizing.replica.correction is None

@@ -1,9 +1,11 @@
-"""Monthly bill of a serving fleet: machines first, then all other lines."""
+"""Bill of a serving fleet or a batch: machines first, then all other lines."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import (
@@ -12,44 +14,107 @@ from planner.cost.bill_line import (
     service_lines,
     usage_value,
 )
+from planner.cost.lifetime import (
+    committed_hours,
+    daily_hours,
+    daily_window_s,
+    job_lifetime,
+    life_hours,
+    standing_hours,
+    standing_lifetime,
+)
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
+from planner.solve.serving.sizing import expected_service, startup_time_s
 from planner.units import (
     BYTES_PER_BILLED_GB,
     HOURS_PER_MONTH,
+    SECONDS_PER_HOUR,
     SECONDS_PER_MONTH,
 )
 
 if TYPE_CHECKING:
+    from planner.cost.lifetime import Lifetime
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Offer
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
+    from planner.spec.model import ShutdownRule
+
+
+def fleet_lifetime(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Lifetime | None:
+    """Return what each machine is billed for, None when the bill is that of a month.
+
+    A batch that runs once lives from its boot until an idle limit or the time to live ends it:
+    its machines answer requests and cannot know which was the last. Everything else stands for
+    its time to live.
+    """
+    if requirement.mode == "batch" and not requirement.runs_daily:
+        return _run_lifetime(sizing, requirement.shutdown, None)
+    return standing_lifetime(requirement.shutdown)
+
+
+def _run_lifetime(
+    sizing: FleetSizing,
+    shutdown: ShutdownRule,
+    window_s: float | None,
+) -> Lifetime | None:
+    """The machines of one batch run."""
+    boot_s = startup_time_s(sizing.replica)
+    return job_lifetime(
+        boot_s,
+        sizing.duration_hours * SECONDS_PER_HOUR - boot_s,
+        shutdown,
+        says_done=False,
+        window_s=window_s,
+    )
 
 
 def paid_node_hours(
     requirement: ServingRequirement, sizing: FleetSizing, purchase: str
 ) -> Decimal:
-    """Return the node-hours of a month that are paid.
+    """Return the node-hours that are paid in the period of the bill.
 
-    commitment: 730 * nodes, whether they run or not
-    batch:      duration * nodes * runs a month
-    serving:    node-hours that follow the weekly load, spare groups included
+    commitment:  nodes * 730, or all hours of a longer life, whether they run or not
+    batch:       nodes * billed hours of the run: boot, work, and the tail until the release
+    daily batch: the same for each day of a month, or of the time to live
+    serving:     node-hours that follow the weekly load, spare groups included
     """
+    life = fleet_lifetime(requirement, sizing)
     if purchase in COMMITTED_PURCHASES:
-        return HOURS_PER_MONTH * sizing.nodes
+        return committed_hours(life) * sizing.nodes
     if requirement.mode == "batch":
-        return (
-            Decimal(sizing.duration_hours)
-            * sizing.nodes
-            * requirement.runs_per_month
-        )
-    return requirement.week.node_hours(
+        return _batch_hours(requirement, sizing, life) * sizing.nodes
+    # Spare groups run in every running hour, whatever the load.
+    week_fleet = (
         sizing.peak_groups,
         sizing.nodes_per_group,
-        # Spare groups run in every running hour, whatever the load.
-        sizing.total_groups - sizing.peak_groups,
+        sizing.spare_groups,
     )
+    if life is None:
+        return requirement.week.node_hours(*week_fleet)
+    return standing_hours(
+        requirement.week.hourly_nodes(*week_fleet), requirement.shutdown
+    )
+
+
+def _batch_hours(
+    requirement: ServingRequirement, sizing: FleetSizing, life: Lifetime | None
+) -> Decimal:
+    """Hours that one machine of a batch is paid for."""
+    if requirement.runs_daily:
+        daily_life = _run_lifetime(
+            sizing,
+            # The time to live counts from apply, not from each day.
+            replace(requirement.shutdown, ttl=None),
+            daily_window_s(requirement.deadline_s),
+        )
+        assert daily_life is not None  # noqa: S101 - a window ends it
+        return daily_hours(daily_life, requirement.shutdown)
+    # Nothing ends it: it runs until somebody destroys it, and is billed as what stands.
+    return max(life_hours(life), Decimal(sizing.duration_hours))
 
 
 def serving_bill(
@@ -58,12 +123,15 @@ def serving_bill(
     offer: Offer,
     price_book: PriceBook,
 ) -> Bill:
-    """Return the monthly bill of a fleet bought through an offer.
+    """Return the bill of a fleet bought through an offer, of a month or of its life.
 
     sent GB     = requests a month * mean answer tokens * stream bytes per token / 10^9
     received GB = requests a month * mean prompt tokens * text bytes per token / 10^9
     A closed loop completes rate * replicas * mean load * 730 * 3600 requests a month.
+    Traffic and storage of a life are those of a month * its hours / 730.
     """
+    life = fleet_lifetime(requirement, sizing)
+    months = life_hours(life) / HOURS_PER_MONTH
     node_hours = paid_node_hours(requirement, sizing, offer.purchase)
     # Size of the checkpoint in object storage, not of loaded weights.
     stored_gb = (
@@ -74,7 +142,8 @@ def serving_bill(
     if requirement.mode == "closed":
         # A closed loop has no arrival rate: requests = completions.
         monthly_requests = Decimal(
-            sizing.service.rate_per_s
+            # What is expected: a slower replica completes less, and costs no less for it.
+            expected_service(requirement, sizing).rate_per_s
             * sizing.replicas_per_group
             * sizing.peak_groups
             * requirement.week.mean_load
@@ -101,10 +170,11 @@ def serving_bill(
         provider=offer.provider,
         node_hours=node_hours,
         cache_gb=cache_disk_gb(offer.instance.nvme_gb, stored_gb),
-        stored_gb_months=stored_gb,
-        sent_gb=sent_gb if serves_traffic else Decimal(0),
-        received_gb=received_gb if serves_traffic else Decimal(0),
+        stored_gb_months=stored_gb * months,
+        sent_gb=sent_gb * months if serves_traffic else Decimal(0),
+        received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,
+        network_hours=life_hours(life),
     )
     return sum_bill(
         [
@@ -117,5 +187,6 @@ def serving_bill(
             *service_lines(usage, price_book),
         ],
         offer.usd_hour * sizing.nodes,
-        "month",
+        requirement.period,
+        life,
     )

@@ -1,14 +1,20 @@
-"""Lower bounds of the monthly cost of the fleets on an offer, or of one layout on it."""
+"""Lower bounds of the cost of the fleets on an offer, or of one layout on it.
+
+The cost is that of the period of the bill: a month, a run, or a life of T hours. A life is
+billed for at least T / 730 of what a month is, and a daily batch for its whole days.
+"""
 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
+from planner.cost.lifetime import life_hours, standing_lifetime
 from planner.market.purchase import COMMITTED_PURCHASES
 from planner.perf.common.constant import constant
 from planner.solve.serving.sizing import startup_time_s
-from planner.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from planner.units import HOURS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
@@ -21,11 +27,11 @@ LayoutOption: TypeAlias = "tuple[Replica, ReplicaGroup, float]"
 
 
 def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
-    """Return a lower bound of the cost of any fleet on an offer, USD a month.
+    """Return a lower bound of the cost of any fleet on an offer, USD in the period.
 
     commitment: usd_hour * 730
-    batch:      usd_hour * boot hours * runs a month
-    serving:    usd_hour * running hours of a month
+    batch:      usd_hour * boot hours * runs
+    serving:    usd_hour * running hours
     bound <= cost: a fleet has at least one node, and all other bill lines are left out.
     """
     usd_hour = float(offer.usd_hour)
@@ -37,10 +43,11 @@ def offer_bound_usd(requirement: ServingRequirement, offer: Offer) -> float:
             # A run pays at least the boot of one node.
             * constant("boot")
             / SECONDS_PER_HOUR
-            * float(requirement.runs_per_month)
+            * _least_runs(requirement)
         )
     # At least one node runs in each running hour.
-    return usd_hour * float(requirement.week.running_hours)
+    running_hours = float(requirement.week.running_hours)
+    return usd_hour * running_hours * _month_share(requirement)
 
 
 def layout_bounds_usd(
@@ -48,12 +55,12 @@ def layout_bounds_usd(
     offer: Offer,
     layout_options: list[LayoutOption],
 ) -> list[float]:
-    """Return a lower bound of the cost of any fleet of each layout, USD a month.
+    """Return a lower bound of the cost of any fleet of each layout, USD in the period.
 
     g = lower bound of the groups, u = usd_hour * nodes of a group
     commitment: u * max(1, ceil(g)) * 730
-    batch:      u * (g * deadline + start-up) in hours * runs a month
-    serving:    u * max(running hours, g * mean load * 730)
+    batch:      u * (g * deadline + start-up) in hours * runs
+    serving:    u * max(running hours, g * mean load * 730), times T / 730 in a life
     bound <= cost: other bill lines are left out. With g infinite it is the cost of one group.
     """
     usd_hour = float(offer.usd_hour)
@@ -72,19 +79,21 @@ def layout_bounds_usd(
             for _, group_usd_hour, group_count in group_counts
         ]
     if requirement.mode == "batch":
-        monthly_runs = float(requirement.runs_per_month)
+        run_count = _least_runs(requirement)
         return [
             group_usd_hour
             # n groups pay work / rate + n * start-up, and work / rate = g * D.
             * (group_count * requirement.deadline_s + startup_time_s(replica))
             / SECONDS_PER_HOUR
-            * monthly_runs
+            * run_count
             for replica, group_usd_hour, group_count in group_counts
         ]
+    month_share = _month_share(requirement)
     running_hours = float(requirement.week.running_hours)
     mean_load = requirement.week.mean_load
     return [
         group_usd_hour
+        * month_share
         * max(
             # At least one group in each running hour.
             running_hours,
@@ -95,9 +104,41 @@ def layout_bounds_usd(
     ]
 
 
+def _month_share(requirement: ServingRequirement) -> float:
+    """Part of a month that a bill is for: T / 730 with a time to live, else 1."""
+    life = standing_lifetime(requirement.shutdown)
+    return float(life_hours(life) / HOURS_PER_MONTH)
+
+
+def _least_runs(requirement: ServingRequirement) -> float:
+    """Runs that a bill has at least; with a time to live those of its whole days, one at least."""
+    ttl_s = requirement.shutdown.ttl
+    if ttl_s is None or not requirement.runs_daily:
+        return float(requirement.runs_per_month)
+    return float(max(Decimal(1), ttl_s // SECONDS_PER_DAY))
+
+
 def bound_nodes(layout_option: LayoutOption) -> int:
     """Return the nodes behind the bound: nodes of a group * max(1, ceil(g))."""
     _, group, group_bound = layout_option
     return group.nodes * (
         1 if group_bound == math.inf else max(1, math.ceil(group_bound - 1e-9))
     )
+
+
+def most_groups_within(
+    requirement: ServingRequirement,
+    offer: Offer,
+    group: ReplicaGroup,
+    ceiling_usd: float,
+) -> float:
+    """Return an upper bound of the groups whose cost is at most `ceiling_usd` in the period.
+
+    commitment: ceiling / (usd_hour * nodes * 730)
+    serving:    ceiling / (usd_hour * nodes * mean load * 730), times 730 / T in a life
+    It is that of `layout_bounds_usd`, solved for the groups.
+    """
+    group_usd = float(offer.usd_hour) * group.nodes * float(HOURS_PER_MONTH)
+    if offer.purchase not in COMMITTED_PURCHASES:
+        group_usd *= requirement.week.mean_load * _month_share(requirement)
+    return ceiling_usd / group_usd if group_usd else math.inf

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner import figures
 from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.serving.rejection import nearest_rejected, rejection_reason
+from planner.solve.serving.requirement import other_precisions
+from planner.solve.serving.search import CENT_USD
 from planner.solve.serving.sizing import FleetSizing
 from planner.solve.serving.smaller_fleet import smaller_fleet
 from planner.solve.solution import BindingLimit, FleetSummary, RivalFleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from decimal import Decimal
 
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
@@ -26,42 +29,39 @@ if TYPE_CHECKING:
         ServingResult,
         ServingSearch,
     )
+    from planner.solve.settings import SolveSettings
     from planner.spec.model import LatencyLimit
+
+# Factors above the idle quantile at which a limit is tried.
+IDLE_SLACKS: Final = (1.05, 1.15, 1.3, 1.6, 2.0)
 
 
 def alternatives(
     requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
     search_result: ServingResult,
-    excluded_candidates: list[ServingCandidate],
-    max_count: int,
+    *,
     selection: ServingCandidate,
+    settings: SolveSettings,
 ) -> tuple[RivalFleet, ...]:
     """Return other fleets in the order of cost, each with why it is not chosen.
 
-    `excluded_candidates` are cheaper fleets that a rule of the spec excludes.
-    `max_count` limits each kind of alternative.
+    `settings.alternative_count` limits each kind of alternative.
     """
-    rival_candidates = [
-        candidate
-        for candidate in search_result.candidates
-        # The selection itself is no alternative.
-        if candidate.offer.key != selection.offer.key
-    ]
+    max_count = settings.alternative_count
     pricier_options = [
         RivalFleet(
             offer=candidate.offer,
             nodes=candidate.sizing.nodes,
             usd=candidate.bill.total,
-            rejected_by=DEARER
-            # A rival that ranks first was simulated and missed a limit.
-            if candidate.rank > selection.rank
-            else because("simulation"),
+            rejected_by=DEARER,
         )
-        for candidate in rival_candidates[:max_count]
+        for candidate in search_result.estimated[:max_count]
     ]
     cheaper_options = (
         # One group fewer shows which limit sets the size of the fleet.
-        [smaller_fleet(requirement, selection)]
+        [smaller_fleet(requirement, search, selection)]
         if selection.sizing.total_groups > 1
         else []
     )
@@ -76,16 +76,21 @@ def alternatives(
             search_result.rejected_offers, selection.bill.total, max_count
         )
     ]
-    cheaper_options += [
-        RivalFleet(
-            offer=candidate.offer,
-            nodes=candidate.sizing.nodes,
-            usd=candidate.bill.total,
-            # These fleets meet every limit; the purchase rule excludes them.
-            rejected_by=exclusion_reason(candidate.offer, selection.offer),
+    excluded = (
+        excluded_by_purchase(requirement, search, offer_filter, selection)
+        if settings.explains
+        else None
+    )
+    if excluded is not None:
+        cheaper_options.append(
+            RivalFleet(
+                offer=excluded.offer,
+                nodes=excluded.sizing.nodes,
+                usd=excluded.bill.total,
+                # It meets every limit; the purchase rule excludes it.
+                rejected_by=exclusion_reason(excluded.offer, selection.offer),
+            )
         )
-        for candidate in excluded_candidates[:max_count]
-    ]
     return tuple(
         sorted(
             [*pricier_options, *cheaper_options],
@@ -109,22 +114,23 @@ def bindings(
     search: ServingSearch,
     offer_filter: OfferFilter,
     selection: ServingCandidate,
-    excluded_candidates: list[ServingCandidate],
 ) -> tuple[BindingLimit, ...]:
     """Return the constraints that cost money, the most expensive first.
 
     saving = cost of the selection - cost of the optimum without the constraint, USD a month
     slack  = 1 - predicted / limit, for latency limits
-    `excluded_candidates` are cheaper fleets that the purchase rule excludes.
     """
     offers = offer_filter.cheapest()
     priced_bindings = [
         *_limit_bindings(requirement, search, offers, selection),
         _priced_binding(
-            "buy", None, selection, tuple(excluded_candidates), None
+            "buy",
+            None,
+            selection,
+            excluded_by_purchase(requirement, search, offer_filter, selection),
         ),
         *_offer_bindings(requirement, search, offer_filter, selection),
-        _availability_binding(requirement, search, offers, selection),
+        *_spare_bindings(requirement, search, offers, selection),
     ]
     costly_bindings = [
         priced_binding
@@ -149,19 +155,42 @@ def _limit_bindings(
     offers: list[Offer],
     selection: ServingCandidate,
 ) -> Iterator[BindingLimit | None]:
-    """Yield the price of each latency limit, None where no cheaper fleet exists."""
+    """Yield the price of each latency limit, None where a looser one saves nothing.
+
+    The limit moves to what the cheapest fleet without it reaches, and is planned again.
+    """
     for limit in requirement.limits:
-        # The optimum without this one limit.
-        relaxed_candidates = search.solve(
-            requirement.without_limit(limit.key), offers
-        ).candidates
+        unlimited = cheaper_fleet(
+            requirement.without_limit(limit.key), search, offers, selection
+        )
+        if unlimited is None:
+            continue
+        seconds = _kept_seconds(requirement, search, limit, unlimited)
         yield _priced_binding(
             limit.key,
-            _limit_slack(selection.sizing, limit),
+            _limit_slack(requirement, search, limit, selection),
             selection,
-            relaxed_candidates,
-            limit,
+            cheaper_fleet(
+                requirement.with_limit(limit.key, seconds),
+                search,
+                offers,
+                selection,
+            ),
+            because("seconds-at-least", value_s=float(seconds)),
         )
+
+
+def _kept_seconds(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    limit: LatencyLimit,
+    candidate: ServingCandidate,
+) -> Decimal:
+    """Return a value of a limit that a fleet keeps, as slow as all the limits ask for."""
+    reached = search.judge.reached(
+        requirement, search.same_fleet(requirement, candidate), limit
+    )
+    return figures.printed_seconds(reached.high_s)
 
 
 def _offer_bindings(
@@ -177,33 +206,60 @@ def _offer_bindings(
         relaxed_offers = offer_filter.cheapest(constraint)
         # Equal offers give an equal optimum, so no search is needed.
         if relaxed_offers != offers:
-            relaxed_candidates = search.solve(
-                requirement, relaxed_offers
-            ).candidates
             yield _priced_binding(
-                constraint, None, selection, relaxed_candidates, None
+                constraint,
+                None,
+                selection,
+                cheaper_fleet(requirement, search, relaxed_offers, selection),
             )
 
 
-def _availability_binding(
+def _spare_bindings(
     requirement: ServingRequirement,
     search: ServingSearch,
     offers: list[Offer],
     selection: ServingCandidate,
-) -> BindingLimit | None:
-    """Return the price of the availability target, None when it costs nothing."""
-    if (
-        # Without an availability target there are no spare groups.
-        requirement.availability is None
-        or selection.sizing.total_groups <= selection.sizing.peak_groups
+) -> Iterator[BindingLimit | None]:
+    """Yield the price of each rule that asks for spare groups, None when it costs nothing."""
+    if not selection.sizing.spare_groups:
+        return
+    for constraint, relaxed in (
+        ("sla.availability", replace(requirement, availability=None)),
+        ("sla.survives", replace(requirement, survives=None)),
     ):
-        return None
-    relaxed_candidates = search.solve(
-        replace(requirement, availability=None), offers
-    ).candidates
-    return _priced_binding(
-        "sla.availability", 0.0, selection, relaxed_candidates, None
+        if relaxed != requirement:
+            yield _priced_binding(
+                constraint,
+                0.0,
+                selection,
+                cheaper_fleet(relaxed, search, offers, selection),
+            )
+
+
+def excluded_by_purchase(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    selection: ServingCandidate,
+) -> ServingCandidate | None:
+    """Return the cheapest fleet if only the way of buying keeps it out."""
+    return cheaper_fleet(
+        requirement, search, offer_filter.cheapest("buy"), selection
     )
+
+
+def cheaper_fleet(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offers: list[Offer],
+    selection: ServingCandidate,
+) -> ServingCandidate | None:
+    """Return the cheapest fleet if it is cheaper than the selection by a cent or more."""
+    return search.solve(
+        requirement,
+        offers,
+        ceiling_usd=float(selection.bill.total - CENT_USD),
+    ).best
 
 
 def relaxations(
@@ -214,7 +270,7 @@ def relaxations(
 ) -> tuple[BindingLimit, ...]:
     """Return each single change with which a fleet exists, the cheapest first.
 
-    With `budget_usd`, in USD a month, the limits can be met and only the budget cannot.
+    With `budget_usd`, in USD of the period, the limits can be met and only the budget cannot.
     Then `buy.budget` states a budget that is enough; other changes must keep the budget.
     """
     offers = offer_filter.cheapest()
@@ -228,30 +284,12 @@ def relaxations(
         relaxed_bindings += _loosened_limit(
             requirement, search, offers, limit, budget_usd
         )
-    for constraint in (
-        "where.clouds",
-        "where.regions",
-        "where.accelerators",
-        "buy",
+    for constraint, relax_to, relaxed, relaxed_offers in _without_one_rule(
+        requirement, offer_filter
     ):
-        relaxed_offers = offer_filter.cheapest(constraint)
-        if relaxed_offers != offers:
-            relaxed_bindings += _relaxation(
-                constraint, ANY_VALUE, search, requirement, relaxed_offers
-            )
-    # Fewer bytes per weight: less memory and shorter steps.
-    for precision in ("fp8", "int4"):
-        if precision not in requirement.precisions:
-            relaxed_requirement = replace(
-                requirement, precisions=(*requirement.precisions, precision)
-            )
-            relaxed_bindings += _relaxation(
-                "model.precision",
-                because("also-precision", precision=precision),
-                search,
-                relaxed_requirement,
-                offers,
-            )
+        relaxed_bindings += _relaxation(
+            constraint, relax_to, search, relaxed, relaxed_offers
+        )
     if budget_usd is not None:
         relaxed_bindings = [
             relaxed_binding
@@ -271,6 +309,39 @@ def relaxations(
     )
 
 
+def _without_one_rule(
+    requirement: ServingRequirement, offer_filter: OfferFilter
+) -> Iterator[tuple[str, Cause, ServingRequirement, list[Offer]]]:
+    """Yield each rule that can be dropped, with what is then asked for and the offers."""
+    offers = offer_filter.cheapest()
+    if requirement.survives is not None:
+        yield (
+            "sla.survives",
+            ANY_VALUE,
+            replace(requirement, survives=None),
+            offers,
+        )
+    for constraint in (
+        "where.clouds",
+        "where.regions",
+        "where.accelerators",
+        "buy",
+    ):
+        relaxed_offers = offer_filter.cheapest(constraint)
+        if relaxed_offers != offers:
+            yield constraint, ANY_VALUE, requirement, relaxed_offers
+    # Fewer bytes per weight: less memory and shorter steps.
+    for precision in other_precisions(requirement):
+        yield (
+            "model.precision",
+            because("also-precision", precision=precision),
+            replace(
+                requirement, precisions=(*requirement.precisions, precision)
+            ),
+            offers,
+        )
+
+
 def _within_budget(binding: BindingLimit, budget_usd: Decimal) -> bool:
     return binding.usd is not None and binding.usd <= budget_usd
 
@@ -284,43 +355,28 @@ def _loosened_limit(
 ) -> list[BindingLimit]:
     """Return the fleet for a looser limit, an empty list when none exists.
 
-    Without a budget the limit moves to its nearest reachable value. With a budget the limit is
-    dropped, and `relax_to` is the value that the cheapest fleet then reaches.
+    Without a budget the limit moves to its nearest reachable value. With a budget it moves to
+    what the cheapest fleet without it reaches.
     """
-    unlimited_candidates = search.solve(
-        requirement.without_limit(limit.key), offers
-    ).candidates
+    unlimited = search.solve(requirement.without_limit(limit.key), offers).best
     # Another constraint alone makes the requirement infeasible.
-    if not unlimited_candidates:
+    if unlimited is None:
         return []
     if budget_usd is not None:
-        predicted_s = unlimited_candidates[0].sizing.service.assured_quantile(
-            limit.metric, limit.percentile
-        )
-        return _relaxation(
+        limit_values = [_kept_seconds(requirement, search, limit, unlimited)]
+    else:
+        limit_values = _reachable_limits(requirement, search, offers, limit)
+    for seconds in limit_values:
+        relaxed = _relaxation(
             limit.key,
-            # Rounded up, so that the fleet meets the written limit.
-            because("seconds-at-least", value_s=predicted_s),
+            because("seconds-at-least", value_s=float(seconds)),
             search,
-            requirement.without_limit(limit.key),
+            requirement.with_limit(limit.key, seconds),
             offers,
         )
-    reachable_s = _reachable_limit(requirement, search, offers, limit)
-    if reachable_s is None:
-        return []
-    relaxed_limit = replace(limit, seconds=reachable_s)
-    relaxed_limits = tuple(
-        relaxed_limit if sla_limit.key == limit.key else sla_limit
-        for sla_limit in requirement.limits
-    )
-    relaxed_requirement = replace(requirement, limits=relaxed_limits)
-    return _relaxation(
-        limit.key,
-        because("seconds-at-least", value_s=float(reachable_s)),
-        search,
-        relaxed_requirement,
-        offers,
-    )
+        if relaxed:
+            return relaxed
+    return []
 
 
 def _relaxation(
@@ -330,20 +386,19 @@ def _relaxation(
     requirement: ServingRequirement,
     offers: list[Offer],
 ) -> list[BindingLimit]:
-    candidates = search.solve(requirement, offers).candidates
-    if not candidates:
+    fleet = search.solve(requirement, offers).best
+    if fleet is None:
         return []
-    usd_month = candidates[0].bill.total
     return [
         BindingLimit(
             constraint=constraint,
             slack=None,
             # Without a value it is a budget: its value is the cost.
             relax_to=relax_to
-            or because("usd-month-at-least", value_usd=usd_month),
+            or because("usd-month-at-least", value_usd=fleet.bill.monthly_usd),
             saves_usd=None,
-            usd=usd_month,
-            fleet=describe_fleet(candidates[0]),
+            usd=fleet.bill.total,
+            fleet=describe_fleet(fleet),
         )
     ]
 
@@ -359,17 +414,17 @@ def describe_fleet(candidate: ServingCandidate) -> FleetSummary:
     )
 
 
-def _reachable_limit(
+def _reachable_limits(
     requirement: ServingRequirement,
     search: ServingSearch,
     offers: list[Offer],
     limit: LatencyLimit,
-) -> Decimal | None:
-    """Return the tightest value of a limit that some layout meets, in seconds.
+) -> list[Decimal]:
+    """Return values of a limit that some layout may meet, the tightest first, in seconds.
 
-    value = 1.05 * min over layouts of the idle quantile, rounded up to two digits
+    value = slack * min over layouts of the idle quantile, rounded up as it is printed
     All other limits still apply. Only layouts on one node are tried. Load only adds delay, so
-    5 % above the idle quantile a finite fleet exists.
+    above the idle quantile a finite fleet exists; how far above, the simulation decides.
     """
     fastest_s = math.inf
     relaxed_requirement = requirement.without_limit(limit.key)
@@ -388,53 +443,38 @@ def _reachable_limit(
             ):
                 fastest_s = idle_s
     if fastest_s == math.inf:
-        return None
-    # Two significant digits: 10^d with d = 1 - floor(log10(value)).
-    decimal_digits = 3 - math.floor(math.log10(fastest_s * 1.05)) - 2
-    rounding_scale = 10.0**decimal_digits
-    return Decimal(
-        str(math.ceil(fastest_s * 1.05 * rounding_scale) / rounding_scale)
-    )
+        return []
+    return [figures.printed_seconds(slack * fastest_s) for slack in IDLE_SLACKS]
 
 
-def _limit_slack(sizing: FleetSizing, limit: LatencyLimit) -> float:
-    predicted_s = sizing.service.assured_quantile(
-        limit.metric, limit.percentile
-    )
+def _limit_slack(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    limit: LatencyLimit,
+    selection: ServingCandidate,
+) -> float:
+    reached = search.judge.reached(requirement, selection.sizing, limit)
     # Share of the limit that is not used.
-    return 1 - predicted_s / float(limit.seconds)
+    return 1 - reached.estimate_s / float(limit.seconds)
 
 
 def _priced_binding(
     constraint: str,
     slack: float | None,
     selection: ServingCandidate,
-    relaxed_candidates: tuple[ServingCandidate, ...],
-    limit: LatencyLimit | None,
+    relaxed: ServingCandidate | None,
+    relax_to: Cause = ANY_VALUE,
 ) -> BindingLimit | None:
-    if (
-        # No fleet, or no cheaper one: the constraint does not bind.
-        not relaxed_candidates
-        or relaxed_candidates[0].bill.total >= selection.bill.total
-    ):
+    # No cheaper fleet: the constraint does not bind.
+    if relaxed is None:
         return None
-    cheapest_candidate = relaxed_candidates[0]
-    relax_to = (
-        because("purchase", purchase=cheapest_candidate.offer.purchase)
-        if constraint == "buy"
-        else ANY_VALUE
-    )
-    if limit is not None:
-        # The limit would have to move to what the cheaper fleet reaches.
-        predicted_s = cheapest_candidate.sizing.service.assured_quantile(
-            limit.metric, limit.percentile
-        )
-        relax_to = because("seconds-at-least", value_s=predicted_s)
+    if constraint == "buy":
+        relax_to = because("purchase", purchase=relaxed.offer.purchase)
     return BindingLimit(
         constraint=constraint,
         slack=slack,
         relax_to=relax_to,
-        saves_usd=selection.bill.total - cheapest_candidate.bill.total,
-        usd=cheapest_candidate.bill.total,
-        fleet=describe_fleet(cheapest_candidate),
+        saves_usd=selection.bill.total - relaxed.bill.total,
+        usd=relaxed.bill.total,
+        fleet=describe_fleet(relaxed),
     )

@@ -13,6 +13,7 @@ from planner.perf.serving.replica import Replica
 from planner.solve.serving.predict import predict_serving
 from planner.solve.serving.sizing import (
     FleetSizing,
+    ReplicaGroup,
     predict_service,
     saturation_rps,
 )
@@ -56,7 +57,8 @@ def predict_fixed(
     """Predict a given fleet; raise InfeasibleError when it cannot run or keep up.
 
     `layout_options` may set precision, kv_precision, tp, pp and ep.
-    Defaults: first allowed precision, tp = all accelerators of the machine, pp = ep = 1.
+    Defaults: first allowed precision that the accelerator runs, tp = all accelerators of the
+    machine, pp = ep = 1.
     """
     node = instance.node
     layout = _fixed_layout(requirement, node, layout_options)
@@ -85,10 +87,18 @@ def _fixed_layout(
     node: Node,
     layout_options: Mapping[str, str],
 ) -> ReplicaLayout:
+    served_precisions = node.accelerator.served_precisions(
+        requirement.precisions
+    )
+    # Where none is served, the first one is refused by its name.
+    precision = layout_options.get(
+        "precision", (served_precisions or requirement.precisions)[0]
+    )
     return ReplicaLayout(
-        precision=layout_options.get("precision", requirement.precisions[0]),
+        precision=precision,
         kv_precision=layout_options.get(
-            "kv_precision", requirement.kv_precision
+            "kv_precision",
+            memory.cache_precision(precision, requirement.kv_precision),
         ),
         tp=int(layout_options.get("tp", node.accelerator_count)),
         pp=int(layout_options.get("pp", 1)),
@@ -171,8 +181,7 @@ def _fixed_sizing(
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
-        replicas_per_group=replicas_per_node,
-        nodes_per_group=1,
+        group=ReplicaGroup(nodes=1, replicas=replicas_per_node),
         peak_groups=nodes,
         # A given fleet gets no spare groups.
         total_groups=nodes,

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Final
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band, assess_novelty, error_band
+from planner.perf.serving.replica import SERVING_ENGINE
+from planner.solve.serving.sizing import expected_service
 from planner.solve.solution import BandedPrediction
 from planner.units import BYTES_PER_GIB, MS_PER_S
 
 if TYPE_CHECKING:
+    from planner.perf.serving.error_band import Basis
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
 
@@ -30,12 +33,19 @@ def predict_serving(
     An open load never serves more than arrives, so the band of its rates ends at the arrivals.
     """
     novelties, basis = assess_novelty(
-        requirement.llm, sizing.replica.node.accelerator
+        requirement.llm,
+        sizing.layout,
+        sizing.replica.node.accelerator,
+        SERVING_ENGINE.kind,
     )
     replica_count = sizing.replicas_per_group * sizing.peak_groups
-    service = sizing.service
+    service = expected_service(requirement, sizing)
     throughput_band = error_band("throughput", "offline", novelties, basis)
-    predictions = _predict_memory(requirement, sizing)
+    # Start-up logs have the formats of the measured rates, and pipelines too.
+    memory_basis: Basis = (
+        "physics" if "precision" in novelties else "calibrated"
+    )
+    predictions = _predict_memory(requirement, sizing, memory_basis)
     for metric_name, metric_value in (
         ("output_tokens_per_s", service.output_tokens_per_s),
         ("requests_per_s", service.rate_per_s),
@@ -76,7 +86,7 @@ def predict_serving(
 
 
 def _predict_memory(
-    requirement: ServingRequirement, sizing: FleetSizing
+    requirement: ServingRequirement, sizing: FleetSizing, basis: Basis
 ) -> dict[str, BandedPrediction]:
     memory_budget = sizing.replica.startup_memory
     kv_cache_gib = (
@@ -97,7 +107,7 @@ def _predict_memory(
     )
     # Half width of the 90 % band, from constants.csv.
     error_share = constant("memory_error", "used")
-    memory_band = Band(1 - error_share, 1 + error_share, "calibrated")
+    memory_band = Band(1 - error_share, 1 + error_share, basis)
     return {
         "memory_gib_per_accelerator": _apply_band(used_gib, memory_band),
         "memory_fraction": _apply_band(

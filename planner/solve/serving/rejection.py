@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
+from planner.market.capacity import spot_fleet_limit
 from planner.solve.cause import because
+from planner.solve.cloud_rule import GROUP_LIMIT, PROFILE_LIMIT, ExceededLimit
+from planner.solve.serving.sizing import ONE_ZONE, LayoutRejection
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from planner.market.offer import Offer
     from planner.solve.cause import Cause
-    from planner.solve.serving.sizing import LayoutRejection
+    from planner.solve.serving.sizing import FleetSizing
 
 # Lower bound of the cost in USD a month, offer, missed limit, nodes behind the bound.
 RejectedLayout: TypeAlias = "tuple[float, Offer, LayoutRejection, int]"
+
+# Constraint of a fleet that takes more nodes on spot than are known to be had.
+CAPACITY: Final = "capacity"
 
 
 class ServingRejection(Struct, frozen=True, kw_only=True):
@@ -119,6 +125,25 @@ def nearest_rejected(
     return nearest_offers
 
 
+def within_capacity(
+    offer: Offer, sizing: FleetSizing | LayoutRejection
+) -> FleetSizing | LayoutRejection:
+    """Return the sizing, or its rejection for more nodes on spot than are known to be had."""
+    node_limit = spot_fleet_limit(offer)
+    if (
+        node_limit is None
+        or isinstance(sizing, LayoutRejection)
+        or sizing.nodes <= node_limit
+    ):
+        return sizing
+    return LayoutRejection(
+        layout=sizing.layout,
+        constraint=CAPACITY,
+        reached=sizing.nodes,
+        limit=node_limit,
+    )
+
+
 def rejection_reason(rejection: LayoutRejection) -> Cause:
     """Return the limit that a layout misses, in terms of the spec."""
     if rejection.constraint == "memory":
@@ -128,12 +153,51 @@ def rejection_reason(rejection: LayoutRejection) -> Cause:
             needed_gib=rejection.reached,
             limit_gib=rejection.limit,
         )
+    if rejection.constraint in (
+        GROUP_LIMIT,
+        PROFILE_LIMIT,
+        CAPACITY,
+        ONE_ZONE,
+    ):
+        return _cloud_reason(rejection)
+    if rejection.groups is not None:
+        return _busy_reason(rejection)
     # Infinite: the search reached its largest number of groups.
     if rejection.reached == math.inf:
         return because("unreachable", rejection.constraint)
     # Idle latency or start-up time, which more machines cannot reduce.
     return because(
         "idle-time",
+        rejection.constraint,
+        reached_s=rejection.reached,
+        limit_s=rejection.limit,
+    )
+
+
+def _cloud_reason(rejection: LayoutRejection) -> Cause:
+    """Return what a cloud does not build or have."""
+    if rejection.constraint == ONE_ZONE:
+        return because("one-zone", "sla.survives")
+    if rejection.constraint == CAPACITY:
+        return because("capacity", "buy.spot", machines=int(rejection.limit))
+    return ExceededLimit(
+        rejection.constraint, int(rejection.reached), int(rejection.limit)
+    ).reason
+
+
+def _busy_reason(rejection: LayoutRejection) -> Cause:
+    """Return what so many groups miss at the peak."""
+    if rejection.constraint == "rate":
+        return because("overload", "traffic")
+    if rejection.is_undecided:
+        return because(
+            "peak-undecided",
+            rejection.constraint,
+            reached_s=rejection.reached,
+            limit_s=rejection.limit,
+        )
+    return because(
+        "peak-time",
         rejection.constraint,
         reached_s=rejection.reached,
         limit_s=rejection.limit,

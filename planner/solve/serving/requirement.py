@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from planner.cost.lifetime import bill_period, daily_window_s
 from planner.cost.weekly_load import Week, weekly_load
 from planner.errors import Place, Problem, SpecError
 from planner.facts import huggingface, llm
+from planner.facts.accelerator import SIXTEEN_BIT
+from planner.facts.model_name import named_precision
 from planner.perf.serving.load import LengthDistribution, ServingLoad
 from planner.perf.serving.replica import Confidence
 from planner.solve.serving.traffic_trace import observed_traffic, read_trace
@@ -21,6 +24,7 @@ from planner.spec.model import (
     LatencyLimit,
     ModelSpec,
     ServiceLevels,
+    ShutdownRule,
     TokenLengths,
     Traffic,
 )
@@ -29,10 +33,14 @@ from planner.units import DAYS_PER_MONTH, SECONDS_PER_DAY, SECONDS_PER_MONTH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.cost.bill import Period
     from planner.facts.llm import Llm
-    from planner.perf.serving.load import Arrival
+    from planner.perf.serving.margin import LimitedMetric
+    from planner.perf.serving.trace import Trace
     from planner.solve.cause import Cause
 
+# What weights in 16 bit are usually quantized to.
+SMALLER_PRECISIONS: Final = ("fp8", "int4")
 # A sequence that must fit: the 95th percentiles together, and some.
 CONTEXT_HEADROOM: Final = 1.25
 
@@ -42,14 +50,16 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
 
     `mode`  open: an arrival rate; closed: a concurrency; batch: requests before a deadline
     `limits`  latency limits, seconds
-    `availability`  share of time in which the peak groups are up, None without a target
+    `availability`  share of the time in which enough groups are up, None without a target
+    `survives`  what may fail at once at the peak
     `precisions`  allowed weight precisions in order of preference
     `week`  hourly load relative to the peak
     `request_count`  requests of one batch run
     `deadline_s`  time that one batch run may take, seconds
     `runs_per_month`  batch runs a month
+    `shutdown`  when the machines are given back
     `confidence`  probability with which the limits are met, given the prediction error
-    `trace`  recorded arrivals: seconds, prompt tokens, answer tokens
+    `trace`  recorded requests, None without a recording
     `notes`  assumptions that the plan reports
     """
 
@@ -58,14 +68,16 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     load: ServingLoad
     limits: tuple[LatencyLimit, ...]
     availability: Decimal | None
+    survives: Literal["node", "zone"] | None = None
     precisions: tuple[str, ...]
     kv_precision: str
     week: Week
     request_count: Decimal = Decimal(0)
     deadline_s: float = 0.0
     runs_per_month: Decimal = Decimal(0)
+    shutdown: ShutdownRule = field(default_factory=ShutdownRule)
     confidence: Confidence = field(default_factory=Confidence)
-    trace: tuple[Arrival, ...] = ()
+    trace: Trace | None = None
     notes: tuple[Cause, ...] = field(default_factory=tuple)
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
@@ -79,6 +91,20 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
             ),
         )
 
+    def with_limit(
+        self, limit_key: str, seconds: Decimal
+    ) -> ServingRequirement:
+        """Return the same requirement with another value of one limit."""
+        return replace(
+            self,
+            limits=tuple(
+                replace(sla_limit, seconds=seconds)
+                if sla_limit.key == limit_key
+                else sla_limit
+                for sla_limit in self.limits
+            ),
+        )
+
     def with_scaled_load(self, traffic_factor: float) -> ServingRequirement:
         """Return the same requirement at `traffic_factor` times the traffic."""
         scaled_load = replace(
@@ -86,22 +112,43 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
             rate_per_s=self.load.rate_per_s * traffic_factor,
             concurrency=round(self.load.concurrency * traffic_factor),
         )
-        scaled_trace = tuple(
-            # More traffic: the same requests in less time.
-            (arrival_s / traffic_factor, prompt, answer)
-            for arrival_s, prompt, answer in self.trace
-        )
         return replace(
             self,
             load=scaled_load,
-            trace=scaled_trace,
+            # More traffic: the same requests in less time.
+            trace=self.trace and self.trace.with_traffic(traffic_factor),
             request_count=self.request_count * Decimal(traffic_factor),
         )
+
+    @property
+    def metrics(self) -> tuple[LimitedMetric, ...]:
+        """What has to keep a limit with the confidence asked for, in alphabetical order."""
+        if self.mode == "batch":
+            return ("throughput",)
+        return tuple(sorted({sla_limit.metric for sla_limit in self.limits}))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether there is a latency to simulate."""
+        return bool(self.limits) and self.mode != "batch"
 
     @property
     def role(self) -> Literal["serve", "batch"]:
         """What the machines do."""
         return "batch" if self.mode == "batch" else "serve"
+
+    @property
+    def runs_daily(self) -> bool:
+        """Whether a batch starts every day."""
+        return self.runs_per_month > 1
+
+    @property
+    def period(self) -> Period:
+        """What its bills are for."""
+        return bill_period(
+            self.shutdown,
+            is_one_job=self.mode == "batch" and not self.runs_daily,
+        )
 
     @property
     def requests_per_month(self) -> Decimal:
@@ -149,14 +196,19 @@ def serving_requirement(
     """
     architecture = resolve_model(spec.model, read_file)
     recorded_trace = (
-        read_trace(spec.traffic.trace, read_file) if spec.traffic.trace else ()
+        read_trace(spec.traffic.trace, read_file)
+        if spec.traffic.trace
+        else None
     )
     traffic = (
         observed_traffic(spec.traffic, recorded_trace)
         if recorded_trace
         else spec.traffic
     )
-    base_load = _base_load(spec.model, traffic, architecture)
+    base_load = replace(
+        _base_load(spec.model, traffic, architecture),
+        token_budget=spec.serving.token_budget or 0,
+    )
     shared_fields = _shared_fields(spec.model, architecture)
     if isinstance(spec, Batch):
         return _batch_requirement(spec, base_load, shared_fields)
@@ -167,8 +219,10 @@ def serving_requirement(
         load=replace(base_load, rate_per_s=_peak_rps(traffic, weekly_profile)),
         limits=tuple(sorted(sla.limits, key=lambda sla_limit: sla_limit.key)),
         availability=sla.availability,
+        survives=sla.survives,
         week=weekly_profile,
         trace=recorded_trace,
+        shutdown=spec.shutdown,
         **shared_fields,  # type: ignore[arg-type]
     )
 
@@ -229,7 +283,7 @@ def _shared_fields(
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
-        "precisions": resolve_precisions(model_spec.precision, architecture),
+        "precisions": resolve_precisions(model_spec, architecture),
         "kv_precision": kv_precision,
         "notes": notes,
     }
@@ -251,25 +305,68 @@ def _peak_rps(traffic: Traffic, weekly_profile: Week) -> float:
 
 
 def resolve_precisions(
-    allowed_names: tuple[str, ...], architecture: Llm
+    model_spec: ModelSpec, architecture: Llm
 ) -> tuple[str, ...]:
     """Return the allowed precisions with auto resolved.
 
-    auto is the released precision, and fp8 after it for models released in bf16.
+    auto is the released precision; for models released in 16 bit also fp8, and the other
+    format of 16 bit for accelerators that have only that one. Quantized weights, by a name such
+    as one with AWQ or by a config.json, leave their precision only; raises SpecError when the
+    spec allows others and not that one.
     """
-    resolved_names: list[str] = []
-    for precision_name in allowed_names:
-        automatic_names = (
-            # A bf16 checkpoint can be quantized to fp8 when it is loaded.
-            (architecture.precision, "fp8")
-            if architecture.precision == "bf16"
-            else (architecture.precision,)
-        )
-        resolved_names += (
+    # A 16-bit checkpoint can be quantized to fp8 when it is loaded.
+    automatic_names = (
+        (architecture.precision, "fp8", *SIXTEEN_BIT)
+        if architecture.precision in SIXTEEN_BIT
+        else (architecture.precision,)
+    )
+    # Keeps the order of preference and drops duplicates.
+    allowed_names = dict.fromkeys(
+        resolved_name
+        for precision_name in model_spec.precision
+        for resolved_name in (
             automatic_names if precision_name == "auto" else (precision_name,)
         )
-    # Keeps the order of preference and drops duplicates.
-    return tuple(dict.fromkeys(resolved_names))
+    )
+    weight_format = (
+        architecture.precision
+        if model_spec.config
+        else named_precision(model_spec.name or "")
+    )
+    if weight_format in ("", *SIXTEEN_BIT):
+        return tuple(allowed_names)
+    if weight_format not in allowed_names:
+        raise SpecError(
+            Problem(
+                code="conflict",
+                message=(
+                    f"model.precision is {', '.join(allowed_names)}, and "
+                    f"{model_spec.config or model_spec.name} has "
+                    f"{weight_format} weights"
+                ),
+                place=model_spec.place,
+                next_step=(
+                    f"write precision: {weight_format}, or name the model "
+                    "without its quantization"
+                ),
+            )
+        )
+    return (weight_format,)
+
+
+def other_precisions(requirement: ServingRequirement) -> tuple[str, ...]:
+    """Return the precisions with fewer bytes that a model can take beside the allowed ones.
+
+    Weights in 16 bit can be quantized to fp8 and to int4; weights that are quantized already stay
+    as they are.
+    """
+    if requirement.llm.precision not in SIXTEEN_BIT:
+        return ()
+    return tuple(
+        precision
+        for precision in SMALLER_PRECISIONS
+        if precision not in requirement.precisions
+    )
 
 
 def _batch_requirement(
@@ -286,11 +383,26 @@ def _batch_requirement(
         request_count=Decimal(
             daily_requests or spec.traffic.total_requests or 0
         ),
-        deadline_s=float(spec.deadline),
+        deadline_s=_run_limit_s(spec),
         # Daily requests are one run a day; a total is one run in all.
         runs_per_month=DAYS_PER_MONTH if daily_requests else Decimal(1),
+        shutdown=spec.shutdown,
         **shared_fields,  # type: ignore[arg-type]
     )
+
+
+def _run_limit_s(spec: Batch) -> float:
+    """Seconds that a run may take: its deadline, while its machines live.
+
+    A daily run has its machines in the window of its day.
+    """
+    assert spec.deadline is not None  # noqa: S101 - loading has set it
+    deadline_s = float(spec.deadline)
+    if spec.traffic.requests_per_day:
+        deadline_s = daily_window_s(deadline_s)
+    if spec.shutdown.ttl is not None:
+        return min(deadline_s, float(spec.shutdown.ttl))
+    return deadline_s
 
 
 def _token_lengths(token_stats: TokenLengths) -> LengthDistribution:

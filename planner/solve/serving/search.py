@@ -1,12 +1,14 @@
-"""Exact best-first search for the cheapest serving fleet.
+"""Exact search for the cheapest serving fleet that passes the simulation.
 
-Every layout on every machine type is a candidate, in the cheapest region of each type. An entry
-of the frontier is an offer or a layout on an offer, with bound <= cost of each of its fleets.
+Every layout on every machine type is a candidate, in the cheapest region of each type. Formulas
+name the fleets that come first. Then every layout that could be cheaper than the cheapest fleet
+is simulated with the most groups that cost no more: where these miss a limit, fewer do too.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,12 +17,17 @@ from msgspec import Struct
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
+from planner.solve.serving.cloud_limit import refused_by_cloud
 from planner.solve.serving.cost_bound import (
     bound_nodes,
     layout_bounds_usd,
     offer_bound_usd,
 )
-from planner.solve.serving.rejection import offer_rejections
+from planner.solve.serving.group_search import GroupSearch
+from planner.solve.serving.rejection import (
+    offer_rejections,
+    within_capacity,
+)
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     FleetSizing,
@@ -30,10 +37,13 @@ from planner.solve.serving.sizing import (
     replica_group,
     serving_layouts,
     size_fleet,
+    sized_fleet,
 )
+from planner.solve.serving.spare_groups import counted_zones
+from planner.solve.serving.verify import FleetJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from planner.cost.bill import Bill
     from planner.cost.service_price import PriceBook
@@ -41,6 +51,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.perf.common.layout import Node, ReplicaLayout
     from planner.perf.serving.load import ServingLoad
+    from planner.perf.serving.margin import LimitedMetric
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.rejection import (
         RejectedLayout,
@@ -51,11 +62,19 @@ if TYPE_CHECKING:
 # Chip, its memory and share of compute, its links, and the network between nodes.
 HardwareKey: TypeAlias = "tuple[str, float, float, str, float | None]"
 ReplicaCache: TypeAlias = (
-    "dict[tuple[HardwareKey, ReplicaLayout], dict[float, Replica]]"
+    "dict[tuple[HardwareKey, ReplicaLayout], dict[ConfidenceKey, Replica]]"
 )
+# Wished level, and what it has to hold for.
+ConfidenceKey: TypeAlias = "tuple[float | None, tuple[LimitedMetric, ...]]"
+# Cloud, machine type, purchase option.
+PurchaseKey: TypeAlias = "tuple[str, str, str]"
 # All layouts of an offer, or one of them.
 _SearchEntry: TypeAlias = "tuple[Offer, LayoutOption | None]"
+# The fewest groups of a layout on an offer that cost no more than so many USD, or the limit that
+# it misses; nothing when it is dearer.
+_Sizer: TypeAlias = "Callable[[Offer, LayoutOption, float], FleetSizing | LayoutRejection | None]"
 TIE_USD: Final = Decimal("0.005")
+CENT_USD: Final = Decimal("0.01")
 
 
 class ServingCandidate(Struct, frozen=True, kw_only=True):
@@ -68,15 +87,25 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
     @property
     def rank(
         self,
-    ) -> tuple[Decimal, int, int, int, int, tuple[str, str, str, str]]:
+    ) -> tuple[
+        Decimal,
+        tuple[int, int],
+        int,
+        int,
+        int,
+        int,
+        tuple[str, str, str, str],
+    ]:
         """Sort key in the documented order of ties.
 
-        Cost, nodes, accelerators of a replica, pipeline stages, ep, names of the offer.
+        Cost, place in the lists of the spec, nodes, accelerators of a replica, pipeline stages,
+        ep, names of the offer.
         """
         layout = self.sizing.layout
         tie_breakers = (layout.accelerators, layout.pp, layout.ep)
         return (
             self.bill.total,
+            self.offer.place_rank,
             self.sizing.nodes,
             *tie_breakers,
             self.offer.key,
@@ -84,21 +113,23 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
 
 
 class ServingResult(Struct, frozen=True, kw_only=True):
-    """The cheapest fleets, and the offers without one.
+    """The cheapest fleet, the next ones by formula, and the offers without one.
 
-    `candidates`  in rank order, one region for each machine type and purchase option
+    `best`  the cheapest fleet that passes the simulation
+    `estimated`  fleets of other machine types that are dearer by formula, in rank order
     `rejected_offers`  by cost bound, one for each machine type and purchase option
     """
 
-    candidates: tuple[ServingCandidate, ...]
+    best: ServingCandidate | None
+    estimated: tuple[ServingCandidate, ...]
     rejected_offers: tuple[ServingRejection, ...]
 
 
 class _RequirementCache(Struct, frozen=True):
     """Results that are cached for one requirement.
 
-    `sizing_results`  sizing by replica and group
-    `layout_options`  layouts with their bounds by node, group sizes and precisions
+    `sizing_results`  fewest groups by formula, by replica and group
+    `layout_options`  layouts with their bounds by node, zones, group sizes and precisions
     `replicas`        replicas by hardware and layout, then by confidence: those of every
                       requirement with the same model and lengths
     """
@@ -107,7 +138,7 @@ class _RequirementCache(Struct, frozen=True):
         tuple[Replica, ReplicaGroup], FleetSizing | LayoutRejection
     ]
     layout_options: dict[
-        tuple[Node, tuple[int, ...], tuple[str, ...]], list[LayoutOption]
+        tuple[Node, int, tuple[int, ...], tuple[str, ...]], list[LayoutOption]
     ]
     replicas: ReplicaCache
 
@@ -120,6 +151,9 @@ class ServingSearch:
 
     def __init__(self, price_book: PriceBook) -> None:
         self.price_book = price_book
+        self.judge = FleetJudge()
+        # Without a circle a search gives back its simulated runs when it ends.
+        self._groups = GroupSearch(weakref.proxy(self))
         self._replicas_by_shape: dict[
             tuple[Llm, ServingLoad], ReplicaCache
         ] = {}
@@ -131,37 +165,116 @@ class ServingSearch:
         self,
         requirement: ServingRequirement,
         offers: list[Offer],
-        result_count: int = 1,
+        estimate_count: int = 0,
+        *,
+        ceiling_usd: float = math.inf,
     ) -> ServingResult:
-        """Return the cheapest fleets, one region of each machine type.
+        """Return the cheapest fleet, and `estimate_count` dearer ones by formula.
 
-        Replicas on one node come first. Replicas over several nodes are searched only when no
-        single-node fleet meets the requirement.
+        Fleets that cost more than `ceiling_usd` a month are not looked for. Replicas on one
+        node come first. Replicas over several nodes are searched only when no single-node
+        fleet meets the requirement.
         """
-        single_node_result = self._best_first(
-            requirement, offers, result_count, (1,)
+        single_node_result = self._solve_group_sizes(
+            requirement, offers, estimate_count, (1,), ceiling_usd
         )
         # Several nodes per replica only when one node cannot hold it.
-        if single_node_result.candidates:
+        if single_node_result.best:
             return single_node_result
-        multi_node_result = self._best_first(
-            requirement, offers, result_count, MULTI_NODE_SIZES
+        multi_node_result = self._solve_group_sizes(
+            requirement, offers, estimate_count, MULTI_NODE_SIZES, ceiling_usd
         )
         return (
-            multi_node_result
-            if multi_node_result.candidates
-            else single_node_result
+            multi_node_result if multi_node_result.best else single_node_result
         )
+
+    def _solve_group_sizes(
+        self,
+        requirement: ServingRequirement,
+        offers: list[Offer],
+        estimate_count: int,
+        group_sizes: tuple[int, ...],
+        ceiling_usd: float,
+    ) -> ServingResult:
+        """Search by formula, then prove by simulation that no fleet is cheaper."""
+        estimates, rejected_offers = self._best_first(
+            requirement,
+            offers,
+            group_sizes,
+            lambda _offer, option, _limit_usd: self.size_layout(
+                requirement, *option[:2]
+            ),
+            result_count=1 + estimate_count,
+            ceiling_usd=ceiling_usd,
+        )
+        verified = estimates[:1]
+        if requirement.is_simulated:
+            verified, rejected_offers = self._best_first(
+                requirement,
+                offers,
+                group_sizes,
+                lambda offer, option, limit_usd: self._groups.fewest(
+                    requirement, offer, option, limit_usd
+                ),
+                result_count=1,
+                ceiling_usd=ceiling_usd,
+                known_candidates=self._first_verified(
+                    requirement, estimates, ceiling_usd
+                ),
+            )
+        best = verified[0] if verified else None
+        return ServingResult(
+            best=best,
+            estimated=tuple(
+                candidate
+                for candidate in estimates
+                if best is not None
+                and candidate.bill.total >= best.bill.total
+                and _purchase_key(candidate.offer) != _purchase_key(best.offer)
+            )[:estimate_count],
+            rejected_offers=rejected_offers,
+        )
+
+    def _first_verified(
+        self,
+        requirement: ServingRequirement,
+        estimates: list[ServingCandidate],
+        ceiling_usd: float,
+    ) -> list[ServingCandidate]:
+        """Return the first of the estimated fleets that passes, with the groups that takes."""
+        for estimate in estimates:
+            sizing = estimate.sizing
+            group = sizing.group
+            group_bound = group_lower_bound(requirement, sizing.replica, group)
+            verified = _obtainable(
+                requirement,
+                estimate.offer,
+                self._groups.fewest(
+                    requirement,
+                    estimate.offer,
+                    (sizing.replica, group, group_bound),
+                    ceiling_usd,
+                ),
+            )
+            if isinstance(verified, FleetSizing):
+                return [self._candidate(requirement, estimate.offer, verified)]
+        return []
 
     def _best_first(
         self,
         requirement: ServingRequirement,
         offers: list[Offer],
-        result_count: int,
         group_sizes: tuple[int, ...],
-    ) -> ServingResult:
+        size_option: _Sizer,
+        *,
+        result_count: int,
+        ceiling_usd: float,
+        known_candidates: Iterable[ServingCandidate] = (),
+    ) -> tuple[list[ServingCandidate], tuple[ServingRejection, ...]]:
         """Run the best-first search over offers and their layouts.
 
+        Returns the cheapest fleets, one of each machine type and purchase, and the offers
+        without one. `known_candidates` are fleets to begin with.
         The entry with the least bound is next: an offer is expanded, a layout is sized.
         The cutoff is the cost of the `result_count`-th best fleet + 0.005 USD.
         """
@@ -172,46 +285,96 @@ class ServingSearch:
                 bound_usd = offer_bound_usd(requirement, offer)
                 frontier.push(bound_usd, (offer, None), offer.key)
         rejected_layouts: list[RejectedLayout] = []
-        best_candidates: dict[tuple[str, str, str], ServingCandidate] = {}
-        cutoff_usd = math.inf
+        best_candidates = {
+            _purchase_key(candidate.offer): candidate
+            for candidate in known_candidates
+        }
+        cutoff_usd = _cutoff_usd(best_candidates, result_count, ceiling_usd)
         while (taken := frontier.take(cutoff_usd)) is not None:
             bound_usd, (offer, layout_option) = taken
-            # An offer that is not expanded yet: its layouts take its place.
             if layout_option is None:
-                layout_options = self._layout_options(
-                    requirement, offer.instance.node, group_sizes
-                )
-                offer_key = offer.key
-                for option, option_usd in zip(
-                    layout_options,
-                    layout_bounds_usd(requirement, offer, layout_options),
-                    strict=True,
-                ):
-                    frontier.push(option_usd, (offer, option), offer_key)
+                self._push_layouts(requirement, offer, group_sizes, frontier)
                 continue
-            # Sizing is the expensive step, so the cheapest bound goes first.
-            sizing_result = self.size_layout(
-                requirement, layout_option[0], layout_option[1]
+            limit_usd = _limit_usd(
+                best_candidates.get(_purchase_key(offer)),
+                layout_option[0].layout,
+                cutoff_usd,
             )
-            if isinstance(sizing_result, LayoutRejection):
-                node_count = bound_nodes(layout_option)
+            if bound_usd > limit_usd:
+                continue
+            outcome = _obtainable(
+                requirement, offer, size_option(offer, layout_option, limit_usd)
+            )
+            if outcome is None:
+                continue
+            if isinstance(outcome, LayoutRejection):
                 rejected_layouts.append(
-                    (bound_usd, offer, sizing_result, node_count)
+                    self._rejected(requirement, offer, layout_option, outcome)
+                    if outcome.groups
+                    else (bound_usd, offer, outcome, bound_nodes(layout_option))
                 )
                 continue
-            candidate = ServingCandidate(
-                offer=offer,
-                sizing=sizing_result,
-                bill=self.bill(requirement, sizing_result, offer),
-            )
-            _keep_cheaper(best_candidates, candidate)
-            cutoff_usd = _cutoff_usd(best_candidates, result_count)
+            candidate = self._candidate(requirement, offer, outcome)
+            if float(candidate.bill.total) <= ceiling_usd:
+                _keep_cheaper(best_candidates, candidate)
+                cutoff_usd = _cutoff_usd(
+                    best_candidates, result_count, ceiling_usd
+                )
         ranked_candidates = sorted(
             best_candidates.values(), key=lambda candidate: candidate.rank
         )
-        return ServingResult(
-            candidates=tuple(ranked_candidates[:result_count]),
-            rejected_offers=offer_rejections(rejected_layouts, best_candidates),
+        return ranked_candidates[:result_count], offer_rejections(
+            rejected_layouts, best_candidates
+        )
+
+    def _candidate(
+        self, requirement: ServingRequirement, offer: Offer, sizing: FleetSizing
+    ) -> ServingCandidate:
+        return ServingCandidate(
+            offer=offer,
+            sizing=sizing,
+            bill=self.bill(requirement, sizing, offer),
+        )
+
+    def _rejected(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        layout_option: LayoutOption,
+        rejection: LayoutRejection,
+    ) -> RejectedLayout:
+        """Return a rejected number of groups with its cost and its nodes."""
+        replica, group, _ = layout_option
+        fleet = sized_fleet(requirement, replica, group, rejection.groups or 1)
+        usd = float(self.bill(requirement, fleet, offer).total)
+        return usd, offer, rejection, fleet.nodes
+
+    def _push_layouts(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        group_sizes: tuple[int, ...],
+        frontier: Frontier[_SearchEntry],
+    ) -> None:
+        """Let the layouts of an offer take its place."""
+        layout_options = self._layout_options(requirement, offer, group_sizes)
+        for option, option_usd in zip(
+            layout_options,
+            layout_bounds_usd(requirement, offer, layout_options),
+            strict=True,
+        ):
+            frontier.push(option_usd, (offer, option), offer.key)
+
+    def same_fleet(
+        self, requirement: ServingRequirement, candidate: ServingCandidate
+    ) -> FleetSizing:
+        """Return the fleet of a candidate, as slow as another requirement asks."""
+        sizing = candidate.sizing
+        replica = self.shared_replica(
+            requirement, sizing.layout, candidate.offer.instance.node
+        )
+        return sized_fleet(
+            requirement, replica, sizing.group, sizing.peak_groups
         )
 
     def bill(
@@ -223,16 +386,26 @@ class ServingSearch:
     def _layout_options(
         self,
         requirement: ServingRequirement,
-        node: Node,
+        offer: Offer,
         group_sizes: tuple[int, ...],
     ) -> list[LayoutOption]:
         """Return each layout on a kind of node with its group bound."""
+        node = offer.instance.node
+        zones = counted_zones(requirement, offer)
         cached_options = self._cache_for(requirement).layout_options
         # Precisions are in the key: a relaxation may add one.
-        cache_key = (node, group_sizes, requirement.precisions)
+        cache_key = (node, zones, group_sizes, requirement.precisions)
         if cache_key not in cached_options:
             cached_options[cache_key] = [
-                self._layout_option(requirement, layout, node, nodes_per_group)
+                self._layout_option(
+                    requirement,
+                    layout,
+                    node,
+                    # The nodes of a group are close to each other.
+                    replica_group(layout, node, nodes_per_group, zones)
+                    if nodes_per_group == 1
+                    else replica_group(layout, node, nodes_per_group),
+                )
                 for nodes_per_group in group_sizes
                 for layout in serving_layouts(
                     requirement.llm, requirement, node, nodes_per_group
@@ -245,10 +418,9 @@ class ServingSearch:
         requirement: ServingRequirement,
         layout: ReplicaLayout,
         node: Node,
-        nodes_per_group: int,
+        group: ReplicaGroup,
     ) -> LayoutOption:
         replica = self.shared_replica(requirement, layout, node)
-        group = replica_group(layout, node, nodes_per_group)
         # 0: the model does not fit, with any number of groups.
         if not replica.max_batch:
             return replica, group, math.inf
@@ -262,7 +434,9 @@ class ServingSearch:
         for layout in serving_layouts(requirement.llm, requirement, node, 1):
             yield (
                 self.shared_replica(requirement, layout, node),
-                replica_group(layout, node, 1),
+                replica_group(
+                    layout, node, 1, counted_zones(requirement, offer)
+                ),
             )
 
     def size_layout(
@@ -295,20 +469,16 @@ class ServingSearch:
         cached_replicas = self._cache_for(requirement).replicas.setdefault(
             cache_key, {}
         )
-        replica = cached_replicas.get(requirement.confidence.level)
+        confidence_key = (requirement.confidence.level, requirement.metrics)
+        replica = cached_replicas.get(confidence_key)
         if replica is None:
-            # Step times do not depend on the confidence; only margins do.
-            similar_replica = next(iter(cached_replicas.values()), None)
-            replica = cached_replicas[requirement.confidence.level] = (
-                similar_replica.with_confidence(requirement.confidence.level)
-                if similar_replica
-                else Replica(
-                    requirement.llm,
-                    layout,
-                    node,
-                    requirement.load,
-                    requirement.confidence,
-                )
+            replica = cached_replicas[confidence_key] = Replica(
+                requirement.llm,
+                layout,
+                node,
+                requirement.load.shape,
+                requirement.confidence,
+                metrics=requirement.metrics,
             )
         return replica
 
@@ -349,23 +519,37 @@ def _requirement_key(requirement: ServingRequirement) -> tuple[object, ...]:
         requirement.load.rate_per_s,
         requirement.load.concurrency,
         requirement.availability,
+        requirement.survives,
         requirement.request_count,
         requirement.deadline_s,
         requirement.confidence.level,
     )
 
 
+def _obtainable(
+    requirement: ServingRequirement,
+    offer: Offer,
+    outcome: FleetSizing | LayoutRejection | None,
+) -> FleetSizing | LayoutRejection | None:
+    """Return a sizing that is known to be had and that its cloud builds, else why not."""
+    if not isinstance(outcome, FleetSizing):
+        return outcome
+    outcome = within_capacity(offer, outcome)
+    if isinstance(outcome, LayoutRejection):
+        return outcome
+    return refused_by_cloud(requirement, outcome, offer) or outcome
+
+
+def _purchase_key(offer: Offer) -> PurchaseKey:
+    return offer.provider, offer.instance.instance_type, offer.purchase
+
+
 def _keep_cheaper(
-    best_candidates: dict[tuple[str, str, str], ServingCandidate],
+    best_candidates: dict[PurchaseKey, ServingCandidate],
     candidate: ServingCandidate,
 ) -> None:
     """Store a candidate if it ranks first for its machine type and purchase option."""
-    offer = candidate.offer
-    purchase_key = (
-        offer.provider,
-        offer.instance.instance_type,
-        offer.purchase,
-    )
+    purchase_key = _purchase_key(candidate.offer)
     if (
         purchase_key not in best_candidates
         or candidate.rank < best_candidates[purchase_key].rank
@@ -373,15 +557,39 @@ def _keep_cheaper(
         best_candidates[purchase_key] = candidate
 
 
-def _cutoff_usd(
-    best_candidates: dict[tuple[str, str, str], ServingCandidate],
-    result_count: int,
+def _limit_usd(
+    known: ServingCandidate | None, layout: ReplicaLayout, cutoff_usd: float
 ) -> float:
-    """Return the cost of the `result_count`-th best fleet + 0.005 USD, else infinity."""
+    """Return the cost from which a fleet of a layout is of no use beside a known one.
+
+    Both are on the same machine type. At equal cost the first in the order of ties stays.
+    """
+    if known is None:
+        return cutoff_usd
+    known_layout = known.sizing.layout
+    comes_first = (layout.accelerators, layout.pp, layout.ep) < (
+        known_layout.accelerators,
+        known_layout.pp,
+        known_layout.ep,
+    )
+    return min(
+        cutoff_usd,
+        float(known.bill.total if comes_first else known.bill.total - CENT_USD),
+    )
+
+
+def _cutoff_usd(
+    best_candidates: dict[PurchaseKey, ServingCandidate],
+    result_count: int,
+    ceiling_usd: float,
+) -> float:
+    """Return the cost of the `result_count`-th best fleet + 0.005 USD, or the ceiling."""
     cutoff_costs = sorted(
         candidate.bill.total for candidate in best_candidates.values()
     )[result_count - 1 : result_count]
     return (
         # A bill is rounded to the cent: it may lie half a cent below its bound.
-        float(cutoff_costs[0] + TIE_USD) if cutoff_costs else math.inf
+        min(ceiling_usd, float(cutoff_costs[0] + TIE_USD))
+        if cutoff_costs
+        else ceiling_usd
     )

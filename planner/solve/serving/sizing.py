@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -11,11 +12,11 @@ from msgspec import Struct
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
+from planner.solve.serving.spare_groups import spare_groups, spare_rule
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from decimal import Decimal
 
     from planner.facts.llm import Llm
     from planner.perf.serving.replica import Replica
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     from planner.spec.model import LatencyLimit
 
 MAX_GROUPS: Final = 4096
+ONE_ZONE: Final = "sla.survives"  # the rule that a fleet in one zone misses
+SURVIVING_ZONES: Final = 2  # zones of a fleet of which one may fail
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
+# What the formulas put beyond so many times a limit is not simulated. They agree with the
+# simulation within 30 % (tests/planner/perf/serving/test_simulation.py).
+SCREEN_FACTOR: Final = 1.5
 
 
 class ReplicaGroup(Struct, frozen=True):
@@ -32,31 +38,46 @@ class ReplicaGroup(Struct, frozen=True):
 
     `nodes`  nodes of one group
     `replicas`  replicas of one group
+    `zones`  zones that groups are spread over, as far as that matters
     """
 
     nodes: int
     replicas: int
+    zones: int = 1
 
 
 class FleetSizing(Struct, frozen=True, kw_only=True):
     """A layout with the number of groups that meets the requirement.
 
-    `replicas_per_group`  replicas of one group
-    `nodes_per_group`  nodes of one group
+    `group`  nodes and replicas of one group
     `peak_groups`  groups that carry the peak load
-    `total_groups`  peak groups and the spares for availability
+    `total_groups`  peak groups and the spares for nodes that fail
     `service`  one replica at its share of the peak
     `duration_hours`  hours of a batch run, 0 for serving
     """
 
     layout: ReplicaLayout
     replica: Replica
-    replicas_per_group: int
-    nodes_per_group: int
+    group: ReplicaGroup
     peak_groups: int
     total_groups: int
     service: Service
     duration_hours: float = 0.0
+
+    @property
+    def replicas_per_group(self) -> int:
+        """Replicas of one group."""
+        return self.group.replicas
+
+    @property
+    def nodes_per_group(self) -> int:
+        """Nodes of one group."""
+        return self.group.nodes
+
+    @property
+    def spare_groups(self) -> int:
+        """Groups beyond those that carry the peak."""
+        return self.total_groups - self.peak_groups
 
     @property
     def nodes(self) -> int:
@@ -65,17 +86,21 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
 
 
 class LayoutRejection(Struct, frozen=True, kw_only=True):
-    """The limit that a layout cannot meet.
+    """The limit that a layout cannot meet, by formula or by simulation.
 
-    `constraint`  key of a latency limit, or memory, deadline or rate
+    `constraint`  key of a latency limit, or memory, capacity, deadline or rate
     `reached`  best value: seconds, or GiB needed; infinite when no number of groups is enough
     `limit`  the limit in the same unit; for rate the requests a second
+    `groups`  groups that miss it; None when any number does
+    `is_undecided`  True when the simulation could not tell whether the limit is met
     """
 
     layout: ReplicaLayout
     constraint: str
     reached: float
     limit: float
+    groups: int | None = None
+    is_undecided: bool = False
 
 
 def serving_layouts(
@@ -83,14 +108,13 @@ def serving_layouts(
 ) -> Iterator[ReplicaLayout]:
     """Yield the layouts of a model over `nodes_per_group` nodes, in order of ties.
 
-    One node: all tp * pp up to its accelerators.
+    One node: all tp * pp up to its accelerators, each number of them with the largest tp: no
+    measurement shows pipelines within a node.
     Several nodes: the largest tp of a node, pp over all other accelerators.
     MoE models also get ep = tp.
     Order: precision as allowed, fewer accelerators, fewer pipeline stages, ep = 1 first.
     """
-    for precision in requirement.precisions:
-        if not node.accelerator.supports(precision):
-            continue
+    for precision in node.accelerator.served_precisions(requirement.precisions):
         for tp, pp in _tp_pp_pairs(llm, node, nodes_per_group):
             for ep in (
                 (1, tp)
@@ -100,7 +124,9 @@ def serving_layouts(
             ):
                 yield ReplicaLayout(
                     precision=precision,
-                    kv_precision=requirement.kv_precision,
+                    kv_precision=memory.cache_precision(
+                        precision, requirement.kv_precision
+                    ),
                     tp=tp,
                     pp=pp,
                     ep=ep,
@@ -131,24 +157,19 @@ def _tp_pp_pairs(
             for tp_degree in tp_degrees
             if tp_degree == max(tp_degrees)
         ]
-    degree_pairs = [
-        (tp, pp)
-        for tp in tp_degrees
-        for pp in (1, 2, 4, 8)
-        if tp * pp <= node.accelerator_count
+    widest_tp: dict[int, int] = {}
+    for tp, pp in itertools.product(tp_degrees, (1, 2, 4, 8)):
+        if tp * pp <= node.accelerator_count:
+            widest_tp[tp * pp] = max(tp, widest_tp.get(tp * pp, 0))
+    return [
+        (tp, accelerators // tp)
+        # Order of ties: accelerators of a replica.
+        for accelerators, tp in sorted(widest_tp.items())
     ]
-    return sorted(
-        degree_pairs,
-        key=lambda degree_pair: (
-            # Order of ties: accelerators of a replica, then stages.
-            degree_pair[0] * degree_pair[1],
-            degree_pair[1],
-        ),
-    )
 
 
 def replica_group(
-    layout: ReplicaLayout, node: Node, nodes_per_group: int
+    layout: ReplicaLayout, node: Node, nodes_per_group: int, zones: int = 1
 ) -> ReplicaGroup:
     """Return a group of a layout over `nodes_per_group` nodes.
 
@@ -159,48 +180,103 @@ def replica_group(
         max(1, node.accelerator_count // layout.accelerators)
         if nodes_per_group == 1
         else 1,
+        zones,
     )
 
 
-def size_fleet(
+def unfit_rejection(
     requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
-) -> FleetSizing | LayoutRejection:
-    """Return the fewest groups that meet every limit, or the limit that is missed.
+) -> LayoutRejection | None:
+    """Return what no number of groups has: enough memory, or a second zone.
 
-    Checks memory, then idle latency, then latency under load.
-    Idle latency <= latency under load.
+    None when one longest sequence fits, and the fleet is spread over zones if one may fail.
     """
-    # Weights and one sequence of the longest context do not fit.
-    if not replica.max_batch:
-        memory_budget = replica.startup_memory
-        kv_cache_gib = (
-            memory.kv_bytes(
-                replica.llm, replica.layout, requirement.load.max_context_tokens
-            )
-            / BYTES_PER_GIB
-        )
+    if requirement.survives == "zone" and group.zones == 1:
         return LayoutRejection(
             layout=replica.layout,
-            constraint="memory",
-            # GiB needed: all but the KV pool, and the cache of one sequence.
-            reached=memory_budget.total_gib
-            - memory_budget.kv_gib
-            + kv_cache_gib,
-            limit=memory_budget.total_gib,
+            constraint=ONE_ZONE,
+            reached=group.zones,
+            limit=SURVIVING_ZONES,
         )
-    if requirement.mode == "batch":
-        return _size_batch_run(requirement, replica, group)
+    if replica.max_batch:
+        return None
+    memory_budget = replica.startup_memory
+    kv_cache_gib = (
+        memory.kv_bytes(
+            replica.llm, replica.layout, requirement.load.max_context_tokens
+        )
+        / BYTES_PER_GIB
+    )
+    return LayoutRejection(
+        layout=replica.layout,
+        constraint="memory",
+        # GiB needed: all but the KV pool, and the cache of one sequence.
+        reached=memory_budget.total_gib - memory_budget.kv_gib + kv_cache_gib,
+        limit=memory_budget.total_gib,
+    )
+
+
+def idle_rejection(
+    requirement: ServingRequirement,
+    replica: Replica,
+    limit_factor: float = 1.0,
+) -> LayoutRejection | None:
+    """Return the limit whose `limit_factor`-fold an idle replica misses by formula."""
     for limit in requirement.limits:
         idle_s = replica.idle_quantile(limit.metric, limit.percentile)
         # Load only adds delay: no number of groups meets this limit.
-        if idle_s > float(limit.seconds):
+        if idle_s > float(limit.seconds) * limit_factor:
             return LayoutRejection(
                 layout=replica.layout,
                 constraint=limit.key,
                 reached=idle_s,
                 limit=float(limit.seconds),
             )
-    return _fewest_groups(requirement, replica, group)
+    return None
+
+
+def size_fleet(
+    requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
+) -> FleetSizing | LayoutRejection:
+    """Return the fewest groups that meet every limit by formula, or the limit that is missed.
+
+    Checks memory, then idle latency, then latency under load.
+    Idle latency <= latency under load.
+    """
+    rejection = unfit_rejection(requirement, replica, group)
+    if rejection is None and requirement.mode == "batch":
+        return _size_batch_run(requirement, replica, group)
+    return (
+        rejection
+        or idle_rejection(requirement, replica)
+        or _fewest_groups(requirement, replica, group)
+    )
+
+
+def sized_fleet(
+    requirement: ServingRequirement,
+    replica: Replica,
+    group: ReplicaGroup,
+    peak_groups: int,
+) -> FleetSizing:
+    """Return so many groups of a layout, with the spares that they need.
+
+    Groups that cannot keep up have the service of a full batch.
+    """
+    return FleetSizing(
+        layout=replica.layout,
+        replica=replica,
+        group=group,
+        peak_groups=peak_groups,
+        total_groups=peak_groups
+        + spare_groups(
+            spare_rule(requirement), peak_groups, group.nodes, group.zones
+        ),
+        service=predict_service(
+            requirement, replica, peak_groups * group.replicas
+        )
+        or replica.closed_service(replica.max_batch),
+    )
 
 
 def group_lower_bound(
@@ -225,8 +301,8 @@ def group_lower_bound(
         for sla_limit in requirement.limits
         if sla_limit.metric == "tpot"
     )
-    # Limit / margin: the largest prediction that still meets the limit.
-    tpot_limit_s = min(tpot_limits_s, default=math.inf) / replica.margin("tpot")
+    # The largest mean that is simulated.
+    tpot_limit_s = min(tpot_limits_s, default=math.inf) * SCREEN_FACTOR
     if requirement.mode == "closed":
         # Each user of a closed loop occupies one slot.
         return requirement.load.concurrency / (
@@ -247,116 +323,75 @@ def saturation_rps(replica: Replica) -> float:
 
 
 def violated_limit(
-    service: Service, limits: tuple[LatencyLimit, ...]
+    service: Service,
+    limits: tuple[LatencyLimit, ...],
+    limit_factor: float = 1.0,
 ) -> LatencyLimit | None:
-    """Return the first limit that a service does not meet."""
+    """Return the first limit that a service does not meet within a factor, by formula."""
     for limit in limits:
         if not service.meets(
-            limit.metric, limit.percentile, float(limit.seconds)
+            limit.metric,
+            limit.percentile,
+            float(limit.seconds) * limit_factor,
         ):
             return limit
     return None
 
 
-def groups_with_spares(
-    peak_groups: int, nodes_per_group: int, availability: Decimal | None
-) -> int:
-    """Return the groups to run so that `peak_groups` are up with the availability.
-
-    a = 1 / (1 + failures an hour * hours of replacement), availability of a node
-    p = a ^ nodes_per_group, availability of a group, which needs all its nodes
-    N = smallest N > peak_groups with P(Binomial(N, p) >= peak_groups) >= availability
-    Failures are independent. Rates: `node_failures` and `node_replacement` of constants.csv.
-    """
-    if availability is None:
-        return peak_groups
-    downtime_ratio = (
-        # Failures a day / 24 * hours to replace = downtime / uptime.
-        constant("node_failures") / 24 * constant("node_replacement")
-    )
-    # A group is up when all its nodes are up.
-    group_availability = (1 / (1 + downtime_ratio)) ** nodes_per_group
-    # At least one spare: the loss of one node is survived.
-    total_groups = peak_groups + 1
-    while True:
-        quorum_probability = sum(
-            # Binomial probability that exactly `groups_up` groups are up.
-            math.comb(total_groups, groups_up)
-            * group_availability**groups_up
-            * (1 - group_availability) ** (total_groups - groups_up)
-            for groups_up in range(peak_groups, total_groups + 1)
-        )
-        if quorum_probability >= float(availability):
-            return total_groups
-        total_groups += 1
-
-
 def _fewest_groups(
     requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> FleetSizing | LayoutRejection:
-    """Return the fewest groups that meet the limits: doubling, then bisection.
+    """Return the fewest groups that meet the limits by formula: doubling, then bisection.
 
     The search starts at the lower bound. Delays fall with groups, so bisection is exact.
     """
+
+    def is_enough(groups: int) -> bool:
+        service = predict_service(requirement, replica, groups * group.replicas)
+        return (
+            service is not None
+            and violated_limit(service, requirement.limits) is None
+        )
+
     # The largest number that the lower bound rules out.
-    low_groups = max(
-        0,
-        math.ceil(group_lower_bound(requirement, replica, group) - 1e-9) - 1,
+    low_groups = groups_ruled_out(
+        group_lower_bound(requirement, replica, group)
     )
     high_groups = low_groups + 1
-    service = None
     # Where doubling ends and the limit counts as unreachable.
     group_ceiling = max(MAX_GROUPS, 8 * high_groups)
-    while (
-        service := _adequate_service(
-            requirement, replica, high_groups * group.replicas
-        )
-    ) is None:
+    while not is_enough(high_groups):
         low_groups = high_groups
         # Doubling needs few predictions when the bound is loose.
         high_groups = high_groups * 2
         if high_groups > group_ceiling:
-            limit = requirement.limits[0] if requirement.limits else None
-            return LayoutRejection(
-                layout=replica.layout,
-                constraint=limit.key if limit else "rate",
-                reached=math.inf,
-                limit=float(limit.seconds)
-                if limit
-                else requirement.load.rate_per_s,
-            )
+            return unreachable_rejection(requirement, replica)
     # Invariant: low_groups is too few, high_groups is enough.
     while high_groups - low_groups > 1:
         middle_groups = (low_groups + high_groups) // 2
-        middle_service = _adequate_service(
-            requirement, replica, middle_groups * group.replicas
-        )
-        if middle_service is None:
-            low_groups = middle_groups
-        else:
+        if is_enough(middle_groups):
             high_groups = middle_groups
-            service = middle_service
-    return FleetSizing(
+        else:
+            low_groups = middle_groups
+    return sized_fleet(requirement, replica, group, high_groups)
+
+
+def groups_ruled_out(group_bound: float) -> int:
+    """Return the largest number of groups below a lower bound."""
+    # 1e-9 absorbs floating-point error at whole numbers.
+    return max(0, math.ceil(group_bound - 1e-9) - 1)
+
+
+def unreachable_rejection(
+    requirement: ServingRequirement, replica: Replica
+) -> LayoutRejection:
+    """Return that no number of groups is enough."""
+    limit = requirement.limits[0] if requirement.limits else None
+    return LayoutRejection(
         layout=replica.layout,
-        replica=replica,
-        replicas_per_group=group.replicas,
-        nodes_per_group=group.nodes,
-        peak_groups=high_groups,
-        total_groups=groups_with_spares(
-            high_groups, group.nodes, requirement.availability
-        ),
-        service=service,
-    )
-
-
-def _adequate_service(
-    requirement: ServingRequirement, replica: Replica, replica_count: int
-) -> Service | None:
-    service = predict_service(requirement, replica, replica_count)
-    return (
-        service
-        if service and violated_limit(service, requirement.limits) is None
-        else None
+        constraint=limit.key if limit else "rate",
+        reached=math.inf,
+        limit=float(limit.seconds) if limit else requirement.load.rate_per_s,
     )
 
 
@@ -365,8 +400,10 @@ def predict_service(
 ) -> Service | None:
     """Return the service of one of `replica_count` replicas under an even load.
 
-    None when arrivals exceed the completion rate, or users exceed the slots.
+    None when there is no replica, arrivals exceed the completion rate, or users the slots.
     """
+    if not replica_count:
+        return None
     if requirement.mode == "closed":
         replica_concurrency = requirement.load.concurrency / replica_count
         return (
@@ -379,13 +416,30 @@ def predict_service(
     )
 
 
+def expected_service(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Service:
+    """Return the service that is expected, without the margins of the confidence."""
+    expected_replica = sizing.replica.predicted
+    if requirement.mode == "batch":
+        return expected_replica.closed_service(expected_replica.max_batch)
+    replica_count = sizing.replicas_per_group * sizing.peak_groups
+    return (
+        predict_service(requirement, expected_replica, replica_count)
+        or sizing.service
+    )
+
+
 def _size_batch_run(
     requirement: ServingRequirement, replica: Replica, group: ReplicaGroup
 ) -> FleetSizing | LayoutRejection:
     """Return the fewest groups with which a batch run meets its deadline.
 
     groups   = ceil(requests / group rate / (deadline - start-up))
-    duration = requests / (group rate * groups) + start-up
+    duration = requests / (expected group rate * groups) + start-up
+
+    The rate of a group is slowed by the margin, so that the deadline holds with the confidence
+    asked for. The duration is what is expected, without the margin.
     """
     startup_s = startup_time_s(replica)
     # Time that is left for work after start-up.
@@ -405,14 +459,15 @@ def _size_batch_run(
             float(requirement.request_count) / group_rps / remaining_s - 1e-9
         ),
     )
+    expected_rps = saturation_rps(replica.predicted) * group.replicas
     duration_hours = (
-        float(requirement.request_count) / (group_rps * group_count) + startup_s
+        float(requirement.request_count) / (expected_rps * group_count)
+        + startup_s
     ) / SECONDS_PER_HOUR
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
-        replicas_per_group=group.replicas,
-        nodes_per_group=group.nodes,
+        group=group,
         peak_groups=group_count,
         total_groups=group_count,
         # A batch run keeps every slot filled.

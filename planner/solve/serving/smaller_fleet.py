@@ -2,67 +2,80 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from planner.solve.cause import because
-from planner.solve.serving.sizing import predict_service
+from planner.solve.serving.rejection import rejection_reason
+from planner.solve.serving.sizing import sized_fleet
+from planner.solve.serving.spare_groups import spare_rule, up_share
 from planner.solve.solution import RivalFleet
 
 if TYPE_CHECKING:
-    from planner.perf.serving.service import Service
     from planner.solve.cause import Cause
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.search import ServingCandidate
+    from planner.solve.serving.search import ServingCandidate, ServingSearch
     from planner.solve.serving.sizing import FleetSizing
-    from planner.spec.model import LatencyLimit
 
 
 def smaller_fleet(
-    requirement: ServingRequirement, selection: ServingCandidate
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    selection: ServingCandidate,
 ) -> RivalFleet:
-    """Return the selected fleet with one group fewer, and the limit that it misses.
-
-    Its cost is taken in proportion to the groups.
-    """
+    """Return the selected fleet with one group fewer, and the limit that it misses."""
     sizing = selection.sizing
-    remaining_groups = sizing.total_groups - 1
-    usd_month = selection.bill.total * remaining_groups / sizing.total_groups
+    fewer = (
+        replace(sizing, total_groups=sizing.total_groups - 1)
+        if sizing.spare_groups
+        else sized_fleet(
+            requirement, sizing.replica, sizing.group, sizing.peak_groups - 1
+        )
+    )
     return RivalFleet(
         offer=selection.offer,
-        nodes=remaining_groups * sizing.nodes_per_group,
-        usd=usd_month.quantize(Decimal("0.01")),
-        rejected_by=_failure_reason(requirement, sizing, remaining_groups),
+        nodes=fewer.nodes,
+        usd=search.bill(requirement, fewer, selection.offer).total,
+        rejected_by=_failure_reason(requirement, search, sizing, fewer),
     )
 
 
 def _failure_reason(
-    requirement: ServingRequirement, sizing: FleetSizing, remaining_groups: int
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    sizing: FleetSizing,
+    fewer: FleetSizing,
 ) -> Cause:
     if requirement.mode == "batch":
         return because("late", "deadline")
     # With spare groups one group fewer still carries the peak.
-    if sizing.total_groups > sizing.peak_groups:
-        return because("spare-node", "sla.availability")
-    service = predict_service(
-        requirement,
-        sizing.replica,
-        sizing.replicas_per_group * remaining_groups,
+    if sizing.spare_groups:
+        return _missing_spare(requirement, sizing)
+    rejection = search.judge.missed_limit(requirement, fewer)
+    # Without a limit the load exceeds the completion rate or the slots.
+    return (
+        because("overload", "traffic")
+        if rejection is None
+        else rejection_reason(rejection)
     )
-    if service is not None:
-        for limit in requirement.limits:
-            if not service.meets(
-                limit.metric, limit.percentile, float(limit.seconds)
-            ):
-                return _missed_limit(service, limit)
-    # No service: the load exceeds the completion rate or the slots.
-    return because("overload", "traffic")
 
 
-def _missed_limit(service: Service, limit: LatencyLimit) -> Cause:
-    return because(
-        "peak-time",
-        limit.key,
-        reached_s=service.assured_quantile(limit.metric, limit.percentile),
-        limit_s=float(limit.seconds),
+def _missing_spare(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Cause:
+    rule = spare_rule(requirement)
+    share = up_share(
+        rule,
+        sizing.peak_groups,
+        sizing.spare_groups - 1,
+        sizing.nodes_per_group,
     )
+    if rule.availability is not None and share < rule.availability:
+        return because(
+            "availability",
+            "sla.availability",
+            reached=share,
+            wanted=rule.availability,
+        )
+    return because("spare-node", "sla.survives")

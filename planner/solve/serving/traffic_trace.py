@@ -3,112 +3,165 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import math
+import operator
 import statistics
+from array import array
+from bisect import bisect_right
 from collections import Counter
 from decimal import Decimal
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
+from planner.perf.serving.trace import Trace
 from planner.spec.model import TokenLengths, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from planner.perf.serving.load import Arrival
+    from collections.abc import Callable, Iterator
 
 MIN_REQUESTS: Final = 100
 MINUTE_S: Final = 60
 MAX_BURSTINESS: Final = 20.0  # the largest burstiness that a spec may name
+COLUMN_NAMES: Final = ("timestamp", "input_tokens", "output_tokens")
 
 
-def read_trace(
-    trace_path: str, read_file: Callable[[str], bytes]
-) -> tuple[Arrival, ...]:
+def read_trace(trace_path: str, read_file: Callable[[str], bytes]) -> Trace:
     """Return the requests of a CSV trace by arrival time; raise SpecError.
 
     Columns: timestamp in seconds, input_tokens, output_tokens. At least 100 requests.
     """
-    csv_reader = csv.DictReader(
-        # utf-8-sig drops a byte order mark at the start.
-        read_file(trace_path).decode("utf-8-sig", "replace").splitlines()
-    )
-    arrivals = []
-    for row in csv_reader:
-        try:
-            arrival_s, prompt_tokens, answer_tokens = (
-                _parse_number(row[column_name])
-                for column_name in (
-                    "timestamp",
-                    "input_tokens",
-                    "output_tokens",
-                )
-            )
-        except (KeyError, TypeError, ValueError):
-            message = (
-                "needs numbers of 0 or more in timestamp (seconds), input_tokens, "
-                "output_tokens"
-            )
-            raise _trace_error(
-                Place(trace_path, csv_reader.line_num, 1),
-                message,
-                "correct the trace",
-            ) from None
-        arrivals.append((arrival_s, prompt_tokens, answer_tokens))
-    if len(arrivals) < MIN_REQUESTS:
-        message = f"the trace has {len(arrivals)} requests"
+    trace = _parse_trace(trace_path, read_file(trace_path))
+    if len(trace) < MIN_REQUESTS:
+        message = f"the trace has {len(trace)} requests"
         raise _trace_error(
             Place(trace_path), message, f"give at least {MIN_REQUESTS} requests"
         )
-    return tuple(sorted(arrivals))
+    _sort_requests(trace)
+    return trace
 
 
-def observed_traffic(traffic: Traffic, trace: Sequence[Arrival]) -> Traffic:
+def observed_traffic(traffic: Traffic, trace: Trace) -> Traffic:
     """Return a traffic spec with rate, lengths and burstiness of a trace.
 
     peak_rps   = requests of the busiest minute / 60
     burstiness = standard deviation / mean of the times between arrivals, at most 20
     """
-    arrival_times_s = [arrival_s for arrival_s, _, _ in trace]
-    arrival_gaps_s = [
-        later_s - earlier_s
-        for earlier_s, later_s in itertools.pairwise(arrival_times_s)
-    ]
     # Minutes count from the first arrival.
     minute_counts = Counter(
-        int((arrival_s - arrival_times_s[0]) // MINUTE_S)
-        for arrival_s in arrival_times_s
-    )
-    # Coefficient of variation; 1 is a Poisson process.
-    burstiness = statistics.pstdev(arrival_gaps_s) / (
-        # The mean gap is 0 when all requests arrive at once.
-        statistics.fmean(arrival_gaps_s) or 1e-9
+        (arrival_s - trace.arrival_s[0]) // MINUTE_S
+        for arrival_s in trace.arrival_s
     )
     return replace(
         traffic,
         peak_rps=Decimal(max(minute_counts.values())) / MINUTE_S,
-        input_tokens=_token_statistics(
-            [prompt_tokens for _, prompt_tokens, _ in trace]
+        input_tokens=_token_statistics(trace.prompt_tokens),
+        output_tokens=_token_statistics(trace.answer_tokens),
+        burstiness=Decimal(
+            str(round(min(MAX_BURSTINESS, _gap_variation(trace.arrival_s)), 3))
         ),
-        output_tokens=_token_statistics(
-            [answer_tokens for _, _, answer_tokens in trace]
-        ),
-        burstiness=Decimal(str(round(min(MAX_BURSTINESS, burstiness), 3))),
     )
 
 
-def _parse_number(number_text: str) -> float:
-    """Return a finite number of 0 or more; raise ValueError otherwise."""
-    parsed_number = float(number_text)
-    if not 0 <= parsed_number < math.inf:
-        raise ValueError(number_text)
-    return parsed_number
+def _parse_trace(trace_path: str, trace_bytes: bytes) -> Trace:
+    csv_rows = csv.reader(
+        io.TextIOWrapper(
+            io.BytesIO(trace_bytes),
+            # utf-8-sig drops a byte order mark at the start.
+            encoding="utf-8-sig",
+            errors="replace",
+        )
+    )
+    try:
+        return _read_requests(csv_rows)
+    except (csv.Error, IndexError, KeyError, ValueError):
+        message = (
+            "needs numbers of 0 or more in timestamp (seconds), input_tokens, "
+            "output_tokens"
+        )
+        raise _trace_error(
+            Place(trace_path, csv_rows.line_num, 1),
+            message,
+            "correct the trace",
+        ) from None
 
 
-def _token_statistics(token_counts: list[float]) -> TokenLengths:
+def _read_requests(csv_rows: Iterator[list[str]]) -> Trace:
+    """Return the requests in the order of the file.
+
+    Raises KeyError without a column, IndexError in a short row, ValueError for what is no
+    finite number of 0 or more.
+    """
+    arrival_s, prompt_tokens, answer_tokens = array("d"), array("d"), array("d")
+    # An empty file has no requests, but no wrong column either.
+    header = next(csv_rows, COLUMN_NAMES)
+    positions = {name: position for position, name in enumerate(header)}
+    select_cells = itemgetter(*(positions[name] for name in COLUMN_NAMES))
+    for row in csv_rows:
+        # Blank lines have no cells.
+        if row:
+            arrival, prompt, answer = map(float, select_cells(row))
+            if not (
+                0 <= arrival < math.inf
+                and 0 <= prompt < math.inf
+                and 0 <= answer < math.inf
+            ):
+                raise ValueError(row)
+            arrival_s.append(arrival)
+            prompt_tokens.append(prompt)
+            answer_tokens.append(answer)
+    return Trace(arrival_s, prompt_tokens, answer_tokens)
+
+
+def _sort_requests(trace: Trace) -> None:
+    """Order requests by arrival, those of one moment by prompt and answer."""
+    arrival_s = trace.arrival_s
+    token_columns = (trace.prompt_tokens, trace.answer_tokens)
+    if any(map(operator.gt, arrival_s, islice(arrival_s, 1, None))):
+        # Sorting positions takes half the memory of sorting requests.
+        order = sorted(range(len(trace)), key=arrival_s.__getitem__)
+        for column in (arrival_s, *token_columns):
+            column[:] = array("d", map(column.__getitem__, order))
+    for moment in _shared_moments(arrival_s):
+        simultaneous = sorted(
+            zip(*(column[moment] for column in token_columns), strict=True)
+        )
+        for column, values in zip(
+            token_columns, zip(*simultaneous, strict=True), strict=True
+        ):
+            column[moment] = array("d", values)
+
+
+def _shared_moments(arrival_s: array[float]) -> Iterator[slice]:
+    """Yield the positions of the requests of each moment in which several arrive."""
+    is_shared = map(operator.eq, arrival_s, islice(arrival_s, 1, None))
+    stop = 0
+    for start in itertools.compress(itertools.count(), is_shared):
+        if start >= stop:
+            stop = bisect_right(arrival_s, arrival_s[start], start)
+            yield slice(start, stop)
+
+
+def _gap_variation(arrival_s: array[float]) -> float:
+    """Return the coefficient of variation of the gaps; 1 is a Poisson process."""
+    gap_count = len(arrival_s) - 1
+    mean_gap_s = (arrival_s[-1] - arrival_s[0]) / gap_count
+    # All requests arrive at once.
+    if not mean_gap_s:
+        return 0.0
+    squares = (
+        ((later_s - earlier_s) / mean_gap_s - 1) ** 2
+        for earlier_s, later_s in itertools.pairwise(arrival_s)
+    )
+    return math.sqrt(math.fsum(squares) / gap_count)
+
+
+def _token_statistics(token_counts: array[float]) -> TokenLengths:
     # The last of the 19 cut points is the 95th percentile.
     p95_tokens = statistics.quantiles(token_counts, n=20)[-1]
     mean_tokens = max(1.0, statistics.fmean(token_counts))

@@ -1,229 +1,362 @@
-"""Simulates the cheapest fleets by request, and enlarges those that miss a limit."""
+"""Judges fleets by simulating their requests at the peak."""
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from typing import TYPE_CHECKING, Final
-
-from msgspec.structs import replace
+import math
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from planner.perf.serving import simulation as simulate
 from planner.perf.serving.monte_carlo import (
-    busiest_span,
-    closed_loop,
-    draw_requests,
+    RequestStream,
+    closed_batches,
+    measured_batches,
+    open_batches,
     request_times,
     route_requests,
-    summarize,
     trace_requests,
 )
-from planner.solve.serving.search import ServingCandidate
-from planner.solve.serving.sizing import groups_with_spares, predict_service
+from planner.perf.serving.trace import busiest_span
+from planner.perf.serving.trial import Trial, TrialLimit
+from planner.solve.serving.sizing import (
+    SCREEN_FACTOR,
+    LayoutRejection,
+    predict_service,
+    violated_limit,
+)
 from planner.solve.solution import SimulationCheck
 from planner.units import MS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator
 
-    from planner.cost.bill import Bill
-    from planner.market.offer import Offer
-    from planner.perf.serving.monte_carlo import SimulationSummary
-    from planner.perf.serving.simulation import ReplicaTable, Request
+    from planner.perf.serving.load import ServingLoad
+    from planner.perf.serving.monte_carlo import RequestTimes
+    from planner.perf.serving.replica import Replica
+    from planner.perf.serving.trace import Trace
+    from planner.perf.serving.trial import SimulatedPercentile
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
+    from planner.spec.model import LatencyLimit
 
-SEEDS: Final = (1, 2, 3)
-REPLICA_REQUESTS: Final = 900  # of one replica, for each seed
-# Fleets that are played before the last is taken with a warning.
-MAX_ATTEMPTS: Final = 6
+# Requests of a batch for each one beyond the highest percentile: so many tail values of a batch
+# decide its percentile.
+TAIL_REQUESTS: Final = 3
+MIN_REQUESTS: Final = 120  # of a batch, in any case
+# Mean numbers in flight that a batch is long, so that batches are almost independent.
+BATCH_TURNS: Final = 2
+# Mean numbers in flight that arrive before the first batch that counts, and so many requests in
+# any case: after as many arrivals as are in flight one mean answer has passed (Little's law).
+WARM_UP_TURNS: Final = 3
+WARM_UP_REQUESTS: Final = 20
+# Requests of one replay of a trace by a replica.
+TRACE_REQUESTS: Final = 600
 # Replicas that are played together when a router chooses the least loaded.
 ROUTED_REPLICAS: Final = 4
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
-GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
+IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
+SEED: Final = 1
+
+# Replica, number of replicas, rate in requests/s, users of a closed loop, requests of a batch.
+_TrialKey: TypeAlias = "tuple[Replica, int, float, int, int]"
 
 
-def verify_finalists(
-    requirement: ServingRequirement,
-    finalists: Sequence[ServingCandidate],
-    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
-) -> tuple[ServingCandidate, SimulationCheck | None]:
-    """Return the cheapest fleet that passes simulation, and how it was checked.
+class FleetJudge:
+    """Simulates fleets, and keeps the runs: another limit is judged by the same requests.
 
-    Fleets are simulated in the order of cost. A fleet that misses a limit returns to the queue
-    with max(1, peak_groups // 8) more groups. The sixth fleet is returned even when it fails.
-    Batch runs and fleets without latency limits are not simulated.
+    All fleets of one load meet the same requests, which `seed` names.
     """
-    if not requirement.limits or requirement.mode == "batch":
-        return finalists[0], None
-    candidate_queue = [
-        (candidate.rank, finalist_index, candidate, 0)
-        for finalist_index, candidate in enumerate(finalists)
-    ]
-    heapq.heapify(candidate_queue)
-    for attempt_index in range(MAX_ATTEMPTS):
-        _, finalist_index, candidate, added_groups = heapq.heappop(
-            candidate_queue
+
+    def __init__(self, seed: int = SEED) -> None:
+        self._seed = seed
+        self._streams: dict[ServingLoad, RequestStream] = {}
+        self._trials: dict[_TrialKey, Trial] = {}
+
+    def missed_limit(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> LayoutRejection | None:
+        """Return the limit that a fleet misses at the peak with all peak groups up.
+
+        None when all limits hold. The replica is as slow as the confidence asks for. What the
+        formulas put far beyond a limit is not simulated. A limit about which the simulation
+        remains undecided counts as missed.
+        """
+        if not requirement.is_simulated:
+            return None
+        replica, groups = sizing.replica, sizing.peak_groups
+        service = predict_service(
+            requirement, replica, groups * sizing.replicas_per_group
         )
-        simulation = simulate_fleet(requirement, candidate.sizing)
-        # The last attempt ends the search; the plan warns when it failed.
-        if attempt_index == MAX_ATTEMPTS - 1 or meets_limits(
-            requirement, simulation
-        ):
-            break
-        # Steps of an eighth: large fleets pass within few simulations.
-        extra_groups = max(1, candidate.sizing.peak_groups // GROWTH_DIVISOR)
-        larger_candidate = _grow_fleet(
-            requirement, candidate, extra_groups, bill_fleet
+        if service is None:
+            return LayoutRejection(
+                layout=sizing.layout,
+                constraint="rate",
+                reached=math.inf,
+                limit=requirement.load.rate_per_s,
+                groups=groups,
+            )
+        far_limit = violated_limit(service, requirement.limits, SCREEN_FACTOR)
+        if far_limit is not None:
+            return LayoutRejection(
+                layout=sizing.layout,
+                constraint=far_limit.key,
+                reached=service.quantile(
+                    far_limit.metric, far_limit.percentile
+                ),
+                limit=float(far_limit.seconds),
+                groups=groups,
+            )
+        return _missed_in(
+            self._trial(requirement, sizing), requirement, replica, groups
         )
-        # The larger fleet competes by cost with the other finalists.
-        heapq.heappush(
-            candidate_queue,
-            (
-                larger_candidate.rank,
-                finalist_index,
-                larger_candidate,
-                added_groups + extra_groups,
-            ),
+
+    def idle_rejection(
+        self, requirement: ServingRequirement, replica: Replica
+    ) -> LayoutRejection | None:
+        """Return the limit that a replica misses even when each request is alone on it.
+
+        More machines do not help then.
+        """
+        trial_key = (replica, 0, 0.0, 0, batch_size(requirement, 0.0))
+        if trial_key not in self._trials:
+            replica_table = simulate.tabulate_replica(replica)
+            lone_requests = self._stream(requirement.load).requests(
+                1.0, IDLE_RPS
+            )
+            self._trials[trial_key] = Trial(
+                measured_batches(
+                    open_batches(
+                        replica_table,
+                        lone_requests,
+                        1,
+                        "random",
+                        batch_size(requirement, 0.0),
+                    ),
+                    0,
+                    replica_table,
+                )
+            )
+        return _missed_in(self._trials[trial_key], requirement, replica, None)
+
+    def reached(
+        self,
+        requirement: ServingRequirement,
+        sizing: FleetSizing,
+        limit: LatencyLimit,
+    ) -> SimulatedPercentile:
+        """Return the percentile that a limit is about, as a fleet reaches it at the peak."""
+        return self._trial(requirement, sizing).percentile(
+            limit.metric, limit.percentile
         )
-    passed = meets_limits(requirement, simulation)
-    percentile_bands = {
-        f"{metric}_p{percentile}_ms": (
-            # Estimate, low and high end of the Monte Carlo band, ms.
-            measurement.estimate_s * MS_PER_S,
-            measurement.low_s * MS_PER_S,
-            measurement.high_s * MS_PER_S,
+
+    def check(
+        self,
+        requirement: ServingRequirement,
+        sizing: FleetSizing,
+        added_groups: int,
+    ) -> SimulationCheck | None:
+        """Return how a fleet was judged, None when nothing was simulated.
+
+        `added_groups` are those that the formulas did not ask for.
+        """
+        if not requirement.is_simulated:
+            return None
+        trial = self._trial(requirement, sizing)
+        trial.play_to_the_end()
+        is_within = all(
+            trial.percentile(limit.metric, limit.percentile).repeatable_s
+            <= limit.limit_s
+            for limit in trial_limits(requirement)
         )
-        for (metric, percentile), measurement in simulation.percentiles.items()
-    }
-    return candidate, SimulationCheck(
-        request_count=simulation.request_count,
-        seed_count=simulation.seed_count,
-        added_groups=added_groups,
-        percentile_bands=percentile_bands,
-        passed=passed,
-        request_source="trace" if requirement.trace else "drawn",
-        routing=requirement.load.routing,
-    )
+        percentile_bands = {}
+        for metric, percentile in itertools.product(METRICS, PERCENTILES):
+            measured = trial.percentile(metric, percentile)
+            percentile_bands[f"{metric}_p{percentile}_ms"] = (
+                measured.estimate_s * MS_PER_S,
+                measured.low_s * MS_PER_S,
+                measured.high_s * MS_PER_S,
+            )
+        return SimulationCheck(
+            request_count=trial.request_count,
+            batch_count=trial.batch_count,
+            decode_factor=sizing.replica.margins.decode,
+            prefill_factor=sizing.replica.margins.prefill,
+            added_groups=added_groups,
+            percentile_bands=percentile_bands,
+            verdict="holds" if is_within else "undecided",
+            request_source="trace" if requirement.trace else "drawn",
+            routing=requirement.load.routing,
+        )
+
+    def _trial(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> Trial:
+        load = requirement.load
+        replica_count = sizing.peak_groups * sizing.replicas_per_group
+        trial_key = (
+            sizing.replica,
+            replica_count,
+            load.rate_per_s,
+            load.concurrency,
+            batch_size(requirement, sizing.service.in_flight),
+        )
+        if trial_key not in self._trials:
+            self._trials[trial_key] = Trial(
+                self._peak_batches(requirement, sizing)
+            )
+        return self._trials[trial_key]
+
+    def _stream(self, load: ServingLoad) -> RequestStream:
+        """Return the requests of a load, which do not depend on its rate."""
+        if load.shape not in self._streams:
+            self._streams[load.shape] = RequestStream(load, self._seed)
+        return self._streams[load.shape]
+
+    def _peak_batches(
+        self, requirement: ServingRequirement, sizing: FleetSizing
+    ) -> Iterator[RequestTimes]:
+        """Yield the times of the requests of an endless run at the peak, batch by batch.
+
+        Least-loaded routing couples replicas. Otherwise one replica represents all.
+        """
+        load = requirement.load
+        replica_count = sizing.peak_groups * sizing.replicas_per_group
+        simulated_count = (
+            min(ROUTED_REPLICAS, replica_count)
+            if load.routing == "least-loaded" and requirement.mode == "open"
+            else 1
+        )
+        if requirement.trace is not None:
+            return _trace_replays(
+                requirement.trace,
+                requirement,
+                sizing,
+                simulated_count,
+                self._seed,
+            )
+        replica_table = simulate.tabulate_replica(sizing.replica)
+        in_flight = sizing.service.in_flight * simulated_count
+        requests_of_batch = batch_size(requirement, in_flight)
+        stream = self._stream(load)
+        if requirement.mode == "closed":
+            batches = closed_batches(
+                replica_table,
+                # An infinite rate: users find the next request at once.
+                stream.requests(1.0, simulate.NEVER),
+                # Users of one replica.
+                max(1, round(load.concurrency / replica_count)),
+                requests_of_batch,
+            )
+        else:
+            traffic_share = simulated_count / replica_count
+            batches = open_batches(
+                replica_table,
+                stream.requests(
+                    # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
+                    load.replica_variation(replica_count)
+                    if simulated_count == 1
+                    # A random share s of the arrivals: 1 + s * (ca^2 - 1).
+                    else load.thinned_variation(traffic_share),
+                    load.rate_per_s * traffic_share,
+                ),
+                simulated_count,
+                load.routing,
+                requests_of_batch,
+            )
+        return measured_batches(
+            batches, warm_up_requests(in_flight), replica_table
+        )
 
 
-def meets_limits(
-    requirement: ServingRequirement, simulation: SimulationSummary
-) -> bool:
-    """Return whether every limit holds for the percentiles over all seeds.
-
-    The limits apply without the margin of the confidence.
-    """
-    return all(
-        simulation.percentiles[
-            sla_limit.metric, sla_limit.percentile
-        ].estimate_s
-        # The limit itself, without the margin of the confidence.
-        <= float(sla_limit.seconds)
+def trial_limits(requirement: ServingRequirement) -> list[TrialLimit]:
+    """Return the latency limits of a requirement in seconds."""
+    return [
+        TrialLimit(
+            sla_limit.metric, sla_limit.percentile, float(sla_limit.seconds)
+        )
         for sla_limit in requirement.limits
+    ]
+
+
+def batch_size(requirement: ServingRequirement, in_flight: float) -> int:
+    """Return the requests of a batch, with a mean number of requests in flight."""
+    highest_percentile = max(
+        (sla_limit.percentile for sla_limit in requirement.limits), default=0
+    )
+    tail_share = 1 - highest_percentile / 100
+    return max(
+        MIN_REQUESTS,
+        round(TAIL_REQUESTS / tail_share),
+        math.ceil(BATCH_TURNS * in_flight),
     )
 
 
-def simulate_fleet(
-    requirement: ServingRequirement, sizing: FleetSizing
-) -> SimulationSummary:
-    """Return the percentiles of a fleet at peak, simulated with several seeds."""
-    replica_table = simulate.tabulate_replica(sizing.replica)
-    simulated_times = [
-        request_times(
-            replica_table,
-            _simulate_replicas(requirement, sizing, replica_table, seed),
-        )
-        for seed in SEEDS
-    ]
-    return summarize(simulated_times, itertools.product(METRICS, PERCENTILES))
+def warm_up_requests(in_flight: float) -> int:
+    """Return the requests that fill a replica before its times count."""
+    return WARM_UP_REQUESTS + math.ceil(WARM_UP_TURNS * in_flight)
 
 
-def _simulate_replicas(
+def _missed_in(
+    trial: Trial,
+    requirement: ServingRequirement,
+    replica: Replica,
+    groups: int | None,
+) -> LayoutRejection | None:
+    """Return the limit that a trial finds missed, or else the one that it cannot decide."""
+    limits = trial_limits(requirement)
+    verdict = trial.decide(limits)
+    if verdict == "holds":
+        return None
+    for sla_limit, trial_limit in zip(requirement.limits, limits, strict=True):
+        if trial.decide([trial_limit]) == verdict:
+            reached = trial.percentile(sla_limit.metric, sla_limit.percentile)
+            return LayoutRejection(
+                layout=replica.layout,
+                constraint=sla_limit.key,
+                reached=reached.estimate_s,
+                limit=trial_limit.limit_s,
+                groups=groups,
+                is_undecided=verdict == "undecided",
+            )
+    return None
+
+
+def _trace_replays(
+    trace: Trace,
     requirement: ServingRequirement,
     sizing: FleetSizing,
-    replica_table: ReplicaTable,
+    simulated_count: int,
     seed: int,
-) -> list[Request]:
-    """Return the simulated requests of one replica, or of several if coupled.
-
-    Least-loaded routing couples replicas. Otherwise one replica represents all.
-    """
+) -> Iterator[RequestTimes]:
+    """Yield the times of a replay of the busiest part of a trace, routed anew each time."""
     load = requirement.load
     replica_count = sizing.peak_groups * sizing.replicas_per_group
-    if requirement.mode == "closed":
-        # An infinite rate: users find the next request at once.
-        requests = draw_requests(
-            load, REPLICA_REQUESTS, seed, 1.0, simulate.NEVER
-        )
-        return closed_loop(
+    replica_table = simulate.tabulate_replica(sizing.replica)
+    in_flight = sizing.service.in_flight * simulated_count
+    warm_up = warm_up_requests(in_flight)
+    # Requests that empty the replica: no arrivals follow them.
+    drain = math.ceil(in_flight)
+    counted = max(
+        TRACE_REQUESTS * simulated_count, batch_size(requirement, in_flight)
+    )
+    replayed = warm_up + counted + drain
+    span = busiest_span(trace, replayed * replica_count // simulated_count)
+    for replay_seed in itertools.count(seed):
+        requests = route_requests(
             replica_table,
-            requests,
-            # Users of one replica.
-            max(1, round(load.concurrency / replica_count)),
+            trace_requests(
+                span, load, replica_count, simulated_count, replay_seed
+            ),
+            simulated_count,
+            load.routing,
         )
-    simulated_replicas = (
-        # Least-loaded routing couples the queues of replicas.
-        min(ROUTED_REPLICAS, replica_count)
-        if load.routing == "least-loaded"
-        else 1
-    )
-    if requirement.trace:
-        requests = trace_requests(
-            busiest_span(requirement.trace, REPLICA_REQUESTS * replica_count),
-            load,
-            replica_count,
-            simulated_replicas,
-            seed,
+        # A short trace has fewer requests: each part is shorter in proportion.
+        played_share = len(requests) / replayed
+        yield request_times(
+            replica_table,
+            requests[
+                int(warm_up * played_share) : len(requests)
+                - int(drain * played_share)
+            ],
         )
-    else:
-        traffic_share = simulated_replicas / replica_count
-        gap_variation = (
-            # One of n: 1 + (ca^2 - 1) / n at random, ca^2 / n in turn.
-            load.replica_variation(replica_count)
-            if simulated_replicas == 1
-            # A random share s of the arrivals: 1 + s * (ca^2 - 1).
-            else load.thinned_variation(traffic_share)
-        )
-        requests = draw_requests(
-            load,
-            REPLICA_REQUESTS * simulated_replicas,
-            seed,
-            gap_variation,
-            load.rate_per_s * traffic_share,
-        )
-    return route_requests(
-        replica_table, requests, simulated_replicas, load.routing
-    )
-
-
-def _grow_fleet(
-    requirement: ServingRequirement,
-    candidate: ServingCandidate,
-    extra_groups: int,
-    bill_fleet: Callable[[ServingRequirement, FleetSizing, Offer], Bill],
-) -> ServingCandidate:
-    sizing = candidate.sizing
-    peak_groups = sizing.peak_groups + extra_groups
-    service = (
-        predict_service(
-            requirement, sizing.replica, peak_groups * sizing.replicas_per_group
-        )
-        or sizing.service
-    )
-    # Spares are computed again: they depend on the peak groups.
-    total_groups = groups_with_spares(
-        peak_groups, sizing.nodes_per_group, requirement.availability
-    )
-    larger_sizing = replace(
-        sizing,
-        peak_groups=peak_groups,
-        total_groups=total_groups,
-        service=service,
-    )
-    return ServingCandidate(
-        offer=candidate.offer,
-        sizing=larger_sizing,
-        bill=bill_fleet(requirement, larger_sizing, candidate.offer),
-    )

@@ -12,7 +12,6 @@ from planner.cost import capacity_block
 from planner.cost.weekly_load import weekly_load
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
-from planner.perf.reliability import interruption
 from planner.solve.cause import DEARER, because
 from planner.solve.solution import (
     JobStorage,
@@ -25,12 +24,19 @@ from planner.solve.solution import (
     infeasible_solution,
 )
 from planner.solve.training.bill import data_disk_gb
+from planner.solve.training.capacity import capacity_warnings, off_spot
 from planner.solve.training.cluster import P50_SHARE, P90_SHARE
+from planner.solve.training.curve import time_cost_curve
+from planner.solve.training.lifetime import (
+    kept_checkpoints,
+    machine_life,
+    step_pace_s,
+)
 from planner.solve.training.predict import predict_run
 from planner.solve.training.relaxation import nearest_feasible
 from planner.solve.training.scenario import compare_scenarios
 from planner.solve.training.search import TrainSearch
-from planner.solve.warning import LOW_CONFIDENCE
+from planner.solve.warning import LOW_CONFIDENCE, offer_warnings
 from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -55,27 +61,25 @@ def solve_training(
     catalog: Catalog,
     alternative_count: int,
 ) -> Solution:
-    """Return the cheapest cluster in time, or the fastest within the budget.
+    """Return the cheapest cluster within the limits, or that of the knee where time is preferred.
 
     The search orders clusters by formula. The first of them whose simulated runs meet the time
-    limit is selected. It minimizes time instead of cost when the spec states a budget of the
-    run and no deadline. Without such a cluster the status is `infeasible`, and the bindings
+    limit is selected. Without such a cluster the status is `infeasible`, and the bindings
     state the nearest feasible values.
     """
-    # A budget without a deadline asks for the fastest run, not the cheapest.
-    by_time = (
-        requirement.budget_usd is not None and requirement.deadline_s is None
-    )
-    cluster_search = TrainSearch(
-        requirement, catalog.price_book, by_time=by_time
-    )
+    cluster_search = preferred_search(requirement, catalog.price_book)
     allowed_offers = market.cheapest()
     ranking, selection = _select_cluster(
         cluster_search, allowed_offers, alternative_count
     )
     if selection is None:
         return infeasible_solution(
-            nearest_feasible(requirement, allowed_offers, catalog.price_book),
+            (
+                *off_spot(requirement, market, catalog),
+                *nearest_feasible(
+                    requirement, allowed_offers, catalog.price_book
+                ),
+            ),
             week=weekly_load("flat", None),
             llm=requirement.llm,
             funnel=market.funnel,
@@ -91,13 +95,32 @@ def solve_training(
             ranking, selection, cluster_search, alternative_count
         ),
         bill=selection.bill,
-        warnings=_warnings(requirement, cluster, catalog.price_book),
+        warnings=(
+            *_warnings(requirement, cluster, catalog.price_book),
+            *capacity_warnings(cluster, catalog),
+        ),
         week=weekly_load("flat", None),
         llm=requirement.llm,
         funnel=market.funnel,
         offers_considered=market.allowed_count,
-        training_run=_run_summary(cluster, market, catalog, cluster_search),
+        training_run=_run_summary(selection, market, catalog, cluster_search),
     )
+
+
+def preferred_search(
+    requirement: TrainingRequirement, price_book: PriceBook
+) -> TrainSearch:
+    """Return the search that minimizes what the spec prefers."""
+    return TrainSearch(
+        requirement,
+        price_book,
+        objective="knee" if requirement.prefers_time else "cost",
+    )
+
+
+def lost_by(cluster_search: TrainSearch) -> Cause:
+    """Return why a feasible cluster is not the chosen one: its price, or its price and time."""
+    return because("knee") if cluster_search.objective == "knee" else DEARER
 
 
 def _select_cluster(
@@ -165,11 +188,12 @@ def _pool_layout(cluster: Cluster) -> ReplicaLayout:
 
 
 def _run_summary(
-    cluster: Cluster,
+    selection: FeasibleCluster,
     market: OfferFilter,
     catalog: Catalog,
     cluster_search: TrainSearch,
 ) -> TrainingRun:
+    cluster = selection.cluster
     requirement = cluster.requirement
     median_cluster = cluster.at_median_speed
     p90_cluster = cluster.with_confidence(P90_SHARE)
@@ -178,16 +202,13 @@ def _run_summary(
         total_tokens=requirement.tokens,
         sequence_tokens=requirement.sequence,
         global_batch=requirement.global_batch,
-        # Steps of training only; evaluation takes no optimizer step.
-        optimizer_steps=math.ceil(
-            requirement.tokens
-            / (requirement.global_batch * requirement.sequence)
-        ),
+        optimizer_steps=requirement.training_steps,
+        step_pace_s=step_pace_s(cluster),
         checkpoint_interval_s=cluster.checkpoint_interval_s,
         checkpoint_stall_s=cluster.checkpoint_stall_s,
-        checkpoint_bytes=interruption.checkpoint_bytes(
-            cluster.timed_layout.job
-        ),
+        checkpoint_bytes=cluster.checkpoint_bytes,
+        checkpoints_kept=kept_checkpoints(cluster, cluster_search.price_book),
+        machine_life=machine_life(cluster),
         interruptions=cluster.trials.mean_stops,
         spare_nodes=cluster.spares,
         data_disk_gb=int(data_disk_gb(cluster)),
@@ -207,6 +228,7 @@ def _run_summary(
         ),
         layouts=cluster.best_layouts(),
         scenarios=compare_scenarios(cluster, market, catalog, cluster_search),
+        curve=time_cost_curve(selection, cluster_search, market.cheapest()),
     )
 
 
@@ -215,8 +237,9 @@ def _storage_summary(cluster: Cluster) -> JobStorage:
         file_system=cluster.file_system,
         # Bandwidth at which reading takes exactly as long as the steps.
         required_bytes_per_s=cluster.requirement.data_bytes / cluster.steps_s,
-        supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_per_s,
+        supplied_bytes_per_s=cluster.nodes * cluster.storage_bytes_s("read"),
         checkpoint_write_s=cluster.checkpoint_write_s,
+        checkpoint_load_s=cluster.checkpoint_load_s,
     )
 
 
@@ -243,10 +266,7 @@ def _alternatives(
         ):
             seen_types.add(instance_type)
             alternatives.append(
-                _feasible_alternative(
-                    candidate,
-                    because("time") if cluster_search.by_time else DEARER,
-                )
+                _feasible_alternative(candidate, lost_by(cluster_search))
             )
     # A finite duration: a layout fits, but a time limit or budget is violated.
     late_offers = [
@@ -334,7 +354,7 @@ def _warnings(
             "low-confidence", machine=cluster.offer.instance.instance_type
         )
         warnings.append(PlanWarning(code="price", reason=unsure))
-    return tuple(warnings)
+    return (*warnings, *offer_warnings(cluster.offer))
 
 
 def _slow_data(cluster: Cluster, price_book: PriceBook) -> Cause:

@@ -14,8 +14,12 @@ from planner.cost.bill_line import (
 )
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.reliability import interruption
-from planner.perf.training.memory import BYTES_16BIT
-from planner.units import BYTES_PER_GB, HOURS_PER_MONTH, SECONDS_PER_HOUR
+from planner.units import (
+    BYTES_PER_GB,
+    HOURS_PER_MONTH,
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MONTH,
+)
 
 if TYPE_CHECKING:
     from planner.cost.bill import Bill
@@ -54,9 +58,8 @@ class BilledCluster(Protocol):
     def file_system(self) -> FileSystem | None:
         """The parallel file system; nothing when objects do."""
 
-    @property
-    def stored_bytes(self) -> float:
-        """Dataset and checkpoints that are kept."""
+    def stored_byte_s(self, duration_s: float) -> float:
+        """Bytes of dataset and kept checkpoints, times the seconds that they are stored."""
 
 
 def training_bill(
@@ -76,9 +79,9 @@ def training_bill(
         provider=cluster.offer.provider,
         node_hours=paid_hours,
         cache_gb=data_disk_gb(cluster),
-        # GB-months of object storage.
-        stored_gb_months=Decimal(cluster.stored_bytes / BYTES_PER_GB)
-        * duration_months,
+        stored_gb_months=Decimal(
+            cluster.stored_byte_s(duration_s) / BYTES_PER_GB / SECONDS_PER_MONTH
+        ),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         serves_traffic=False,
@@ -103,25 +106,19 @@ def training_bill(
 def data_disk_gb(cluster: BilledCluster) -> Decimal:
     """Return the disk beside the boot disk of a machine, GB; 0 when local NVMe is large enough.
 
-    16-bit weights, except for pretraining, and two parts of a checkpoint when there is no
-    file system.
+    The weights that are trained on. Without a file system also two parts of a checkpoint, and on
+    several machines a whole one, which each copies when the job starts again.
     """
-    weights_bytes = (
-        0.0
-        if cluster.requirement.method == "pretrain"
-        else BYTES_16BIT * cluster.requirement.llm.params
-    )
-    checkpoint_parts_bytes = (
-        # Two parts: the latest checkpoint stays while the next is written.
-        2
-        * interruption.checkpoint_bytes(cluster.timed_layout.job)
-        / cluster.nodes
-        if cluster.file_system is None
-        else 0.0
-    )
+    checkpoint_bytes = interruption.checkpoint_bytes(cluster.timed_layout.job)
+    # Two parts: the newest checkpoint stays while the next is written.
+    held_bytes = 2 * checkpoint_bytes / cluster.nodes
+    if cluster.nodes > 1:
+        held_bytes += checkpoint_bytes
+    if cluster.file_system is not None:
+        held_bytes = 0.0
     return cache_disk_gb(
         cluster.offer.instance.nvme_gb,
-        Decimal((weights_bytes + checkpoint_parts_bytes) / BYTES_PER_GB),
+        Decimal((cluster.requirement.loaded_bytes + held_bytes) / BYTES_PER_GB),
     )
 
 

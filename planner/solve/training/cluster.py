@@ -10,9 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.cost.file_system import file_systems
+from planner.cost.lifetime import job_lifetime
 from planner.perf.common.constant import constant
 from planner.perf.reliability import interruption, simulated_run
+from planner.perf.reliability.retention import (
+    held_checkpoint_s,
+    held_checkpoints,
+)
 from planner.perf.training.work import rank_work
+from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.training.bill import training_bill
 from planner.solve.training.machine_layouts import (
     SHOWN_LAYOUTS,
@@ -21,6 +27,7 @@ from planner.solve.training.machine_layouts import (
     layout_searches,
 )
 from planner.solve.training.step_margin import margin_factor
+from planner.solve.training.transfer import file_system_bytes_s, object_bytes_s
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 if TYPE_CHECKING:
@@ -32,13 +39,15 @@ if TYPE_CHECKING:
     from planner.perf.reliability.simulated_run import RunDistribution
     from planner.perf.training.layout_search import TimedLayout
     from planner.solve.training.requirement import TrainingRequirement
+    from planner.solve.training.transfer import Direction
 
 # Seconds of data that are fetched before the first step.
 PREFETCH_S: Final = 600.0
-# Seconds in which a checkpoint is written to a file system of its own.
-CHECKPOINT_WRITE_S: Final = 600.0
+# Seconds in which a file system of its own takes or gives a checkpoint.
+CHECKPOINT_S: Final = 600.0
 MAX_SPARES: Final = 8
-RETAINED_CHECKPOINTS: Final = 3
+# On a file system: the newest, one on its way to the bucket, and one being written.
+FILE_CHECKPOINTS: Final = 3
 # Shares of the runs that end within, and cost, at most what is told of them.
 P50_SHARE: Final = 0.5
 P90_SHARE: Final = 0.9
@@ -111,7 +120,7 @@ class Cluster(Struct, frozen=True, dict=True):
     def read_s(self) -> float:
         """Time to read the dataset once with all machines, seconds."""
         return self.requirement.data_bytes / (
-            self.nodes * self.storage_bytes_per_s
+            self.nodes * self.storage_bytes_s("read")
         )
 
     @property
@@ -122,39 +131,47 @@ class Cluster(Struct, frozen=True, dict=True):
         """
         return max(self.steps_s, self.read_s)
 
-    @cached_property
-    def storage_bytes_per_s(self) -> float:
-        """Storage bandwidth of one machine while all machines use it, bytes/s.
+    @property
+    def checkpoint_bytes(self) -> float:
+        """Bytes of a full checkpoint."""
+        return interruption.checkpoint_bytes(self.timed_layout.job)
 
-        Parallel file system: `min(NIC, client limit, bandwidth of the file system / nodes)`.
-        Object storage: `min(NIC, object store limit of one machine)`.
-        """
-        nic_bytes_per_s = (
-            # Gb/s to bytes/s; 0 means unknown, which is no limit.
-            self.offer.instance.network_gbps / 8 * BYTES_PER_GB or math.inf
-        )
+    def storage_bytes_s(self, direction: Direction) -> float:
+        """Rate of one machine from or to storage while all machines use it, bytes/s."""
+        instance = self.offer.instance
         if self.file_system is not None:
-            client_bytes_per_s = (
-                constant("lustre_client_gb_s", self.offer.provider)
-                * BYTES_PER_GB
-            )
-            return min(
-                nic_bytes_per_s,
-                client_bytes_per_s,
-                # All clients share the bandwidth that the capacity provides.
-                self.file_system.bytes_per_s / self.nodes,
-            )
-        return min(
-            nic_bytes_per_s,
-            # The store itself scales; each machine is limited.
-            constant("object_store_gb_s", self.offer.provider) * BYTES_PER_GB,
-        )
+            return file_system_bytes_s(instance, self.nodes, self.file_system)
+        return object_bytes_s(instance, self.nodes, direction)
 
     @cached_property
     def checkpoint_write_s(self) -> float:
         """Time to write a checkpoint with all machines at once, seconds."""
-        return interruption.checkpoint_bytes(self.timed_layout.job) / (
-            self.nodes * self.storage_bytes_per_s
+        return self.checkpoint_bytes / (
+            self.nodes * self.storage_bytes_s("write")
+        )
+
+    @cached_property
+    def checkpoint_load_s(self) -> float:
+        """Time to load a checkpoint after a stop, seconds.
+
+        From a file system every machine reads its part; from object storage every machine copies
+        the whole checkpoint, since its part may have been written by another one.
+        """
+        loading_machines = self.nodes if self.file_system is not None else 1
+        return self.checkpoint_bytes / (
+            loading_machines * self.storage_bytes_s("read")
+        )
+
+    @cached_property
+    def closing_s(self) -> float:
+        """Time from the last step until the last checkpoint is in the bucket, seconds.
+
+        The first machine copies it from a file system to the bucket.
+        """
+        if self.file_system is None:
+            return self.checkpoint_write_s
+        return self.checkpoint_write_s + self.checkpoint_bytes / (
+            object_bytes_s(self.offer.instance, 1, "write")
         )
 
     @property
@@ -163,9 +180,7 @@ class Cluster(Struct, frozen=True, dict=True):
 
         `ram >= train_staging * checkpoint_bytes / nodes`.
         """
-        part_bytes = (
-            interruption.checkpoint_bytes(self.timed_layout.job) / self.nodes
-        )
+        part_bytes = self.checkpoint_bytes / self.nodes
         return (
             self.offer.instance.ram_gib * BYTES_PER_GIB
             >= constant("train_staging") * part_bytes
@@ -197,6 +212,7 @@ class Cluster(Struct, frozen=True, dict=True):
             instance.family,
             self.reclaim_rates if self.offer.purchase == "spot" else "never",
             self.spares,
+            load_s=self.checkpoint_load_s,
         )
         return (
             hazard
@@ -209,7 +225,8 @@ class Cluster(Struct, frozen=True, dict=True):
     def checkpoint_interval_s(self) -> float:
         """Time between checkpoints, seconds.
 
-        The interval of the spec, else the one with the largest goodput; at most `progress_s`.
+        The interval of the spec, else the one with the largest goodput; at least the time to
+        write one, and at most `progress_s`.
         """
         optimal_interval_s = max(
             # A floor, since each checkpoint is also written and stored.
@@ -217,7 +234,11 @@ class Cluster(Struct, frozen=True, dict=True):
             interruption.best_interval(self.checkpoint_stall_s, self.hazard),
         )
         return min(
-            self.requirement.checkpoint_interval_s or optimal_interval_s,
+            max(
+                self.requirement.checkpoint_interval_s or optimal_interval_s,
+                # One is written before the next is begun.
+                self.checkpoint_write_s,
+            ),
             # A run shorter than an interval writes one checkpoint at its end.
             max(self.progress_s, 1.0),
         )
@@ -231,9 +252,9 @@ class Cluster(Struct, frozen=True, dict=True):
 
     @property
     def expected_s(self) -> float:
-        """Mean duration of the run, seconds: `startup_s + progress_s / goodput`."""
+        """Mean duration of the run, seconds: `startup_s + progress_s / goodput + closing_s`."""
         return (
-            self.startup_s + self.progress_s / self.goodput
+            self.startup_s + self.progress_s / self.goodput + self.closing_s
             if self.goodput
             else math.inf
         )
@@ -252,15 +273,20 @@ class Cluster(Struct, frozen=True, dict=True):
     def startup_s(self) -> float:
         """Time from the order of the machines to the first step, seconds.
 
-        Boot, then the fill of the file system, or a prefetch from object storage to local NVMe
-        of at most `PREFETCH_S` seconds.
+        Boot, the weights that are trained on, then the fill of the file system, or a prefetch
+        from object storage to local NVMe of at most `PREFETCH_S` seconds.
         """
+        # Every machine copies all weights from the bucket.
+        weights_s = self.requirement.loaded_bytes / object_bytes_s(
+            self.offer.instance, self.nodes, "read"
+        )
         if self.file_system is not None:
             fill_bytes_per_s = (
                 constant("lustre_fill_gb_s", self.offer.provider) * BYTES_PER_GB
             )
             return (
                 constant("boot")
+                + weights_s
                 # The dataset is loaded before the first step.
                 + self.requirement.data_bytes / fill_bytes_per_s
             )
@@ -269,50 +295,77 @@ class Cluster(Struct, frozen=True, dict=True):
             self.requirement.data_bytes / self.nodes,
             self.offer.instance.nvme_gb * BYTES_PER_GB,
         )
-        return constant("boot") + min(
-            prefetch_bytes / self.storage_bytes_per_s, PREFETCH_S
-        )
+        prefetch_s = prefetch_bytes / self.storage_bytes_s("read")
+        return constant("boot") + weights_s + min(prefetch_s, PREFETCH_S)
 
     def end_quantile_s(self, run_share: float) -> float:
         """Duration that the share `run_share` of the simulated runs keeps, seconds."""
-        return self.startup_s + self.trials.end_quantile_s(run_share)
+        return (
+            self.startup_s
+            + self.trials.end_quantile_s(run_share)
+            + self.closing_s
+        )
 
     @cached_property
     def estimated_end_s(self) -> float:
         """Duration that holds with the required confidence, by formula, seconds.
 
-        `startup_s` plus the quantile of the time to finish: Daly's mean and a normal quantile
-        of the losses.
+        `startup_s` plus the quantile of the time to finish, Daly's mean and a normal quantile of
+        the losses, plus `closing_s`.
         """
         run_share = self.requirement.confidence
-        return self.startup_s + interruption.finish_quantile(
+        finish_s = interruption.finish_quantile(
             self.progress_s,
             self.checkpoint_interval_s,
             self.checkpoint_stall_s,
             self.hazard,
             run_share,
         )
+        return self.startup_s + finish_s + self.closing_s
 
-    def expected_bill(self, price_book: PriceBook) -> Bill:
-        """Return the bill of the mean run.
+    def billed_s(self, running_s: float) -> float:
+        """Time for which a machine is billed that runs until the last checkpoint, seconds.
+
+        The job then says that it is done, and its machines are given back.
+        """
+        boot_s = constant("boot")
+        life = job_lifetime(
+            boot_s,
+            # Loading counts as work: the job says that its machine is not idle.
+            running_s - boot_s,
+            self.requirement.shutdown,
+            says_done=True,
+        )
+        return running_s if life is None else life.billed_s
+
+    @property
+    def paid_working_s(self) -> float:
+        """Mean time between startup and last checkpoint in which machines are paid, seconds.
 
         Spot machines are not paid while they are reclaimed:
-        `paid_s = startup_s + max(progress_s, working_s * (1 - reclaims_per_s * wait_s))`.
+        `max(progress_s, working_s * (1 - reclaims_per_s * wait_s))`.
         """
-        working_s = self.expected_s - self.startup_s
+        working_s = self.expected_s - self.startup_s - self.closing_s
         # Mean time without machines: reclaims, each with a mean wait.
         reclaimed_s = (
             working_s * self.hazard.reclaims_per_s * self.hazard.wait_s
         )
-        paid_s = self.startup_s + max(self.progress_s, working_s - reclaimed_s)
-        return self.bill_for_run(price_book, paid_s, self.expected_s)
+        return max(self.progress_s, working_s - reclaimed_s)
+
+    def expected_bill(self, price_book: PriceBook) -> Bill:
+        """Return the bill of the mean run, until the machines are given back."""
+        running_s = self.startup_s + self.paid_working_s + self.closing_s
+        return self.bill_for_run(
+            price_book, self.billed_s(running_s), self.billed_s(self.expected_s)
+        )
 
     def bill_quantile(self, price_book: PriceBook, run_share: float) -> Bill:
         """Return the bill that the share `run_share` of simulated runs keeps."""
+        paid_s = self.startup_s + self.trials.paid_quantile_s(run_share)
         return self.bill_for_run(
             price_book,
-            self.startup_s + self.trials.paid_quantile_s(run_share),
-            self.end_quantile_s(run_share),
+            self.billed_s(paid_s + self.closing_s),
+            self.billed_s(self.end_quantile_s(run_share)),
         )
 
     def bill_for_run(
@@ -324,38 +377,72 @@ class Cluster(Struct, frozen=True, dict=True):
         """
         return training_bill(self, price_book, paid_s, duration_s)
 
+    def stored_byte_s(self, duration_s: float) -> float:
+        """Bytes in object storage times the seconds for which they lie there.
+
+        The dataset for the whole run, and the checkpoints that are kept. Stops stretch the time
+        between checkpoints as they stretch the run.
+        """
+        working_s = max(
+            self.progress_s, duration_s - self.startup_s - self.closing_s
+        )
+        stretch = working_s / self.progress_s
+        held_s = held_checkpoint_s(
+            self.requirement.retention,
+            self.checkpoint_interval_s * stretch,
+            working_s,
+        )
+        return (
+            self.requirement.data_bytes * duration_s
+            + self.checkpoint_bytes * held_s
+        )
+
     @property
-    def stored_bytes(self) -> float:
-        """Bytes in storage: the dataset and `RETAINED_CHECKPOINTS` checkpoints."""
+    def checkpoints_left(self) -> int:
+        """Checkpoints that lie in storage when the mean run has ended."""
+        stretch = 1 / self.goodput if self.goodput else 1.0
+        return held_checkpoints(
+            self.requirement.retention,
+            self.checkpoint_interval_s * stretch,
+            self.progress_s * stretch,
+        )
+
+    @property
+    def file_system_bytes(self) -> float:
+        """Bytes that a parallel file system holds: the dataset and `FILE_CHECKPOINTS`."""
         return (
             self.requirement.data_bytes
-            + RETAINED_CHECKPOINTS
-            * interruption.checkpoint_bytes(self.timed_layout.job)
+            + FILE_CHECKPOINTS * self.checkpoint_bytes
         )
 
     def storage_options(self) -> list[Cluster]:
         """Return the cluster with each storage option that may be the cheapest.
 
-        `auto` adds file systems only when reading from object storage is slower than the
-        steps.
+        `auto` adds file systems only when object storage is slower than the steps, or slower
+        than `CHECKPOINT_S` with a checkpoint.
         """
         parallel_required = self.requirement.storage_kind == "parallel"
+        is_fast_enough = (
+            self.read_s <= self.steps_s
+            and max(self.checkpoint_write_s, self.checkpoint_load_s)
+            <= CHECKPOINT_S
+        )
         if not parallel_required and (
-            self.requirement.storage_kind == "object"
-            or self.read_s <= self.steps_s
+            self.requirement.storage_kind == "object" or is_fast_enough
         ):
             return [self]
         needed_bytes_per_s = max(
             # Bandwidth at which reading does not limit the steps.
             self.requirement.data_bytes / self.steps_s,
-            # Bandwidth that writes a checkpoint in the target time.
-            interruption.checkpoint_bytes(self.timed_layout.job)
-            / CHECKPOINT_WRITE_S,
+            # Bandwidth that moves a checkpoint in the target time.
+            self.checkpoint_bytes / CHECKPOINT_S,
         )
         parallel_clusters = [
             replace(self, file_system=file_system)
             for file_system in file_systems(
-                self.offer.provider, needed_bytes_per_s, self.stored_bytes
+                self.offer.provider,
+                needed_bytes_per_s,
+                self.file_system_bytes,
             )
         ]
         return (
@@ -370,7 +457,12 @@ class Cluster(Struct, frozen=True, dict=True):
         Spot clusters get no spares: spot machines are mostly reclaimed together.
         """
         cheapest = self
-        for spare_count in range(1, MAX_SPARES + 1):
+        max_spares = MAX_SPARES
+        group_nodes = max_group_nodes(self.offer.instance, spans_nodes=True)
+        if group_nodes is not None:
+            # Spares are joined by the same fabric.
+            max_spares = min(max_spares, group_nodes - self.nodes)
+        for spare_count in range(1, max_spares + 1):
             candidate = replace(self, spares=spare_count)
             if (
                 # Each further spare helps less, so the search can stop here.

@@ -124,7 +124,7 @@ def step_bound_s(search_spaces: list[LayoutSearch], *, refined: bool) -> float:
         if search_space.bound_compute < bound_s:
             bound_s = min(
                 bound_s,
-                search_space.bound
+                search_space.bound_fastest
                 if refined
                 else search_space.bound_any_network,
             )

@@ -42,13 +42,17 @@ class MixedCluster(Cluster, frozen=True, dict=True, kw_only=True):
         instance = self.offer.instance
         # Hardware failures do not depend on the purchase option.
         cluster_hazard = interruption.run_hazard(
-            self.nodes, instance.provider, instance.family
+            self.nodes,
+            instance.provider,
+            instance.family,
+            load_s=self.checkpoint_load_s,
         )
         spot_hazard = interruption.run_hazard(
             self.nodes - self.on_demand_nodes,
             instance.provider,
             instance.family,
             "monthly",
+            load_s=self.checkpoint_load_s,
         )
         notice_s = (
             spot_hazard.notice_s

@@ -23,10 +23,13 @@ class FeasibleCluster(Struct, frozen=True):
     bill: Bill
 
     @property
-    def rank(self) -> tuple[Decimal, int, tuple[str, str, str, str]]:
-        """Order of clusters: cost of the run in USD, accelerators, key of the offer."""
+    def rank(
+        self,
+    ) -> tuple[Decimal, tuple[int, int], int, tuple[str, str, str, str]]:
+        """Order of clusters: USD of the run, place in the spec, accelerators, key of the offer."""
         accelerators = self.cluster.timed_layout.job.layout.accelerators
-        return (self.bill.total, accelerators, self.cluster.offer.key)
+        offer = self.cluster.offer
+        return (self.bill.total, offer.place_rank, accelerators, offer.key)
 
     @property
     def monthly_usd(self) -> Decimal:
@@ -43,7 +46,8 @@ class RejectedOffer(Struct, frozen=True):
     """An offer without a feasible cluster, and the constraint that it violates.
 
     nodes       machine count of the shortest duration
-    duration_s  shortest duration or a lower bound of it, seconds; infinite without a layout
+    duration_s  shortest duration or a lower bound of it, seconds; infinite without a layout, and
+                where capacity keeps the machines away that it would take
     reason      violated constraint
     """
 

@@ -51,19 +51,26 @@ def nearest_feasible(
         )
         return (_relaxation("buy.budget", feasible[0], enough),)
     # A century is no limit, but excludes runs that never end.
-    without_deadline = replace(without_budget, deadline_s=MAX_DEADLINE_S)
+    without_deadline = replace(
+        without_budget,
+        deadline_s=MAX_DEADLINE_S,
+        shutdown=replace(without_budget.shutdown, ttl=None),
+    )
     fastest_clusters = (
-        TrainSearch(without_deadline, price_book, by_time=True)
+        TrainSearch(without_deadline, price_book, objective="time")
         .solve(offers, 1)
         .feasible
     )
     relaxations = [
         _relaxation(
-            "train.deadline",
+            limit_key,
             candidate,
             because("run-time", value_s=candidate.cluster.estimated_end_s),
         )
         for candidate in fastest_clusters[:1]
+        for limit_key in requirement.broken_time_limits(
+            candidate.cluster.estimated_end_s
+        )
     ]
     # A power of two divides by more data-parallel sizes and micro-batches.
     rounded_batch = 2 ** math.ceil(math.log2(max(2, requirement.global_batch)))

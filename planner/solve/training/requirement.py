@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -9,11 +10,14 @@ from msgspec import Struct
 from planner.errors import Problem, SpecError
 from planner.facts.cloud import cloud_of_address
 from planner.perf.common.constant import constant
+from planner.perf.reliability.retention import Retention
 from planner.perf.training.job import Job, ParallelLayout, Software
+from planner.perf.training.memory import BYTES_16BIT
 from planner.perf.training.model_states import frozen_bytes
 from planner.solve.cause import because
 from planner.solve.serving.requirement import resolve_model
 from planner.solve.warning import assumed_architecture
+from planner.spec.training_blocks import round_batch
 from planner.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.training.job import Reference
     from planner.solve.cause import Cause
-    from planner.spec.model import Training, TrainingMethod
+    from planner.spec.model import ShutdownRule, Training, TrainingMethod
 
 PRETRAIN_TOKENS: Final = 4_000_000  # of a step, where none is stated
 # Sequences of a step of fine-tuning, where none is stated.
@@ -52,13 +56,17 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     precisions             allowed precisions of matrix products
     lora_rank              rank of the adapters
     deadline_s             maximum duration, seconds
+    shutdown               when machines are given back
     budget_usd             maximum cost of the run, USD
+    prefers_time           whether time is worth money, up to the knee of their curve
     monthly_budget_usd     maximum cost in a month, USD
     checkpoint_interval_s  time between checkpoints, seconds; `None` is the optimum
+    retention              checkpoints that are kept
     evaluation_share       evaluated tokens for each trained token
     data_bytes             size of the dataset, bytes
     data_cloud             cloud that stores the dataset, when known
     storage_kind           auto, object or parallel
+    spot_by_name           whether the spec asks for spot, and not only allows it
     confidence             probability with which the deadline holds
     assumptions            values that the spec leaves open
     place                  position of the block `train` in the spec
@@ -73,16 +81,27 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
     precisions: tuple[str, ...]
     lora_rank: int
     deadline_s: float | None
+    shutdown: ShutdownRule
     budget_usd: Decimal | None
+    prefers_time: bool
     monthly_budget_usd: Decimal | None
     checkpoint_interval_s: float | None
+    retention: Retention
     evaluation_share: float
     data_bytes: float
     data_cloud: str | None
     storage_kind: str
+    spot_by_name: bool
     confidence: float
     assumptions: tuple[Cause, ...]
     place: Place | None
+
+    @property
+    def loaded_bytes(self) -> float:
+        """Weights that every machine loads before the first step, 16 bit; 0 for pretraining."""
+        if self.method == "pretrain":
+            return 0.0
+        return BYTES_16BIT * self.llm.params
 
     @property
     def work_tokens(self) -> float:
@@ -94,6 +113,11 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
         return self.tokens * (1 + self.evaluation_share / TRAIN_TO_FORWARD)
 
     @property
+    def training_steps(self) -> int:
+        """Optimizer steps of training alone: evaluation takes none."""
+        return math.ceil(self.tokens / (self.global_batch * self.sequence))
+
+    @property
     def optimizer_steps(self) -> float:
         """Optimizer steps, with evaluation counted as steps of the same work.
 
@@ -102,9 +126,35 @@ class TrainingRequirement(Struct, frozen=True, kw_only=True):
         return self.work_tokens / (self.global_batch * self.sequence)
 
     @property
+    def ttl_s(self) -> float | None:
+        """Time after which the machines are given back, also at work, seconds."""
+        return _optional_seconds(self.shutdown.ttl)
+
+    @property
     def time_limit_s(self) -> float:
-        """Maximum duration of the run, seconds: the deadline, else a year."""
-        return self.deadline_s or YEAR_S
+        """Maximum duration of the run, seconds: deadline and time to live, else a year."""
+        return min(self.deadline_s or YEAR_S, self.ttl_s or math.inf)
+
+    @property
+    def time_limit_key(self) -> str:
+        """Key of the shortest limit of the duration in the spec."""
+        return (
+            "shutdown.ttl"
+            if self.ttl_s is not None and self.ttl_s <= self.time_limit_s
+            else "train.deadline"
+        )
+
+    def broken_time_limits(self, duration_s: float) -> list[str]:
+        """Return the keys of the limits that a run of `duration_s` seconds exceeds."""
+        limits_s = {
+            "train.deadline": self.deadline_s or YEAR_S,
+            "shutdown.ttl": self.ttl_s or math.inf,
+        }
+        return [
+            limit_key
+            for limit_key, limit_s in limits_s.items()
+            if duration_s > limit_s
+        ]
 
     def build_job(
         self, instance: Instance, precision: str, network_bytes_per_s: float
@@ -157,14 +207,21 @@ def training_requirement(
         precisions=_resolved_precisions(train_section.precision),
         lora_rank=train_section.rank,
         deadline_s=_optional_seconds(train_section.deadline),
+        shutdown=spec.shutdown,
         budget_usd=train_section.budget,
+        prefers_time=train_section.prefer == "time",
         monthly_budget_usd=spec.buy.budget,
         checkpoint_interval_s=_optional_seconds(train_section.checkpoint),
+        retention=Retention(
+            keep_last=train_section.keep_last,
+            keep_every_s=float(train_section.keep_every),
+        ),
         evaluation_share=float(train_section.evaluation),
         # An unstated size is that of 4-byte token ids.
         data_bytes=float(data_section.size or TOKEN_BYTES * training_tokens),
         data_cloud=cloud_of_address(data_section.location),
         storage_kind=data_section.storage,
+        spot_by_name=spec.buy.spot == "only",
         confidence=confidence,
         assumptions=tuple(assumptions),
         place=train_section.place,
@@ -222,9 +279,9 @@ def _token_assumption(training_tokens: float) -> Cause:
 def _global_batch(train_section: TrainingMethod) -> int:
     """Return the sequences in an optimizer step, stated or usual for the method."""
     if train_section.method == "pretrain":
-        # 4M tokens in a step, in sequences.
-        return train_section.global_batch or max(
-            1, PRETRAIN_TOKENS // train_section.sequence
+        # Rounded as if it were stated, so that it divides well: 512 of 8k tokens, not 488.
+        return train_section.global_batch or round_batch(
+            PRETRAIN_TOKENS / train_section.sequence
         )
     return train_section.global_batch or SMALL_BATCH
 

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from planner.cost import capacity_block
-from planner.cost.bill_line import CENT
 from planner.facts.cloud import clouds
+from planner.market.capacity import spot_gang_limit
 from planner.solve.cause import because
 from planner.solve.solution import Scenario
+from planner.solve.training.capacity import newest_block_price, quoted_block
 from planner.solve.training.cluster import P90_SHARE
 from planner.solve.training.mixed_cluster import MixedCluster
-from planner.units import HOURS_PER_DAY, SECONDS_PER_DAY, SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from planner.market.offer import Catalog, Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.cause import Cause
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
 HOURS_BELOW_S: Final = 2 * SECONDS_PER_DAY  # told in hours
 NEVER_FACTOR: Final = 100  # times as long is never
 BASE_DIVISOR: Final = 2
-BLOCK_PURCHASES: Final = ("capacity_block", "dws_calendar")
+# On demand and spot stand side by side, whichever is chosen.
+SIDE_BY_SIDE: Final = ("on_demand", "spot")
 APART_SCENARIO: Final = "not placed together"
 NO_FABRIC_SCENARIO: Final = "without its fabric"
 
@@ -42,17 +41,9 @@ def compare_scenarios(
 
     Each has the expected cost in USD and the duration that holds with 90 % confidence.
     """
-    scenarios = [_purchase_scenario(cluster, cluster_search)]
-    scenarios += [
-        _purchase_scenario(
-            # The best number of spares depends on the purchase option.
-            replace(cluster, offer=offer, spares=0).with_best_spares(),
-            cluster_search,
-        )
-        # Offers that only the purchase rule of the spec excludes are compared.
-        for offer in market.cheapest("buy")
-        if offer.purchase != cluster.offer.purchase
-        and _same_instance(offer, cluster)
+    scenarios = [
+        _purchase_scenario(cluster, cluster_search),
+        *_other_purchases(cluster, market, cluster_search),
     ]
     mixed_cluster = _half_spot(cluster, market, cluster_search)
     scenarios += (
@@ -77,16 +68,77 @@ def compare_scenarios(
     return tuple(scenarios)
 
 
+def _other_purchases(
+    cluster: Cluster, market: OfferFilter, cluster_search: TrainSearch
+) -> list[Scenario]:
+    """Return the other ways to buy the machines, on demand and spot first and always."""
+    scenarios = {
+        offer.purchase: _purchase_scenario(
+            # The best number of spares depends on the purchase option.
+            replace(cluster, offer=offer, spares=0).with_best_spares(),
+            cluster_search,
+        )
+        # Offers that only the purchase rule of the spec excludes are compared.
+        for offer in market.cheapest("buy")
+        if _same_instance(offer, cluster)
+    }
+    first_scenarios = {
+        purchase: scenarios.get(purchase)
+        or Scenario(purchase, None, None, because("not-sold"))
+        for purchase in SIDE_BY_SIDE
+    }
+    return [
+        scenario
+        for purchase, scenario in (first_scenarios | scenarios).items()
+        if purchase != cluster.offer.purchase
+    ]
+
+
 def _purchase_scenario(
     cluster: Cluster, cluster_search: TrainSearch
 ) -> Scenario:
     purchase = cluster.offer.purchase
+    if purchase != "spot":
+        return _scenario(
+            purchase, cluster, cluster_search, _price_remark(cluster.offer)
+        )
+    most_machines = spot_gang_limit(cluster.offer, spot_by_name=True)
+    # What is not to be had has no price.
+    if most_machines is not None and cluster.nodes > most_machines:
+        return Scenario(
+            purchase, None, None, because("beyond-spot", machines=most_machines)
+        )
     return _scenario(
         purchase,
         cluster,
         cluster_search,
-        _reclaim_remark(cluster) if purchase == "spot" else None,
+        _price_remark(cluster.offer)
+        or _policy_remark(cluster)
+        or _reclaim_remark(cluster),
     )
+
+
+def _price_remark(offer: Offer) -> Cause | None:
+    """Return how old a price is, where it is more than a year."""
+    if offer.old_price is None:
+        return None
+    if offer.old_price.fresh_usd_hour != offer.usd_hour:
+        return because("old", as_of=offer.as_of)
+    return because(
+        "old-ratio",
+        as_of=offer.as_of,
+        ratio_as_of=offer.old_price.ratio_as_of,
+    )
+
+
+def _policy_remark(cluster: Cluster) -> Cause | None:
+    """Return from how many machines on a spec has to ask for spot, where it did not."""
+    most_machines = spot_gang_limit(
+        cluster.offer, spot_by_name=cluster.requirement.spot_by_name
+    )
+    if most_machines is None or cluster.nodes <= most_machines:
+        return None
+    return because("spot-by-name", machines=most_machines)
 
 
 def _scenario(
@@ -184,6 +236,9 @@ def _half_spot(
             offer_pair[0].region,
         ),
     )
+    most_spot = spot_gang_limit(spot_offer, spot_by_name=True)
+    if most_spot is not None and cluster.nodes - on_demand_nodes > most_spot:
+        return None
     return MixedCluster(
         cluster.requirement,
         spot_offer,
@@ -205,52 +260,34 @@ def _block_scenarios(
 
     The block covers `estimated_end_s` and costs the newest quoted price in the catalog.
     """
-    block_offers = [
-        candidate
-        for candidate in catalog.unlisted
-        if candidate.purchase in BLOCK_PURCHASES
-        and _same_instance(candidate, cluster)
-    ]
-    if not block_offers:
+    block_offer = newest_block_price(catalog, cluster.offer)
+    if block_offer is None:
         return []
-    newest_offer = max(
-        block_offers,
-        key=lambda candidate: (
-            candidate.as_of,
-            # Among quotes of the same date the lowest price.
-            -candidate.usd_hour,
-            candidate.region,
-        ),
-    )
     block_cluster = replace(
         cluster,
-        offer=replace(newest_offer, region=cluster.offer.region),
+        offer=replace(block_offer, region=cluster.offer.region),
         spares=0,
     )
-    block_days = capacity_block.block_days(
-        newest_offer.purchase,
-        newest_offer.provider,
+    quote = quoted_block(
+        catalog,
+        cluster.offer,
         block_cluster.nodes,
         block_cluster.estimated_end_s,
     )
-    if block_days is None:
+    if quote is None:
         return []
     run_bill = block_cluster.expected_bill(cluster_search.price_book)
-    # A block is paid in whole days, also after the run has ended.
-    block_usd: Decimal = (
-        newest_offer.usd_hour * block_cluster.nodes * block_days * HOURS_PER_DAY
-    ).quantize(CENT)
     services_usd = run_bill.total - (run_bill.lines[0].usd or 0)
     # The machines are in the price of the block; the services are not.
     scenario_name = (
-        f"{newest_offer.purchase.replace('_', ' ')} of {block_days} days"
+        f"{block_offer.purchase.replace('_', ' ')} of {quote.days} days"
     )
     return [
         Scenario(
             scenario_name,
-            block_usd + services_usd,
+            quote.usd + services_usd,
             block_cluster.with_confidence(P90_SHARE).estimated_end_s
             / SECONDS_PER_HOUR,
-            because("quoted", as_of=newest_offer.as_of),
+            because("quoted", as_of=block_offer.as_of),
         )
     ]

@@ -1,4 +1,4 @@
-"""Exact search for the cheapest cluster in time, or the fastest within a budget.
+"""Exact search for the cluster of the least cost, time, or both together, within the limits.
 
 Best-first search over one frontier with lower bounds of the objective:
 
@@ -7,7 +7,7 @@ Best-first search over one frontier with lower bounds of the objective:
    then over the network of the machines
 3. cluster: fastest layout, storage and spares
 
-The objective is USD of the run, or seconds with `by_time`.
+What is minimized is one of `planner/solve/training/objective.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.bill_line import sum_lines
 from planner.frontier import Frontier
+from planner.market.capacity import spot_gang_limit
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
+from planner.solve.cloud_rule import max_group_nodes
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.machine_layouts import (
@@ -28,6 +30,10 @@ from planner.solve.training.machine_layouts import (
     has_fabric,
     layout_searches,
     step_bound_s,
+)
+from planner.solve.training.objective import (
+    longest_duration_s,
+    objective_value,
 )
 from planner.solve.training.ranking import ClusterRanking, FeasibleCluster
 from planner.solve.training.search_queue import Candidate, OfferState
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from planner.cost.service_price import PriceBook
     from planner.market.offer import Instance, Offer
     from planner.perf.training.layout_search import LayoutSearch
+    from planner.solve.training.objective import Objective
     from planner.solve.training.requirement import TrainingRequirement
 
 # Powers of two and three times those, up to 6,144 machines.
@@ -50,7 +57,6 @@ NODE_COUNTS: Final = tuple(
 NEVER_S: Final = 1e12  # seconds
 # At a number of machines, before its cluster is timed.
 MAX_REFINEMENTS: Final = 2
-ROUNDING_USD: Final = 0.01  # USD: what a bill may be below its parts
 
 
 class TrainSearch:
@@ -61,14 +67,28 @@ class TrainSearch:
         requirement: TrainingRequirement,
         price_book: PriceBook,
         *,
-        by_time: bool = False,
+        objective: Objective = "cost",
     ) -> None:
         self.requirement = requirement
         self.price_book = price_book
-        self.by_time = by_time
+        self.objective: Objective = objective
         self._layout_cache: dict[tuple[str, int], list[LayoutSearch]] = {}
         self._bound_cache: dict[str, float] = {}
         self._egress_cache: dict[str, Decimal] = {}
+
+    def with_limits(
+        self, requirement: TrainingRequirement, objective: Objective
+    ) -> TrainSearch:
+        """Return the search of the same job under other limits, which shares what is cached.
+
+        `requirement` differs in its deadline and its budgets alone: layouts, bounds and egress
+        depend on neither.
+        """
+        search = TrainSearch(requirement, self.price_book, objective=objective)
+        search._layout_cache = self._layout_cache
+        search._bound_cache = self._bound_cache
+        search._egress_cache = self._egress_cache
+        return search
 
     def solve(self, offers: list[Offer], cluster_limit: int) -> ClusterRanking:
         """Return the best cluster of each offer, proved for the first `cluster_limit`.
@@ -76,10 +96,13 @@ class TrainSearch:
         The cutoff is the objective of the cluster at position `cluster_limit`, so no cluster that
         was not evaluated belongs before it.
         """
-        offer_states = [OfferState(offer) for offer in offers]
+        offer_states = [
+            OfferState(offer, self.requirement.time_limit_key)
+            for offer in offers
+        ]
         frontier: Frontier[Candidate] = Frontier()
         for offer_state in offer_states:
-            # By time, an offer without a machine count has no bound but 0.
+            # Without a machine count no time is known but 0.
             bound = self._objective(self.bound_usd(offer_state.offer), 0.0)
             _push(frontier, Candidate(bound, offer_state))
         # Objective of the last cluster that is kept.
@@ -235,8 +258,9 @@ class TrainSearch:
         `cost >= bound of the offer + usd_hour * nodes * boot / 3600`.
         """
         instance = candidate.offer_state.offer.instance
+        offer_bound_usd = self.bound_usd(candidate.offer_state.offer)
         candidates = []
-        for nodes in self.node_counts(instance):
+        for nodes in self.node_counts(candidate.offer_state):
             duration_s = self.accelerator_bound_s(
                 instance
             ) / nodes / instance.accelerators + constant("boot")
@@ -247,13 +271,12 @@ class TrainSearch:
                 * constant("boot")
                 / SECONDS_PER_HOUR
             )
-            objective_bound = (
-                # The bound of the work is the same for any count; boot adds.
-                duration_s if self.by_time else candidate.bound + startup_usd
-            )
             candidates.append(
                 Candidate(
-                    objective_bound,
+                    # The bound of the work is the same for any count; boot adds.
+                    self._objective(
+                        offer_bound_usd + Decimal(startup_usd), duration_s
+                    ),
                     candidate.offer_state,
                     nodes,
                 )
@@ -262,8 +285,8 @@ class TrainSearch:
 
     def cluster_rank(
         self, feasible: FeasibleCluster
-    ) -> tuple[float, Decimal, int, tuple[str, str, str, str]]:
-        """Order of clusters: objective, then cost, accelerators and offer key."""
+    ) -> tuple[float, Decimal, tuple[int, int], int, tuple[str, str, str, str]]:
+        """Order of clusters: objective, then cost, place, accelerators and offer key."""
         return (
             self._objective(
                 feasible.bill.total, feasible.cluster.estimated_end_s
@@ -272,7 +295,7 @@ class TrainSearch:
         )
 
     def _objective(self, run_usd: Decimal, duration_s: float) -> float:
-        return duration_s if self.by_time else float(run_usd)
+        return objective_value(self.objective, float(run_usd), duration_s)
 
     def _steps_limit_s(
         self, offer: Offer, nodes: int, objective_cutoff: float
@@ -281,15 +304,12 @@ class TrainSearch:
 
         The inverse of the objective: without egress and boot, and with the margin.
         """
-        duration_s = objective_cutoff
-        if not self.by_time:
-            machine_usd = (
-                # USD for machines; a bill may round down by `ROUNDING_USD`.
-                objective_cutoff + ROUNDING_USD - float(self.egress_usd(offer))
-            )
-            duration_s = (
-                machine_usd / float(offer.usd_hour) / nodes * SECONDS_PER_HOUR
-            )
+        duration_s = longest_duration_s(
+            self.objective,
+            objective_cutoff,
+            float(offer.usd_hour) * nodes / SECONDS_PER_HOUR,
+            float(self.egress_usd(offer)),
+        )
         return duration_s - constant("boot")
 
     def _incumbents(
@@ -364,8 +384,12 @@ class TrainSearch:
         )
         return step_s * self._stretched_steps(instance, nodes)
 
-    def node_counts(self, instance: Instance) -> list[int]:
-        """Return the machine counts that the bound of the work allows."""
+    def node_counts(self, offer_state: OfferState) -> list[int]:
+        """Return the machine counts that the bound of the work and the capacity allow.
+
+        Records the capacity in the state of the offer where it cuts counts off.
+        """
+        instance = offer_state.offer.instance
         # Fewer machines cannot do the work within the time limit.
         min_nodes = (
             self.accelerator_bound_s(instance)
@@ -374,11 +398,24 @@ class TrainSearch:
         )
         # Without a fabric a job stays on one machine.
         max_nodes = NODE_COUNTS[-1] if has_fabric(instance) else 1
-        return [
+        group_nodes = max_group_nodes(instance, spans_nodes=True)
+        if group_nodes is not None:
+            # Its cloud joins no more by one fabric.
+            max_nodes = min(max_nodes, group_nodes)
+        node_counts = [
             node_count
             for node_count in NODE_COUNTS
             if min_nodes <= node_count <= max_nodes
         ]
+        machine_limit = spot_gang_limit(
+            offer_state.offer, spot_by_name=self.requirement.spot_by_name
+        )
+        if machine_limit is None or machine_limit >= max(
+            node_counts, default=0
+        ):
+            return node_counts
+        offer_state.machine_limit = machine_limit
+        return [count for count in node_counts if count <= machine_limit]
 
     def build_cluster(
         self, offer: Offer, nodes: int, steps_limit_s: float = math.inf

@@ -21,14 +21,18 @@ class OfferState(Struct):
     open_candidates  entries of the offer in the frontier, and sizes that were cut off unseen
     duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
     nodes            machine count of that duration
+    machine_limit    most machines that are to be had, where that cut sizes off; else 0
     incumbent        best feasible cluster so far
     broken_budget    key of a budget that a size violates
+    time_limit_key   key of the limit that late sizes violate
     """
 
     offer: Offer
+    time_limit_key: str
     open_candidates: int = 1
     duration_s: float = math.inf
     nodes: int = 0
+    machine_limit: int = 0
     incumbent: FeasibleCluster | None = None
     broken_budget: str = ""
 
@@ -40,10 +44,18 @@ class OfferState(Struct):
 
     def rejection(self) -> RejectedOffer:
         """Return the offer as rejected, with the constraint that it violates."""
+        # More machines might do: how late fewer of them end says nothing.
+        if self.machine_limit and not self.broken_budget:
+            return RejectedOffer(
+                self.offer,
+                self.machine_limit,
+                math.inf,
+                because("capacity", "buy.spot", machines=self.machine_limit),
+            )
         rejected_by = (
             because("memory-layout", "memory")
             if self.duration_s == math.inf
-            else because("limit", "train.deadline")
+            else because("limit", self.time_limit_key)
         )
         return RejectedOffer(
             self.offer,

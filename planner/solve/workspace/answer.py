@@ -25,6 +25,7 @@ from planner.solve.workspace.requirement import (
     scheduled_week,
     workspace_bill,
     workspace_requirement,
+    workspace_shortfall,
 )
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class WorkspaceChoice(Struct, frozen=True):
     shortfall: Cause | None
 
     @property
-    def rank(self) -> tuple[Decimal, tuple[str, ...]]:
-        """The documented order: cost, then names."""
-        return self.bill.total, self.offer.key
+    def rank(self) -> tuple[Decimal, tuple[int, int], tuple[str, ...]]:
+        """The documented order: cost, then place in the lists of the spec, then names."""
+        return self.bill.total, self.offer.place_rank, self.offer.key
 
 
 def solve_workspace(
@@ -65,7 +66,7 @@ def solve_workspace(
             WorkspaceChoice(
                 offer,
                 workspace_bill(spec, offer, settings.catalog.price_book),
-                requirement.shortfall(offer.instance),
+                workspace_shortfall(spec, requirement, offer),
             )
             for offer in offer_filter.cheapest()
         ),
@@ -74,14 +75,11 @@ def solve_workspace(
     selection = next(
         (choice for choice in choices if not choice.shortfall), None
     )
-    budget_usd = spec.buy.budget
-    if selection is None or (
-        budget_usd is not None and selection.bill.total > budget_usd
-    ):
+    if selection is None or selection.bill.exceeds(spec.buy.budget):
         nearest = (
             _nearest_rules(spec, requirement, offer_filter, settings)
             if selection is None
-            else (_nearest_budget(selection.bill.total),)
+            else (_nearest_budget(selection.bill),)
         )
         return infeasible_solution(
             nearest,
@@ -185,7 +183,7 @@ def _nearest_rules(
         sufficient_offers = [
             offer
             for offer in offer_filter.cheapest(rule.key)
-            if not requirement.shortfall(offer.instance)
+            if not workspace_shortfall(spec, requirement, offer)
         ]
         if not sufficient_offers:
             continue
@@ -211,13 +209,13 @@ def _nearest_rules(
     return tuple(nearest)
 
 
-def _nearest_budget(usd_month: Decimal) -> BindingLimit:
+def _nearest_budget(bill: Bill) -> BindingLimit:
     return BindingLimit(
         constraint="buy.budget",
         slack=None,
-        relax_to=because("usd-month-at-least", value_usd=usd_month),
+        relax_to=because("usd-month-at-least", value_usd=bill.monthly_usd),
         saves_usd=None,
-        usd=usd_month,
+        usd=bill.total,
         fleet=None,
     )
 

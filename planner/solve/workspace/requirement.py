@@ -1,4 +1,4 @@
-"""What a workspace needs of a machine, and the monthly bill of its machines."""
+"""What a workspace needs of a machine, and the bill of its machines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from msgspec import Struct
 
 from planner.cost.bill import Bill, sum_bill
 from planner.cost.bill_line import Usage, service_lines
+from planner.cost.lifetime import (
+    bill_period,
+    committed_hours,
+    life_hours,
+    standing_hours,
+    standing_lifetime,
+)
 from planner.cost.weekly_load import Week, weekly_load
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
@@ -20,8 +27,10 @@ from planner.perf.serving.replica import SERVING_ENGINE
 from planner.perf.training.job import Job, ParallelLayout, Software
 from planner.perf.training.memory import peak_gib
 from planner.perf.training.model_states import frozen_bytes
+from planner.solve.capacity import PoolNodes
 from planner.solve.cause import because
-from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB, HOURS_PER_MONTH
+from planner.solve.cloud_rule import exceeded_limit
+from planner.units import BYTES_PER_BILLED_GB, BYTES_PER_GIB, HOURS_PER_WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,24 +171,44 @@ def _training_gib(architecture: Llm, tuning_method: str) -> float:
     return peak_gib(training_job)
 
 
+def workspace_shortfall(
+    spec: Workspace, requirement: WorkspaceRequirement, offer: Offer
+) -> Cause | None:
+    """Return what the machines of an offer lack, or what their cloud refuses, if anything."""
+    shortfall = requirement.shortfall(offer.instance)
+    if shortfall is not None:
+        return shortfall
+    pool = PoolNodes(
+        role="workspace",
+        nodes=spec.users,
+        nodes_per_group=1,
+        spare_groups=0,
+        run_window_s=0,
+    )
+    exceeded = exceeded_limit(offer, pool, scheduled_week(spec), spec.shutdown)
+    return None if exceeded is None else exceeded.reason
+
+
 def workspace_bill(
     spec: Workspace, offer: Offer, price_book: PriceBook
 ) -> Bill:
-    """Return the monthly bill with every machine on in all scheduled hours.
+    """Return the bill with every machine on in all scheduled hours of its life.
 
-    Bill >= cost: an idle shutdown only shortens the paid hours.
+    It is that of the time to live, without one that of a month. Bill >= cost: an idle shutdown
+    only shortens the paid hours.
     """
+    life = standing_lifetime(spec.shutdown)
     machine_hours = paid_node_hours(spec, offer)
-    disk_gb = Decimal(spec.disk) / BYTES_PER_BILLED_GB
     usage = Usage(
         provider=offer.provider,
         node_hours=machine_hours,
         # Idle shutdown is not predicted: every scheduled hour is paid.
-        cache_gb=disk_gb,
+        cache_gb=Decimal(spec.disk) / BYTES_PER_BILLED_GB,
         stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),
         serves_traffic=False,
+        network_hours=life_hours(life),
     )
     return sum_bill(
         [
@@ -187,7 +216,8 @@ def workspace_bill(
             *service_lines(usage, price_book),
         ],
         offer.usd_hour * spec.users,
-        "month",
+        bill_period(spec.shutdown, is_one_job=False),
+        life,
     )
 
 
@@ -205,14 +235,16 @@ def cheapest_bill(
 
 
 def paid_node_hours(spec: Workspace, offer: Offer) -> Decimal:
-    """Return the machine-hours of a month that are paid.
+    """Return the machine-hours that are paid in the period of the bill.
 
-    commitment: 730 * users; otherwise: scheduled hours * users
+    commitment: 730 * users, or all hours of a longer life
+    otherwise:  scheduled hours * users, of a month or of the time to live
     """
-    # A commitment is paid in all hours of the month.
     if offer.purchase in COMMITTED_PURCHASES:
-        return HOURS_PER_MONTH * spec.users
-    return scheduled_week(spec).running_hours * spec.users
+        life = standing_lifetime(spec.shutdown)
+        return committed_hours(life) * spec.users
+    # One machine in every hour of the week; the schedule closes some.
+    return standing_hours((1,) * HOURS_PER_WEEK, spec.shutdown) * spec.users
 
 
 def scheduled_week(spec: Workspace) -> Week:

@@ -1,0 +1,119 @@
+"""How many nodes of each purchase run at each minute of a week, and when that changes."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from planner.cost.lifetime import daily_window_s
+from planner.market.purchase import COMMITTED_PURCHASES
+from planner.spec.schedule import open_minutes
+from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY
+
+if TYPE_CHECKING:
+    from planner.cost.weekly_load import Week
+    from planner.solve.solution import PoolPurchase, SizedPool
+
+
+class CapacityChange(Struct, frozen=True):
+    """From a time of these days on (Monday is 0), so many nodes; in the stack's time zone."""
+
+    weekdays: tuple[int, ...]
+    minute_of_day: int
+    nodes: int
+
+
+class PoolNodes(Struct, frozen=True, kw_only=True):
+    """What the nodes of a pool are for, and how many there are, as SizedPool says it."""
+
+    role: Literal["serve", "batch", "train", "workspace"]
+    nodes: int
+    nodes_per_group: int
+    spare_groups: int
+    run_window_s: int
+
+
+def minute_nodes(
+    week: Week, pool: PoolNodes | SizedPool, schedule: str | None
+) -> tuple[int, ...]:
+    """Return how many nodes a pool wants at each minute of a week, from Monday 00:00.
+
+    A daily batch runs from midnight to its deadline. A training job runs with all of its nodes.
+    Everything else follows the load of the hour. Outside the schedule nothing runs.
+    """
+    if pool.role == "batch":
+        run_minutes = (
+            int(daily_window_s(pool.run_window_s)) // 60
+            if pool.run_window_s
+            else MINUTES_PER_DAY
+        )
+        rest_minutes = MINUTES_PER_DAY - run_minutes
+        return 7 * (run_minutes * (pool.nodes,) + rest_minutes * (0,))
+    replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
+    hourly_nodes = week.hourly_nodes(
+        replica_groups, pool.nodes_per_group, pool.spare_groups
+    )
+    if pool.role == "train":
+        hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK
+    running_nodes = tuple(
+        chain.from_iterable(
+            # The minutes of one hour.
+            (max(node_count, pool.nodes_per_group),) * 60
+            for node_count in hourly_nodes[:HOURS_PER_WEEK]
+        )
+    )
+    if schedule is None:
+        return running_nodes
+    return tuple(
+        node_count if is_open else 0
+        for node_count, is_open in zip(
+            running_nodes, open_minutes(schedule), strict=True
+        )
+    )
+
+
+def capacity_changes(
+    wanted_nodes: tuple[int, ...],
+    purchases: tuple[PoolPurchase, ...],
+    *,
+    of_spot: bool,
+) -> tuple[CapacityChange, ...]:
+    """Return when the spot nodes of a pool change, or the others; nothing when they never do.
+
+    Machines that stay serve first, and spot machines what is wanted beyond them. Committed
+    machines are paid for anyway, so they run all the time.
+    """
+    spot_nodes = sum(
+        part.nodes for part in purchases if part.purchase == "spot"
+    )
+    steady_nodes = sum(part.nodes for part in purchases) - spot_nodes
+    committed_nodes = sum(
+        part.nodes for part in purchases if part.purchase in COMMITTED_PURCHASES
+    )
+    # A week has few numbers of nodes and many minutes, so each number is looked at once.
+    running_nodes = {
+        wanted: min(spot_nodes, max(0, wanted - steady_nodes))
+        if of_spot
+        else max(committed_nodes, min(wanted, steady_nodes))
+        for wanted in set(wanted_nodes)
+    }
+    return _changes(tuple(map(running_nodes.__getitem__, wanted_nodes)))
+
+
+def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
+    """Days on which the number changes to the same value at the same time are one change."""
+    if len(set(nodes_by_minute)) == 1:
+        return ()
+    change_days: dict[tuple[int, int], list[int]] = {}
+    for minute, node_count in enumerate(nodes_by_minute):
+        # Before Monday 00:00 comes the last minute of Sunday, at index -1.
+        if node_count != nodes_by_minute[minute - 1]:
+            change_days.setdefault(
+                (minute % MINUTES_PER_DAY, node_count), []
+            ).append(minute // MINUTES_PER_DAY)
+    return tuple(
+        CapacityChange(tuple(weekdays), minute, node_count)
+        for (minute, node_count), weekdays in sorted(change_days.items())
+    )

@@ -1,0 +1,112 @@
+"""Whether a cloud builds a fleet: the rules that the search asks before it takes one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner.facts.cloud_limit import cloud_limit
+from planner.solve.capacity import (
+    CapacityChange,
+    capacity_changes,
+    minute_nodes,
+)
+from planner.solve.cause import because
+from planner.solve.solution import PoolPurchase
+
+if TYPE_CHECKING:
+    from planner.cost.weekly_load import Week
+    from planner.market.offer import Instance, Offer
+    from planner.solve.capacity import PoolNodes
+    from planner.solve.cause import Cause
+    from planner.spec.model import ShutdownRule
+
+GROUP_LIMIT: Final = "infiniband_group_nodes"
+PROFILE_LIMIT: Final = "capacity_profiles"
+
+
+class ExceededLimit(Struct, frozen=True):
+    """A limit of data/cloud_limits.csv that a fleet exceeds: what it takes, and what it may."""
+
+    limit: str
+    reached: int
+    allowed: int
+
+    @property
+    def reason(self) -> Cause:
+        """Why the fleet is not taken."""
+        if self.limit == GROUP_LIMIT:
+            return because(
+                "group-nodes", reached=self.reached, allowed=self.allowed
+            )
+        return because(
+            "capacity-profiles", reached=self.reached, allowed=self.allowed
+        )
+
+
+def max_group_nodes(instance: Instance, *, spans_nodes: bool) -> int | None:
+    """Return the most machines of a type that a cloud joins by InfiniBand, None without a limit.
+
+    `spans_nodes` says that a replica or a job spans several machines.
+    """
+    if instance.fabric != "infiniband" or not instance.attaches_fabric(
+        spans_nodes=spans_nodes
+    ):
+        return None
+    return cloud_limit(instance.provider, GROUP_LIMIT)
+
+
+def profile_count(
+    cloud: str, changes: tuple[CapacityChange, ...], shutdown: ShutdownRule
+) -> int:
+    """Return the profiles that hold the sizes of a scaling group, 0 where a cloud counts none.
+
+    profiles = of the group + changes * of a change + starts * of a start + of the deadline
+    Starts count with an idle limit, and the deadline with a time to live.
+    """
+    starts = sum(change.nodes > 0 for change in changes)
+    counts = {
+        "profiles_of_group": 1,
+        "profiles_of_change": len(changes),
+        "profiles_of_start": starts if shutdown.idle is not None else 0,
+        "profiles_of_deadline": int(shutdown.ttl is not None),
+    }
+    return sum(
+        count * (cloud_limit(cloud, limit) or 0)
+        for limit, count in counts.items()
+    )
+
+
+def exceeded_limit(
+    offer: Offer, pool: PoolNodes, week: Week, shutdown: ShutdownRule
+) -> ExceededLimit | None:
+    """Return the limit of its cloud that a fleet bought through one offer exceeds, if any."""
+    max_nodes = max_group_nodes(
+        offer.instance, spans_nodes=pool.nodes_per_group > 1
+    )
+    if max_nodes is not None and pool.nodes > max_nodes:
+        return ExceededLimit(GROUP_LIMIT, pool.nodes, max_nodes)
+    max_profiles = cloud_limit(offer.provider, PROFILE_LIMIT)
+    if max_profiles is None:
+        return None
+    changes = _pool_changes(pool, week, shutdown.schedule, offer.purchase)
+    profiles = profile_count(offer.provider, changes, shutdown)
+    if profiles <= max_profiles:
+        return None
+    return ExceededLimit(PROFILE_LIMIT, profiles, max_profiles)
+
+
+@cache
+def _pool_changes(
+    pool: PoolNodes, week: Week, schedule: str | None, purchase: str
+) -> tuple[CapacityChange, ...]:
+    """The changes of a pool that is bought in one way. A search asks often of the same pool."""
+    return capacity_changes(
+        minute_nodes(week, pool, schedule),
+        # What a machine costs moves none.
+        (PoolPurchase(purchase, pool.nodes, Decimal(0)),),
+        of_spot=purchase == "spot",
+    )

@@ -1,0 +1,43 @@
+"""Serving fleets that their cloud does not build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.solve.capacity import PoolNodes
+from planner.solve.cloud_rule import exceeded_limit
+from planner.solve.serving.sizing import LayoutRejection
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import FleetSizing
+
+
+def refused_by_cloud(
+    requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+) -> LayoutRejection | None:
+    """Return the limit of its cloud that a fleet exceeds, None when its cloud builds it.
+
+    `reached` and `limit` are in the unit of the row of data/cloud_limits.csv.
+    """
+    pool = PoolNodes(
+        role=requirement.role,
+        nodes=sizing.nodes,
+        nodes_per_group=sizing.nodes_per_group,
+        spare_groups=sizing.spare_groups,
+        run_window_s=int(requirement.deadline_s)
+        if requirement.runs_daily
+        else 0,
+    )
+    exceeded = exceeded_limit(
+        offer, pool, requirement.week, requirement.shutdown
+    )
+    if exceeded is None:
+        return None
+    return LayoutRejection(
+        layout=sizing.layout,
+        constraint=exceeded.limit,
+        reached=float(exceeded.reached),
+        limit=float(exceeded.allowed),
+    )

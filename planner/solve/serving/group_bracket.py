@@ -1,0 +1,52 @@
+"""What is known of the fewest groups of a layout that pass the simulation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from planner.solve.serving.sizing import LayoutRejection
+
+GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
+
+
+class GroupBracket(Struct):
+    """Bounds of the fewest groups of a layout that pass; both narrow with each judgement.
+
+    too_few    groups that do not pass
+    enough     groups that pass, None until some do
+    rejection  what `too_few` groups miss, None while only formulas have ruled them out
+
+    Delays fall with groups, so that fewer groups than some that do not pass do not either.
+    """
+
+    too_few: int
+    enough: int | None = None
+    rejection: LayoutRejection | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `enough` is the fewest groups."""
+        return self.enough == self.too_few + 1
+
+    def next_groups(self, estimate: int | None, ceiling: float) -> int | None:
+        """Return the groups to judge next, None when no number up to `ceiling` is open.
+
+        `estimate` is the fewest groups by formula: it is judged first, and then numbers below
+        it in growing steps, because formulas are close. A ceiling without an estimate is judged
+        at once: fewer groups miss what it misses.
+        """
+        if self.is_closed or self.too_few >= ceiling:
+            return None
+        if self.enough is None or self.enough > ceiling:
+            if estimate is not None and self.too_few < estimate <= ceiling:
+                return estimate
+            if estimate is None and ceiling < math.inf:
+                return int(ceiling)
+            growth = max(1, self.too_few // GROWTH_DIVISOR)
+            return int(min(ceiling, self.too_few + growth))
+        step = max(1, (estimate or self.enough) - self.enough)
+        return max((self.too_few + self.enough) // 2, self.enough - step)

@@ -1,0 +1,174 @@
+"""The fewest groups of a layout that pass the simulation, within a cost."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from planner.solve.serving.cost_bound import most_groups_within
+from planner.solve.serving.group_bracket import GroupBracket
+from planner.solve.serving.sizing import (
+    MAX_GROUPS,
+    SCREEN_FACTOR,
+    FleetSizing,
+    LayoutRejection,
+    groups_ruled_out,
+    idle_rejection,
+    sized_fleet,
+    unfit_rejection,
+    unreachable_rejection,
+    violated_limit,
+)
+
+if TYPE_CHECKING:
+    from planner.cost.bill import Bill
+    from planner.market.offer import Offer
+    from planner.perf.serving.replica import Replica
+    from planner.solve.serving.cost_bound import LayoutOption
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.sizing import ReplicaGroup
+    from planner.solve.serving.verify import FleetJudge
+    from planner.spec.model import LatencyLimit
+
+# Replica, its group, rate in requests/s, users of a closed loop, limits.
+_BracketKey: TypeAlias = (
+    "tuple[Replica, ReplicaGroup, float, int, tuple[LatencyLimit, ...]]"
+)
+
+
+class FleetPricer(Protocol):
+    """What a search of groups asks of the search of fleets."""
+
+    judge: FleetJudge
+
+    def bill(
+        self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
+    ) -> Bill:
+        """Return the monthly bill of a fleet bought through an offer."""
+
+    def size_layout(
+        self,
+        requirement: ServingRequirement,
+        replica: Replica,
+        group: ReplicaGroup,
+    ) -> FleetSizing | LayoutRejection:
+        """Return the fewest groups by formula."""
+
+
+class GroupSearch:
+    """Finds the fewest groups of layouts, and keeps what the simulation said of them."""
+
+    def __init__(self, pricer: FleetPricer) -> None:
+        self._pricer = pricer
+        self._brackets: dict[_BracketKey, GroupBracket] = {}
+
+    def fewest(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        layout_option: LayoutOption,
+        limit_usd: float,
+    ) -> FleetSizing | LayoutRejection | None:
+        """Return the fewest groups that pass the simulation, or what they miss.
+
+        The rejection is that of any number of groups, or of the most groups that cost at most
+        `limit_usd`. None when a lower bound of the groups already costs more.
+        """
+        replica, group, _ = layout_option
+        rejection = unfit_rejection(
+            requirement, replica, group
+        ) or idle_rejection(requirement, replica, SCREEN_FACTOR)
+        if rejection is not None:
+            return rejection
+        bracket = self._bracket(requirement, layout_option)
+        ceiling = self._most_groups(
+            requirement, offer, layout_option, bracket.too_few, limit_usd
+        )
+        estimate = self._estimated_groups(requirement, replica, group, ceiling)
+        while (groups := bracket.next_groups(estimate, ceiling)) is not None:
+            fleet = sized_fleet(requirement, replica, group, groups)
+            rejection = self._pricer.judge.missed_limit(requirement, fleet)
+            if rejection is None:
+                bracket.enough = groups
+                continue
+            bracket.too_few, bracket.rejection = groups, rejection
+            if bracket.enough is None and ceiling == math.inf:
+                hopeless = self._hopeless(requirement, replica, groups)
+                if hopeless is not None:
+                    return hopeless
+        if bracket.enough is not None and bracket.enough <= ceiling:
+            return sized_fleet(requirement, replica, group, bracket.enough)
+        return bracket.rejection
+
+    def _bracket(
+        self, requirement: ServingRequirement, layout_option: LayoutOption
+    ) -> GroupBracket:
+        replica, group, group_bound = layout_option
+        return self._brackets.setdefault(
+            (
+                replica,
+                group,
+                requirement.load.rate_per_s,
+                requirement.load.concurrency,
+                requirement.limits,
+            ),
+            GroupBracket(groups_ruled_out(group_bound)),
+        )
+
+    def _hopeless(
+        self, requirement: ServingRequirement, replica: Replica, groups: int
+    ) -> LayoutRejection | None:
+        """Return why more than `groups` groups do not pass either, None if they may."""
+        if groups > MAX_GROUPS:
+            return unreachable_rejection(requirement, replica)
+        return self._pricer.judge.idle_rejection(requirement, replica)
+
+    def _estimated_groups(
+        self,
+        requirement: ServingRequirement,
+        replica: Replica,
+        group: ReplicaGroup,
+        ceiling: float,
+    ) -> int | None:
+        """Return the fewest groups by formula, None when they are more than `ceiling`."""
+        if ceiling < math.inf:
+            largest_fleet = sized_fleet(
+                requirement, replica, group, int(ceiling)
+            )
+            if violated_limit(largest_fleet.service, requirement.limits):
+                return None
+        estimate = self._pricer.size_layout(requirement, replica, group)
+        return (
+            estimate.peak_groups if isinstance(estimate, FleetSizing) else None
+        )
+
+    def _most_groups(
+        self,
+        requirement: ServingRequirement,
+        offer: Offer,
+        layout_option: LayoutOption,
+        too_few: int,
+        limit_usd: float,
+    ) -> float:
+        """Return the most groups that cost at most `limit_usd`, at least `too_few`."""
+        if limit_usd == math.inf:
+            return math.inf
+        replica, group, _ = layout_option
+
+        def usd_month(groups: int) -> float:
+            fleet = sized_fleet(requirement, replica, group, groups)
+            return float(self._pricer.bill(requirement, fleet, offer).total)
+
+        groups = max(
+            too_few,
+            math.floor(
+                most_groups_within(requirement, offer, group, limit_usd)
+            ),
+        )
+        while groups > too_few and (cost_usd := usd_month(groups)) > limit_usd:
+            # Part of the cost is fixed, so that this number is too large, or exact.
+            groups = max(
+                too_few,
+                min(groups - 1, math.ceil(groups * limit_usd / cost_usd)),
+            )
+        return groups

@@ -1,0 +1,120 @@
+"""Groups beyond those that the load needs, for nodes that fail."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+
+from planner.cost.weekly_load import needed_groups
+from planner.facts.cloud import clouds
+from planner.perf.common.constant import constant
+from planner.units import HOURS_PER_DAY
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.solve.serving.requirement import ServingRequirement
+
+Failure: TypeAlias = Literal["node", "zone"]
+
+
+class SpareRule(Struct, frozen=True):
+    """What spare groups are for.
+
+    availability  share of running time in which enough groups are up, None without a target
+    survives      what may fail at once without too few groups being left
+    load_shares   distinct loads relative to the peak, with the share of running time of each
+    """
+
+    availability: float | None
+    survives: Failure | None
+    load_shares: tuple[tuple[float, float], ...]
+
+
+def spare_rule(requirement: ServingRequirement) -> SpareRule:
+    """Return what the spare groups of a requirement are for."""
+    availability = requirement.availability
+    return SpareRule(
+        None if availability is None else float(availability),
+        requirement.survives,
+        requirement.week.load_shares,
+    )
+
+
+def counted_zones(requirement: ServingRequirement, offer: Offer) -> int:
+    """Return the zones that nodes of an offer are spread over, 1 where that does not matter."""
+    if requirement.survives != "zone" or offer.instance.fabric == "infiniband":
+        return 1
+    spread = clouds()[offer.provider].spread_zones
+    return max(1, min(len(offer.zones), spread))
+
+
+@cache
+def spare_groups(
+    rule: SpareRule, peak_groups: int, nodes_per_group: int, zone_count: int
+) -> int:
+    """Return the fewest spare groups that keep a rule; they run in every running hour.
+
+        share(spares) >= availability
+        survives node: spares >= 1
+        survives zone: spares >= ceil((peak groups + spares) / zones), the fullest zone
+
+    What the peak survives, hours of less load survive too. Raises ValueError for a fleet in
+    one zone that has to survive the loss of it.
+    """
+    spares = 0
+    if rule.survives == "node":
+        spares = 1
+    elif rule.survives == "zone":
+        if zone_count < 2:
+            raise ValueError("a fleet in one zone does not survive its loss")
+        while spares < math.ceil((peak_groups + spares) / zone_count):
+            spares += 1
+    if rule.availability is not None:
+        while (
+            up_share(rule, peak_groups, spares, nodes_per_group)
+            < rule.availability
+        ):
+            spares += 1
+    return spares
+
+
+@cache
+def up_share(
+    rule: SpareRule, peak_groups: int, spares: int, nodes_per_group: int
+) -> float:
+    """Return the share of running time in which as many groups are up as the load needs.
+
+    a = 1 / (1 + failures an hour * hours of replacement), availability of a node
+    p = a ^ nodes_per_group, availability of a group, which needs all its nodes
+    share = mean over running hours of P(Binomial(needed + spares, p) >= needed)
+    Failures are independent. Rates: `node_failures` and `node_replacement` of constants.csv.
+    """
+    downtime_ratio = (
+        # Failures a day / 24 * hours to replace = downtime / uptime.
+        constant("node_failures") / HOURS_PER_DAY * constant("node_replacement")
+    )
+    group_availability = (1 / (1 + downtime_ratio)) ** nodes_per_group
+    return sum(
+        time_share
+        * _quorum_probability(
+            needed_groups(peak_groups * load), spares, group_availability
+        )
+        for load, time_share in rule.load_shares
+    )
+
+
+def _quorum_probability(
+    needed: int, spares: int, group_availability: float
+) -> float:
+    """Return the chance that at most `spares` of needed + spares groups are down."""
+    total = needed + spares
+    return sum(
+        # Binomial probability that exactly so many are down.
+        math.comb(total, groups_down)
+        * (1 - group_availability) ** groups_down
+        * group_availability ** (total - groups_down)
+        for groups_down in range(spares + 1)
+    )

@@ -1,0 +1,54 @@
+"""How fast machines read and write storage while all of them do, bytes/s of one machine.
+
+parallel file system  min(NIC, client, file system / machines)
+object storage        min(NIC, machine, account / machines)
+
+Every machine has a limit of its own, and all of them share that of the account.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from planner.perf.common.constant import constant
+from planner.units import BYTES_PER_GB
+
+if TYPE_CHECKING:
+    from planner.cost.file_system import FileSystem
+    from planner.market.offer import Instance
+
+Direction: TypeAlias = Literal["read", "write"]
+
+
+def object_bytes_s(
+    instance: Instance, nodes: int, direction: Direction
+) -> float:
+    """Return the rate of one machine from or to object storage, bytes/s."""
+    account_gb_s = constant(
+        f"object_store_all_{direction}_gb_s", instance.provider
+    )
+    return min(
+        _nic_bytes_s(instance),
+        constant("object_store_gb_s", instance.provider) * BYTES_PER_GB,
+        # More machines share what one account, or one bucket, gives.
+        account_gb_s * BYTES_PER_GB / nodes,
+    )
+
+
+def file_system_bytes_s(
+    instance: Instance, nodes: int, file_system: FileSystem
+) -> float:
+    """Return the rate of one machine from or to a parallel file system, bytes/s."""
+    client_gb_s = constant("lustre_client_gb_s", instance.provider)
+    return min(
+        _nic_bytes_s(instance),
+        client_gb_s * BYTES_PER_GB,
+        # All clients share the bandwidth that the capacity provides.
+        file_system.bytes_per_s / nodes,
+    )
+
+
+def _nic_bytes_s(instance: Instance) -> float:
+    # Gb/s to bytes/s; 0 means unknown, which is no limit.
+    return instance.network_gbps / 8 * BYTES_PER_GB or math.inf
