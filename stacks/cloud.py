@@ -23,8 +23,12 @@ class NodeCommands(Struct, frozen=True, kw_only=True):
     give_back         ends this node and lowers the wished number of nodes by one
     list_peers        prints the addresses of the running nodes that work together, sorted, one a
                       line: those of the pool in a training job, else of the scaling group
-    fetch_models      copies what lies in the stack's bucket to /models
+    fetch_models      copies what lies in the stack's bucket to /models, but no checkpoints
     save_checkpoints  copies the checkpoints of this node to the bucket
+    list_checkpoints  prints the names of the checkpoints in the bucket, one a line
+    fetch_checkpoint  copies the checkpoint whose name is $1 from the bucket
+    drop_checkpoint   deletes the checkpoint whose name is $1 from the bucket
+    is_done           succeeds once the bucket has the mark that the job named $1 is done
     notice            succeeds once the cloud has said that it takes this machine back
     mount_files       mounts the parallel file system at /data
     fill_files        brings the dataset into it; does nothing where the cloud does so by itself
@@ -34,6 +38,10 @@ class NodeCommands(Struct, frozen=True, kw_only=True):
     list_peers: str
     fetch_models: str
     save_checkpoints: str
+    list_checkpoints: str
+    fetch_checkpoint: str
+    drop_checkpoint: str
+    is_done: str
     notice: str
     mount_files: str
     fill_files: str

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEADER: Final = re.compile(r"\A#!.*\n(?:#.*\n)*")
+# The first line says which shell runs it.
+COMMENT_LINE: Final = re.compile(r"^ *#(?!!).*\n", re.MULTILINE)
 PLACEHOLDER: Final = r"""
     @\{(?P<braced>[a-z_]+)\}
     | (?P<escaped>(?!)) | (?P<named>(?!)) | (?P<invalid>(?!))
@@ -62,6 +64,11 @@ def fill_script(
 def without_header(script: str) -> str:
     """Return a script without its first comment, to stand inside another one."""
     return HEADER.sub("", script).rstrip("\n")
+
+
+def without_comments(script: str) -> str:
+    """Return a script without the lines that are comments: user data has little room."""
+    return COMMENT_LINE.sub("", script)
 
 
 def write_file(path: str, text: str) -> str:

@@ -189,7 +189,7 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
             [
                 {
                     "Effect": "Allow",
-                    "Action": "s3:PutObject",
+                    "Action": ["s3:DeleteObject", "s3:PutObject"],
                     "Resource": f"{bucket_arn}/checkpoints/*",
                 }
             ]

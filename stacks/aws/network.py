@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from planner.facts.cloud import clouds
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
 PUBLIC_CIDR: Final = "10.42.0.0/24"
-MAX_ZONES: Final = 3
 
 
 def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def node_zones(fleets: Iterable[FleetSpec]) -> tuple[str, ...]:
         dict.fromkeys(
             zone_name
             for fleet in fleets
-            for zone_name in fleet.zones[:MAX_ZONES]
+            for zone_name in fleet.zones[: clouds()["aws"].spread_zones]
         )
     )
 

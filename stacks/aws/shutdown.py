@@ -9,7 +9,7 @@ from stacks.aws import identity
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
-    from stacks.spec.capacity import CapacityChange
+    from planner.solve.capacity import CapacityChange
     from stacks.spec.fleet import ScalingGroup
     from stacks.spec.stack import StackSpec
 

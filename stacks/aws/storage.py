@@ -15,8 +15,8 @@ def bucket_name(stack: StackSpec) -> str:
     return f"{stack.name}-models-{stack.digest}"
 
 
-def _checkpoint_expiry() -> Resource:
-    """Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket."""
+def _checkpoint_expiry(stack: StackSpec) -> Resource:
+    """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
     return Resource(
         type="aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
         name="checkpoints-expire",
@@ -27,7 +27,7 @@ def _checkpoint_expiry() -> Resource:
                     "id": "checkpoints",
                     "status": "Enabled",
                     "filter": {"prefix": "checkpoints/"},
-                    "expiration": {"days": 30},
+                    "expiration": {"days": stack.checkpoint_expiry_days},
                     "abortIncompleteMultipartUpload": {
                         "daysAfterInitiation": 1
                     },
@@ -43,7 +43,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
-        *([_checkpoint_expiry()] if stack.is_training else []),
+        *([_checkpoint_expiry(stack)] if stack.is_training else []),
         Resource(
             type="aws:s3/bucket:Bucket",
             name="models",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.spec.table import lookup_table, stack_error
+from planner.solve.cloud_rule import max_group_nodes
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -23,11 +24,6 @@ def has_infiniband(fleet: FleetSpec) -> bool:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """Nothing is created; a fleet that InfiniBand cannot hold is refused."""
-    max_nodes = int(
-        lookup_table("limits.csv", "limit", "value")[
-            "azure_placement_group_nodes"
-        ]
-    )
     for fleet in stack.fleets:
         if (
             fleet.spans_nodes
@@ -39,7 +35,10 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "buy its nodes in one way",
             )
     for fleet, group in stack.scaling_groups:
-        if has_infiniband(fleet) and group.nodes > max_nodes:
+        max_nodes = max_group_nodes(
+            fleet.instance, spans_nodes=fleet.spans_nodes
+        )
+        if max_nodes is not None and group.nodes > max_nodes:
             raise stack_error(
                 f"{group.nodes} nodes do not fit one InfiniBand placement group of {max_nodes}",
                 "split the workload, or ask Azure support for 300",

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from planner.facts.cloud_limit import cloud_limit, timezone_name
+from planner.solve.cloud_rule import PROFILE_LIMIT
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.spec.table import lookup_table, stack_error
+from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.spec.capacity import CapacityChange
+    from planner.solve.capacity import CapacityChange
     from stacks.spec.fleet import ScalingGroup
     from stacks.spec.stack import StackSpec
 
@@ -78,10 +80,8 @@ def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
                 )
     if stack.ttl_s:
         profiles.append(_deadline_profile())
-    max_profiles = int(
-        lookup_table("limits.csv", "limit", "value")["azure_autoscale_profiles"]
-    )
-    if len(profiles) > max_profiles:
+    max_profiles = cloud_limit(stack.provider, PROFILE_LIMIT)
+    if max_profiles is not None and len(profiles) > max_profiles:
         message = f"the week needs {len(profiles)} autoscale profiles; Azure holds {max_profiles}"
         raise stack_error(
             message, "use a simpler traffic.profile, or another cloud"
@@ -162,10 +162,10 @@ def _deadline_profile() -> Properties:
 
 
 def _windows_timezone(stack: StackSpec) -> str:
-    windows_names = lookup_table("timezones.csv", "iana", "windows")
-    if stack.timezone not in windows_names:
-        message = f"no Windows name is known of time zone {stack.timezone}, which Azure needs"
+    windows_name = timezone_name(stack.provider, stack.timezone)
+    if windows_name is None:
         raise stack_error(
-            message, "use one of: " + ", ".join(sorted(windows_names))
+            f"no Windows name is known of time zone {stack.timezone}, which Azure needs",
+            "use another time zone in shutdown.schedule, or another cloud",
         )
-    return windows_names[stack.timezone]
+    return windows_name

@@ -22,9 +22,13 @@ def account_name(stack: StackSpec) -> str:
     return f"{name_letters}{stack.digest}"
 
 
-def _checkpoint_expiry() -> Resource:
-    """Checkpoints are kept for a month; what is to stay is copied elsewhere in the container."""
-    delete_action = {"delete": {"daysAfterModificationGreaterThan": 30}}
+def _checkpoint_expiry(stack: StackSpec) -> Resource:
+    """Checkpoints go a month after the run; what is to stay is copied elsewhere."""
+    delete_action = {
+        "delete": {
+            "daysAfterModificationGreaterThan": stack.checkpoint_expiry_days
+        }
+    }
     expiry_rule = {
         "name": "checkpoints",
         "type": "Lifecycle",
@@ -61,7 +65,7 @@ def resources(stack: StackSpec) -> list[Resource]:
         ],
     }
     return [
-        *([_checkpoint_expiry()] if stack.is_training else []),
+        *([_checkpoint_expiry(stack)] if stack.is_training else []),
         Resource(
             type="azure-native:storage:StorageAccount",
             name="store",

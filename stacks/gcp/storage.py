@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
-
-
-# Checkpoints are kept for a month; what is to stay is copied elsewhere in the bucket.
-CHECKPOINT_EXPIRY: Final = [
-    {
-        "action": {"type": "Delete"},
-        "condition": {"age": 30, "matchesPrefixes": ["checkpoints/"]},
-    }
-]
 
 
 def bucket_name(stack: StackSpec) -> str:
@@ -47,6 +39,19 @@ def labels_of(tags: dict[str, str]) -> dict[str, str]:
     }
 
 
+def _checkpoint_expiry(stack: StackSpec) -> list[Properties]:
+    """Checkpoints go a month after the run; what is to stay is copied elsewhere in the bucket."""
+    return [
+        {
+            "action": {"type": "Delete"},
+            "condition": {
+                "age": stack.checkpoint_expiry_days,
+                "matchesPrefixes": ["checkpoints/"],
+            },
+        }
+    ]
+
+
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
     if not stack.holds_models:
@@ -64,7 +69,7 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "forceDestroy": True,
                 "labels": resource_labels(stack),
                 **(
-                    {"lifecycleRules": CHECKPOINT_EXPIRY}
+                    {"lifecycleRules": _checkpoint_expiry(stack)}
                     if stack.is_training
                     else {}
                 ),

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from planner.cost.bill_line import cache_disk_gb
+from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
+from planner.solve.capacity import capacity_changes, minute_nodes
 from planner.spec.model import Workspace
 from planner.units import BYTES_PER_BILLED_GB
-from stacks.spec.capacity import capacity_changes, minute_nodes
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
     from planner.market.offer import Instance
     from planner.perf.common.layout import ReplicaLayout
+    from planner.solve.capacity import CapacityChange
     from planner.solve.solution import SizedPool, Solution
     from planner.spec.model import Spec
-    from stacks.spec.capacity import CapacityChange
 
 
 class ScalingGroup(Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
-    when it is loaded.
+    when it is loaded. `token_budget` is the most tokens of one step of the serving engine.
     """
 
     name: str
@@ -54,6 +55,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     layout: ReplicaLayout | None
     max_batch: int
     context_tokens: int
+    token_budget: int
     quantize_on_load: bool
     data_disk_gb: int
     spare_nodes: int
@@ -85,16 +87,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def fabric_attached(self) -> bool:
-        """Whether the interfaces of the fast fabric are attached.
-
-        Always where accelerators reach it directly; on other types when a replica spans nodes.
-        """
-        fabric_kind = self.instance.fabric
-        direct_fabric = self.instance.gpudirect_rdma or fabric_kind in (
-            "tcpx",
-            "tcpxo",
-        )
-        return fabric_kind != "none" and (direct_fabric or self.spans_nodes)
+        """Whether the interfaces of the fast fabric are attached."""
+        return self.instance.attaches_fabric(spans_nodes=self.spans_nodes)
 
 
 def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
@@ -117,6 +111,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         layout=pool.layout,
         max_batch=pool.max_batch,
         context_tokens=pool.context_tokens,
+        token_budget=pool.token_budget,
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(spec, solution, pool),
         spare_nodes=pool.spare_groups if is_training else 0,
@@ -181,4 +176,6 @@ def _quantizes_on_load(solution: Solution, pool: SizedPool) -> bool:
     """Whether the server makes fp8 weights from a 16-bit checkpoint when it loads it."""
     if pool.layout is None or solution.llm is None or pool.role == "train":
         return False
-    return pool.layout.precision == "fp8" and solution.llm.precision == "bf16"
+    return (
+        pool.layout.precision == "fp8" and solution.llm.precision in SIXTEEN_BIT
+    )

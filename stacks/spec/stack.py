@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from planner.facts.cloud import cloud_of_address
 from planner.spec.model import Training
 from planner.spec.schedule import parse_schedule
+from planner.units import HOURS_PER_DAY
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from stacks.spec.fleet import FleetSpec, ScalingGroup
 
 SERVING_PORT: Final = 8000
+# Days for which checkpoints stay after a run.
+LEFT_DAYS: Final = 30
 
 
 # By these tags nodes that work together find each other.
@@ -118,6 +122,18 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             if self.file_system is None
             else "/data/checkpoints"
         )
+
+    @property
+    def checkpoint_expiry_days(self) -> int:
+        """Days after which the bucket deletes a checkpoint: a month after the end of the run.
+
+        Until then the machines alone decide which are kept. The run ends within the hours that
+        90 % of the simulated runs keep.
+        """
+        if self.training_run is None:
+            return LEFT_DAYS
+        run_days = self.training_run.hours_p50_p90[1] / HOURS_PER_DAY
+        return math.ceil(run_days) + LEFT_DAYS
 
     @property
     def tags(self) -> dict[str, str]:

@@ -13,12 +13,18 @@ import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from planner.facts.cloud import built_routings
+from planner.perf.serving.load import Routing
+from planner.perf.serving.simulation import tabulate_replica
+from planner.solve.serving.requirement import serving_requirement
+from planner.solve.serving.search import ServingSearch
+from planner.spec.model import Inference
 from providers.catalog.load import load_catalog
 from stacks.azure.identity import ASSIGNMENT_TYPE, BLOB_READER
 from stacks.build import build_stack
@@ -389,8 +395,10 @@ def boot_script(graph: Graph) -> str:
         return str(template["metadata"]["startup-script"])
     profile = template.get("virtualMachineProfile", {}).get("osProfile", {})
     raw = template.get("userData") or profile["customData"]
-    assert len(raw) < 16_384
-    return base64.b64decode(raw).decode()
+    script = base64.b64decode(raw)
+    # AWS counts user data before they are encoded.
+    assert len(script) < 16_384
+    return script.decode()
 
 
 @pytest.mark.parametrize(
@@ -403,6 +411,92 @@ def test_the_boot_script_is_valid_shell_and_fits_user_data(
     check_shell(found, tmp_path)
     assert "--tensor-parallel-size 8" in found
     assert "--pipeline-parallel-size" in found
+
+
+@pytest.mark.parametrize(
+    ("machine", "precision", "dtype"),
+    [
+        ("g4dn.xlarge", "auto", "--dtype float16"),
+        ("g6e.xlarge", "fp16", "--dtype float16"),
+        ("g6e.xlarge", "fp32", "--dtype float32"),
+        ("g6e.xlarge", "bf16", ""),
+    ],
+)
+def test_the_server_converts_a_checkpoint_to_the_planned_format(
+    machine: str, precision: str, dtype: str
+) -> None:
+    text = chat(model="llama-3.2-3b", precision=precision, sla="ttft_p95: 9s")
+    found = boot_script(built(text, machine))
+    assert dtype in found
+    assert dtype or "--dtype" not in found
+
+
+@pytest.mark.parametrize(
+    ("machine", "extra", "budget"),
+    [
+        # The default of vLLM: 2,048 below 70 GiB and on Ampere, else 8,192.
+        ("g6e.xlarge", "", 2048),
+        ("p4de.24xlarge", "", 2048),
+        ("p5.48xlarge", "", 8192),
+        ("g6e.xlarge", "serving: {token_budget: 4096}", 4096),
+        ("p5.48xlarge", "serving: {token_budget: 16k}", 16_000),
+    ],
+)
+def test_the_server_takes_the_steps_that_were_simulated(
+    machine: str, extra: str, budget: int
+) -> None:
+    catalog = only(
+        load_catalog(), lambda o: o.instance.instance_type == machine
+    )
+    text = chat(extra=extra)
+    spec = spec_of(text)
+    assert isinstance(spec, Inference)
+    requirement = serving_requirement(spec, lambda _: b"")
+    search = ServingSearch(catalog.price_book)
+    best = present(search.solve(requirement, list(catalog.offers)).best)
+    assert tabulate_replica(best.sizing.replica).token_budget == budget
+    assert f"--max-num-batched-tokens {budget} " in boot_script(
+        built(text, machine)
+    )
+
+
+BALANCER_PARTS = (
+    "LoadBalancer",
+    "TargetGroup",
+    "Listener",
+    "RegionBackendService",
+    "ForwardingRule",
+)
+# Inputs that would make a balancer choose otherwise than by a hash of each connection.
+OTHER_ALGORITHMS = (
+    "stickiness",
+    "loadBalancingAlgorithmType",
+    "sessionAffinity",
+    "localityLbPolicy",
+    "loadDistribution",
+)
+
+
+@pytest.mark.parametrize("machine", ONE_NODE)
+def test_one_routing_is_built_whatever_the_spec_asks_for(machine: str) -> None:
+    """The table of routings says which, on every cloud."""
+    balancers = {}
+    for routing in get_args(Routing):
+        traffic = f"peak_rps: 1\n  routing: {routing}"
+        graph = built(chat(traffic=traffic), machine)
+        balancers[routing] = [
+            r for r in graph.resources if r.type.endswith(BALANCER_PARTS)
+        ]
+    assert balancers["random"]
+    assert all(found == balancers["random"] for found in balancers.values())
+    text = json.dumps(to_builtins(balancers["random"]))
+    assert not [name for name in OTHER_ALGORITHMS if name in text]
+    [cloud] = {
+        offer.instance.provider
+        for offer in load_catalog().offers
+        if offer.instance.instance_type == machine
+    }
+    assert built_routings(cloud) == ("random",)
 
 
 TRAINED = """apiVersion: tonnage/v1
@@ -435,6 +529,9 @@ def test_training_clusters_are_valid_and_start_together(
         load_catalog(), lambda o: o.instance.instance_type == machine
     )
     text = TRAINED.replace("SPOT", spot)
+    if spot == "only":
+        # A gang on spot is small, and so is what it trains.
+        text = text.replace("llama-3.1-70b", "llama-3.1-8b")
     if not any(
         o.purchase == ("spot" if spot == "only" else "on_demand")
         for o in catalog.offers
@@ -691,6 +788,15 @@ def test_a_job_may_change_checkpoints_and_no_models(machine: str) -> None:
     assert all("checkpoints/" in scope for scope in written_scopes(graph))
 
 
+def solved_hours(machine: str) -> float:
+    """Hours that 90 % of the runs of the job keep on a machine."""
+    catalog = only(
+        load_catalog(), lambda o: o.instance.instance_type == machine
+    )
+    solution = solve(catalog, TRAINED.replace("SPOT", "never"))
+    return present(solution.training_run).hours_p50_p90[1]
+
+
 def test_checkpoints_may_be_written_and_expire_and_servers_write_nothing() -> (
     None
 ):
@@ -705,11 +811,14 @@ def test_checkpoints_may_be_written_and_expire_and_servers_write_nothing() -> (
         cloud = graph.resources[0].type.split(":")[0]
         assert rights[cloud] in told
         kept = {
-            "aws": '"days": 30',
-            "gcp": '"age": 30',
-            "azure-native": '"daysAfterModificationGreaterThan": 30',
+            "aws": '"days": ',
+            "gcp": '"age": ',
+            "azure-native": '"daysAfterModificationGreaterThan": ',
         }
-        assert kept[cloud] in told
+        # A month after the run: the rule of the bucket never cuts what a running job keeps.
+        [days] = re.findall(re.escape(kept[cloud]) + "([0-9]+)", told)
+        run_days = solved_hours(machine) / 24
+        assert 30 + run_days <= int(days) <= 31 + run_days
         assert written_scopes(graph)
         serving = built(LARGE, machine)
         assert rights[cloud] not in json.dumps(
@@ -735,7 +844,7 @@ def test_a_cycle_is_found() -> None:
         creation_order(Graph(provider="aws", region="r", resources=(a, b)))
 
 
-SETTINGS = {"idle": 1800, "ttl": 100_000}
+SETTINGS = {"idle": 1800, "ttl": 100_000, "grace": 1800}
 
 
 @pytest.mark.parametrize(

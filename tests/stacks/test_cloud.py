@@ -149,6 +149,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         region_property="region",
         url_schemes=("shelf",),
         mixes_on_fabric=True,
+        spread_zones=1,
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",
         source="this test",

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.shell import ShellTemplate, fill_script, without_header, write_file
+from stacks.shell import (
+    ShellTemplate,
+    fill_script,
+    without_comments,
+    without_header,
+    write_file,
+)
 from tests.conftest import ROOT
 
 SCRIPTS = sorted((ROOT / "stacks").rglob("*.sh"))
@@ -60,6 +66,11 @@ def test_a_file_is_written_as_it_stands(tmp_path: Path) -> None:
     assert path.read_text() == text
     with pytest.raises(ValueError, match="ends a file"):
         write_file("x", "one\nTONNAGE_FILE\n")
+
+
+def test_lines_that_are_comments_go_and_the_rest_stays() -> None:
+    script = "#!/bin/bash\n# one\n  # two\necho '# three' # four\n"
+    assert without_comments(script) == "#!/bin/bash\necho '# three' # four\n"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

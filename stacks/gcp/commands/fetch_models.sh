@@ -1,3 +1,3 @@
 #!/bin/sh
-# Copies what lies in the stack's bucket to /models.
-gcloud storage rsync -r gs://@{bucket}/ /models/
+# Copies what lies in the stack's bucket to /models, but no checkpoints.
+gcloud storage rsync -r --exclude='^checkpoints/iter_.*' gs://@{bucket}/ /models/

@@ -15,8 +15,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-POLL_INTERVAL_S = 60.0
-BOOT_GRACE_S = 1800.0
+SAID_S = 120.0  # in which a word of the job that the node is busy holds
 
 
 def release_reason(
@@ -24,7 +23,8 @@ def release_reason(
 ) -> str:
     """Return "ttl", "idle" or "": the reason to give the node back, if any.
 
-    state: booted, last_busy (seconds since the epoch). settings: idle, ttl (seconds or 0).
+    state: booted, last_busy (seconds since the epoch). settings: idle, ttl (seconds or 0), and
+    grace (seconds after the boot in which a node does not count as idle).
     """
     if settings.get("ttl") and now_s - node_state["booted"] >= settings["ttl"]:
         return "ttl"
@@ -32,11 +32,19 @@ def release_reason(
     if (
         idle_limit_s
         and now_s
-        - max(node_state["last_busy"], node_state["booted"] + BOOT_GRACE_S)
+        - max(node_state["last_busy"], node_state["booted"] + settings["grace"])
         >= idle_limit_s
     ):
         return "idle"
     return ""
+
+
+def says_busy(now_s: float, path: str) -> bool:
+    """Whether the job has lately said that the node loads or stands by; False without a path."""
+    busy_file = Path(path)
+    if not path or not busy_file.exists():
+        return False
+    return now_s - busy_file.stat().st_mtime < SAID_S
 
 
 def gpu_busy() -> bool:
@@ -71,7 +79,7 @@ def requests_waiting(port: int) -> bool:
 def node_busy(settings: dict[str, Any]) -> bool:
     """Whether the node works; a failed probe counts as busy and is told."""
     try:
-        if gpu_busy():
+        if gpu_busy() or says_busy(time.time(), settings["busy_file"]):
             return True
         return bool(settings.get("port")) and requests_waiting(settings["port"])
     except (OSError, ValueError, subprocess.SubprocessError) as probe_error:
@@ -106,7 +114,7 @@ def main(settings_path: str) -> None:
             time.sleep(
                 300
             )  # the cloud stops the machine meanwhile; else it is tried again
-        time.sleep(POLL_INTERVAL_S)
+        time.sleep(settings["poll"])
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from planner.cost.lifetime import release_time
 from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
-from stacks.runtime.vm.training import rdma_devices, train_script
+from stacks.runtime.vm.training import BUSY_FILE, rdma_devices, train_script
 from stacks.shell import fill_script, read_script, write_file
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
 
 PACKAGE: Final = "stacks.runtime.vm"
+# What vLLM calls formats that checkpoints are converted to when it loads them.
+DTYPES: Final = {"fp16": "float16", "fp32": "float32"}
 
 
 def boot_script(
@@ -46,6 +49,10 @@ def boot_script(
     if fleet.is_training:
         script_parts += [
             write_file(
+                "/opt/tonnage/retention.py",
+                read_script(PACKAGE, "retention.py"),
+            ),
+            write_file(
                 "/opt/tonnage/train.sh",
                 train_script(stack, fleet, group, commands),
             ),
@@ -67,7 +74,11 @@ def _agent_settings(stack: StackSpec, fleet: FleetSpec, give_back: str) -> str:
     agent_settings = {
         "idle": stack.idle_s or 0,
         "ttl": stack.ttl_s or 0,
+        # The bill counts with the same times.
+        "grace": int(release_time("boot_grace_s")),
+        "poll": int(release_time("poll_s")),
         "port": SERVING_PORT if has_port else 0,
+        "busy_file": BUSY_FILE if fleet.is_training else "",
         "give_back": give_back,
     }
     return json.dumps(agent_settings, indent=1, sort_keys=True)
@@ -103,7 +114,7 @@ def _serve_script(
 
 
 def _server_arguments(stack: StackSpec, fleet: FleetSpec) -> list[str]:
-    """The arguments of the server: the layout and the memory that were planned."""
+    """The arguments of the server: the layout, the steps and the memory that were planned."""
     serving_layout = fleet.layout
     if serving_layout is None:
         return []
@@ -114,9 +125,13 @@ def _server_arguments(stack: StackSpec, fleet: FleetSpec) -> list[str]:
         "--tensor-parallel-size": serving_layout.tp,
         "--pipeline-parallel-size": serving_layout.pp,
         "--max-num-seqs": fleet.max_batch,
+        # Stated also where it is the default, so that a later engine runs what was simulated.
+        "--max-num-batched-tokens": fleet.token_budget,
         "--max-model-len": fleet.context_tokens,
         "--gpu-memory-utilization": f"{gpu_memory_share:g}",
     }
+    if serving_layout.precision in DTYPES:
+        options["--dtype"] = DTYPES[serving_layout.precision]
     if fleet.quantize_on_load:
         options["--quantization"] = serving_layout.precision
     if serving_layout.kv_precision == "fp8":

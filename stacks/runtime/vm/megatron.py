@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.perf.training.job import SIXTEEN_BIT
+from planner.facts.accelerator import SIXTEEN_BIT
 
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
@@ -29,7 +29,6 @@ def megatron_options(
     """The arguments of a job whose data and checkpoints lie there."""
     training_job = training_run.layouts[0].job
     layout = training_job.layout
-    step_s = training_run.layouts[0].step_time.total
     options = {
         "tensor-model-parallel-size": layout.tp,
         "pipeline-model-parallel-size": layout.pp,
@@ -39,7 +38,10 @@ def megatron_options(
         "seq-length": training_run.sequence_tokens,
         "train-iters": training_run.optimizer_steps,
         "save-interval": max(
-            1, round(training_run.checkpoint_interval_s / step_s)
+            1,
+            round(
+                training_run.checkpoint_interval_s / training_run.step_pace_s
+            ),
         ),
         "save": checkpoint_path,
         "load": checkpoint_path,

@@ -2,23 +2,34 @@
 
 The job is train.py in the stack's bucket. It is told its layout in the words of Megatron, saves to
 /models/checkpoints and starts again from the newest checkpoint there. A notice that the machine is
-taken back, and the end of the service, reach it as SIGTERM.
+taken back, and the end of the service, reach it as SIGTERM. It is done when it ends well after the
+checkpoint of its last step, or after it made the file that TONNAGE_DONE names.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from typing import TYPE_CHECKING, Final
 
 from stacks.runtime.vm.megatron import job_arguments
-from stacks.shell import fill_script, read_script, without_header
+from stacks.shell import (
+    fill_script,
+    read_script,
+    without_comments,
+    without_header,
+)
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
+    from planner.solve.solution import TrainingRun
     from stacks.cloud import NodeCommands
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
 
 MASTER_PORT: Final = 29500
+# Its age tells the agent that a node loads or stands by, although its accelerators rest.
+BUSY_FILE: Final = "/run/tonnage-busy"
 RDMA_FABRICS: Final = ("efa", "infiniband", "roce")
 
 
@@ -28,7 +39,12 @@ def train_script(
     group: ScalingGroup,
     commands: NodeCommands,
 ) -> str:
-    """Return the script of a node that trains."""
+    """Return the script of a node that trains. Raises ValueError without a training run."""
+    training_run = stack.training_run
+    if training_run is None:
+        message = f"{stack.name} trains nothing"
+        raise ValueError(message)
+    kept = training_run.checkpoints_kept
     shares_files = stack.file_system is not None
     docker_options = [
         *rdma_devices(fleet),
@@ -36,7 +52,7 @@ def train_script(
     ]
     for variable_name, variable_value in nccl_environment(fleet).items():
         docker_options += ["-e", f"{variable_name}={variable_value}"]
-    return fill_script(
+    script = fill_script(
         "stacks.runtime.vm",
         "scripts/train.sh",
         {
@@ -46,6 +62,12 @@ def train_script(
             "grace_s": notice_seconds(stack),
             "image": lookup_table("images.csv", "image", "reference")["train"],
             "checkpoints": stack.checkpoint_dir,
+            "job": job_digest(stack),
+            "last_step": training_run.optimizer_steps,
+            "keep_last": kept.keep_last,
+            "span_steps": kept.span_steps,
+            "busy_file": BUSY_FILE,
+            "loading_min": loading_minutes(training_run),
             "is_spot": "yes" if group.is_spot else "no",
             "shares_files": "yes" if shares_files else "no",
             "options": docker_options,
@@ -58,6 +80,11 @@ def train_script(
             "fetch_models": commands.fetch_models,
             "list_peers": commands.list_peers,
             "save_checkpoints": commands.save_checkpoints,
+            "list_checkpoints": commands.list_checkpoints,
+            "fetch_checkpoint": commands.fetch_checkpoint,
+            "drop_checkpoint": commands.drop_checkpoint,
+            "is_done": commands.is_done,
+            "give_back": commands.give_back,
             "notice": commands.notice,
             "mount_files": commands.mount_files if shares_files else "true",
             "fill_files": commands.fill_files
@@ -65,6 +92,18 @@ def train_script(
             else "true",
         },
     )
+    return without_comments(script)
+
+
+def loading_minutes(training_run: TrainingRun) -> int:
+    """Minutes in which a node may load without being idle: twice what is planned, and an hour."""
+    return math.ceil(2 * training_run.machine_life.start_s / 60) + 60
+
+
+def job_digest(stack: StackSpec) -> str:
+    """Twelve hexadecimal digits that name a job by what it is told: another job is not done."""
+    job_text = "\n".join(argument_words(stack))
+    return hashlib.sha256(job_text.encode()).hexdigest()[:12]
 
 
 def rdma_devices(fleet: FleetSpec) -> list[str]:

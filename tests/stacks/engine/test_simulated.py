@@ -36,7 +36,15 @@ from stacks.engine.fill import (
 from stacks.engine.protocol import ProgressEvent
 from stacks.engine.simulated import MAX_PARALLEL, SimulatedEngine
 from stacks.graph import Graph, Resource, parse_graph, ref
-from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
+from tests.conftest import (
+    BLUEPRINTS,
+    TODAY,
+    chat,
+    only,
+    present,
+    solve,
+    spec_of,
+)
 
 TEXT = chat(extra="shutdown: {idle: 30m, ttl: 72h}\nwhere: {clouds: [CLOUD]}")
 
@@ -131,7 +139,7 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     engine, catalog, path
 ) -> None:
     plan = plan_of(catalog, path.read_text())
-    shown = text.render(plan_page(plan))
+    shown = text.render(plan_page(plan, today=TODAY))
     headline = f"{plan.spec.path}  ·  {plan.workload.kind}  ·  "
     assert shown.startswith(headline)
     assert all(pool.instance_type in shown for pool in plan.solution.pools)
@@ -287,7 +295,10 @@ def test_capacity_is_shared_between_stacks(here, catalog) -> None:
 
 
 def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
-    engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
+    # Both rates are served by machines of the same type.
+    text = TEXT.replace("[CLOUD]", "[aws], accelerators: {allow: [l40s]}")
+    smaller = plan_of(catalog, text.replace("peak_rps: 2", "peak_rps: 3"))
+    engine.apply(smaller, quiet)
     found = next(
         o for o in objects(engine).values() if o["name"] == "serve-deadline"
     )
@@ -295,10 +306,8 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
     assert found["inputs"]["scheduleExpression"] == expected.strftime(
         "at(%Y-%m-%dT%H:%M:%S)"
     )
-    bigger = plan_of(
-        catalog,
-        TEXT.replace("CLOUD", "aws").replace("peak_rps: 2", "peak_rps: 9"),
-    )
+    bigger = plan_of(catalog, text.replace("peak_rps: 2", "peak_rps: 12"))
+    assert bigger.solution.pools[0].nodes > smaller.solution.pools[0].nodes
     engine.apply(bigger, quiet)
     again = next(
         o for o in objects(engine).values() if o["name"] == "serve-deadline"

@@ -17,15 +17,16 @@ from planner.plan.document import PlannedStack, SpecSource, assemble
 from planner.plan.types import Plan
 from planner.render import text
 from planner.render.plan import plan_page
+from planner.solve.capacity import capacity_changes
 from planner.solve.solution import PoolPurchase, SizedPool, Solution
+from planner.units import MINUTES_PER_WEEK
 from providers.catalog.load import load_catalog
 from providers.simulated import world
 from stacks.build import build_stack, planned_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph, Resource, ref
-from stacks.spec.capacity import MINUTES_PER_WEEK, capacity_changes
 from stacks.spec.stack import derive_stack, peer_tag
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import TODAY, chat, only, present, solve, spec_of
 from tests.stacks.engine.test_simulated import (
     assert_nothing_to_do,
     objects,
@@ -196,10 +197,12 @@ def test_a_pool_keeps_its_resources_when_others_come(catalog, pools) -> None:
 def test_the_screen_names_every_pool_and_how_it_is_bought(
     catalog, pools
 ) -> None:
-    shown = text.render(plan_page(plan_of_pools(catalog, *pools.values())))
+    shown = text.render(
+        plan_page(plan_of_pools(catalog, *pools.values()), today=TODAY)
+    )
     for pool in pools.values():
         assert f"{pool.nodes} x {pool.instance.instance_type}" in shown
-    assert "2 on_demand + 1 spot" in shown
+    assert "2 on demand + 1 spot" in shown
 
 
 @pytest.mark.parametrize("cloud", ["aws"])

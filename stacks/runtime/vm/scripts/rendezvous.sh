@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every node waits for all, and takes its place in the order of their addresses; the first leads,
-# and those beyond the number that trains stand by until one of the others is gone.
+# and those beyond the number that trains stand by until one of the others is gone or the job done.
 rank=0 leader=127.0.0.1
 while [ "$nodes" -gt 1 ]; do
   peers=$(list_peers) || peers=
@@ -9,6 +9,10 @@ while [ "$nodes" -gt 1 ]; do
     hostname -I | grep -qw "$peer" && break
     rank=$((rank + 1))
   done
-  [ "$(echo "$peers" | wc -w)" -ge "$nodes" ] && [ $rank -lt "$nodes" ] && break
+  if is_done "$job"; then leave; fi
+  if [ "$(echo "$peers" | wc -w)" -ge "$nodes" ]; then
+    [ $rank -ge "$nodes" ] || break
+    not_idle
+  fi
   sleep 15
 done
