@@ -21,7 +21,11 @@ from msgspec.structs import replace
 from planner.market.region import check_regions
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble
-from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
+from planner.solve.settings import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_LEVEL,
+    SolveSettings,
+)
 from planner.spec.load import load_spec
 from planner.workload.solver import solve
 
@@ -50,7 +54,7 @@ def plan(
     *,
     path: str = "spec.yaml",
     catalog: Catalog | None = None,
-    confidence: float = DEFAULT_CONFIDENCE.level,
+    confidence: float = DEFAULT_LEVEL,
     alternatives: int = 3,
     read_file: Callable[[str], bytes] | None = None,
 ) -> Plan:

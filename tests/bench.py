@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -94,6 +95,26 @@ def estimated() -> tuple[float, float, float]:
             encoding="utf-8",
         )
         return timed("estimate", "--table", str(path), runs=3)
+
+
+def traced() -> tuple[float, float, float]:
+    """Seconds and megabytes of the plan of a trace of a million requests."""
+    draw = random.Random(1)
+    arrival_s = 0.0
+    head, _ = (
+        (ROOT / "blueprints" / "chat-8b.yaml").read_text().split("traffic:")
+    )
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "spec.yaml"
+        path.write_text(head + "traffic:\n  trace: trace.csv\n")
+        with (Path(name) / "trace.csv").open("w") as out:
+            out.write("timestamp,input_tokens,output_tokens\n")
+            for _ in range(1_000_000):
+                arrival_s += draw.expovariate(12.0)
+                prompt = draw.lognormvariate(6.5, 0.9)
+                answer = draw.lognormvariate(5.0, 0.8)
+                out.write(f"{arrival_s:.3f},{prompt:.0f},{answer:.0f}\n")
+        return timed("plan", str(path), runs=3)
 
 
 def estimates() -> tuple[float, float]:
@@ -216,6 +237,12 @@ def main() -> None:
             2.0,
             200,
             timed("plan", "blueprints/pretrain-moe.yaml", runs=3),
+        ),
+        (
+            "plan of a trace of 1,000,000 rows",
+            3.0,
+            150,
+            traced(),
         ),
         (
             "estimate of 2,251 rows",

@@ -27,6 +27,9 @@ Value = TypeVar("Value")
 Golden: TypeAlias = "Callable[[Path, str], None]"
 ROOT = Path(__file__).resolve().parents[1]
 BLUEPRINTS = sorted((ROOT / "blueprints").glob("*.yaml"))
+# The day on which tests take place: prices have an age.
+TODAY_EPOCH_S = 1_795_305_600
+TODAY = "2026-11-22"
 
 CHAT = """
 apiVersion: tonnage/v1
@@ -121,6 +124,7 @@ def _plain_environment(
         if name.startswith(("TONNAGE_", "FORCE_COLOR", "NO_COLOR")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TONNAGE_CACHE", str(kept_folder))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(TODAY_EPOCH_S))
 
 
 @pytest.fixture(scope="session")

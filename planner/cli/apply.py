@@ -97,7 +97,8 @@ def _plan_and_confirm(
         # A stack name makes the plan start from the state of that stack.
         replace(options, stack=options.stack or spec_file.spec.name),
     )
-    option.print_page(plan_page(plan), "text", option_values["color"])
+    shown_page = plan_page(plan, today=option.today())
+    option.print_page(shown_page, "text", option_values["color"])
     # An infeasible plan is shown; the caller then refuses it.
     if not plan.solution.pools or option_values["yes"]:
         return plan

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.compose import SpecFile, open_catalog, read_spec
+from planner.cli.compose import (
+    SpecFile,
+    open_catalog,
+    read_spec,
+    spec_folder_reader,
+)
 from planner.cli.option import write_output
 from planner.errors import Problem, SpecError, TonnageError
 from planner.market.region import check_regions
+from planner.workload.solver import check
+
+
+def _problems(spec_path: str) -> tuple[Problem, ...]:
+    """Return all that a plan would refuse in a file, and announce one that is valid."""
+    try:
+        spec_file = read_spec(spec_path)
+    except TonnageError as error:
+        return error.problems
+    found_problems: list[Problem] = []
+    for check_part in (_check_regions, _check_workload):
+        try:
+            check_part(spec_file)
+        except TonnageError as error:
+            found_problems += error.problems
+    if not found_problems:
+        write_output(
+            f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
+        )
+    return tuple(found_problems)
 
 
 def _check_regions(spec_file: SpecFile) -> None:
@@ -17,25 +42,23 @@ def _check_regions(spec_file: SpecFile) -> None:
         check_regions(where, open_catalog(None, None))
 
 
+def _check_workload(spec_file: SpecFile) -> None:
+    check(spec_file.spec, spec_folder_reader(spec_file.path))
+
+
 @click.command("check")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC...")
 def command(specs: tuple[str, ...]) -> int:
     """Validate specs, offline and without solving them; every problem of every file is listed.
 
+    Models, the files that a spec names, lengths, regions and runtime are checked as plan does.
+
     Example: tonnage check *.yaml
     """
-    problems: list[Problem] = []
-    for spec_path in specs:
-        try:
-            spec_file = read_spec(spec_path)
-            _check_regions(spec_file)
-        # All files are checked before the command fails.
-        except TonnageError as error:
-            problems += error.problems
-        else:
-            write_output(
-                f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
-            )
+    # All files are checked before the command fails.
+    problems = [
+        problem for spec_path in specs for problem in _problems(spec_path)
+    ]
     if problems:
         raise SpecError(*problems)
     return 0

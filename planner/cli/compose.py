@@ -149,6 +149,7 @@ def solve_spec(
         read_file=spec_folder_reader(spec_file.path),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
+        explains=options.explains,
     )
     return solve(spec_file.spec, settings)
 
@@ -178,6 +179,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     calibration   calibration file
     engine        pulumi or simulated
     backend       URL of Pulumi's state
+    explains      whether it is planned what each constraint costs
     """
 
     catalog: str | None = None
@@ -188,6 +190,7 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     calibration: str | None = None
     engine: str | None = None
     backend: str | None = None
+    explains: bool = True
 
     @property
     def uses_stack_state(self) -> bool:

@@ -98,10 +98,13 @@ def _diff_json(plan_diff: PlanDiff) -> str:
             "schema": "tonnage.diff/1",
             "name": plan_diff.name,
             "period": plan_diff.period,
+            "period_before": plan_diff.period_before,
             "changes": change_entries,
             "usd_before": str(plan_diff.usd_before),
             "usd_after": str(plan_diff.usd_after),
-            "usd_delta": str(plan_diff.delta_usd),
+            "usd_delta": None
+            if plan_diff.delta_usd is None
+            else str(plan_diff.delta_usd),
             "percent": None
             if plan_diff.delta_percent is None
             else str(plan_diff.delta_percent),

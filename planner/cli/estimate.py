@@ -37,7 +37,16 @@ SERVING_LAYOUT_KEYS: Final = {
     "tp": (),
     "pp": (),
     "ep": (),
-    "precision": ("bf16", "fp8", "int8", "int4", "fp4", "mxfp4"),
+    "precision": (
+        "bf16",
+        "fp16",
+        "fp32",
+        "fp8",
+        "int8",
+        "int4",
+        "fp4",
+        "mxfp4",
+    ),
     "kv_precision": ("bf16", "fp8"),
 }
 TRAINING_LAYOUT_KEYS: Final = {

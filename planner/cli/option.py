@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -179,6 +180,14 @@ def terminal_width() -> int | None:
     import shutil
 
     return max(60, shutil.get_terminal_size().columns)
+
+
+def today() -> str:
+    """Return the date in UTC as 2026-07-30, or that of SOURCE_DATE_EPOCH where it is set."""
+    epoch_text = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch_text and epoch_text.isdigit():
+        return datetime.fromtimestamp(int(epoch_text), UTC).date().isoformat()
+    return datetime.now(UTC).date().isoformat()
 
 
 def print_page(

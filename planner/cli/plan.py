@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from planner.cli import option
 from planner.cli.compose import open_catalog, open_world, read_spec
@@ -27,7 +28,11 @@ INFEASIBLE_EXIT_CODE = 10
 @option.color
 @option.exit_code
 @option.detailed_exitcode
-@click.option("--full", is_flag=True, help="List every resource.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show every line: of the bill, fleets, layouts, resources.",
+)
 def command(specs: tuple[str, ...], **option_values: Any) -> int:
     """Solve specs and show the plans; nothing is created and no account is needed.
 
@@ -36,7 +41,11 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
-    options = option.planning_options(option_values)
+    options = replace(
+        option.planning_options(option_values),
+        # `explain` answers for one of many.
+        explains=len(specs) == 1,
+    )
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
@@ -99,6 +108,7 @@ def _write_plan(
         return
     shown_page = plan_page(
         plan,
+        today=option.today(),
         full=option_values["full"],
         saved_path=option_values["output"] or "",
     )

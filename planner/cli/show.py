@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 @option.format_option("text", "json", "markdown")
 @option.output
 @option.color
-@click.option("--full", is_flag=True, help="List every resource.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show every line: of the bill, fleets, layouts, resources.",
+)
 @click.option(
     "--slurm", is_flag=True, help="Only the batch script of a training job."
 )
@@ -40,7 +44,9 @@ def command(plan: str, **option_values: Any) -> int:
     if output_format == "json":
         option.write_output(dump_plan(plan_document), output_path)
         return 0
-    shown_page = plan_page(plan_document, full=option_values["full"])
+    shown_page = plan_page(
+        plan_document, today=option.today(), full=option_values["full"]
+    )
     option.print_page(
         shown_page, output_format, option_values["color"], output_path
     )

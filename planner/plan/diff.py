@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from planner.plan.types import Plan, Pool
+    from planner.plan.types import Period, Plan, Pool
 
 
 class PlanChange(Struct, frozen=True):
@@ -38,28 +38,40 @@ class PlanChange(Struct, frozen=True):
 class PlanDiff(Struct, frozen=True):
     """All changes between two plans, with the totals.
 
-    period      month, or run for the whole run of a training job
+    period      what the cost of the second plan is for: a month, a run or a life
+    period_before  the same of the first plan; costs of different periods have no difference
     usd_before  total of the first plan in the period, USD
     usd_after   total of the second plan in the period, USD
     partial     whether a price is unknown in either plan, so that totals are lower bounds
     """
 
     name: str
-    period: Literal["month", "run"]
+    period: Period
+    period_before: Period
     changes: tuple[PlanChange, ...]
     usd_before: Decimal
     usd_after: Decimal
     partial: bool
 
     @property
-    def delta_usd(self) -> Decimal:
-        """Cost increase in the period, USD; negative for a saving."""
+    def is_comparable(self) -> bool:
+        """Whether the costs are for the same: a month and a run have no difference."""
+        return self.period == self.period_before
+
+    @property
+    def delta_usd(self) -> Decimal | None:
+        """Cost increase in the period, USD; negative for a saving. None between two periods."""
+        if not self.is_comparable:
+            return None
         return self.usd_after - self.usd_before
 
     @property
     def delta_percent(self) -> Decimal | None:
-        """Cost increase in percent of the first plan; None when it costs nothing."""
-        if not self.usd_before:
+        """Cost increase in percent of the first plan; None when that costs nothing.
+
+        None too between two periods.
+        """
+        if self.delta_usd is None or not self.usd_before:
             return None
         return (self.delta_usd / self.usd_before * 100).quantize(Decimal("0.1"))
 
@@ -71,6 +83,7 @@ def compare_plans(before: Plan, after: Plan) -> PlanDiff:
     return PlanDiff(
         name=after.workload.name,
         period=after.cost.period,
+        period_before=before.cost.period,
         changes=(*pool_changes, *line_changes),
         usd_before=before.cost.total,
         usd_after=after.cost.total,

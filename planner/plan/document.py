@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from planner.cost.bill_line import CENT
 from planner.plan import types
+from planner.plan.bill import cost_entry
 from planner.plan.canonical import seal
+from planner.plan.number import optional_money, plain_money, rounded
 from planner.sentence import describe
 from planner.spec.load import plain_values
-from planner.units import BYTES_PER_GB, BYTES_PER_MB
+from planner.spec.model import Batch, Inference, Training
+from planner.units import (
+    BYTES_PER_GB,
+    BYTES_PER_MB,
+    MS_PER_S,
+    SECONDS_PER_DAY,
+    SECONDS_PER_HOUR,
+)
 from planner.version import VERSION
+from planner.workload.period import planned_period
 from planner.workload.registry import workload_of
 
 if TYPE_CHECKING:
-    from planner.cost.bill import Bill
-    from planner.cost.bill_line import BillLine
+    from decimal import Decimal
+
     from planner.cost.energy import Energy
     from planner.facts.llm import Llm
     from planner.market.offer import Catalog
@@ -32,24 +41,18 @@ if TYPE_CHECKING:
         ConfidenceCost,
         FleetSummary,
         JobStorage,
+        KeptCheckpoints,
+        MachineLife,
         PlanWarning,
         PoolPurchase,
         RivalFleet,
         SimulationCheck,
         SizedPool,
         Solution,
+        TradeOff,
         TrainingRun,
     )
     from planner.spec.model import Spec
-
-EXCLUDED_COSTS: Final = (
-    "tax",
-    "support plans",
-    "private discounts",
-    "data transfer between regions",
-)
-# More digits would be noise, and would differ from machine to machine.
-SIGNIFICANT_DIGITS: Final = 6
 
 
 class SpecSource(Struct, frozen=True):
@@ -103,17 +106,17 @@ def assemble(
             name=spec.name,
             model=_model(llm) if llm is not None else None,
         ),
-        solution=_outcome(solution),
+        solution=_outcome(solution, _metric_limits(spec)),
         alternatives=tuple(
             _alternative(rival_fleet) for rival_fleet in solution.alternatives
         ),
-        cost=_cost(solution.bill, workload.period),
+        cost=cost_entry(solution, planned_period(spec), catalog.as_of),
         graph=stack.graph,
         launch=stack.launch,
         stack=types.StackRef(name=stack.name, state_sha256=stack.state_sha256),
         shutdown=types.Shutdown(
-            idle=_optional_money(spec.shutdown.idle),
-            ttl=_optional_money(spec.shutdown.ttl),
+            idle=optional_money(spec.shutdown.idle),
+            ttl=optional_money(spec.shutdown.ttl),
             schedule=spec.shutdown.schedule,
             backstop=stack.backstop,
         ),
@@ -141,7 +144,9 @@ def _model(llm: Llm) -> types.ModelRef:
     )
 
 
-def _outcome(solution: Solution) -> types.Outcome:
+def _outcome(
+    solution: Solution, metric_limits: dict[str, float]
+) -> types.Outcome:
     return types.Outcome(
         status=solution.status,
         # The search is exact: an optimal plan is proved to have no gap.
@@ -155,6 +160,11 @@ def _outcome(solution: Solution) -> types.Outcome:
         predicted={
             metric: prediction(estimate)
             for metric, estimate in solution.predictions.items()
+        },
+        limits={
+            metric: _limit(solution.predictions[metric], limit)
+            for metric, limit in metric_limits.items()
+            if metric in solution.predictions
         },
         binding=tuple(_binding(limit) for limit in solution.bindings),
         safety=_safety(solution.confidence_cost),
@@ -210,6 +220,30 @@ def _purchase(part: PoolPurchase) -> types.Purchase:
     )
 
 
+def _metric_limits(spec: Spec) -> dict[str, float]:
+    """Return the limits of a spec by the metric that they are for, in its unit.
+
+    The machines of a batch are given back at the time to live, so that its run ends before.
+    """
+    if isinstance(spec, Inference) and spec.sla is not None:
+        return {
+            f"{limit.metric}_p{limit.percentile}_ms": float(limit.seconds)
+            * MS_PER_S
+            for limit in spec.sla.limits
+        }
+    run_limits_s: tuple[Decimal | None, ...] = ()
+    if isinstance(spec, Batch):
+        run_limits_s = (spec.deadline, spec.shutdown.ttl)
+    elif isinstance(spec, Training):
+        run_limits_s = (spec.train.deadline,)
+    known_limits_s = [
+        limit_s for limit_s in run_limits_s if limit_s is not None
+    ]
+    if not known_limits_s:
+        return {}
+    return {"duration_days": float(min(known_limits_s)) / SECONDS_PER_DAY}
+
+
 def prediction(estimate: BandedPrediction) -> types.Prediction:
     """Return a prediction with its band and basis, rounded to six digits."""
     return types.Prediction(
@@ -217,6 +251,16 @@ def prediction(estimate: BandedPrediction) -> types.Prediction:
         low=rounded(estimate.low),
         high=rounded(estimate.high),
         basis=estimate.basis,
+    )
+
+
+def _limit(estimate: BandedPrediction, limit: float) -> types.MetricLimit:
+    """Return a limit with what the predicted value leaves of it.
+
+    headroom = 1 - value / limit
+    """
+    return types.MetricLimit(
+        limit=rounded(limit), headroom=rounded(1 - estimate.value / limit)
     )
 
 
@@ -237,15 +281,20 @@ def _verification(
     if simulation_check is None:
         return None
     return types.Verification(
-        passed=simulation_check.passed,
+        verdict=simulation_check.verdict,
         requests=simulation_check.request_count,
         requests_of=simulation_check.request_source,
         routing=simulation_check.routing,
-        seeds=simulation_check.seed_count,
+        batches=simulation_check.batch_count,
+        decode_factor=rounded(simulation_check.decode_factor),
+        prefill_factor=rounded(simulation_check.prefill_factor),
         added_groups=simulation_check.added_groups,
         found={
             metric: types.PercentileBand(
-                value=rounded(value), low=rounded(low), high=rounded(high)
+                value=rounded(value),
+                # A time is never below 0, whatever the spread of the batches.
+                low=rounded(max(0.0, low)),
+                high=rounded(high),
             )
             for metric, (
                 value,
@@ -291,6 +340,8 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
         checkpoint_interval_s=rounded(training_run.checkpoint_interval_s),
         checkpoint_blocks_s=rounded(training_run.checkpoint_stall_s),
         checkpoint_gb=rounded(training_run.checkpoint_bytes / BYTES_PER_GB),
+        checkpoints=_checkpoint_rule(training_run.checkpoints_kept),
+        billed_hours=_billed_time(training_run.machine_life),
         stops=rounded(training_run.interruptions),
         spares=training_run.spare_nodes,
         hours_p50=rounded(hours_p50),
@@ -305,7 +356,7 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
         ways=tuple(
             types.RunScenario(
                 way=scenario.name,
-                usd=_optional_money(scenario.usd),
+                usd=optional_money(scenario.usd),
                 hours_p90=None
                 if scenario.duration_hours is None
                 else rounded(scenario.duration_hours),
@@ -313,6 +364,44 @@ def _run(training_run: TrainingRun | None) -> types.Run | None:
             )
             for scenario in training_run.scenarios
         ),
+        curve=tuple(_curve_point(point) for point in training_run.curve),
+    )
+
+
+def _checkpoint_rule(kept: KeptCheckpoints) -> types.CheckpointRule:
+    return types.CheckpointRule(
+        last=kept.keep_last,
+        every_s=rounded(kept.keep_every_s),
+        left=kept.left,
+        left_gb=rounded(kept.left_bytes / BYTES_PER_GB),
+        left_usd_month=None
+        if kept.left_usd_month is None
+        else plain_money(kept.left_usd_month.quantize(CENT)),
+    )
+
+
+def _billed_time(life: MachineLife) -> types.BilledTime:
+    return types.BilledTime(
+        start=rounded(life.start_s / SECONDS_PER_HOUR),
+        steps=rounded(life.steps_s / SECONDS_PER_HOUR),
+        lost=rounded(life.lost_s / SECONDS_PER_HOUR),
+        closing=rounded(life.closing_s / SECONDS_PER_HOUR),
+        release=rounded(life.release_s / SECONDS_PER_HOUR),
+        total=rounded(life.billed_s / SECONDS_PER_HOUR),
+    )
+
+
+def _curve_point(point: TradeOff) -> types.CurvePoint:
+    return types.CurvePoint(
+        fleet=fleet_reference(point.fleet),
+        purchase=point.purchase,
+        accelerators=point.accelerators,
+        hours=rounded(point.duration_hours),
+        usd=plain_money(point.usd),
+        mfu=rounded(point.mfu),
+        chosen=point.is_chosen,
+        knee=point.is_knee,
+        violates=point.violates or None,
     )
 
 
@@ -326,6 +415,7 @@ def _storage(storage: JobStorage) -> types.StorageSpeed:
         wanted_mb_s=rounded(storage.required_bytes_per_s / BYTES_PER_MB),
         given_mb_s=rounded(storage.supplied_bytes_per_s / BYTES_PER_MB),
         checkpoint_write_s=rounded(storage.checkpoint_write_s),
+        checkpoint_load_s=rounded(storage.checkpoint_load_s),
     )
 
 
@@ -351,8 +441,11 @@ def training_layout(timed_layout: TimedLayout) -> types.TrainingLayout:
 
 
 def _fleet(fleet: FleetSummary | None) -> types.FleetRef | None:
-    if fleet is None:
-        return None
+    return None if fleet is None else fleet_reference(fleet)
+
+
+def fleet_reference(fleet: FleetSummary) -> types.FleetRef:
+    """Return a fleet that is named and not bought, as the document has it."""
     return types.FleetRef(
         provider=fleet.provider,
         region=fleet.region,
@@ -366,8 +459,8 @@ def _binding(limit: BindingLimit) -> types.Binding:
         constraint=limit.constraint,
         slack=None if limit.slack is None else rounded(limit.slack),
         relax_to=describe(limit.relax_to),
-        saves_usd_month=_optional_money(limit.saves_usd),
-        usd_month=_optional_money(limit.usd),
+        saves_usd_month=optional_money(limit.saves_usd),
+        usd_month=optional_money(limit.usd),
         fleet=_fleet(limit.fleet),
     )
 
@@ -388,45 +481,6 @@ def _alternative(rival_fleet: RivalFleet) -> types.Alternative:
         usd_month=plain_money(rival_fleet.usd),
         rejected_by=describe(rival_fleet.rejected_by),
         reason=_reason(rival_fleet.rejected_by),
-    )
-
-
-def _cost(bill: Bill | None, period: types.Period) -> types.Cost:
-    """Return the cost part; without a bill (infeasible plan) all costs are 0."""
-    if bill is None:
-        return types.Cost(
-            period=period,
-            total=Decimal(0),
-            usd_hour=Decimal(0),
-            # A training job has a cost for its run, none for a month.
-            usd_month=Decimal(0) if period == "month" else None,
-            lines=(),
-            excludes=tuple(sorted(EXCLUDED_COSTS)),
-        )
-    total = plain_money(bill.total)
-    return types.Cost(
-        period=bill.period,
-        total=total,
-        usd_hour=plain_money(bill.usd_hour),
-        usd_month=total if bill.period == "month" else None,
-        lines=tuple(_cost_line(bill_line) for bill_line in bill.lines),
-        # The total has no line whose price is unknown.
-        excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
-    )
-
-
-def _cost_line(bill_line: BillLine) -> types.CostLine:
-    return types.CostLine(
-        name=bill_line.name,
-        kind=bill_line.kind,
-        unit=bill_line.unit,
-        quantity=plain_money(bill_line.quantity),
-        unit_price=_optional_money(bill_line.unit_price),
-        usd=_optional_money(bill_line.usd),
-        pool=bill_line.pool or None,
-        price_source=bill_line.source or None,
-        price_as_of=bill_line.as_of or None,
-        price_found=bill_line.is_priced,
     )
 
 
@@ -451,26 +505,3 @@ def _notice(warning: PlanWarning) -> types.Notice:
         line=place.line if place else None,
         column=place.column if place else None,
     )
-
-
-def plain_money(amount: Decimal) -> Decimal:
-    """Return an equal decimal whose text has no exponent."""
-    return Decimal(format(amount, "f"))
-
-
-def _optional_money(amount: Decimal | None) -> Decimal | None:
-    # None is an unknown amount, which differs from 0.
-    return None if amount is None else plain_money(amount)
-
-
-def rounded(number: float) -> types.Number:
-    """Return the number with six significant digits, as an integer when it is whole."""
-    # JSON has no infinity and no NaN.
-    if number == 0 or not math.isfinite(number):
-        return 0
-    # Decimal places; negative for numbers of more than six digits.
-    digits = SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(number)))
-    short_number = round(number, digits)
-    if short_number == int(short_number):
-        return int(short_number)
-    return short_number

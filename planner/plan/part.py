@@ -12,7 +12,7 @@ Basis: TypeAlias = Literal["measured", "calibrated", "physics", "spec"]
 # Properties of a resource, or of a document of somebody else, under their own names.
 Properties: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["serve", "batch", "train", "workspace"]
-Period: TypeAlias = Literal["month", "run"]
+Period: TypeAlias = Literal["month", "run", "life"]
 
 
 class DocumentPart(Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from planner.plan.part import DocumentPart, Number
+from planner.plan.pool import FleetRef  # noqa: TC001 - msgspec reads the annotations
 
 
 class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
@@ -28,6 +29,40 @@ class StorageSpeed(DocumentPart, frozen=True, kw_only=True):
     checkpoint_write_s: Annotated[
         Number, Meta(description="seconds to write one checkpoint")
     ]
+    checkpoint_load_s: Annotated[
+        Number, Meta(description="seconds to load one after a stop")
+    ]
+
+
+class CheckpointRule(DocumentPart, frozen=True, kw_only=True):
+    """Which checkpoints the machines keep, and what is left of them in the end."""
+
+    last: Annotated[int, Meta(description="newest checkpoints that are kept")]
+    every_s: Annotated[
+        Number, Meta(description="seconds of which the newest is kept too")
+    ]
+    left: Annotated[int, Meta(description="checkpoints when the run ends")]
+    left_gb: Annotated[Number, Meta(description="GB of these")]
+    left_usd_month: Annotated[
+        Decimal | None,
+        Meta(description="of these until they are deleted; not in the bill"),
+    ]
+
+
+class BilledTime(DocumentPart, frozen=True, kw_only=True):
+    """What one machine is billed for in the mean run, in the order of events. Hours."""
+
+    start: Annotated[Number, Meta(description="boot, weights and data")]
+    steps: Annotated[Number, Meta(description="training")]
+    lost: Annotated[
+        Number, Meta(description="to checkpoints, failures and restarts")
+    ]
+    closing: Annotated[Number, Meta(description="the last checkpoint")]
+    release: Annotated[
+        Number,
+        Meta(description="until the machine is given back, the job being done"),
+    ]
+    total: Annotated[Number, Meta(description="their sum")]
 
 
 class TrainingLayout(DocumentPart, frozen=True, kw_only=True):
@@ -66,6 +101,27 @@ class RunScenario(DocumentPart, frozen=True, kw_only=True):
     remark: Annotated[str, Meta(description="what to know about it")]
 
 
+class CurvePoint(DocumentPart, frozen=True, kw_only=True):
+    """A point of time against cost: the cheapest cluster that is as fast."""
+
+    fleet: Annotated[FleetRef, Meta(description="machines, with spares")]
+    purchase: Annotated[str, Meta(description="how they are bought")]
+    accelerators: Annotated[int, Meta(description="accelerators at work")]
+    hours: Annotated[
+        Number, Meta(description="holds with the confidence of the plan")
+    ]
+    usd: Annotated[Decimal, Meta(description="of the run, expected")]
+    mfu: Annotated[Number, Meta(description="share of the 16-bit peak")]
+    chosen: Annotated[bool, Meta(description="whether the plan is this one")]
+    knee: Annotated[
+        bool,
+        Meta(description="whether cost times time is least here"),
+    ]
+    violates: Annotated[
+        str | None, Meta(description="key of a limit that it exceeds")
+    ] = None
+
+
 class Run(DocumentPart, frozen=True, kw_only=True):
     """How a training job runs: the whole of it."""
 
@@ -81,6 +137,12 @@ class Run(DocumentPart, frozen=True, kw_only=True):
         Number, Meta(description="seconds that each one stops the job")
     ]
     checkpoint_gb: Annotated[Number, Meta(description="GB of one checkpoint")]
+    checkpoints: Annotated[
+        CheckpointRule, Meta(description="which of them are kept")
+    ]
+    billed_hours: Annotated[
+        BilledTime, Meta(description="the life of one machine")
+    ]
     stops: Annotated[Number, Meta(description="expected interruptions")]
     spares: Annotated[int, Meta(description="nodes that wait for a failure")]
     hours_p50: Annotated[
@@ -101,6 +163,10 @@ class Run(DocumentPart, frozen=True, kw_only=True):
     ways: Annotated[
         tuple[RunScenario, ...],
         Meta(description="other ways to run on the same machines"),
+    ]
+    curve: Annotated[
+        tuple[CurvePoint, ...],
+        Meta(description="what time costs, the slowest cluster first"),
     ]
 
 

@@ -21,6 +21,9 @@ from planner.plan.part import (
 )
 from planner.plan.pool import FleetRef, Layout, Pool, Purchase, RivalPool
 from planner.plan.run import (
+    BilledTime,
+    CheckpointRule,
+    CurvePoint,
     Launch,
     Run,
     RunScenario,
@@ -31,17 +34,22 @@ from planner.plan.run import (
 __all__ = [
     "Alternative",
     "Basis",
+    "BilledTime",
     "Binding",
     "Calibration",
     "CatalogRef",
+    "CheckpointRule",
     "Cost",
     "CostLine",
+    "CurvePoint",
     "DocumentPart",
     "EnergyUse",
     "FleetRef",
     "FunnelStep",
     "Launch",
     "Layout",
+    "Life",
+    "MetricLimit",
     "ModelRef",
     "Notice",
     "Number",
@@ -65,6 +73,7 @@ __all__ = [
     "SpecRef",
     "StackRef",
     "StorageSpeed",
+    "TokenCost",
     "TrainingLayout",
     "Verification",
     "WorkloadRef",
@@ -133,6 +142,16 @@ class Prediction(DocumentPart, frozen=True, kw_only=True):
     basis: Annotated[Basis, Meta(description="what it rests on")]
 
 
+class MetricLimit(DocumentPart, frozen=True, kw_only=True):
+    """A limit of the spec on a predicted number, in its unit."""
+
+    limit: Annotated[Number, Meta(description="the predicted number at most")]
+    headroom: Annotated[
+        Number,
+        Meta(description="share of the limit that the predicted number leaves"),
+    ]
+
+
 class Reason(DocumentPart, frozen=True, kw_only=True):
     """What a sentence of the plan says, as data."""
 
@@ -166,7 +185,7 @@ class Binding(DocumentPart, frozen=True, kw_only=True):
         ),
     ]
     saves_usd_month: Annotated[
-        Decimal | None, Meta(description="a month, or a training run")
+        Decimal | None, Meta(description="in the period of the bill")
     ]
     usd_month: Annotated[
         Decimal | None, Meta(description="what the fleet would then cost")
@@ -183,18 +202,24 @@ class Safety(DocumentPart, frozen=True, kw_only=True):
             description="share of cases in which the limits are met, in view of the bands"
         ),
     ]
-    usd_month: Annotated[Decimal, Meta(description="what that costs over 0.5")]
+    usd_month: Annotated[
+        Decimal,
+        Meta(description="what that costs over 0.5, in the period of the bill"),
+    ]
     fleet: Annotated[
         FleetRef | None, Meta(description="the fleet at even odds, if cheaper")
     ]
 
 
 class PercentileBand(DocumentPart, frozen=True, kw_only=True):
-    """A percentile of the simulation with its 90 % Monte Carlo band."""
+    """A percentile of the simulation with its 95 % Monte Carlo interval."""
 
     value: Annotated[Number, Meta(description="ms")]
     low: Annotated[
-        Number, Meta(description="lower end of the 90 % Monte Carlo band")
+        Number,
+        Meta(
+            description="lower end of the 95 % Monte Carlo interval, 0 at least"
+        ),
     ]
     high: Annotated[Number, Meta(description="upper end")]
 
@@ -205,8 +230,11 @@ class Verification(DocumentPart, frozen=True, kw_only=True):
     by: Annotated[
         Literal["simulation"], Meta(description="always simulation")
     ] = "simulation"
-    passed: Annotated[
-        bool, Meta(description="every limit holds in the simulation")
+    verdict: Annotated[
+        Literal["holds", "undecided"],
+        Meta(
+            description="holds, or undecided when other requests may not confirm it"
+        ),
     ]
     requests: Annotated[int, Meta(description="requests counted")]
     requests_of: Annotated[
@@ -215,7 +243,21 @@ class Verification(DocumentPart, frozen=True, kw_only=True):
     routing: Annotated[
         str, Meta(description="how requests are spread over replicas")
     ]
-    seeds: Annotated[int, Meta(description="independent runs")]
+    batches: Annotated[
+        int, Meta(description="batches of requests that were compared")
+    ]
+    decode_factor: Annotated[
+        Number,
+        Meta(
+            description="times as slow as predicted that answers were simulated"
+        ),
+    ]
+    prefill_factor: Annotated[
+        Number,
+        Meta(
+            description="times as slow as predicted that prompts were simulated"
+        ),
+    ]
     added_groups: Annotated[
         int, Meta(description="more than the formulas asked for")
     ]
@@ -271,6 +313,10 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
             description="predicted numbers by name; the name ends in the unit"
         ),
     ]
+    limits: Annotated[
+        dict[str, MetricLimit],
+        Meta(description="limits of the spec by the predicted number"),
+    ]
     binding: Annotated[
         tuple[Binding, ...],
         Meta(
@@ -299,9 +345,7 @@ class Alternative(DocumentPart, frozen=True, kw_only=True):
     """A fleet that was not chosen, and what stopped it."""
 
     pools: Annotated[tuple[RivalPool, ...], Meta(description="its machines")]
-    usd_month: Annotated[
-        Decimal, Meta(description="a month, or a training run")
-    ]
+    usd_month: Annotated[Decimal, Meta(description="in the period of the bill")]
     rejected_by: Annotated[
         str,
         Meta(description="what stops it, as a sentence"),
@@ -325,19 +369,75 @@ class CostLine(DocumentPart, frozen=True, kw_only=True):
         str | None, Meta(description="id of the price's source")
     ]
     price_as_of: Annotated[str | None, Meta(description="date of the price")]
+    price_is_old: Annotated[
+        bool,
+        Meta(description="whether the catalog is more than a year younger"),
+    ]
     price_found: Annotated[bool, Meta(description="whether a price is known")]
 
 
+class Life(DocumentPart, frozen=True, kw_only=True):
+    """What each machine is billed for from its launch to its release, hours."""
+
+    hours: Annotated[Number, Meta(description="boot, work and tail together")]
+    boot_hours: Annotated[Number, Meta(description="until it works")]
+    work_hours: Annotated[Number, Meta(description="of work")]
+    tail_hours: Annotated[
+        Number, Meta(description="from the end of the work to the release")
+    ]
+    ended_by: Annotated[
+        Literal["done", "idle", "window", "ttl"],
+        Meta(
+            description="done: the job says so; idle: the idle limit; window: the end of its "
+            "day; ttl: the time to live"
+        ),
+    ]
+
+
+class TokenCost(DocumentPart, frozen=True, kw_only=True):
+    """What a million tokens cost: the total over the tokens of its period."""
+
+    prompt_tokens: Annotated[
+        Number, Meta(description="read in the period; 0 for training")
+    ]
+    output_tokens: Annotated[
+        Number, Meta(description="written in the period; 0 for training")
+    ]
+    trained_tokens: Annotated[
+        Number, Meta(description="trained on in the run; 0 for serving")
+    ]
+    usd_per_million_output: Annotated[
+        Decimal | None,
+        Meta(description="all cost over output tokens; none for training"),
+    ]
+    usd_per_million: Annotated[
+        Decimal, Meta(description="all cost over all tokens, blended")
+    ]
+
+
 class Cost(DocumentPart, frozen=True, kw_only=True):
-    """The bill of a month, or of a whole training run."""
+    """The bill of a month, of a run, or of the time to live of what stands."""
 
     currency: Annotated[Literal["USD"], Meta(description="always USD")] = "USD"
-    period: Annotated[Period, Meta(description="what the total is for")]
+    period: Annotated[
+        Period,
+        Meta(
+            description="what the total is for: a month of what does not end, the run of a job, "
+            "or the life that a ttl gives"
+        ),
+    ]
+    life: Annotated[
+        Life | None, Meta(description="of each machine; none for a month")
+    ]
     total: Annotated[
         Decimal,
         Meta(
             description="sum of the lines whose price is known; a month has 730 hours"
         ),
+    ]
+    tokens: Annotated[
+        TokenCost | None,
+        Meta(description="cost of a million tokens; none for workspaces"),
     ]
     usd_hour: Annotated[Decimal, Meta(description="with all machines running")]
     usd_month: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.render import period
 from planner.render.page import (
     Block,
     Page,
@@ -33,8 +34,8 @@ def diff_page(diffs: tuple[PlanDiff, ...], side_names: tuple[str, str]) -> Page:
 
 
 def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
-    if not plan_diff.changes:
-        period_suffix = "/mo" if plan_diff.period == "month" else ""
+    if not plan_diff.changes and plan_diff.is_comparable:
+        period_suffix = period.SUFFIXES[plan_diff.period]
         cost_text = figures.dollars(plan_diff.usd_after)
         return [
             Paragraph(
@@ -50,13 +51,13 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
         # Machines are in a line above the table, their cost is in a row.
         if diff_change.subject == "pool"
     ]
-    table_rows = [_change_row(diff_change) for diff_change in plan_diff.changes]
+    is_comparable = plan_diff.is_comparable
+    table_rows = [
+        _change_row(diff_change, is_comparable=is_comparable)
+        for diff_change in plan_diff.changes
+    ]
     # With an unknown price the total is a lower bound.
     partial_mark = ">= " if plan_diff.partial else ""
-    total_change = (
-        f"{figures.signed_dollars(plan_diff.delta_usd)} "
-        f"({figures.signed_percent(plan_diff.delta_percent)})"
-    )
     table_rows.append(
         (
             "",
@@ -64,18 +65,21 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
             "",
             _dollars_cents(plan_diff.usd_before),
             f"{partial_mark}{_dollars_cents(plan_diff.usd_after)}",
-            total_change,
+            _total_change(plan_diff),
         )
     )
-    cost_title = (
-        ">USD a month" if plan_diff.period == "month" else ">USD of a run"
+    cost_title = f">{period.AMOUNTS[plan_diff.period_before]}"
+    then_title = (
+        ">then"
+        if is_comparable
+        else f">then, {period.AMOUNTS[plan_diff.period]}"
     )
     column_titles = (
         "",
         plan_diff.name,
         ">quantity",
         cost_title,
-        ">then",
+        then_title,
         ">change",
     )
     return [
@@ -86,7 +90,19 @@ def _workload_blocks(plan_diff: PlanDiff) -> list[Block]:
     ]
 
 
-def _change_row(diff_change: PlanChange) -> tuple[str, ...]:
+def _total_change(plan_diff: PlanDiff) -> str:
+    """The difference of the totals; between two periods there is none."""
+    if plan_diff.delta_usd is None:
+        return "-"
+    return (
+        f"{figures.signed_dollars(plan_diff.delta_usd)} "
+        f"({figures.signed_percent(plan_diff.delta_percent)})"
+    )
+
+
+def _change_row(
+    diff_change: PlanChange, *, is_comparable: bool
+) -> tuple[str, ...]:
     line_name = diff_change.name
     quantity_text = f"{diff_change.before or '-'} -> {diff_change.after or '-'}"
     if diff_change.subject == "pool":
@@ -98,7 +114,7 @@ def _change_row(diff_change: PlanChange) -> tuple[str, ...]:
         quantity_text,
         _dollars_cents(diff_change.usd_before),
         _dollars_cents(diff_change.usd_after),
-        figures.signed_dollars(diff_change.delta_usd),
+        figures.signed_dollars(diff_change.delta_usd) if is_comparable else "-",
     )
 
 

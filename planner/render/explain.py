@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import figures
+from planner.render import period
 from planner.render.page import Block, Heading, Page, PageTable, Paragraph
 from planner.render.plan import (
+    decision_blocks,
+    infeasible_page,
+    prediction_blocks,
+)
+from planner.render.rivals import (
     alternative_blocks,
     binding_blocks,
-    chosen_blocks,
     fleet_text,
-    plan_page,
 )
 from planner.sentence import describe
 from planner.workload.registry import workload_of_kind
@@ -30,14 +34,15 @@ def reasons_page(plan: Plan) -> Page:
     """
     # No fleet to explain: the page of the plan shows what to relax.
     if plan.solution.status == "infeasible":
-        return plan_page(plan)
+        return infeasible_page(plan)
     funnel_rows = [
         (funnel_step.rule, f"{funnel_step.offers:,}")
         for funnel_step in plan.solution.funnel
     ]
     page_blocks: list[Block] = [
         Heading("Why this fleet"),
-        *chosen_blocks(plan),
+        *decision_blocks(plan),
+        *prediction_blocks(plan),
         PageTable(("rule of the spec", ">offers left"), tuple(funnel_rows)),
         Paragraph(""),
         Paragraph(
@@ -54,7 +59,7 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
     """Return the page of the reasons why machine types were not chosen."""
     chosen_types = {pool.instance_type for pool in plan.solution.pools}
     chosen_usd = plan.cost.total
-    period_suffix = " a month" if plan.cost.period == "month" else ""
+    period_suffix = period.RATES[plan.cost.period]
     table_rows = []
     for answer in answers:
         is_chosen = (
@@ -114,7 +119,7 @@ def _fleet_text(answer: Counterfactual) -> str:
 
 
 def _cost_title(plan: Plan) -> str:
-    return ">$/mo" if plan.cost.period == "month" else ">USD"
+    return period.TITLES[plan.cost.period]
 
 
 def _dollars_or_dash(amount_usd: Decimal | None) -> str:

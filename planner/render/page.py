@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Tone: TypeAlias = Literal["", "strong", "dim", "good", "warn", "bad"]
+
+
+# What a terminal shows without breaking a line, and a reader takes in at once.
+LINE_WIDTH: Final = 100
+PHRASE_DOT: Final = "  ·  "
 
 
 class Heading(Struct, frozen=True):
@@ -18,11 +26,15 @@ class Heading(Struct, frozen=True):
 class Paragraph(Struct, frozen=True):
     """One line of text.
 
-    tone  emphasis or color; the text alone carries the meaning
+    tone   emphasis or color; the text alone carries the meaning
+    width  columns of its lines at most, also where there is no terminal; 0: one line
+
+    Lines after the first are indented as the first is.
     """
 
     text: str
     tone: Tone = ""
+    width: int = 0
 
 
 class PageTable(Struct, frozen=True):
@@ -30,15 +42,24 @@ class PageTable(Struct, frozen=True):
 
     columns  titles; > at the start aligns the column to the right
     tones    tone of each row from the first; missing ones are plain
+    width    columns at most, also where there is no terminal; 0: as many as it needs
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     tones: tuple[Tone, ...] = ()
+    width: int = 0
 
 
 Block: TypeAlias = Heading | Paragraph | PageTable
 Page: TypeAlias = tuple[Block, ...]
+
+
+def phrases(
+    words: Sequence[str], tone: Tone = "", indent: str = ""
+) -> Paragraph:
+    """Return phrases with dots between them; lines break at the dots."""
+    return Paragraph(indent + PHRASE_DOT.join(words), tone, LINE_WIDTH)
 
 
 def total_row_tones(row_count: int) -> tuple[Tone, ...]:

@@ -2,63 +2,87 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from planner import figures
-from planner.render import training
+from planner.render import period, training
+from planner.render.bill import cost_blocks, total_text
 from planner.render.page import (
+    LINE_WIDTH,
     Block,
-    Heading,
     Page,
     PageTable,
     Paragraph,
-    Tone,
-    total_row_tones,
+    phrases,
 )
+from planner.render.rivals import fleet_text, rival_blocks
+from planner.units import HOURS_PER_DAY
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planner.plan.types import FleetRef, Plan, Prediction
-    from planner.solve.solution import FleetSummary
+    from planner.plan.types import (
+        MetricLimit,
+        Plan,
+        Pool,
+        Prediction,
+        Verification,
+    )
 
-GOOD_TONE: Final[Tone] = "good"
-LINE_WIDTH: Final = 100
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
+RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
+FRACTION_KEYS: Final = frozenset({"memory_fraction", "mfu", "goodput"})
+# The unit of a rate, where it stands in a sentence.
+RATE_UNITS: Final = {
+    "requests_per_s": "requests/s",
+    "output_tokens_per_s": "output tokens/s",
+}
+PREDICTION_TITLES: Final = (
+    ">predicted",
+    ">90 % band",
+    ">limit",
+    "headroom",
+    "basis",
+)
+INDENT: Final = "  "
 ROUTING_PHRASES: Final = {
     "random": "at random",
     "round-robin": "in turn",
     "least-loaded": "to the least loaded",
 }
 
-
 MetricT = TypeVar("MetricT")
 
 
-def plan_page(plan: Plan, *, full: bool = False, saved_path: str = "") -> Page:
-    """Return the page of a plan.
+def plan_page(
+    plan: Plan, *, today: str, full: bool = False, saved_path: str = ""
+) -> Page:
+    """Return the page of a plan: the decision, what it rests on, what it costs, what happens.
 
-    full        list every resource
+    today       date as 2026-07-30, for the age of prices
+    full        all lines of the bill, all fleets, all layouts, every resource
     saved_path  file of the plan, for the suggested apply; empty when it was not saved
     """
-    page_blocks: list[Block] = [*_request_blocks(plan)]
     if plan.solution.status == "infeasible":
-        return (*page_blocks, *_infeasible_blocks(plan))
-    page_blocks += chosen_blocks(plan)
-    page_blocks += alternative_blocks(plan)
-    # A training job shows layouts and scenarios, no binding limits.
+        return infeasible_page(plan)
+    page_blocks = [
+        *_request_blocks(plan),
+        *decision_blocks(plan),
+        *prediction_blocks(plan),
+    ]
     if plan.solution.run:
-        page_blocks += training.run_blocks(plan.solution.run)
-    else:
-        page_blocks += binding_blocks(plan)
-    page_blocks += _cost_blocks(plan)
-    page_blocks += _energy_blocks(plan)
+        page_blocks += training.run_blocks(plan.solution.run, full=full)
+    page_blocks += rival_blocks(plan, full=full)
+    page_blocks += cost_blocks(plan, today=today, full=full)
     page_blocks += _resource_blocks(plan, full=full)
     page_blocks += _closing_blocks(plan, saved_path)
     return tuple(page_blocks)
+
+
+def infeasible_page(plan: Plan) -> Page:
+    """Return the page of a plan that nothing meets: the nearest changes that would do."""
+    return (*_request_blocks(plan), *_infeasible_blocks(plan))
 
 
 def _request_blocks(plan: Plan) -> list[Block]:
@@ -76,62 +100,164 @@ def _request_blocks(plan: Plan) -> list[Block]:
         )
         for sla_limit in sla_limits
     ]
-    catalog_line = (
-        f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
-        f"{plan.solution.considered:,} offers considered"
-    )
-    # The first four phrases fit in one line of a terminal.
-    phrase_lines = (
-        "  ·  ".join(spec_phrases[:4]),
-        "  ·  ".join(spec_phrases[4:]),
-    )
-    return [
-        *(
-            Paragraph(phrase_line, "strong")
-            for phrase_line in phrase_lines
-            if phrase_line
-        ),
-        Paragraph(catalog_line, "dim"),
-    ]
+    return [phrases(spec_phrases, "strong")]
 
 
 def _limit_time(seconds_text: str) -> str:
     return figures.milliseconds(float(seconds_text) * 1000)
 
 
-def chosen_blocks(plan: Plan) -> list[Block]:
-    """Return the chosen fleet with its layout, predictions and simulation result."""
-    table_rows = []
-    for pool_index, pool_entry in enumerate(plan.solution.pools):
-        accelerator_text = (
-            f"{pool_entry.accelerators_per_node} x {pool_entry.accelerator}"
+def decision_blocks(plan: Plan) -> list[Block]:
+    """Return the cost, the machines, and with what confidence they meet the limits."""
+    money_line = phrases(_money_phrases(plan), "good", INDENT)
+    return [Paragraph(""), money_line, *_machine_lines(plan)]
+
+
+def _money_phrases(plan: Plan) -> list[str]:
+    """Return the total, the band of a run's cost, and what a million tokens cost."""
+    period_text = period.RATES[plan.cost.period] or (
+        f" for {period.NAMES[plan.cost.period]}"
+    )
+    money_phrases = [f"{total_text(plan)}{period_text}"]
+    token_cost = plan.cost.tokens
+    if token_cost is not None:
+        blended_text = figures.token_price(token_cost.usd_per_million)
+        output_usd = token_cost.usd_per_million_output
+        money_phrases.append(
+            f"{blended_text} per million tokens"
+            if output_usd is None
+            else f"{figures.token_price(output_usd)} per million tokens out, "
+            f"{blended_text} blended"
         )
-        table_rows.append(
-            (
-                "" if pool_index else "CHOSEN",
-                f"{pool_entry.provider} {pool_entry.region}",
-                f"{pool_entry.nodes} x {pool_entry.instance_type}",
-                accelerator_text,
-                pool_entry.purchase_text,
-                # The bill is that of all pools together.
-                "" if pool_index else _total_text(plan),
+    run_entry = plan.solution.run
+    if run_entry:
+        money_phrases.append(
+            f"{figures.dollars(run_entry.usd_p50)} in half of the runs, "
+            f"{figures.dollars(run_entry.usd_p90)} in 90 %"
+        )
+    return money_phrases
+
+
+def _machine_lines(plan: Plan) -> list[Paragraph]:
+    """Return the machines of each pool, the work on them, and how sure it is."""
+    paragraphs = []
+    work_lines = []
+    for pool in plan.solution.pools:
+        machines_text = (
+            f"{pool.nodes} x {pool.instance_type} "
+            f"({pool.accelerators_per_node} x {pool.accelerator})"
+        )
+        place = f"{pool.provider} {pool.region}"
+        purchase_text = pool.purchase_text.replace("_", " ")
+        paragraphs.append(
+            phrases((place, machines_text, purchase_text), indent=INDENT)
+        )
+        work_lines.append(_pool_layout_line(pool))
+    run_entry = plan.solution.run
+    if run_entry:
+        work_lines = [
+            training.layout_line(run_entry),
+            training.ending_line(run_entry),
+        ]
+    work_lines += _confidence_lines(plan)
+    return [
+        *paragraphs,
+        *(
+            Paragraph(f"{INDENT}{line}", width=LINE_WIDTH)
+            for line in work_lines
+        ),
+    ]
+
+
+def _confidence_lines(plan: Plan) -> list[str]:
+    safety = plan.solution.safety
+    if safety is None:
+        return []
+    confidence_text = f"meets its limits with {figures.percentage(safety.confidence)} confidence"
+    if safety.usd_month:
+        extra_text = figures.dollars(safety.usd_month)
+        confidence_text += (
+            f", for {extra_text}{period.RATES[plan.cost.period]} "
+            "more than at even odds"
+        )
+    return [confidence_text]
+
+
+def prediction_blocks(plan: Plan) -> list[Block]:
+    """Return the predictions with limit and headroom, and the result of the simulation."""
+    predictions = _limited_metrics(plan, plan.solution.predicted)
+    # A load that arrives from outside is served as it arrives, and no faster.
+    served_rates = [
+        f"{_metric_text(rate_key, predictions[rate_key].value)} "
+        f"{RATE_UNITS[rate_key]}"
+        for rate_key in RATE_KEYS
+        if rate_key in predictions
+        and predictions[rate_key].high <= predictions[rate_key].value
+    ]
+    if served_rates:
+        for rate_key in RATE_KEYS:
+            predictions.pop(rate_key, None)
+    page_blocks: list[Block] = []
+    if predictions:
+        page_blocks.append(
+            PageTable(
+                (_prediction_title(plan), *PREDICTION_TITLES),
+                tuple(_limited_rows(plan, predictions)),
+                width=LINE_WIDTH,
             )
         )
-    page_blocks: list[Block] = [
-        PageTable(
-            ("", "", "", "", "", ">"),
-            tuple(table_rows),
-            tuple(GOOD_TONE for _ in table_rows),
-        ),
-        *(Paragraph("  " + layout_line) for layout_line in _layout_lines(plan)),
-    ]
-    metric_rows = prediction_rows(
-        _limited_metrics(plan, plan.solution.predicted)
-    )
-    if metric_rows:
-        column_titles = ("predicted at peak", ">value", ">90 % band", "basis")
-        page_blocks.append(PageTable(column_titles, tuple(metric_rows)))
+    if served_rates:
+        page_blocks.append(
+            Paragraph(f"  serves all that arrives: {', '.join(served_rates)}")
+        )
     return [*page_blocks, *_verification_blocks(plan)]
+
+
+def _prediction_title(plan: Plan) -> str:
+    """Return what the predictions are of: a run, or the busiest time."""
+    return (
+        "of a run" if "duration_days" in plan.solution.predicted else "at peak"
+    )
+
+
+def _limited_rows(
+    plan: Plan, predictions: Mapping[str, Prediction]
+) -> list[tuple[str, ...]]:
+    """Return a row for each prediction, those with a limit first."""
+    limits = plan.solution.limits
+    binding_keys = {limit.constraint for limit in plan.solution.binding}
+    return [
+        (
+            *prediction_row(key, predictions[key])[:3],
+            *_limit_cells(key, predictions[key], limits.get(key)),
+            _basis_text(key, predictions[key], binding_keys),
+        )
+        for key in sorted(predictions, key=lambda key: (key not in limits, key))
+    ]
+
+
+def _basis_text(
+    metric_key: str, prediction: Prediction, binding_keys: set[str]
+) -> str:
+    """Return what a prediction rests on, and that its limit costs money."""
+    binds = metric_key.removesuffix("_ms") in binding_keys
+    return f"{prediction.basis}, binds" if binds else prediction.basis
+
+
+def _limit_cells(
+    metric_key: str, prediction: Prediction, limit: MetricLimit | None
+) -> tuple[str, str]:
+    """Return the limit of a prediction, and how much of it is used."""
+    if limit is not None:
+        bar_text = figures.bar(1 - limit.headroom)
+        headroom_text = figures.percentage(limit.headroom)
+        return (
+            _metric_text(metric_key, limit.limit),
+            f"{bar_text} {headroom_text}",
+        )
+    if metric_key in FRACTION_KEYS:
+        return "", figures.bar(prediction.value)
+    return "", ""
 
 
 def _limited_metrics(
@@ -173,55 +299,47 @@ def _verification_blocks(plan: Plan) -> list[Block]:
         "of the trace, " if verification.requests_of == "trace" else ""
     )
     summary_text = (
-        f"  verified with {verification.requests:,} simulated requests "
-        f"{trace_phrase}routed {ROUTING_PHRASES[verification.routing]}: "
-        f"{', '.join(metric_texts)}"
+        f"verified with {verification.requests:,} simulated requests "
+        f"{trace_phrase}routed {ROUTING_PHRASES[verification.routing]}"
+        f"{_slowed_phrase(verification)}: {', '.join(metric_texts)}"
     )
     # The simulation needed more replicas than the formulas.
     if verification.added_groups:
         summary_text += (
             f"; that took {verification.added_groups} more than the formulas"
         )
-    return [Paragraph(summary_text)]
+    return [Paragraph(f"  {summary_text}", width=LINE_WIDTH)]
 
 
-def _total_text(plan: Plan) -> str:
-    # With an unknown price the total is a lower bound.
-    partial_mark = ">= " if plan.cost.is_partial else ""
-    period_suffix = "/mo" if plan.cost.period == "month" else ""
-    return f"{partial_mark}{figures.dollars(plan.cost.total)}{period_suffix}"
+def _slowed_phrase(verification: Verification) -> str:
+    """Say by how much the simulation was slower than predicted."""
+    if verification.decode_factor == verification.prefill_factor == 1:
+        return ""
+    return (
+        f", answers {float(verification.decode_factor):.2f} and prompts "
+        f"{float(verification.prefill_factor):.2f} times as slow as predicted"
+    )
 
 
-def _layout_lines(plan: Plan) -> list[str]:
-    if plan.solution.run:
-        return training.run_lines(plan.solution.run)
-    layout_lines = []
-    for pool_entry in plan.solution.pools:
-        layout_entry = pool_entry.layout
-        # A workspace serves no model, so it has no layout.
-        if layout_entry is None:
-            layout_lines.append(
-                f"one machine for each of {pool_entry.nodes} users"
-            )
-            continue
-        layout_text = f"TP{layout_entry.tp}" + (
-            f" PP{layout_entry.pp}" if layout_entry.pp > 1 else ""
-        )
-        layout_text += f" EP{layout_entry.ep}" if layout_entry.ep > 1 else ""
-        replica_noun = "replica" if pool_entry.replicas == 1 else "replicas"
-        pool_text = (
-            f"{pool_entry.replicas} {replica_noun} of {layout_text} in "
-            f"{layout_entry.precision}, "
-        )
-        pool_text += f"up to {layout_entry.max_batch} requests each"
-        # The number of nodes follows the weekly load.
-        if pool_entry.min_nodes < pool_entry.nodes:
-            pool_text += (
-                f"; {pool_entry.min_nodes} to {pool_entry.nodes} nodes "
-                "over the week"
-            )
-        layout_lines.append(pool_text)
-    return layout_lines
+def _pool_layout_line(pool: Pool) -> str:
+    """Return replicas and layout of a pool, and its nodes over the week."""
+    layout = pool.layout
+    # A workspace serves no model, so it has no layout.
+    if layout is None:
+        return f"one machine for each of {pool.nodes} users"
+    layout_text = f"TP{layout.tp}" + (
+        f" PP{layout.pp}" if layout.pp > 1 else ""
+    )
+    layout_text += f" EP{layout.ep}" if layout.ep > 1 else ""
+    replica_noun = "replica" if pool.replicas == 1 else "replicas"
+    pool_text = (
+        f"{pool.replicas} {replica_noun} of {layout_text} in "
+        f"{layout.precision}, up to {layout.max_batch} requests each"
+    )
+    # The number of nodes follows the weekly load.
+    if pool.min_nodes < pool.nodes:
+        pool_text += f"; {pool.min_nodes} to {pool.nodes} nodes over the week"
+    return pool_text
 
 
 def prediction_rows(
@@ -229,14 +347,21 @@ def prediction_rows(
 ) -> list[tuple[str, ...]]:
     """Return a row for each prediction: name, value, band, basis."""
     return [
-        (
-            _metric_title(metric_key),
-            _metric_text(metric_key, prediction.value),
-            _band_text(metric_key, prediction),
-            prediction.basis,
-        )
+        prediction_row(metric_key, prediction)
         for metric_key, prediction in sorted(predictions.items())
     ]
+
+
+def prediction_row(
+    metric_key: str, prediction: Prediction
+) -> tuple[str, str, str, str]:
+    """Return the row of a prediction: name, value, band, basis."""
+    return (
+        _metric_title(metric_key),
+        _metric_text(metric_key, prediction.value),
+        _band_text(metric_key, prediction),
+        prediction.basis,
+    )
 
 
 def _band_text(metric_key: str, prediction: Prediction) -> str:
@@ -254,8 +379,7 @@ def _metric_title(metric_key: str) -> str:
         "memory_gib_per_accelerator": "GiB per accelerator",
         "output_tokens_per_s": "output tokens/s",
         "requests_per_s": "requests/s",
-        # The document has days, the page shows hours.
-        "duration_days": "hours of a run",
+        "duration_days": "time of a run",
         "mfu": "MFU, 16-bit peak",
         "step_time_s": "seconds of a step",
         "tokens_per_s_per_accelerator": "tokens/s each",
@@ -267,10 +391,10 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
     if metric_key.endswith("_ms"):
         return figures.milliseconds(metric_value)
     # Fractions of 1.
-    if metric_key in ("memory_fraction", "mfu", "goodput"):
+    if metric_key in FRACTION_KEYS:
         return figures.percentage(metric_value)
     if metric_key == "duration_days":
-        return f"{metric_value * 24:,.1f}"
+        return training.duration_text(metric_value * HOURS_PER_DAY)
     return (
         f"{metric_value:,.0f}"
         if metric_value >= 100
@@ -278,196 +402,52 @@ def _metric_text(metric_key: str, metric_value: float) -> str:
     )
 
 
-def alternative_blocks(plan: Plan) -> list[Block]:
-    """Return the fleets that were not chosen, with cost and reason."""
-    table_rows = []
-    for alternative in plan.alternatives:
-        for pool_entry in alternative.pools:
-            location = f"{pool_entry.provider} {pool_entry.region}"
-            machine_text = f"{pool_entry.nodes} x {pool_entry.instance_type}"
-            cost_text = figures.dollars(alternative.usd_month)
-            table_rows.append(
-                (
-                    location,
-                    machine_text,
-                    pool_entry.purchase,
-                    cost_text,
-                    alternative.rejected_by,
-                )
-            )
-    if not table_rows:
-        return []
-    cost_title = ">$/mo" if plan.cost.period == "month" else ">USD"
-    column_titles = ("not chosen", "", "", cost_title, "what stops it")
-    return [PageTable(column_titles, tuple(table_rows))]
-
-
-def binding_blocks(plan: Plan) -> list[Block]:
-    """Return the limits that raise the cost, with the saving when each is relaxed."""
-    table_rows = []
-    for relaxation in plan.solution.binding:
-        slack_text = (
-            ""
-            if relaxation.slack is None
-            else figures.percentage(relaxation.slack)
-        )
-        savings_text = figures.dollars(relaxation.saves_usd_month)
-        table_rows.append(
-            (
-                relaxation.constraint,
-                slack_text,
-                relaxation.relax_to,
-                savings_text,
-                fleet_text(relaxation.fleet),
-            )
-        )
-    safety_cost = plan.solution.safety
-    # The row for confidence is the cost against even odds.
-    if safety_cost and safety_cost.fleet:
-        constraint_text = (
-            f"confidence {figures.percentage(safety_cost.confidence)}"
-        )
-        table_rows.append(
-            (
-                constraint_text,
-                "",
-                "50 %",
-                figures.dollars(safety_cost.usd_month),
-                fleet_text(safety_cost.fleet),
-            )
-        )
-    if not table_rows:
-        return [
-            Paragraph(
-                "no wish of the spec costs money: nothing binds but the price",
-                "dim",
-            )
-        ]
-    column_titles = ("binding", ">slack", "relaxed to", ">saves $/mo", "with")
-    return [PageTable(column_titles, tuple(table_rows))]
-
-
-def fleet_text(fleet: FleetRef | FleetSummary | None) -> str:
-    """Return cloud, region, machine type and count of a fleet, as far as known."""
-    if fleet is None:
-        return ""
-    words = (fleet.provider, fleet.region, fleet.instance_type)
-    name = " ".join(word for word in words if word)
-    return f"{name} x {fleet.nodes}" if fleet.nodes else name
-
-
-def _cost_blocks(plan: Plan) -> list[Block]:
-    table_rows = []
-    for cost_line in plan.cost.lines:
-        price_text = figures.unit_price(cost_line.unit_price)
-        quantity_text = (
-            f"{figures.quantity(cost_line.quantity)} {cost_line.unit}"
-        )
-        # An unpriced line is listed but not in the total.
-        price_date = cost_line.price_as_of or "no price known"
-        table_rows.append(
-            (
-                cost_line.name,
-                quantity_text,
-                price_text,
-                figures.dollars(cost_line.usd, cents=True),
-                price_date,
-            )
-        )
-    table_rows.append(("total", "", "", _total_text(plan), ""))
-    period_title = (
-        "cost of a month" if plan.cost.period == "month" else "cost of the run"
-    )
-    column_titles = (
-        period_title,
-        ">quantity",
-        ">unit price",
-        ">USD",
-        "price of",
-    )
-    return [
-        PageTable(
-            column_titles, tuple(table_rows), total_row_tones(len(table_rows))
-        )
-    ]
-
-
-def _energy_blocks(plan: Plan) -> list[Block]:
-    """Return power and energy; nothing when the accelerators' power is unknown."""
-    energy_use = plan.solution.energy
-    if not energy_use:
-        return []
-    period_text = "a month" if plan.cost.period == "month" else "the run"
-    energy_text = (
-        f"energy  {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
-        f"kWh in {period_text}"
-    )
-    # The carbon intensity of some grids is not known.
-    if energy_use.kg_co2e is not None:
-        energy_text += f", {energy_use.kg_co2e:,.0f} kg CO2e"
-    return [Paragraph(energy_text)]
-
-
 def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
+    noun = "resource" if len(resources) == 1 else "resources"
+    summary = [f"{len(resources)} {noun} to create", *_shutdown_phrases(plan)]
+    page_blocks: list[Block] = [Paragraph(""), phrases(summary)]
+    page_blocks.append(
+        Paragraph(
+            f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "
+            f"{plan.solution.considered:,} offers considered",
+            "dim",
+        )
+    )
     if full:
         table_rows = tuple(
             (resource.name, resource.type) for resource in resources
         )
-        return [
-            Heading(f"{len(resources)} resources to create"),
-            PageTable(("", ""), table_rows),
-        ]
-    # Pulumi types are package:module:Name; only the name is shown.
-    type_counts = Counter(
-        resource.type.split(":")[-1] for resource in resources
-    )
-    counts_text = ", ".join(
-        f"{resource_count} {resource_type}"
-        if resource_count > 1
-        else resource_type
-        for resource_type, resource_count in sorted(type_counts.items())
-    )
-    wrapped_lines = textwrap.wrap(counts_text, LINE_WIDTH - 4)
-    return [
-        Heading(f"{len(resources)} resources to create"),
-        *(Paragraph(f"  {wrapped_line}") for wrapped_line in wrapped_lines),
+        page_blocks.append(PageTable(("", ""), table_rows))
+    return page_blocks
+
+
+def _shutdown_phrases(plan: Plan) -> list[str]:
+    shutdown = plan.shutdown
+    idle_text = figures.compact_seconds(shutdown.idle) if shutdown.idle else ""
+    ttl_text = figures.compact_seconds(shutdown.ttl) if shutdown.ttl else ""
+    shutdown_phrases = [
+        f"idle: {idle_text or 'never'}",
+        f"ttl: {ttl_text or 'none'}",
     ]
+    if shutdown.schedule:
+        shutdown_phrases.append(shutdown.schedule)
+    if shutdown.backstop:
+        shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
+    return shutdown_phrases
 
 
 def _closing_blocks(plan: Plan, saved_path: str) -> list[Block]:
-    shutdown_entry = plan.shutdown
-    shutdown_phrases = (
-        [f"idle {figures.compact_seconds(shutdown_entry.idle)}"]
-        if shutdown_entry.idle
-        else []
-    )
-    shutdown_phrases += (
-        [f"ttl {figures.compact_seconds(shutdown_entry.ttl)}"]
-        if shutdown_entry.ttl
-        else []
-    )
-    shutdown_phrases += (
-        [shutdown_entry.schedule] if shutdown_entry.schedule else []
-    )
-    shutdown_line = "shutdown  " + (
-        ", ".join(shutdown_phrases) or "never: it runs until it is destroyed"
-    )
+    """Return the warnings and the next step."""
+    shutdown = plan.shutdown
+    warnings = [plan_warning.message for plan_warning in plan.warnings]
+    # A fleet without shutdown costs money until someone destroys it.
+    if not (shutdown.idle or shutdown.ttl or shutdown.schedule):
+        warnings.append("nothing ends it: it runs until it is destroyed")
     page_blocks: list[Block] = [
-        Paragraph(""),
-        # A fleet without shutdown costs money until someone destroys it.
-        Paragraph(shutdown_line, "" if shutdown_phrases else "warn"),
+        Paragraph(f"! {warning}", "warn", LINE_WIDTH) for warning in warnings
     ]
-    if shutdown_entry.backstop:
-        page_blocks.append(
-            Paragraph(f"  enforced from outside: {shutdown_entry.backstop}")
-        )
-    page_blocks += [
-        Paragraph(f"! {plan_warning.message}", "warn")
-        for plan_warning in plan.warnings
-    ]
-    excluded_text = ", ".join(plan.cost.excludes)
-    page_blocks.append(Paragraph(f"not in the total: {excluded_text}", "dim"))
     if saved_path:
         page_blocks.append(
             Paragraph(
@@ -487,7 +467,9 @@ def _infeasible_blocks(plan: Plan) -> list[Block]:
             "INFEASIBLE: no offer meets every constraint, and that is proved",
             "bad",
         ),
-        Paragraph(f"  offers left after each rule: {funnel_text}"),
+        Paragraph(
+            f"  offers left after each rule: {funnel_text}", width=LINE_WIDTH
+        ),
     ]
     table_rows = [
         (
@@ -500,14 +482,16 @@ def _infeasible_blocks(plan: Plan) -> list[Block]:
     ]
     # Each row relaxes one constraint and leaves the others as they are.
     if table_rows:
-        cost_title = ">$/mo" if plan.cost.period == "month" else ">USD"
+        cost_title = period.TITLES[plan.cost.period]
         column_titles = (
             "nearest, changing one thing",
             "to",
             cost_title,
             "with",
         )
-        page_blocks.append(PageTable(column_titles, tuple(table_rows)))
+        page_blocks.append(
+            PageTable(column_titles, tuple(table_rows), width=LINE_WIDTH)
+        )
     else:
         page_blocks.append(
             Paragraph("  no single change makes it feasible: relax two", "warn")

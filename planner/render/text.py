@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -10,7 +11,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from planner.render.page import Heading, Page, PageTable, Paragraph
+from planner.render.page import (
+    PHRASE_DOT,
+    Heading,
+    Page,
+    PageTable,
+    Paragraph,
+)
 
 if TYPE_CHECKING:
     from planner.render.page import Tone
@@ -53,10 +60,13 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
             rich_console.print(Text(page_block.text, style="bold"))
         elif isinstance(page_block, Paragraph):
             rich_console.print(
-                Text(page_block.text, style=TONE_STYLES[page_block.tone])
+                Text(
+                    _wrapped(page_block, rich_console.width),
+                    style=TONE_STYLES[page_block.tone],
+                )
             )
         else:
-            rich_console.print(_rich_table(page_block))
+            rich_console.print(_rich_table(page_block, rich_console.width))
     return (
         "\n".join(
             # rich fills lines with spaces.
@@ -71,7 +81,62 @@ def _is_joined(previous_block: object, block: object) -> bool:
     return isinstance(previous_block, Heading) and isinstance(block, PageTable)
 
 
-def _rich_table(table: PageTable) -> Grid:
+def _wrapped(paragraph: Paragraph, console_width: int) -> str:
+    """Return the text in lines of the width, which break at dots where there are any."""
+    line_width = min(paragraph.width or console_width, console_width)
+    indent = " " * (len(paragraph.text) - len(paragraph.text.lstrip()))
+    lines: list[str] = []
+    for phrase in paragraph.text.split(PHRASE_DOT):
+        longer_line = PHRASE_DOT.join([*lines[-1:], phrase])
+        if lines and cell_len(longer_line) <= line_width:
+            lines[-1] = longer_line
+            continue
+        lines += textwrap.wrap(
+            phrase,
+            line_width,
+            initial_indent=indent if lines else "",
+            subsequent_indent=indent,
+            # A name in two parts cannot be copied.
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+def _column_widths(table: PageTable, table_width: int) -> list[int]:
+    """Return the width of each column of a table.
+
+    The widest column of words becomes narrower until the table fits, then the widest one of
+    numbers with units. Cells break between words only: a name in two parts cannot be copied, and
+    a number would be misread. A table that is still too wide stays so.
+    """
+    widths = []
+    least_widths = []
+    for cells in zip(table.columns, *table.rows, strict=True):
+        texts = [cells[0].lstrip(">"), *cells[1:]]
+        words = [word for text in texts for word in text.split()]
+        widths.append(max(map(cell_len, texts)))
+        least_widths.append(max(map(cell_len, words), default=0))
+    numeric = [title.startswith(">") for title in table.columns]
+    while COLUMN_GAP * len(widths) + sum(widths) > table_width:
+        shrinking = [
+            index
+            for index, width in enumerate(widths)
+            if width > least_widths[index]
+        ]
+        if not shrinking:
+            break
+        widest = max(
+            shrinking, key=lambda index: (not numeric[index], widths[index])
+        )
+        widths[widest] -= 1
+    return widths
+
+
+def _rich_table(table: PageTable, console_width: int) -> Grid:
+    widths = _column_widths(
+        table, min(table.width or console_width, console_width)
+    )
     has_titles = any(column_title.strip(">") for column_title in table.columns)
     rich_table = Grid(
         box=None,
@@ -83,14 +148,13 @@ def _rich_table(table: PageTable) -> Grid:
     rich_table.add_column(
         width=0
     )  # its padding is the indentation of the table
-    for column_title in table.columns:
+    for column_title, column_width in zip(table.columns, widths, strict=True):
         is_numeric = column_title.startswith(">")
         rich_table.add_column(
             Text(column_title.lstrip(">")),
             justify="right" if is_numeric else "left",
             overflow="fold",
-            # A number on two lines would be misread.
-            no_wrap=is_numeric,
+            width=column_width,
         )
     for row_index, table_row in enumerate(table.rows):
         row_tone = (
@@ -114,14 +178,16 @@ def _page_width(page: Page) -> int:
             table_columns = zip(
                 page_block.columns, *page_block.rows, strict=True
             )
+            table_width = COLUMN_GAP + sum(
+                max(cell_len(cell_text) for cell_text in column_cells)
+                + COLUMN_GAP
+                for column_cells in table_columns
+            )
             block_widths.append(
-                COLUMN_GAP
-                + sum(
-                    max(cell_len(cell_text) for cell_text in column_cells)
-                    + COLUMN_GAP
-                    for column_cells in table_columns
-                )
+                min(table_width, page_block.width or table_width)
             )
         else:
-            block_widths.append(cell_len(page_block.text))
+            text_width = cell_len(page_block.text)
+            max_width = getattr(page_block, "width", 0) or text_width
+            block_widths.append(min(text_width, max_width))
     return max(block_widths)

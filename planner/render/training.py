@@ -6,12 +6,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from planner import figures
-from planner.render.page import PageTable
+from planner.render.page import LINE_WIDTH, PageTable, Paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.plan.types import (
+        BilledTime,
+        CheckpointRule,
+        CurvePoint,
         Run,
         RunScenario,
         StorageSpeed,
@@ -24,6 +27,7 @@ RECOMPUTE_SUFFIXES: Final = {
     "layer": ", half recomputed",
     "full": ", recomputed",
 }
+MIN_CURVE_POINTS: Final = 2
 SHARDING_NAMES: Final = {
     "none": "",
     "zero1": "ZeRO-1",
@@ -32,19 +36,28 @@ SHARDING_NAMES: Final = {
 }
 
 
-def run_lines(run_entry: Run) -> list[str]:
-    """Return lines for layout, checkpoints, storage and end of a run."""
-    layout_entry = run_entry.layouts[0]
-    steps_text = (
-        f"{run_entry.steps:,} steps of {run_entry.global_batch:,} x "
-        f"{run_entry.sequence:,} tokens"
+def layout_line(run_entry: Run) -> str:
+    """Return the layout of a run and its steps."""
+    layout = run_entry.layouts[0]
+    return (
+        f"{layout_summary(layout)} in {layout.precision}; {run_entry.steps:,} "
+        f"steps of {run_entry.global_batch:,} x {run_entry.sequence:,} tokens"
     )
+
+
+def ending_line(run_entry: Run) -> str:
+    """Return when a run ends, with the share of simulated runs that do."""
+    return (
+        f"ends within {duration_text(run_entry.hours_p50)} in half of 1,000 "
+        f"simulated runs, {duration_text(run_entry.hours_p90)} in 90 % of them"
+    )
+
+
+def checkpoint_line(run_entry: Run) -> str:
+    """Return how often a checkpoint is written, and the stops that are expected."""
     checkpoint_text = (
-        "a checkpoint of "
-        f"{figures.quantity(Decimal(str(run_entry.checkpoint_gb)))} GB every "
-    )
-    checkpoint_text += (
-        f"{run_entry.checkpoint_interval_s / 60:,.0f} min, "
+        f"a checkpoint of {_size_text(run_entry.checkpoint_gb)} every "
+        f"{duration_text(run_entry.checkpoint_interval_s / 3600)}, "
         f"{run_entry.stops:,.1f} stops expected"
     )
     if run_entry.spares:
@@ -52,22 +65,38 @@ def run_lines(run_entry: Run) -> list[str]:
             f", {run_entry.spares} spare "
             f"machine{'s' if run_entry.spares > 1 else ''}"
         )
-    ending_text = (
-        f"ends within {duration_text(run_entry.hours_p50)} in half of 1,000 "
-        "simulated runs "
+    return checkpoint_text
+
+
+def retention_line(rule: CheckpointRule) -> str:
+    """Return a line with the checkpoints that are kept, and those that are left in the end."""
+    span_text = figures.compact_seconds(Decimal(str(rule.every_s)))
+    retention_text = (
+        f"kept are the last {rule.last} and one every {span_text}; "
+        f"{_size_text(rule.left_gb)} are left"
     )
-    ending_text += (
-        f"({figures.dollars(run_entry.usd_p50)}), "
-        f"{duration_text(run_entry.hours_p90)} in 90 % of them "
+    if rule.left_usd_month is None:
+        return retention_text
+    return (
+        f"{retention_text}, {figures.dollars(rule.left_usd_month)} a month "
+        "until they are deleted"
     )
-    ending_text += f"({figures.dollars(run_entry.usd_p90)})"
-    layout_text = f"{layout_summary(layout_entry)} in {layout_entry.precision}; {steps_text}"
-    return [
-        layout_text,
-        checkpoint_text,
-        storage_line(run_entry.storage),
-        ending_text,
-    ]
+
+
+def billed_line(billed: BilledTime) -> str:
+    """Return a line with the hours that one machine is billed for, in the order of events."""
+    return (
+        f"each machine is billed for {duration_text(billed.total)}: "
+        f"{duration_text(billed.start)} to start, {duration_text(billed.steps)} of steps, "
+        f"{duration_text(billed.lost)} lost to checkpoints and stops, "
+        f"{duration_text(billed.closing + billed.release)} to save and be given back"
+    )
+
+
+def _size_text(size_gb: float) -> str:
+    if size_gb >= 1000:
+        return f"{size_gb / 1000:,.1f} TB"
+    return f"{figures.quantity(Decimal(str(size_gb)))} GB"
 
 
 def storage_line(storage_entry: StorageSpeed) -> str:
@@ -76,7 +105,8 @@ def storage_line(storage_entry: StorageSpeed) -> str:
     if storage_entry.kind == "parallel":
         storage_text = f"a parallel file system of {storage_entry.gib:,} GiB"
     write_text = (
-        f"a checkpoint is written in {storage_entry.checkpoint_write_s:,.0f} s"
+        f"a checkpoint is written in {storage_entry.checkpoint_write_s:,.0f} s, "
+        f"loaded in {storage_entry.checkpoint_load_s:,.0f} s"
     )
     read_text = (
         f"the job reads {_rate_text(storage_entry.wanted_mb_s)} of "
@@ -144,52 +174,125 @@ def layout_table(layout_entries: Sequence[TrainingLayout]) -> PageTable:
     )
 
 
-def run_blocks(run_entry: Run) -> list[Block]:
-    """Return the tables of the best layouts and of the scenarios of the same job."""
-    run_tables: list[Block] = [layout_table(run_entry.layouts)]
-    # Differences are against the first scenario, the chosen one.
-    base_usd = run_entry.ways[0].usd if run_entry.ways else None
-    if len(run_entry.ways) > 1 and base_usd is not None:
-        run_tables.append(
-            PageTable(
-                (
-                    "the same machines",
-                    ">USD",
-                    ">difference",
-                    ">ends within (90 %)",
-                    "",
-                ),
-                tuple(
-                    _scenario_row(scenario, base_usd)
-                    for scenario in run_entry.ways
-                ),
-            )
+def run_blocks(run_entry: Run, *, full: bool) -> list[Block]:
+    """Return checkpoints, time against cost, and other ways to run on the same machines.
+
+    A full page has storage, billed hours and the best layouts too.
+    """
+    run_texts = [checkpoint_line(run_entry)]
+    if full:
+        run_texts += [
+            retention_line(run_entry.checkpoints),
+            storage_line(run_entry.storage),
+            billed_line(run_entry.billed_hours),
+        ]
+    else:
+        run_texts += _curve_texts(run_entry.curve)
+    run_texts += _scenario_texts(run_entry)
+    page_blocks: list[Block] = [
+        Paragraph(f"  {text}", width=LINE_WIDTH) for text in run_texts
+    ]
+    if full:
+        page_blocks += curve_blocks(run_entry.curve)
+        page_blocks.append(layout_table(run_entry.layouts))
+    return page_blocks
+
+
+def _curve_texts(curve: Sequence[CurvePoint]) -> list[str]:
+    """Return in one line what time costs around the chosen cluster, and at the knee.
+
+    Nothing where there is one cluster alone.
+    """
+    if len(curve) < MIN_CURVE_POINTS:
+        return []
+    shown_points = [
+        point
+        for index, point in enumerate(curve)
+        if point.knee
+        or any(
+            neighbor.chosen for neighbor in curve[max(0, index - 1) : index + 2]
         )
-    return run_tables
+    ]
+    return [f"what time costs: {'; '.join(map(_curve_text, shown_points))}"]
 
 
-def _scenario_row(scenario: RunScenario, base_usd: Decimal) -> tuple[str, ...]:
+def _curve_text(point: CurvePoint) -> str:
+    point_text = f"{duration_text(point.hours)} {figures.dollars(point.usd)}"
+    remark_text = _curve_remark(point)
+    return f"{point_text} ({remark_text})" if remark_text else point_text
+
+
+def _curve_remark(point: CurvePoint) -> str:
+    remarks = {
+        "chosen": point.chosen,
+        "knee": point.knee,
+        f"beyond {point.violates}": point.violates is not None,
+    }
+    return ", ".join(remark for remark, applies in remarks.items() if applies)
+
+
+def curve_blocks(curve_points: Sequence[CurvePoint]) -> list[Block]:
+    """Return the table of time against cost; nothing where there is one cluster alone."""
+    if len(curve_points) < MIN_CURVE_POINTS:
+        return []
+    column_titles = (
+        "what time costs",
+        ">USD",
+        "",
+        ">accelerators",
+        "",
+        ">MFU",
+        "",
+    )
+    return [
+        PageTable(
+            column_titles,
+            tuple(_curve_row(point) for point in curve_points),
+            tuple("good" if point.chosen else "" for point in curve_points),
+        )
+    ]
+
+
+def _curve_row(point: CurvePoint) -> tuple[str, ...]:
+    return (
+        duration_text(point.hours),
+        figures.dollars(point.usd),
+        f"{point.fleet.nodes} x {point.fleet.instance_type}",
+        f"{point.accelerators:,}",
+        point.purchase.replace("_", " "),
+        figures.percentage(point.mfu),
+        _curve_remark(point),
+    )
+
+
+def _scenario_texts(run_entry: Run) -> list[str]:
+    """Return the other ways to run on the same machines, each with its cost and end."""
+    # The first scenario is the chosen one.
+    scenarios = run_entry.ways[1:]
+    if not scenarios or run_entry.ways[0].usd is None:
+        return []
+    scenario_texts = [_scenario_text(scenario) for scenario in scenarios]
+    return [f"the same machines: {'; '.join(scenario_texts)}"]
+
+
+def _scenario_text(scenario: RunScenario) -> str:
+    scenario_name = scenario.way.replace("_", " ")
     # Far beyond the time limit there is no cost, only a remark.
     if scenario.usd is None or scenario.hours_p90 is None:
-        return (
-            scenario.way.replace("_", " "),
-            "",
-            "",
-            "",
-            scenario.remark,
-        )
-    extra_usd = scenario.usd - base_usd
-    change_text = "" if not extra_usd else figures.signed_dollars(extra_usd)
-    scenario_name = scenario.way.replace("_", " ")
+        return f"{scenario_name}: {scenario.remark}"
+    scenario_text = (
+        f"{scenario_name} {figures.dollars(scenario.usd)} "
+        f"in {duration_text(scenario.hours_p90)}"
+    )
     return (
-        scenario_name,
-        figures.dollars(scenario.usd),
-        change_text,
-        duration_text(scenario.hours_p90),
-        scenario.remark,
+        f"{scenario_text} ({scenario.remark})"
+        if scenario.remark
+        else scenario_text
     )
 
 
 def duration_text(hours: float) -> str:
-    """Return hours as text; from 48 hours on as days."""
+    """Return hours as text: minutes below two hours, days from 48 hours on."""
+    if hours < 2:
+        return f"{hours * 60:,.0f} min"
     return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"

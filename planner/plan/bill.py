@@ -1,0 +1,118 @@
+"""The bill in the plan document: total, lines, life, and what a million tokens cost."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner.market.price_age import is_old
+from planner.plan import types
+from planner.plan.number import optional_money, plain_money, rounded
+from planner.units import SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    from planner.cost.bill_line import BillLine
+    from planner.cost.lifetime import Lifetime
+    from planner.solve.solution import Solution
+
+EXCLUDED_COSTS: Final = (
+    "tax",
+    "support plans",
+    "private discounts",
+    "data transfer between regions",
+)
+TOKENS_PER_MILLION: Final = 1_000_000
+# Small models cost fractions of a cent a million tokens.
+UNIT_COST_STEP: Final = Decimal("0.0001")
+
+
+def cost_entry(
+    solution: Solution, period: types.Period, catalog_as_of: str
+) -> types.Cost:
+    """Return the cost part; without a bill (infeasible plan) all costs are 0."""
+    bill = solution.bill
+    if bill is None:
+        return types.Cost(
+            period=period,
+            total=Decimal(0),
+            usd_hour=Decimal(0),
+            life=None,
+            tokens=None,
+            # What ends has a cost for its run or its life, none for a month.
+            usd_month=Decimal(0) if period == "month" else None,
+            lines=(),
+            excludes=tuple(sorted(EXCLUDED_COSTS)),
+        )
+    total = plain_money(bill.total)
+    return types.Cost(
+        period=bill.period,
+        life=_life(bill.life),
+        total=total,
+        tokens=_token_cost(solution, total),
+        usd_hour=plain_money(bill.usd_hour),
+        usd_month=total if bill.period == "month" else None,
+        lines=tuple(
+            _cost_line(bill_line, catalog_as_of) for bill_line in bill.lines
+        ),
+        # The total has no line whose price is unknown.
+        excludes=tuple(sorted([*EXCLUDED_COSTS, *bill.unpriced_lines])),
+    )
+
+
+def _token_cost(solution: Solution, total: Decimal) -> types.TokenCost | None:
+    """Return the total over millions of tokens; None where no tokens are counted."""
+    training_run = solution.training_run
+    volume = solution.token_volume
+    if training_run is not None:
+        trained_tokens = Decimal(training_run.total_tokens)
+        return types.TokenCost(
+            prompt_tokens=0,
+            output_tokens=0,
+            trained_tokens=rounded(training_run.total_tokens),
+            usd_per_million_output=None,
+            usd_per_million=_usd_per_million(total, trained_tokens),
+        )
+    if volume is None or not volume.answer_tokens:
+        return None
+    all_tokens = volume.prompt_tokens + volume.answer_tokens
+    return types.TokenCost(
+        prompt_tokens=rounded(float(volume.prompt_tokens)),
+        output_tokens=rounded(float(volume.answer_tokens)),
+        trained_tokens=0,
+        usd_per_million_output=_usd_per_million(total, volume.answer_tokens),
+        usd_per_million=_usd_per_million(total, all_tokens),
+    )
+
+
+def _usd_per_million(total: Decimal, tokens: Decimal) -> Decimal:
+    return plain_money(
+        (total * TOKENS_PER_MILLION / tokens).quantize(UNIT_COST_STEP)
+    )
+
+
+def _life(life: Lifetime | None) -> types.Life | None:
+    if life is None:
+        return None
+    return types.Life(
+        hours=rounded(life.billed_s / SECONDS_PER_HOUR),
+        boot_hours=rounded(life.boot_s / SECONDS_PER_HOUR),
+        work_hours=rounded(life.work_s / SECONDS_PER_HOUR),
+        tail_hours=rounded(life.tail_s / SECONDS_PER_HOUR),
+        ended_by=life.release,
+    )
+
+
+def _cost_line(bill_line: BillLine, catalog_as_of: str) -> types.CostLine:
+    return types.CostLine(
+        name=bill_line.name,
+        kind=bill_line.kind,
+        unit=bill_line.unit,
+        quantity=plain_money(bill_line.quantity),
+        unit_price=optional_money(bill_line.unit_price),
+        usd=optional_money(bill_line.usd),
+        pool=bill_line.pool or None,
+        price_source=bill_line.source or None,
+        price_as_of=bill_line.as_of or None,
+        price_is_old=is_old(bill_line.as_of, catalog_as_of),
+        price_found=bill_line.is_priced,
+    )

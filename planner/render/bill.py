@@ -1,0 +1,163 @@
+"""The bill on the page of a plan: machines, other lines, life and energy."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from planner import figures
+from planner.market.price_age import age_days
+from planner.render import period
+from planner.render.page import (
+    LINE_WIDTH,
+    Block,
+    PageTable,
+    Paragraph,
+    total_row_tones,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.plan.types import CostLine, Plan
+
+MACHINE_KIND: Final = "accelerators"
+# Lines below this share of the total are in one row of the default page.
+SMALL_SHARE_PERCENT: Final = 1
+RELEASE_PHRASES: Final = {
+    "done": "the job ends it when it is done",
+    "idle": "the idle limit ends it",
+    "window": "the end of the day's window ends it",
+    "ttl": "the ttl ends it",
+}
+
+
+def total_text(plan: Plan) -> str:
+    """Return the total of a plan as text; >= where a price is not known."""
+    # With an unknown price the total is a lower bound.
+    partial_mark = ">= " if plan.cost.is_partial else ""
+    return f"{partial_mark}{figures.dollars(plan.cost.total)}"
+
+
+def cost_blocks(plan: Plan, *, today: str, full: bool) -> list[Block]:
+    """Return the bill; small lines share a row unless the page is full."""
+    single_lines = [
+        line for line in plan.cost.lines if full or not _is_small(line, plan)
+    ]
+    small_lines = [line for line in plan.cost.lines if line not in single_lines]
+    if len(small_lines) == 1:
+        single_lines, small_lines = list(plan.cost.lines), []
+    table_rows = [_line_row(line, today) for line in single_lines]
+    if small_lines:
+        table_rows.append(_group_row(small_lines, today))
+    table_rows.append(("total", "", "", _exact_total_text(plan), ""))
+    column_titles = (
+        f"the bill of {period.NAMES[plan.cost.period]}",
+        ">quantity",
+        ">unit price",
+        ">USD",
+        ">age of price",
+    )
+    return [
+        PageTable(
+            column_titles,
+            tuple(table_rows),
+            total_row_tones(len(table_rows)),
+            LINE_WIDTH,
+        ),
+        Paragraph(
+            f"  not in it: {', '.join(plan.cost.excludes)}", "dim", LINE_WIDTH
+        ),
+        *_life_blocks(plan),
+        *_energy_blocks(plan),
+    ]
+
+
+def _is_small(cost_line: CostLine, plan: Plan) -> bool:
+    return (
+        cost_line.kind != MACHINE_KIND
+        and cost_line.usd is not None
+        and cost_line.usd * 100 < plan.cost.total * SMALL_SHARE_PERCENT
+    )
+
+
+def _exact_total_text(plan: Plan) -> str:
+    partial_mark = ">= " if plan.cost.is_partial else ""
+    return f"{partial_mark}{figures.dollars(plan.cost.total, cents=True)}"
+
+
+def _line_row(cost_line: CostLine, today: str) -> tuple[str, ...]:
+    quantity_text = f"{figures.quantity(cost_line.quantity)} {cost_line.unit}"
+    return (
+        cost_line.name,
+        quantity_text,
+        figures.unit_price(cost_line.unit_price),
+        figures.dollars(cost_line.usd, cents=True),
+        # An unpriced line is listed but not in the total.
+        figures.age(age_days(cost_line.price_as_of or "", today))
+        if cost_line.price_found
+        else "no price",
+    )
+
+
+def _group_row(cost_lines: Iterable[CostLine], today: str) -> tuple[str, ...]:
+    """Return the row of small lines: their names, their sum, the oldest price."""
+    known_ages = [
+        age
+        for line in cost_lines
+        if (age := age_days(line.price_as_of or "", today)) is not None
+    ]
+    group_usd = sum(
+        (line.usd for line in cost_lines if line.usd is not None), Decimal(0)
+    )
+    names = ", ".join(line.name for line in cost_lines)
+    age_text = figures.age(max(known_ages, default=None))
+    return (
+        names,
+        "",
+        "",
+        figures.dollars(group_usd, cents=True),
+        f"up to {age_text}" if known_ages else age_text,
+    )
+
+
+def _life_blocks(plan: Plan) -> list[Block]:
+    """Return what the machines are billed for; nothing for a month."""
+    life = plan.cost.life
+    if life is None:
+        return []
+    phases = ", ".join(
+        f"{hours:,.1f} h {phase}"
+        for phase, hours in (
+            ("boot", life.boot_hours),
+            ("work", life.work_hours),
+            ("idle", life.tail_hours),
+        )
+        # What only stands has no phases but its work.
+        if hours and hours != life.hours
+    )
+    life_text = f"  life: {life.hours:,.1f} h of each machine"
+    release_text = RELEASE_PHRASES[life.ended_by]
+    return [
+        Paragraph(
+            f"{life_text}: {phases}; {release_text}"
+            if phases
+            else f"{life_text}; {release_text}",
+            width=LINE_WIDTH,
+        )
+    ]
+
+
+def _energy_blocks(plan: Plan) -> list[Block]:
+    """Return power and energy; nothing when the accelerators' power is unknown."""
+    energy_use = plan.solution.energy
+    if not energy_use:
+        return []
+    energy_text = (
+        f"  energy: {energy_use.kw:,.1f} kW at work, {energy_use.kwh:,.0f} "
+        f"kWh in {period.NAMES[plan.cost.period]}"
+    )
+    # The carbon intensity of some grids is not known.
+    if energy_use.kg_co2e is not None:
+        energy_text += f", {energy_use.kg_co2e:,.0f} kg CO2e"
+    return [Paragraph(energy_text, width=LINE_WIDTH)]

@@ -1,0 +1,255 @@
+"""Fleets that were not chosen, on the pages of a plan and of its reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from planner import figures
+from planner.plan.types import FleetRef
+from planner.render import period
+from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
+from planner.sentence import describe
+from planner.solve.cause import DEARER
+from planner.solve.settings import EVEN_ODDS
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from planner.plan.types import Alternative, Plan
+    from planner.solve.solution import FleetSummary
+
+# Rows of the default page; the rest is on the full one.
+DEFAULT_CHEAPER_ROWS: Final = 5
+DEFAULT_DEARER_FLEETS: Final = 3
+# What stops a fleet that meets the spec and only costs more.
+PRICE_TEXT: Final = describe(DEARER)
+EVEN_ODDS_TEXT: Final = figures.percentage(EVEN_ODDS)
+
+
+class _Rival(Struct, frozen=True):
+    """A fleet with its cost, and what it takes or what stops it.
+
+    `is_offered`  whether a change of the spec is known that buys it
+    """
+
+    location: str
+    machines: str
+    usd: Decimal
+    takes: str
+    is_offered: bool
+
+
+def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
+    """Return what would be cheaper and what it takes, and the fleets that are dearer."""
+    rivals = _rivals(plan)
+    cheaper = [rival for rival in rivals if rival.usd < plan.cost.total]
+    dearer = [rival for rival in rivals if rival.usd >= plan.cost.total]
+    page_blocks: list[Block] = []
+    if cheaper:
+        page_blocks.append(_cheaper_table(plan, cheaper, full=full))
+    # A training job has no wishes that are relaxed.
+    elif not plan.solution.binding and not plan.solution.run:
+        page_blocks.append(
+            Paragraph(
+                "  no wish of the spec costs money: nothing binds but the price",
+                "dim",
+            )
+        )
+    # Those that meet the spec come first.
+    dearer.sort(key=lambda rival: rival.takes != PRICE_TEXT)
+    shown_dearer = dearer if full else dearer[:DEFAULT_DEARER_FLEETS]
+    if shown_dearer:
+        dearer_texts = [_dearer_text(rival) for rival in shown_dearer]
+        page_blocks.append(
+            Paragraph(f"  dearer: {', '.join(dearer_texts)}", "dim", LINE_WIDTH)
+        )
+    return page_blocks
+
+
+def _rivals(plan: Plan) -> list[_Rival]:
+    """Return all fleets that were not chosen, the cheapest first, each of them once."""
+    rivals = _relaxed_fleets(plan)
+    offered_fleets = {
+        limit.fleet for limit in plan.solution.binding if limit.fleet
+    }
+    # A change of the spec says more than what stops the same machines.
+    rivals += [
+        _stopped_fleet(alternative)
+        for alternative in plan.alternatives
+        if _fleet_of(alternative) not in offered_fleets
+    ]
+    return sorted(
+        rivals, key=lambda rival: (rival.usd, rival.location, rival.machines)
+    )
+
+
+def _fleet_of(alternative: Alternative) -> FleetRef:
+    pool = alternative.pools[0]
+    return FleetRef(
+        provider=pool.provider,
+        region=pool.region,
+        instance_type=pool.instance_type,
+        nodes=pool.nodes,
+    )
+
+
+def _stopped_fleet(alternative: Alternative) -> _Rival:
+    pool = alternative.pools[0]
+    machines_text = f"{pool.nodes} x {pool.instance_type}"
+    if pool.purchase != "on_demand":
+        machines_text += f" {pool.purchase.replace('_', ' ')}"
+    return _Rival(
+        f"{pool.provider} {pool.region}",
+        machines_text,
+        alternative.usd_month,
+        alternative.rejected_by,
+        is_offered=False,
+    )
+
+
+def _relaxed_fleets(plan: Plan) -> list[_Rival]:
+    """Return the fleets that a change of the spec buys, with all changes that buy each."""
+    changes = [
+        (f"{limit.constraint}: {limit.relax_to}", limit.fleet, limit.usd_month)
+        for limit in plan.solution.binding
+    ]
+    safety = plan.solution.safety
+    if safety is not None and safety.fleet is not None:
+        # What confidence costs is the difference to even odds.
+        even_odds_usd = plan.cost.total - safety.usd_month
+        changes.append(
+            (f"confidence: {EVEN_ODDS_TEXT}", safety.fleet, even_odds_usd)
+        )
+    changes_of_fleet: dict[tuple[FleetRef, Decimal], list[str]] = {}
+    for change, fleet, usd in changes:
+        if fleet is not None and usd is not None:
+            changes_of_fleet.setdefault((fleet, usd), []).append(change)
+    return [
+        _Rival(
+            f"{fleet.provider} {fleet.region}".strip(),
+            _machines_text(fleet),
+            usd,
+            ", or ".join(fleet_changes),
+            is_offered=True,
+        )
+        for (fleet, usd), fleet_changes in changes_of_fleet.items()
+    ]
+
+
+def _machines_text(fleet: FleetRef) -> str:
+    if not fleet.nodes:
+        return fleet.instance_type
+    return f"{fleet.nodes} x {fleet.instance_type}"
+
+
+def _cheaper_table(
+    plan: Plan, cheaper: list[_Rival], *, full: bool
+) -> PageTable:
+    """Return the table of cheaper fleets; those that a change buys are never left out."""
+    by_worth = sorted(cheaper, key=lambda rival: not rival.is_offered)
+    shown = by_worth if full else by_worth[:DEFAULT_CHEAPER_ROWS]
+    return PageTable(
+        (
+            "what would be cheaper",
+            "",
+            period.TITLES[plan.cost.period],
+            "what it takes, or what stops it",
+        ),
+        tuple(
+            (
+                rival.location,
+                rival.machines,
+                figures.dollars(rival.usd),
+                rival.takes,
+            )
+            for rival in cheaper
+            if rival in shown
+        ),
+        width=LINE_WIDTH,
+    )
+
+
+def _dearer_text(rival: _Rival) -> str:
+    fleet = f"{rival.location} {rival.machines} {figures.dollars(rival.usd)}"
+    return fleet if rival.takes == PRICE_TEXT else f"{fleet} ({rival.takes})"
+
+
+def alternative_blocks(plan: Plan) -> list[Block]:
+    """Return the fleets that were not chosen, with cost and reason."""
+    table_rows = []
+    for alternative in plan.alternatives:
+        for pool_entry in alternative.pools:
+            location = f"{pool_entry.provider} {pool_entry.region}"
+            machine_text = f"{pool_entry.nodes} x {pool_entry.instance_type}"
+            cost_text = figures.dollars(alternative.usd_month)
+            table_rows.append(
+                (
+                    location,
+                    machine_text,
+                    pool_entry.purchase,
+                    cost_text,
+                    alternative.rejected_by,
+                )
+            )
+    if not table_rows:
+        return []
+    cost_title = period.TITLES[plan.cost.period]
+    column_titles = ("not chosen", "", "", cost_title, "what stops it")
+    return [PageTable(column_titles, tuple(table_rows))]
+
+
+def binding_blocks(plan: Plan) -> list[Block]:
+    """Return the limits that raise the cost, with the saving when each is relaxed."""
+    table_rows = []
+    for relaxation in plan.solution.binding:
+        slack_text = (
+            ""
+            if relaxation.slack is None
+            else figures.percentage(relaxation.slack)
+        )
+        savings_text = figures.dollars(relaxation.saves_usd_month)
+        table_rows.append(
+            (
+                relaxation.constraint,
+                slack_text,
+                relaxation.relax_to,
+                savings_text,
+                fleet_text(relaxation.fleet),
+            )
+        )
+    safety_cost = plan.solution.safety
+    # The row for confidence is the cost against even odds.
+    if safety_cost and safety_cost.fleet:
+        constraint_text = (
+            f"confidence {figures.percentage(safety_cost.confidence)}"
+        )
+        table_rows.append(
+            (
+                constraint_text,
+                "",
+                "50 %",
+                figures.dollars(safety_cost.usd_month),
+                fleet_text(safety_cost.fleet),
+            )
+        )
+    if not table_rows:
+        return [
+            Paragraph(
+                "no wish of the spec costs money: nothing binds but the price",
+                "dim",
+            )
+        ]
+    savings_title = period.TITLES[plan.cost.period].replace(">", ">saves ")
+    column_titles = ("binding", ">slack", "relaxed to", savings_title, "with")
+    return [PageTable(column_titles, tuple(table_rows))]
+
+
+def fleet_text(fleet: FleetRef | FleetSummary | None) -> str:
+    """Return cloud, region, machine type and count of a fleet, as far as known."""
+    if fleet is None:
+        return ""
+    words = (fleet.provider, fleet.region, fleet.instance_type)
+    name = " ".join(word for word in words if word)
+    return f"{name} x {fleet.nodes}" if fleet.nodes else name
