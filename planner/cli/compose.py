@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from planner.cli.parallel import run_in_parallel
 from planner.errors import MissingError, Place, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -132,13 +133,16 @@ def open_world(simulate: str | None) -> World | None:
     return world.read_world(read_file(simulate), simulate)
 
 
-def solve_spec(
+def find_solution(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Solution:
-    """Return the solution of a spec, with offers that a stack can be built from."""
+    """Return the solution of a spec, with offers that a stack can be built from.
+
+    What each wish of the spec costs may still be to plan.
+    """
     from planner.market.region import check_regions
     from planner.solve.settings import SolveSettings
-    from planner.workload.solver import solve
+    from planner.workload.solver import find
     from stacks.spec.table import unsupported_reason
 
     check_regions(spec_file.spec.where, catalog)
@@ -149,9 +153,9 @@ def solve_spec(
         read_file=spec_folder_reader(spec_file.path),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
-        explains=options.explains,
+        run_all=run_in_parallel,
     )
-    return solve(spec_file.spec, settings)
+    return find(spec_file.spec, settings)
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
@@ -179,7 +183,6 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     calibration   calibration file
     engine        pulumi or simulated
     backend       URL of Pulumi's state
-    explains      whether it is planned what each constraint costs
     """
 
     catalog: str | None = None
@@ -190,7 +193,6 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
     calibration: str | None = None
     engine: str | None = None
     backend: str | None = None
-    explains: bool = True
 
     @property
     def uses_stack_state(self) -> bool:
@@ -198,14 +200,37 @@ class PlanningOptions(Struct, frozen=True, kw_only=True):
         return self.simulate is not None or self.stack is not None
 
 
+class FoundPlan(Struct, frozen=True):
+    """The plan of a spec, and the solution that it was made of.
+
+    What each wish of the spec costs may still be to plan.
+    """
+
+    plan: Plan
+    solution: Solution
+
+    def explained(self) -> Plan:
+        """Return the plan with what each wish of the spec costs."""
+        from planner.plan.document import with_reasons
+
+        return with_reasons(self.plan, self.solution.explained())
+
+
 def make_plan(
     spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
 ) -> Plan:
+    """Return the whole plan of a spec."""
+    return find_plan(spec_file, catalog, options).explained()
+
+
+def find_plan(
+    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
+) -> FoundPlan:
     """Return the plan of a spec; an infeasible plan has no pools and no resources."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
-    solution = solve_spec(spec_file, catalog, options)
+    solution = find_solution(spec_file, catalog, options)
     stack_name = options.stack or spec_file.spec.name
     stack_status = None
     # Without a stack no engine is opened, so no account is needed.
@@ -216,13 +241,14 @@ def make_plan(
     # An infeasible plan creates nothing.
     if solution.pools:
         stack = planned_stack(spec_file.spec, solution, stack)
-    return assemble(
+    plan = assemble(
         spec_file.spec,
         solution,
         catalog,
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
     )
+    return FoundPlan(plan, solution)
 
 
 def open_engine(options: PlanningOptions) -> StackEngine:

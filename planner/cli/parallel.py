@@ -1,53 +1,53 @@
-"""Plans of many specs in parallel processes."""
+"""Tasks in parallel processes, where the system can fork."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-from planner.cli.compose import SpecFile, make_plan
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from planner.cli.compose import PlanningOptions
-    from planner.market.offer import Catalog
-    from planner.plan.types import Plan
+ResultT = TypeVar("ResultT")
 
-    PlanMaker: TypeAlias = "Callable[[SpecFile], Plan]"
-
-PARALLEL_MIN_SPECS: Final = 8  # specs from which starting workers pays
-_worker_makers: list[PlanMaker] = []
+# What a worker runs. It is set before the workers start, so that they inherit it with all that
+# it refers to, and only numbers and results are sent.
+_tasks: list[Callable[[], Any]] = []
 
 
-def make_plans(
-    spec_files: Sequence[SpecFile], catalog: Catalog, options: PlanningOptions
-) -> Iterator[Plan]:
-    """Yield the plans of the specs in order; raises the error of a spec that fails."""
-    plan_maker = partial(make_plan, catalog=catalog, options=options)
-    # Starting workers costs more than a few plans save.
-    if len(spec_files) < PARALLEL_MIN_SPECS:
-        yield from map(plan_maker, spec_files)
-        return
+def run_in_parallel(
+    tasks: Sequence[Callable[[], ResultT]],
+) -> list[ResultT]:
+    """Run tasks that do not depend on each other, and return their results in order."""
+    return list(results_in_order(tasks))
+
+
+def results_in_order(
+    tasks: Sequence[Callable[[], ResultT]],
+) -> Iterator[ResultT]:
+    """Yield the results of tasks in order; raises the error of a task that fails.
+
+    A worker runs its own tasks one after the other, so workers never start workers.
+    """
     import multiprocessing
 
-    if "fork" not in multiprocessing.get_all_start_methods():
-        yield from map(plan_maker, spec_files)
+    if (
+        len(tasks) < 2
+        or multiprocessing.parent_process() is not None
+        or multiprocessing.cpu_count() < 2
+        or "fork" not in multiprocessing.get_all_start_methods()
+    ):
+        yield from (task() for task in tasks)
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    # Workers inherit the catalog as it is.
-    fork_context = multiprocessing.get_context("fork")
+    _tasks[:] = tasks
     with ProcessPoolExecutor(
-        None, fork_context, _set_worker_maker, (plan_maker,)
-    ) as worker_pool:
-        yield from worker_pool.map(_make_in_worker, spec_files)
+        min(len(tasks), multiprocessing.cpu_count()),
+        multiprocessing.get_context("fork"),
+    ) as workers:
+        yield from workers.map(_run_task, range(len(tasks)))
+    _tasks.clear()
 
 
-def _set_worker_maker(plan_maker: PlanMaker) -> None:
-    # Once for each worker: map would send the catalog with every spec.
-    _worker_makers[:] = [plan_maker]
-
-
-def _make_in_worker(spec_file: SpecFile) -> Plan:
-    return _worker_makers[0](spec_file)
+def _run_task(position: int) -> Any:
+    return _tasks[position]()

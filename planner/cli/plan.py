@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
-from planner.cli import option
-from planner.cli.compose import open_catalog, open_world, read_spec
-from planner.cli.parallel import make_plans
+from planner.cli import option, progress
+from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
+from planner.cli.parallel import results_in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from planner.cli.compose import FoundPlan
     from planner.cli.option import OptionValues
     from planner.plan.types import Plan
+    from planner.render.page import Page
 
 INFEASIBLE_EXIT_CODE = 10
 
@@ -41,11 +45,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
-    options = replace(
-        option.planning_options(option_values),
-        # `explain` answers for one of many.
-        explains=len(specs) == 1,
-    )
+    options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     if option_values["output"] and len(specs) > 1:
         raise click.UsageError("-o takes one SPEC: a plan file holds one plan")
@@ -53,11 +53,16 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     worst_exit_code = 0
     any_changed = False
     plans = []
-    for plan in make_plans(
-        [read_spec(spec_path) for spec_path in specs], catalog, options
+    searches = [
+        partial(find_plan, read_spec(spec_path), catalog, options)
+        for spec_path in specs
+    ]
+    for plan in (
+        _write_many(searches, option_values)
+        if len(searches) > 1
+        else [_write_one(searches[0](), option_values)]
     ):
         plans.append(plan)
-        _write_plan(plan, option_values, alone=len(specs) == 1)
         is_infeasible = plan.solution.status == "infeasible"
         # One infeasible spec decides the exit code of the command.
         worst_exit_code = (
@@ -93,28 +98,60 @@ def _refuse_overwrite(spec_path: str, output_path: str | None) -> None:
         )
 
 
-def _write_plan(
-    plan: Plan, option_values: OptionValues, *, alone: bool
-) -> None:
-    from planner.plan.canonical import dump_plan
-    from planner.render.plan import plan_page
+def _write_many(
+    searches: list[partial[FoundPlan]], option_values: OptionValues
+) -> Iterator[Plan]:
+    """Make plans in parallel and show each; `explain` says what the wishes of one cost.
 
-    if option_values["output"]:
-        option.write_output(dump_plan(plan), option_values["output"])
-    if option_values["format"] == "json":
-        # Several plans become one JSON list, which the caller writes.
-        if alone and not option_values["output"]:
-            option.write_output(dump_plan(plan))
-        return
-    shown_page = plan_page(
-        plan,
-        today=option.today(),
-        full=option_values["full"],
-        saved_path=option_values["output"] or "",
-    )
-    option.print_page(
-        shown_page, option_values["format"], option_values["color"]
-    )
+    Several plans become one JSON list, which the caller writes.
+    """
+    from planner.render.plan import fleet_page
+
+    for plan in results_in_order(
+        [partial(_plan_only, search) for search in searches]
+    ):
+        if option_values["format"] != "json":
+            _print_page(
+                fleet_page(
+                    plan, today=option.today(), full=option_values["full"]
+                ),
+                option_values,
+            )
+        yield plan
+
+
+def _plan_only(search: Callable[[], FoundPlan]) -> Plan:
+    # A solution does not leave its process: it can still plan.
+    return search().plan
+
+
+def _write_one(found_plan: FoundPlan, option_values: OptionValues) -> Plan:
+    """Write a plan with what its wishes cost, and return it.
+
+    A terminal shows the fleet first, and what its wishes cost when that is planned too.
+    """
+    from planner.plan.canonical import dump_plan
+    from planner.render.plan import fleet_page, reasons_page
+
+    full, output_path = option_values["full"], option_values["output"]
+    output_format = option_values["format"]
+    first_page = fleet_page(found_plan.plan, today=option.today(), full=full)
+    if output_format == "text":
+        _print_page(first_page, option_values)
+    with progress.waiting("planning what each wish of the spec costs"):
+        plan = found_plan.explained()
+    if output_path or output_format == "json":
+        option.write_output(dump_plan(plan), output_path)
+    last_page = reasons_page(plan, full=full, saved_path=output_path or "")
+    if output_format == "markdown":
+        _print_page((*first_page, *last_page), option_values)
+    elif output_format == "text":
+        _print_page(last_page, option_values)
+    return plan
+
+
+def _print_page(page: Page, option_values: OptionValues) -> None:
+    option.print_page(page, option_values["format"], option_values["color"])
 
 
 def _would_change(

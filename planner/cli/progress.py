@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from planner import figures
 from planner.cli.compose import DEFAULT_WORLD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from decimal import Decimal
 
     from planner.cli.compose import PlanningOptions
@@ -77,6 +78,19 @@ def run_engine(
             f"{stack_name}{flags_text}"
         )
     return 0
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what is worked on, until it is done."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    with Status(what, console=Console(stderr=True)):
+        yield
 
 
 def event_line(event: ProgressEvent) -> str:

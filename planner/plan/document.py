@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from planner.cost.bill_line import CENT
 from planner.plan import types
@@ -107,9 +108,7 @@ def assemble(
             model=_model(llm) if llm is not None else None,
         ),
         solution=_outcome(solution, _metric_limits(spec)),
-        alternatives=tuple(
-            _alternative(rival_fleet) for rival_fleet in solution.alternatives
-        ),
+        alternatives=tuple(map(_alternative, solution.alternatives)),
         cost=cost_entry(solution, planned_period(spec), catalog.as_of),
         graph=stack.graph,
         launch=stack.launch,
@@ -124,6 +123,21 @@ def assemble(
     )
     # The digest covers every field, so it comes last.
     return seal(plan)
+
+
+def with_reasons(plan: types.Plan, solution: Solution) -> types.Plan:
+    """Return a plan with what each wish of the spec costs, as its solution has it now."""
+    return seal(
+        replace(
+            plan,
+            solution=replace(
+                plan.solution,
+                binding=tuple(map(_binding, solution.bindings)),
+                safety=_safety(solution.confidence_cost),
+            ),
+            alternatives=tuple(map(_alternative, solution.alternatives)),
+        )
+    )
 
 
 def _normalized_spec(spec: Spec) -> Properties:
@@ -166,7 +180,7 @@ def _outcome(
             for metric, limit in metric_limits.items()
             if metric in solution.predictions
         },
-        binding=tuple(_binding(limit) for limit in solution.bindings),
+        binding=tuple(map(_binding, solution.bindings)),
         safety=_safety(solution.confidence_cost),
         verified=_verification(solution.simulation_check),
         calibration=_calibration(solution.calibration),
@@ -269,7 +283,7 @@ def _safety(confidence_cost: ConfidenceCost | None) -> types.Safety | None:
         return None
     return types.Safety(
         confidence=rounded(confidence_cost.confidence),
-        usd_month=plain_money(confidence_cost.extra_usd_month),
+        usd_month=optional_money(confidence_cost.extra_usd_month),
         # The fleet that meets the limits with 50 % confidence.
         fleet=_fleet(confidence_cost.even_odds_fleet),
     )

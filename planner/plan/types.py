@@ -203,8 +203,11 @@ class Safety(DocumentPart, frozen=True, kw_only=True):
         ),
     ]
     usd_month: Annotated[
-        Decimal,
-        Meta(description="what that costs over 0.5, in the period of the bill"),
+        Decimal | None,
+        Meta(
+            description="what that costs over 0.5, in the period of the bill; null when it was "
+            "not planned, as in a plan of many specs"
+        ),
     ]
     fleet: Annotated[
         FleetRef | None, Meta(description="the fleet at even odds, if cheaper")

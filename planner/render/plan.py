@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PERCENTILES: Final = frozenset({"ttft_p95_ms", "tpot_p95_ms"})
 RATE_KEYS: Final = ("requests_per_s", "output_tokens_per_s")
-FRACTION_KEYS: Final = frozenset({"memory_fraction", "mfu", "goodput"})
+FRACTION_KEYS: Final = frozenset(
+    {"busy_fraction", "memory_fraction", "mfu", "goodput"}
+)
 # The unit of a rate, where it stands in a sentence.
 RATE_UNITS: Final = {
     "requests_per_s": "requests/s",
@@ -58,12 +60,20 @@ MetricT = TypeVar("MetricT")
 def plan_page(
     plan: Plan, *, today: str, full: bool = False, saved_path: str = ""
 ) -> Page:
-    """Return the page of a plan: the decision, what it rests on, what it costs, what happens.
+    """Return the page of a plan: the fleet, and what its wishes cost.
 
     today       date as 2026-07-30, for the age of prices
     full        all lines of the bill, all fleets, all layouts, every resource
     saved_path  file of the plan, for the suggested apply; empty when it was not saved
     """
+    return (
+        *fleet_page(plan, today=today, full=full),
+        *reasons_page(plan, full=full, saved_path=saved_path),
+    )
+
+
+def fleet_page(plan: Plan, *, today: str, full: bool = False) -> Page:
+    """Return the decision, what it rests on, what it costs, what happens."""
     if plan.solution.status == "infeasible":
         return infeasible_page(plan)
     page_blocks = [
@@ -73,10 +83,25 @@ def plan_page(
     ]
     if plan.solution.run:
         page_blocks += training.run_blocks(plan.solution.run, full=full)
-    page_blocks += rival_blocks(plan, full=full)
     page_blocks += cost_blocks(plan, today=today, full=full)
     page_blocks += _resource_blocks(plan, full=full)
-    page_blocks += _closing_blocks(plan, saved_path)
+    page_blocks += _warning_blocks(plan)
+    return tuple(page_blocks)
+
+
+def reasons_page(
+    plan: Plan, *, full: bool = False, saved_path: str = ""
+) -> Page:
+    """Return the fleets that were not chosen and what they take, and the next step."""
+    page_blocks: list[Block] = []
+    if plan.solution.status != "infeasible":
+        page_blocks += [Paragraph(""), *rival_blocks(plan, full=full)]
+    if saved_path:
+        page_blocks.append(
+            Paragraph(
+                f"saved to {saved_path}     next: tonnage apply {saved_path}"
+            )
+        )
     return tuple(page_blocks)
 
 
@@ -173,14 +198,9 @@ def _confidence_lines(plan: Plan) -> list[str]:
     safety = plan.solution.safety
     if safety is None:
         return []
-    confidence_text = f"meets its limits with {figures.percentage(safety.confidence)} confidence"
-    if safety.usd_month:
-        extra_text = figures.dollars(safety.usd_month)
-        confidence_text += (
-            f", for {extra_text}{period.RATES[plan.cost.period]} "
-            "more than at even odds"
-        )
-    return [confidence_text]
+    return [
+        f"meets its limits with {figures.percentage(safety.confidence)} confidence"
+    ]
 
 
 def prediction_blocks(plan: Plan) -> list[Block]:
@@ -225,23 +245,19 @@ def _limited_rows(
 ) -> list[tuple[str, ...]]:
     """Return a row for each prediction, those with a limit first."""
     limits = plan.solution.limits
-    binding_keys = {limit.constraint for limit in plan.solution.binding}
+    tightest_key = min(
+        limits, key=lambda key: limits[key].headroom, default=None
+    )
     return [
         (
             *prediction_row(key, predictions[key])[:3],
             *_limit_cells(key, predictions[key], limits.get(key)),
-            _basis_text(key, predictions[key], binding_keys),
+            f"{predictions[key].basis}, tightest"
+            if key == tightest_key and len(limits) > 1
+            else predictions[key].basis,
         )
         for key in sorted(predictions, key=lambda key: (key not in limits, key))
     ]
-
-
-def _basis_text(
-    metric_key: str, prediction: Prediction, binding_keys: set[str]
-) -> str:
-    """Return what a prediction rests on, and that its limit costs money."""
-    binds = metric_key.removesuffix("_ms") in binding_keys
-    return f"{prediction.basis}, binds" if binds else prediction.basis
 
 
 def _limit_cells(
@@ -265,7 +281,7 @@ def _limited_metrics(
 ) -> dict[str, MetricT]:
     """Return the metrics to show: limited percentiles and all that are no percentile.
 
-    Without limits the percentiles are TTFT p95 and TPOT p95.
+    Without limits the percentiles are TTFT p95 and TPOT p95. Memory is shown as a share.
     """
     sla_limits = (plan.spec.normalized.get("sla") or {}).get("limits", [])
     shown_percentiles = {
@@ -276,7 +292,11 @@ def _limited_metrics(
         metric_key: metric
         for metric_key, metric in metrics.items()
         # Only percentiles of latency have keys that end in _ms.
-        if metric_key in shown_percentiles or not metric_key.endswith("_ms")
+        if metric_key in shown_percentiles
+        or not (
+            metric_key.endswith("_ms")
+            or metric_key == "memory_gib_per_accelerator"
+        )
     }
 
 
@@ -375,6 +395,7 @@ def _metric_title(metric_key: str) -> str:
         metric_name, percentile = metric_key.removesuffix("_ms").rsplit("_", 1)
         return f"{metric_name.upper()} {percentile}"
     metric_titles = {
+        "busy_fraction": "capacity used",
         "memory_fraction": "memory used",
         "memory_gib_per_accelerator": "GiB per accelerator",
         "output_tokens_per_s": "output tokens/s",
@@ -438,23 +459,15 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
     return shutdown_phrases
 
 
-def _closing_blocks(plan: Plan, saved_path: str) -> list[Block]:
-    """Return the warnings and the next step."""
+def _warning_blocks(plan: Plan) -> list[Block]:
     shutdown = plan.shutdown
     warnings = [plan_warning.message for plan_warning in plan.warnings]
     # A fleet without shutdown costs money until someone destroys it.
     if not (shutdown.idle or shutdown.ttl or shutdown.schedule):
         warnings.append("nothing ends it: it runs until it is destroyed")
-    page_blocks: list[Block] = [
+    return [
         Paragraph(f"! {warning}", "warn", LINE_WIDTH) for warning in warnings
     ]
-    if saved_path:
-        page_blocks.append(
-            Paragraph(
-                f"saved to {saved_path}     next: tonnage apply {saved_path}"
-            )
-        )
-    return page_blocks
 
 
 def _infeasible_blocks(plan: Plan) -> list[Block]:

@@ -116,7 +116,7 @@ def _relaxed_fleets(plan: Plan) -> list[_Rival]:
         for limit in plan.solution.binding
     ]
     safety = plan.solution.safety
-    if safety is not None and safety.fleet is not None:
+    if safety is not None and safety.fleet is not None and safety.usd_month:
         # What confidence costs is the difference to even odds.
         even_odds_usd = plan.cost.total - safety.usd_month
         changes.append(
@@ -221,7 +221,7 @@ def binding_blocks(plan: Plan) -> list[Block]:
         )
     safety_cost = plan.solution.safety
     # The row for confidence is the cost against even odds.
-    if safety_cost and safety_cost.fleet:
+    if safety_cost and safety_cost.fleet and safety_cost.usd_month:
         constraint_text = (
             f"confidence {figures.percentage(safety_cost.confidence)}"
         )

@@ -52,7 +52,7 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
         if (
             block_index
             and isinstance(page_block, Heading | PageTable)
-            # A table directly below its heading has no blank line above it.
+            # A table below its heading or a blank line has no blank line of its own.
             and not _is_joined(page[block_index - 1], page_block)
         ):
             rich_console.print()
@@ -78,7 +78,9 @@ def render(page: Page, *, color: bool = False, width: int | None = None) -> str:
 
 
 def _is_joined(previous_block: object, block: object) -> bool:
-    return isinstance(previous_block, Heading) and isinstance(block, PageTable)
+    return isinstance(block, PageTable) and (
+        isinstance(previous_block, Heading) or previous_block == Paragraph("")
+    )
 
 
 def _wrapped(paragraph: Paragraph, console_width: int) -> str:

@@ -107,9 +107,12 @@ def _changes(nodes_by_minute: tuple[int, ...]) -> tuple[CapacityChange, ...]:
     if len(set(nodes_by_minute)) == 1:
         return ()
     change_days: dict[tuple[int, int], list[int]] = {}
-    for minute, node_count in enumerate(nodes_by_minute):
-        # Before Monday 00:00 comes the last minute of Sunday, at index -1.
-        if node_count != nodes_by_minute[minute - 1]:
+    # Before Monday 00:00 comes the last minute of Sunday.
+    nodes_before = (nodes_by_minute[-1], *nodes_by_minute)
+    for minute, (before, node_count) in enumerate(
+        zip(nodes_before, nodes_by_minute, strict=False)
+    ):
+        if node_count != before:
             change_days.setdefault(
                 (minute % MINUTES_PER_DAY, node_count), []
             ).append(minute // MINUTES_PER_DAY)

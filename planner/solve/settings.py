@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from planner.perf.serving.replica import Confidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from planner.market.offer import Catalog, Instance
+
+ResultT = TypeVar("ResultT")
 
 EVEN_ODDS: Final = 0.5  # a confidence at which limits hold as often as not
 DEFAULT_LEVEL: Final = 0.9  # chance that all limits hold together
 DEFAULT_CONFIDENCE: Final = Confidence(DEFAULT_LEVEL)
+
+
+def run_in_turn(tasks: Sequence[Callable[[], ResultT]]) -> list[ResultT]:
+    """Run tasks one after the other."""
+    return [task() for task in tasks]
+
+
+class TaskRunner(Protocol):
+    """Runs tasks that do not depend on each other, and returns what they return, in order."""
+
+    def __call__(
+        self, tasks: Sequence[Callable[[], ResultT]], /
+    ) -> list[ResultT]:
+        """Run the tasks."""
 
 
 class SolveSettings(Struct, frozen=True, kw_only=True):
@@ -26,7 +42,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     read_file          opens files beside the spec
     alternative_count  how many alternatives of each sort are shown
     confidence         with which limits are met, and what a benchmark of the user's own taught
-    explains           whether it is planned what each constraint costs
+    run_all            runs tasks that do not depend on each other, and returns what they return
     """
 
     catalog: Catalog
@@ -34,4 +50,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     read_file: Callable[[str], bytes]
     alternative_count: int = 3
     confidence: Confidence = DEFAULT_CONFIDENCE
-    explains: bool = True
+    run_all: TaskRunner = run_in_turn

@@ -6,8 +6,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from planner.cost.bill import Bill
     from planner.cost.energy import Energy
     from planner.cost.file_system import FileSystem
@@ -151,11 +154,14 @@ class SimulationCheck(Struct, frozen=True, kw_only=True):
 
 
 class ConfidenceCost(Struct, frozen=True):
-    """With which confidence limits are met, what that costs a month, and the fleet without it."""
+    """With which confidence limits are met, what that costs a month, and the fleet without it.
+
+    `extra_usd_month`  None while the fleet at even odds is not planned
+    """
 
     confidence: float
-    extra_usd_month: Decimal
-    even_odds_fleet: FleetSummary | None
+    extra_usd_month: Decimal | None = None
+    even_odds_fleet: FleetSummary | None = None
 
 
 class RivalFleet(Struct, frozen=True, kw_only=True):
@@ -295,8 +301,22 @@ class TrainingRun(Struct, frozen=True, kw_only=True):
     curve: tuple[TradeOff, ...]
 
 
+class Reasons(Struct, frozen=True, kw_only=True):
+    """What the wishes of a spec cost, each found by planning without it.
+
+    `alternatives`  other fleets that this brought to light
+    """
+
+    bindings: tuple[BindingLimit, ...] = ()
+    alternatives: tuple[RivalFleet, ...] = ()
+    confidence_cost: ConfidenceCost | None = None
+
+
 class Solution(Struct, frozen=True, kw_only=True):
-    """The whole answer. Without pools it is infeasible, and `bindings` says what would do."""
+    """The whole answer. Without pools it is infeasible, and `bindings` says what would do.
+
+    `find_reasons`  plans what each wish costs; None when that is known
+    """
 
     status: Literal["optimal", "feasible", "infeasible"]
     pools: tuple[SizedPool, ...]
@@ -315,6 +335,32 @@ class Solution(Struct, frozen=True, kw_only=True):
     calibration: Correction | None = None
     energy: Energy | None = None
     token_volume: TokenVolume | None = None
+    find_reasons: Callable[[], Reasons] | None = None
+
+    def explained(self) -> Solution:
+        """Return the solution with what each wish of the spec costs."""
+        if self.find_reasons is None:
+            return self
+        reasons = self.find_reasons()
+        return replace(
+            self,
+            bindings=reasons.bindings,
+            alternatives=ranked_rivals(
+                [*self.alternatives, *reasons.alternatives]
+            ),
+            confidence_cost=reasons.confidence_cost,
+            find_reasons=None,
+        )
+
+
+def ranked_rivals(rival_fleets: Iterable[RivalFleet]) -> tuple[RivalFleet, ...]:
+    """Return rival fleets in the order of cost."""
+    return tuple(
+        sorted(
+            rival_fleets,
+            key=lambda rival_fleet: (rival_fleet.usd, rival_fleet.offer.key),
+        )
+    )
 
 
 class Counterfactual(Struct, frozen=True):

@@ -11,7 +11,6 @@ from planner import figures
 from planner.cost.lifetime import life_hours
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
-from planner.solve.serving.explain import describe_fleet
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
@@ -97,7 +96,7 @@ class ServingWorkload:
         )
         best = search_result.best
         if best is not None:
-            return Counterfactual(describe_fleet(best), best.bill.total, DEARER)
+            return Counterfactual(best.summary, best.bill.total, DEARER)
         reason = because("layout")
         # Offers are ordered by cost bound; the first one is reported.
         if search_result.rejected_offers:
@@ -124,7 +123,7 @@ class ServingWorkload:
         )
         if best is None:
             return Counterfactual(None, None, INFEASIBLE)
-        return Counterfactual(describe_fleet(best), best.bill.total, None)
+        return Counterfactual(best.summary, best.bill.total, None)
 
     def request_phrases(self, normalized: dict[str, Any]) -> list[str]:
         """Say the traffic in the unit in which the spec gives it."""

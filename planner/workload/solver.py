@@ -40,10 +40,15 @@ def check(spec: Spec, read_file: Callable[[str], bytes]) -> None:
 
 
 def solve(spec: Spec, settings: SolveSettings) -> Solution:
-    """Return the cheapest fleet that meets a spec, or why there is none.
+    """Return the cheapest fleet that meets a spec and what each wish costs, or why there is none.
 
     Raises SpecError when the spec asks for a runtime that cannot be built.
     """
+    return find(spec, settings).explained()
+
+
+def find(spec: Spec, settings: SolveSettings) -> Solution:
+    """Return what `solve` returns; what each wish of the spec costs may still be to plan."""
     runtime_problems = _runtime_problems(spec)
     if runtime_problems:
         raise SpecError(*runtime_problems)

@@ -280,21 +280,12 @@ def closed_batches(
     Each of `user_count` users sends its next request when its previous one ends. The last batch
     is the rest when `requests` end.
     """
-    simulation = ReplicaSimulation(replica_table)
+    simulation = ReplicaSimulation(replica_table, next_requests=requests)
     simulation.queue.extend(itertools.islice(requests, user_count))
-    finished = simulation.finished
     while simulation.request_count:
-        finished_count = len(finished)
-        # Advance to the next event: inner call finds it, outer one runs it.
-        simulation.advance(simulation.advance(simulation.now_s))
-        for request in finished[finished_count:]:
-            for next_request in itertools.islice(requests, 1):
-                # A user has no think time.
-                next_request.due_s = request.end_s
-                simulation.queue.append(next_request)
-        if len(finished) >= batch_size or not simulation.request_count:
-            yield finished[:batch_size]
-            del finished[:batch_size]
+        simulation.advance(NEVER, finish_count=batch_size)
+        yield simulation.finished
+        simulation.finished = []
 
 
 def measured_batches(

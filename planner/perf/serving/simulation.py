@@ -21,12 +21,14 @@ head of the queue, and then computes its prompt and the tokens that it had as on
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
+from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.perf.common import memory
@@ -37,6 +39,8 @@ from planner.perf.serving.work import UNLIMITED_TOKENS
 from planner.units import BYTES_PER_GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.perf.serving.coefficients import Coefficients
     from planner.perf.serving.prompt import PromptTimer
     from planner.perf.serving.replica import Replica
@@ -55,6 +59,7 @@ class Request(Struct):
     answer_tokens     answer length, tokens
     step_s            decode step that runs when the prompt starts
     prompt_start_s    start of the prompt
+    busy_s            time of a stage for the prompt
     shared_s          time of the other prompts of the same step
     first_token_s     end of the first prompt pass
     end_s             end of the answer
@@ -67,6 +72,7 @@ class Request(Struct):
     answer_tokens: int
     step_s: float = 0.0
     prompt_start_s: float = 0.0
+    busy_s: float = 0.0
     shared_s: float = 0.0
     first_token_s: float = 0.0
     end_s: float = 0.0
@@ -204,7 +210,8 @@ def _scaled(
     )
 
 
-class ReplicaSimulation(Struct):
+@dataclass(slots=True)
+class ReplicaSimulation:
     """State of one simulated replica.
 
     queue             requests that have not started, in order of arrival
@@ -213,6 +220,7 @@ class ReplicaSimulation(Struct):
                       request)
     answer_ends       heap of (clock at the end, start number), of preempted requests too
     finished          completed requests
+    next_requests     in a closed loop, of which the next one arrives when one completes
     now_s             time, s
     clock_tokens      virtual clock: tokens that a request running since time 0 would have
     context_tokens    KV tokens of all running requests
@@ -221,10 +229,11 @@ class ReplicaSimulation(Struct):
     admitted_count    requests in the pipeline and running
     stage_free_s      when the first stage is free for the next prompts
     step_s            time of a step with the context of now
-    step_growth_s     step time that a token of context adds
+    batch_growth_s    step time that a token of context of each request adds
     start_count       requests that have started to decode
     preempted_count   preemptions so far
     admission_closed  True after a preemption, until a request completes
+    is_overflow       whether the pool overflows before the next request completes
     """
 
     table: ReplicaTable
@@ -233,6 +242,7 @@ class ReplicaSimulation(Struct):
     decoding: dict[int, tuple[float, Request]] = field(default_factory=dict)
     answer_ends: list[tuple[float, int]] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
+    next_requests: Iterator[Request] | None = None
     now_s: float = 0.0
     clock_tokens: float = 0.0
     context_tokens: float = 0.0
@@ -241,54 +251,66 @@ class ReplicaSimulation(Struct):
     admitted_count: int = 0
     stage_free_s: float = 0.0
     step_s: float = 0.0
-    step_growth_s: float = 0.0
+    batch_growth_s: float = 0.0
     start_count: int = 0
     preempted_count: int = 0
     admission_closed: bool = False
+    is_overflow: bool = False
 
     @property
     def request_count(self) -> int:
         """Number of requests in the replica, queued ones included."""
         return len(self.queue) + self.admitted_count
 
-    def advance(self, until_s: float) -> float:
-        """Process all events up to `until_s`; return the time of the next event."""
+    def advance(self, until_s: float, finish_count: int = sys.maxsize) -> float:
+        """Process all events up to `until_s`; return the time of the next event.
+
+        It ends earlier when `finish_count` requests are in `finished`.
+        """
         pipeline = self.pipeline
         while True:
             prompt_event_s = self._begin_prompts()
-            answer_event_s, is_overflow = self._next_answer_event()
+            answer_event_s = self._next_answer_event()
             if prompt_event_s <= answer_event_s:
                 if prompt_event_s > until_s or prompt_event_s == NEVER:
                     return prompt_event_s
-                self._pass_time(prompt_event_s)
+                if self.decoding:
+                    self._decode_until(prompt_event_s)
+                self.now_s = prompt_event_s
                 if pipeline and pipeline[0][0] <= prompt_event_s:
                     self._start_decoding()
             elif answer_event_s > until_s:
                 return answer_event_s
-            elif is_overflow:
+            elif self.is_overflow:
                 self._preempt_newest(answer_event_s)
             else:
                 self._finish_request(answer_event_s)
+                if len(self.finished) >= finish_count:
+                    return answer_event_s
 
     def _begin_prompts(self) -> float:
         """Start the prompts of the next step if any can start; return the next prompt event.
 
         That is an arrival, a free first stage or the end of the pipeline.
         """
-        pipeline = self.pipeline
+        queue, pipeline = self.queue, self.pipeline
+        pipeline_end_s = pipeline[0][0] if pipeline else NEVER
         if (
-            self.queue
-            and self.admitted_count < self.table.slot_count
-            and not self.admission_closed
+            not queue
+            or self.admitted_count >= self.table.slot_count
+            or self.admission_closed
         ):
-            # The first stage is idle until the arrival, or busy until it is free.
-            start_s = self.queue[0].due_s
-            start_s = max(start_s, self.stage_free_s)
-            if start_s <= self.now_s:
-                start_s = self._enter_pipeline(self._admit_prompts())
-            if not pipeline or start_s < pipeline[0][0]:
-                return start_s
-        return pipeline[0][0] if pipeline else NEVER
+            return pipeline_end_s
+        # The first stage is idle until the arrival, or busy until it is free.
+        start_s = max(queue[0].due_s, self.stage_free_s)
+        if start_s <= self.now_s:
+            prompts = self._admit_prompts()
+            if not prompts:
+                # A request that ends makes room for the next one.
+                return pipeline_end_s
+            self._enter_pipeline(prompts)
+            start_s, pipeline_end_s = self.stage_free_s, pipeline[0][0]
+        return min(start_s, pipeline_end_s)
 
     def _admit_prompts(self) -> list[Request]:
         """Take the requests from the queue whose prompts fit in the next step together.
@@ -298,12 +320,10 @@ class ReplicaSimulation(Struct):
         table, queue, now_s = self.table, self.queue, self.now_s
         budget_tokens = table.token_budget
         prompts: list[Request] = []
-        while (
-            queue
-            and queue[0].due_s <= now_s
-            and self.admitted_count < table.slot_count
-        ):
+        while queue and self.admitted_count < table.slot_count:
             request = queue[0]
+            if request.due_s > now_s:
+                break
             prompt_tokens = request.prompt_tokens + request.generated_tokens
             budget_tokens -= prompt_tokens
             if budget_tokens < 0 and prompts:
@@ -315,12 +335,12 @@ class ReplicaSimulation(Struct):
             )
             reserved_tokens = self.reserved_tokens + request.reserved_tokens
             prefilled_tokens = self.prefilled_tokens + prompt_tokens
-            # Answers may have outgrown what was reserved for them.
-            held_tokens = max(
-                reserved_tokens, self.context_tokens + prefilled_tokens
-            )
-            # An empty replica admits any request, so it cannot deadlock.
-            if held_tokens > table.pool_tokens and self.admitted_count:
+            # An empty replica admits any request, so it cannot deadlock. Answers may have
+            # outgrown what was reserved for them.
+            if self.admitted_count and (
+                reserved_tokens > table.pool_tokens
+                or self.context_tokens + prefilled_tokens > table.pool_tokens
+            ):
                 break
             prompts.append(queue.popleft())
             self.reserved_tokens = reserved_tokens
@@ -328,100 +348,91 @@ class ReplicaSimulation(Struct):
             self.admitted_count += 1
         return prompts
 
-    def _enter_pipeline(self, prompts: list[Request]) -> float:
-        """Start prompts together; return when the first stage is free again.
-
-        They occupy a stage for the sum of their times. Without prompts, it is free when a
-        request ends and makes room: NEVER, as far as prompts are concerned.
-        """
-        if not prompts:
-            return NEVER
-        table = self.table
+    def _enter_pipeline(self, prompts: list[Request]) -> None:
+        """Start prompts together. They occupy a stage for the sum of their times."""
+        table, now_s = self.table, self.now_s
         batch_size = len(self.decoding) or 1
         # The running step, which the first token waits for.
         step_s = (
             table.base_steps_s[batch_size]
             + table.step_growths_s[batch_size] * self.context_tokens
         )
-        busy_times_s = [
-            table.busy_time(request.prompt_tokens + request.generated_tokens)
-            for request in prompts
-        ]
-        stage_s = sum(busy_times_s)
-        for request, busy_s in zip(prompts, busy_times_s, strict=True):
+        stage_s = 0.0
+        for request in prompts:
+            request.busy_s = table.busy_time(
+                request.prompt_tokens + request.generated_tokens
+            )
+            stage_s += request.busy_s
+        for request in prompts:
             # A preempted request has had its first token.
             if not request.first_token_s:
-                request.prompt_start_s = self.now_s
+                request.prompt_start_s = now_s
                 request.step_s = step_s
-                request.shared_s = (stage_s - busy_s) * table.stage_count
-        self.stage_free_s = self.now_s + stage_s
+                request.shared_s = (
+                    stage_s - request.busy_s
+                ) * table.stage_count
+        self.stage_free_s = now_s + stage_s
         # The tokens pass all stages one after the other.
-        self.pipeline.append(
-            (self.now_s + stage_s * table.stage_count, prompts)
-        )
-        return self.stage_free_s
+        self.pipeline.append((now_s + stage_s * table.stage_count, prompts))
 
-    def _next_answer_event(self) -> tuple[float, bool]:
-        """Return when a request ends, or the pool overflows before that, and which it is.
+    def _next_answer_event(self) -> float:
+        """Return when a request ends, or the pool overflows before that; say which it is.
 
         The time of d tokens at n requests with S tokens of context, at full decode speed, is
             d * (step(n, S) + growth(n) * n * d / 2)
         """
         batch_size = len(self.decoding)
         if not batch_size:
-            return NEVER, False
-        table = self.table
+            return NEVER
+        table, context_tokens = self.table, self.context_tokens
         step_growth_s = table.step_growths_s[batch_size]
-        step_s = (
-            table.base_steps_s[batch_size] + step_growth_s * self.context_tokens
-        )
-        self.step_s, self.step_growth_s = step_s, step_growth_s
-        decode_speed = table.prompt_decode_speed if self.pipeline else 1.0
+        step_s = table.base_steps_s[batch_size] + step_growth_s * context_tokens
+        batch_growth_s = step_growth_s * batch_size
+        self.step_s, self.batch_growth_s = step_s, batch_growth_s
         # Tokens until the request at the top of the heap ends.
         decoded_tokens = self.answer_ends[0][0] - self.clock_tokens
-        free_tokens = table.pool_tokens - self.context_tokens
+        free_tokens = table.pool_tokens - context_tokens
         # Each step takes one token of the pool for each request. A request alone is never
         # preempted: it would overflow again.
-        is_overflow = (
-            batch_size > 1 and decoded_tokens * batch_size > free_tokens
+        self.is_overflow = (
+            decoded_tokens * batch_size > free_tokens and batch_size > 1
         )
-        if is_overflow:
+        if self.is_overflow:
             decoded_tokens = free_tokens / batch_size
         # Rounding may put the end of an answer behind the clock.
         if decoded_tokens < 0:
             decoded_tokens = 0.0
-        return self.now_s + decoded_tokens * (
-            step_s + step_growth_s * batch_size * decoded_tokens / 2
-        ) / decode_speed, is_overflow
+        decode_s = decoded_tokens * (
+            step_s + batch_growth_s * decoded_tokens / 2
+        )
+        if self.pipeline:
+            decode_s /= table.prompt_decode_speed
+        return self.now_s + decode_s
 
-    def _pass_time(self, event_s: float) -> None:
-        """Advance the clock to `event_s`, which is before the events of `_next_events`.
+    def _decode_until(self, event_s: float) -> None:
+        """Advance the tokens to `event_s`, which is before the event of `_next_answer_event`.
 
-        The tokens d solve the quadratic of `_next_events`:
+        The tokens d solve the quadratic of `_next_answer_event`:
             growth * n / 2 * d^2 + step * d = decode time
         """
-        batch_size = len(self.decoding)
-        if batch_size:
-            decode_s = event_s - self.now_s
-            if self.pipeline:
-                decode_s *= self.table.prompt_decode_speed
-            step_s = self.step_s
-            # Root in the form without cancellation when the growth is small.
-            decoded_tokens = (
-                2
-                * decode_s
-                / (
-                    step_s
-                    + math.sqrt(
-                        step_s * step_s
-                        + 2 * self.step_growth_s * batch_size * decode_s
-                    )
+        decode_s = event_s - self.now_s
+        if self.pipeline:
+            decode_s *= self.table.prompt_decode_speed
+        step_s = self.step_s
+        # Root in the form without cancellation when the growth is small.
+        decoded_tokens = (
+            2
+            * decode_s
+            / (
+                step_s
+                + math.sqrt(
+                    step_s * step_s + 2 * self.batch_growth_s * decode_s
                 )
             )
-            self.clock_tokens += decoded_tokens
-            # Every request extends its context by the same tokens.
-            self.context_tokens += batch_size * decoded_tokens
-        self.now_s = event_s
+        )
+        self.clock_tokens += decoded_tokens
+        # Every request extends its context by the same tokens.
+        self.context_tokens += len(self.decoding) * decoded_tokens
 
     def _finish_request(self, event_s: float) -> None:
         end_clock_tokens, start_number = heappop(self.answer_ends)
@@ -430,8 +441,9 @@ class ReplicaSimulation(Struct):
         )
         self.clock_tokens = end_clock_tokens
         self.now_s = event_s
-        _, request = self.decoding.pop(start_number)
-        self._drop_preempted()
+        request = self.decoding.pop(start_number)[1]
+        if self.preempted_count:
+            self._drop_preempted()
         # The KV cache of the request is freed; the last token is not in it.
         self.context_tokens -= (
             request.prompt_tokens + request.answer_tokens - 1
@@ -443,6 +455,15 @@ class ReplicaSimulation(Struct):
         self.admission_closed = False
         request.end_s = event_s
         self.finished.append(request)
+        if self.next_requests is not None:
+            self._send_next(self.next_requests)
+
+    def _send_next(self, next_requests: Iterator[Request]) -> None:
+        """Queue the next request of a user of a closed loop, who has no think time."""
+        next_request = next(next_requests, None)
+        if next_request is not None:
+            next_request.due_s = self.now_s
+            self.queue.append(next_request)
 
     def _drop_preempted(self) -> None:
         """Let the first end of an answer be that of a running request."""
@@ -478,7 +499,8 @@ class ReplicaSimulation(Struct):
         Its KV cache is dropped, and computed again as part of its prompt. Its first token has
         been sent, so `first_token_s` stays.
         """
-        self._pass_time(event_s)
+        self._decode_until(event_s)
+        self.now_s = event_s
         _, (end_clock_tokens, request) = self.decoding.popitem()
         self._drop_preempted()
         request.generated_tokens = (

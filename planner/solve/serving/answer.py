@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from planner.solve.cause import because
-from planner.solve.serving.explain import (
-    alternatives,
-    bindings,
-    cheaper_fleet,
-    describe_fleet,
-    relaxations,
-)
+from planner.solve.serving.alternative import alternatives
 from planner.solve.serving.predict import predict_serving
+from planner.solve.serving.reason import asked_confidence, find_reasons
+from planner.solve.serving.relaxation import relaxations
 from planner.solve.serving.requirement import (
     ServingRequirement,
     serving_requirement,
@@ -28,9 +24,7 @@ from planner.solve.serving.sizing import (
     FleetSizing,
     size_fleet,
 )
-from planner.solve.settings import EVEN_ODDS
 from planner.solve.solution import (
-    ConfidenceCost,
     PlanWarning,
     SimulationCheck,
     SizedPool,
@@ -41,7 +35,6 @@ from planner.solve.solution import (
 from planner.solve.warning import price_warnings
 
 if TYPE_CHECKING:
-    from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
     from planner.solve.settings import SolveSettings
     from planner.spec.model import Batch, Inference
@@ -80,6 +73,7 @@ def solve_serving(
                 search,
                 offer_filter,
                 selection.bill.period_budget(budget_usd) if selection else None,
+                settings.run_all,
             ),
             week=requirement.week,
             llm=requirement.llm,
@@ -91,16 +85,13 @@ def solve_serving(
         status="optimal",
         pools=(_serving_pool(requirement, selection),),
         predictions=predict_serving(requirement, selection.sizing),
-        bindings=bindings(requirement, search, offer_filter, selection)
-        if settings.explains
-        else (),
+        bindings=(),
         alternatives=alternatives(
             requirement,
             search,
-            offer_filter,
             search_result,
-            selection=selection,
-            settings=settings,
+            selection,
+            settings.alternative_count,
         ),
         bill=selection.bill,
         warnings=_serving_warnings(
@@ -110,11 +101,17 @@ def solve_serving(
         llm=requirement.llm,
         funnel=offer_filter.funnel,
         offers_considered=offer_filter.allowed_count,
-        confidence_cost=_confidence_cost(requirement, search, offers, selection)
-        if settings.explains
-        else None,
+        confidence_cost=asked_confidence(requirement),
         simulation_check=simulation_check,
         calibration=selection.sizing.replica.correction,
+        find_reasons=partial(
+            find_reasons,
+            requirement,
+            search,
+            offer_filter,
+            selection,
+            settings.run_all,
+        ),
     )
 
 
@@ -164,34 +161,6 @@ def _serving_pool(
         run_window_s=int(requirement.deadline_s)
         if requirement.runs_daily
         else 0,
-    )
-
-
-def _confidence_cost(
-    requirement: ServingRequirement,
-    search: ServingSearch,
-    offers: list[Offer],
-    selection: ServingCandidate,
-) -> ConfidenceCost | None:
-    """What meeting the limits with confidence costs over meeting them as often as not."""
-    level = requirement.confidence.level
-    if not requirement.limits or level is None or level <= EVEN_ODDS:
-        return None
-    even_fleet = cheaper_fleet(
-        replace(
-            requirement,
-            confidence=replace(requirement.confidence, level=EVEN_ODDS),
-        ),
-        search,
-        offers,
-        selection,
-    )
-    if even_fleet is None:
-        return ConfidenceCost(level, Decimal(0), None)
-    return ConfidenceCost(
-        level,
-        selection.bill.total - even_fleet.bill.total,
-        describe_fleet(even_fleet),
     )
 
 

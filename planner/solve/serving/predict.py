@@ -9,7 +9,7 @@ from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.serving.error_band import Band, assess_novelty, error_band
 from planner.perf.serving.replica import SERVING_ENGINE
-from planner.solve.serving.sizing import expected_service
+from planner.solve.serving.sizing import expected_service, saturation_rps
 from planner.solve.solution import BandedPrediction
 from planner.units import BYTES_PER_GIB, MS_PER_S
 
@@ -29,8 +29,9 @@ def predict_serving(
     all modes: `memory_gib_per_accelerator`, `memory_fraction`, `output_tokens_per_s`,
                `requests_per_s`
     batch:     `duration_days`
+    open:      `busy_fraction`, the requests that arrive of those that the fleet could complete
     others:    `ttft_pNN_ms`, `tpot_pNN_ms`, `e2e_pNN_ms` for percentiles 50, 90, 95 and 99
-    An open load never serves more than arrives, so the band of its rates ends at the arrivals.
+    An open load is served as it arrives, so its rates have no band.
     """
     novelties, basis = assess_novelty(
         requirement.llm,
@@ -45,29 +46,30 @@ def predict_serving(
     memory_basis: Basis = (
         "physics" if "precision" in novelties else "calibrated"
     )
+    # Work / throughput: its factors are the reciprocals.
+    inverse_band = Band(
+        1 / throughput_band.high, 1 / throughput_band.low, basis
+    )
     predictions = _predict_memory(requirement, sizing, memory_basis)
+    rate_band = throughput_band
+    if requirement.mode == "open":
+        rate_band = Band(1.0, 1.0, basis)
+        predictions["busy_fraction"] = _apply_band(
+            service.rate_per_s / saturation_rps(sizing.replica.predicted),
+            inverse_band,
+        )
     for metric_name, metric_value in (
         ("output_tokens_per_s", service.output_tokens_per_s),
         ("requests_per_s", service.rate_per_s),
     ):
-        high_factor = (
-            # Open load: served rate <= arrival rate.
-            min(1.0, throughput_band.high)
-            if requirement.mode == "open"
-            else throughput_band.high
-        )
         predictions[metric_name] = _apply_band(
             # The metric of one replica * equal replicas.
             metric_value * replica_count,
-            Band(throughput_band.low, high_factor, basis),
+            rate_band,
         )
     if requirement.mode == "batch":
-        # Duration = work / throughput: its factors are the reciprocals.
-        duration_band = Band(
-            1 / throughput_band.high, 1 / throughput_band.low, basis
-        )
         predictions["duration_days"] = _apply_band(
-            sizing.duration_hours / 24, duration_band
+            sizing.duration_hours / 24, inverse_band
         )
         return predictions
     latency_bands = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
+from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
@@ -41,6 +42,7 @@ from planner.solve.serving.sizing import (
 )
 from planner.solve.serving.spare_groups import counted_zones
 from planner.solve.serving.verify import FleetJudge
+from planner.solve.solution import FleetSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         ServingRejection,
     )
     from planner.solve.serving.requirement import ServingRequirement
+    from planner.spec.model import LatencyLimit
 
 # Chip, its memory and share of compute, its links, and the network between nodes.
 HardwareKey: TypeAlias = "tuple[str, float, float, str, float | None]"
@@ -83,6 +86,16 @@ class ServingCandidate(Struct, frozen=True, kw_only=True):
     offer: Offer
     sizing: FleetSizing
     bill: Bill
+
+    @property
+    def summary(self) -> FleetSummary:
+        """Cloud, region, machine type and nodes."""
+        return FleetSummary(
+            self.offer.provider,
+            self.offer.region,
+            self.offer.instance.instance_type,
+            self.sizing.nodes,
+        )
 
     @property
     def rank(
@@ -376,6 +389,18 @@ class ServingSearch:
         return sized_fleet(
             requirement, replica, sizing.group, sizing.peak_groups
         )
+
+    def kept_seconds(
+        self,
+        requirement: ServingRequirement,
+        limit: LatencyLimit,
+        candidate: ServingCandidate,
+    ) -> Decimal:
+        """Return a value of a limit that a fleet keeps, as slow as all limits ask for."""
+        reached = self.judge.reached(
+            requirement, self.same_fleet(requirement, candidate), limit
+        )
+        return figures.printed_seconds(reached.high_s)
 
     def bill(
         self, requirement: ServingRequirement, sizing: FleetSizing, offer: Offer

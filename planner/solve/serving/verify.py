@@ -163,12 +163,7 @@ class FleetJudge:
         if not requirement.is_simulated:
             return None
         trial = self._trial(requirement, sizing)
-        trial.play_to_the_end()
-        is_within = all(
-            trial.percentile(limit.metric, limit.percentile).repeatable_s
-            <= limit.limit_s
-            for limit in trial_limits(requirement)
-        )
+        verdict = trial.decide(trial_limits(requirement))
         percentile_bands = {}
         for metric, percentile in itertools.product(METRICS, PERCENTILES):
             measured = trial.percentile(metric, percentile)
@@ -184,7 +179,7 @@ class FleetJudge:
             prefill_factor=sizing.replica.margins.prefill,
             added_groups=added_groups,
             percentile_bands=percentile_bands,
-            verdict="holds" if is_within else "undecided",
+            verdict="holds" if verdict == "holds" else "undecided",
             request_source="trace" if requirement.trace else "drawn",
             routing=requirement.load.routing,
         )
@@ -306,7 +301,7 @@ def _missed_in(
     """Return the limit that a trial finds missed, or else the one that it cannot decide."""
     limits = trial_limits(requirement)
     verdict = trial.decide(limits)
-    if verdict == "holds":
+    if verdict in {"holds", "close"}:
         return None
     for sla_limit, trial_limit in zip(requirement.limits, limits, strict=True):
         if trial.decide([trial_limit]) == verdict:

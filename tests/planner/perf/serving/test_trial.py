@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from planner.perf.serving.trial import TOLERANCE, Trial, TrialLimit
+from planner.numeric import nearest_rank, student_quantile
+from planner.perf.serving.trial import (
+    INTERVAL_PROBABILITY,
+    LOOKS,
+    TOLERANCE,
+    Trial,
+    TrialLimit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +27,8 @@ if TYPE_CHECKING:
 
 TRIALS: Final = 400
 MOST_WRONG: Final = 0.05  # share of trials, as the module promises
+# A run that holds on luck: it is looked at more than once.
+MOST_LUCKY: Final = 0.1
 MEAN_S: Final = 0.5
 PERCENTILES: Final = (50, 90, 95, 99)
 
@@ -64,7 +75,7 @@ def verdict_shares(percentile: int, limit_share: float) -> dict[Verdict, float]:
     ]
     return {
         verdict: verdicts.count(verdict) / TRIALS
-        for verdict in ("holds", "misses", "undecided")
+        for verdict in ("holds", "close", "misses", "undecided")
     }
 
 
@@ -74,7 +85,7 @@ def test_a_fleet_just_beyond_the_tolerance_seldom_holds(
 ) -> None:
     limit_share = 1 / (1 + TOLERANCE) - 1e-9
     shares = verdict_shares(percentile, limit_share)
-    assert shares["holds"] <= MOST_WRONG
+    assert shares["holds"] + shares["close"] <= MOST_WRONG
 
 
 @pytest.mark.parametrize("percentile", PERCENTILES)
@@ -98,7 +109,49 @@ def test_a_trial_that_holds_ends_within_the_tolerance() -> None:
         verdict = trial.decide([limit])
         measured = trial.percentile("ttft", 95)
         within = measured.high_s <= limit.limit_s * (1 + TOLERANCE)
-        assert within == (verdict == "holds"), seed
+        assert within == (verdict in {"holds", "close"}), seed
+
+
+@pytest.mark.parametrize("limit_share", [1.02, 1.05, 1.1, 1.15, 1.2])
+def test_what_holds_does_so_with_other_requests(limit_share: float) -> None:
+    """Of thirty other runs at least 29 pass, in all but a few of the runs that hold."""
+    limit = TrialLimit("ttft", 95, limit_share * true_percentile(95))
+    passing = [
+        Trial(only_ttft(1000 + seed, 95)).decide([limit]) in {"holds", "close"}
+        for seed in range(TRIALS)
+    ]
+    share = sum(passing) / TRIALS
+    holding = sum(
+        Trial(only_ttft(seed, 95)).decide([limit]) == "holds"
+        for seed in range(TRIALS)
+    )
+    assert share >= 29 / 30 or holding / TRIALS <= MOST_LUCKY
+
+
+def test_a_run_that_is_given_up_would_seldom_have_held() -> None:
+    """Its last look is computed here once more, by Student's interval of batch means."""
+    limit = TrialLimit("ttft", 95, true_percentile(95))
+    ends_s = []
+    for seed in range(TRIALS):
+        trial = Trial(only_ttft(seed, 95))
+        if (
+            trial.decide([limit]) == "undecided"
+            and trial.batch_count < LOOKS[-1]
+        ):
+            batches = [
+                batch["ttft"]
+                for batch in islice(only_ttft(seed, 95), LOOKS[-1])
+            ]
+            values = [nearest_rank(sorted(batch), 0.95) for batch in batches]
+            ends_s.append(
+                nearest_rank(sorted(chain.from_iterable(batches)), 0.95)
+                + student_quantile(INTERVAL_PROBABILITY, LOOKS[-1] - 1)
+                * statistics.stdev(values)
+                / math.sqrt(LOOKS[-1])
+            )
+    held = [end_s <= limit.limit_s * (1 + TOLERANCE) for end_s in ends_s]
+    assert len(held) >= 20
+    assert sum(held) / len(held) <= 2 * MOST_WRONG
 
 
 @pytest.mark.parametrize("percentile", PERCENTILES)
@@ -171,6 +224,6 @@ def test_all_limits_hold_when_each_one_holds() -> None:
             assert set(each) == {"holds"}, seed
         if set(each) == {"holds"}:
             # One may leave its tolerance again while another one is looked at longer.
-            assert together in ("holds", "undecided"), seed
+            assert together in {"holds", "close", "undecided"}, seed
         if "misses" not in each:
             assert together != "misses", seed

@@ -1,0 +1,78 @@
+"""Serving fleets that were not chosen, each with why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.solve.cause import DEARER, because
+from planner.solve.serving.rejection import nearest_rejected, rejection_reason
+from planner.solve.serving.smaller_fleet import smaller_fleet
+from planner.solve.solution import RivalFleet, ranked_rivals
+
+if TYPE_CHECKING:
+    from planner.market.offer import Offer
+    from planner.solve.cause import Cause
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import (
+        ServingCandidate,
+        ServingResult,
+        ServingSearch,
+    )
+
+
+def alternatives(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    search_result: ServingResult,
+    selection: ServingCandidate,
+    max_count: int,
+) -> tuple[RivalFleet, ...]:
+    """Return other fleets in the order of cost; `max_count` limits each kind of them."""
+    pricier_options = [
+        RivalFleet(
+            offer=candidate.offer,
+            nodes=candidate.sizing.nodes,
+            usd=candidate.bill.total,
+            rejected_by=DEARER,
+        )
+        for candidate in search_result.estimated[:max_count]
+    ]
+    # One group fewer shows which limit sets the size of the fleet.
+    smaller_options = (
+        [smaller_fleet(requirement, search, selection)]
+        if selection.sizing.total_groups > 1
+        else []
+    )
+    rejected_options = [
+        RivalFleet(
+            offer=rejected_offer.offer,
+            nodes=rejected_offer.nodes,
+            usd=rejected_offer.usd_month,
+            rejected_by=rejection_reason(rejected_offer.rejection),
+        )
+        for rejected_offer in nearest_rejected(
+            search_result.rejected_offers, selection.bill.total, max_count
+        )
+    ]
+    return ranked_rivals(
+        [*pricier_options, *smaller_options, *rejected_options]
+    )
+
+
+def excluded_rival(
+    excluded: ServingCandidate, selection: ServingCandidate
+) -> RivalFleet:
+    """Return a fleet that meets every limit, and that only the purchase rule excludes."""
+    return RivalFleet(
+        offer=excluded.offer,
+        nodes=excluded.sizing.nodes,
+        usd=excluded.bill.total,
+        rejected_by=_exclusion_reason(excluded.offer, selection.offer),
+    )
+
+
+def _exclusion_reason(offer: Offer, selected_offer: Offer) -> Cause:
+    """Return the purchase rule of the spec that excludes a cheaper offer."""
+    if offer.purchase == "spot" and selected_offer.purchase != "spot":
+        return because("taken-back", "buy.spot")
+    return because("commitment", "buy.commit")

@@ -1,0 +1,241 @@
+"""What each wish of a serving spec costs: the spec is planned again without it."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from planner.solve.cause import ANY_VALUE, because
+from planner.solve.serving.alternative import excluded_rival
+from planner.solve.serving.search import CENT_USD
+from planner.solve.settings import EVEN_ODDS
+from planner.solve.solution import BindingLimit, ConfidenceCost, Reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from planner.market.offer import Offer
+    from planner.market.offer_filter import OfferFilter
+    from planner.solve.cause import Cause
+    from planner.solve.serving.requirement import ServingRequirement
+    from planner.solve.serving.search import ServingCandidate, ServingSearch
+    from planner.solve.settings import TaskRunner
+    from planner.spec.model import LatencyLimit
+
+
+def find_reasons(
+    requirement: ServingRequirement,
+    search: ServingSearch,
+    offer_filter: OfferFilter,
+    selection: ServingCandidate,
+    run_all: TaskRunner,
+) -> Reasons:
+    """Return the wishes that cost money, the most expensive first.
+
+    saving = cost of the selection - cost of the optimum without the wish, USD a month
+    slack  = 1 - predicted / limit, for latency limits
+    """
+    wishes = _Wishes(requirement, search, offer_filter, selection)
+    found = run_all(list(wishes.tasks()))
+    bindings = itertools.chain.from_iterable(
+        reasons.bindings for reasons in found
+    )
+    return Reasons(
+        bindings=tuple(
+            sorted(
+                bindings,
+                key=lambda binding: (
+                    -(binding.saves_usd or 0),
+                    binding.constraint,
+                ),
+            )
+        ),
+        alternatives=tuple(
+            itertools.chain.from_iterable(
+                reasons.alternatives for reasons in found
+            )
+        ),
+        confidence_cost=next(
+            (
+                reasons.confidence_cost
+                for reasons in found
+                if reasons.confidence_cost is not None
+            ),
+            None,
+        ),
+    )
+
+
+def asked_confidence(requirement: ServingRequirement) -> ConfidenceCost | None:
+    """Return the confidence that the limits are met with, at a cost not planned yet."""
+    level = requirement.confidence.level
+    if not requirement.limits or level is None or level <= EVEN_ODDS:
+        return None
+    return ConfidenceCost(level)
+
+
+class _Wishes:
+    """The wishes of a spec, and the fleet whose cost they may raise."""
+
+    def __init__(
+        self,
+        requirement: ServingRequirement,
+        search: ServingSearch,
+        offer_filter: OfferFilter,
+        selection: ServingCandidate,
+    ) -> None:
+        self._requirement = requirement
+        self._search = search
+        self._filter = offer_filter
+        self._offers = offer_filter.cheapest()
+        self._selection = selection
+
+    def tasks(self) -> Iterator[Callable[[], Reasons]]:
+        """Yield a plan without each wish; they do not depend on each other.
+
+        Those that take longest come first.
+        """
+        confidence = asked_confidence(self._requirement)
+        if confidence is not None:
+            yield partial(self._without_confidence, confidence)
+        for limit in self._requirement.limits:
+            yield partial(self._without_limit, limit)
+        if self._filter.cheapest("buy") != self._offers:
+            yield self._without_purchase_rule
+        # Rules on offers: each is left out in turn.
+        for constraint in (
+            "where.regions",
+            "where.clouds",
+            "where.accelerators",
+        ):
+            # Equal offers give an equal optimum, so no search is needed.
+            if self._filter.cheapest(constraint) != self._offers:
+                yield partial(self._without_offer_rule, constraint)
+        if self._selection.sizing.spare_groups:
+            for constraint, relaxed in (
+                (
+                    "sla.availability",
+                    replace(self._requirement, availability=None),
+                ),
+                ("sla.survives", replace(self._requirement, survives=None)),
+            ):
+                if relaxed != self._requirement:
+                    yield partial(self._without_spares, constraint, relaxed)
+
+    def _without_confidence(self, confidence: ConfidenceCost) -> Reasons:
+        """Price meeting the limits with confidence over meeting them as often as not."""
+        even_fleet = self._cheaper_fleet(
+            replace(
+                self._requirement,
+                confidence=replace(
+                    self._requirement.confidence, level=EVEN_ODDS
+                ),
+            ),
+            self._offers,
+        )
+        extra_usd = Decimal(0)
+        if even_fleet is not None:
+            extra_usd = self._selection.bill.total - even_fleet.bill.total
+        return Reasons(
+            confidence_cost=replace(
+                confidence,
+                extra_usd_month=extra_usd,
+                even_odds_fleet=even_fleet.summary if even_fleet else None,
+            )
+        )
+
+    def _without_limit(self, limit: LatencyLimit) -> Reasons:
+        """Price a latency limit against what the cheapest fleet without it reaches.
+
+        The limit moves there, and the spec is planned again.
+        """
+        unlimited = self._cheaper_fleet(
+            self._requirement.without_limit(limit.key), self._offers
+        )
+        if unlimited is None:
+            return Reasons()
+        seconds = self._search.kept_seconds(self._requirement, limit, unlimited)
+        relaxed = self._cheaper_fleet(
+            self._requirement.with_limit(limit.key, seconds), self._offers
+        )
+        reached = self._search.judge.reached(
+            self._requirement, self._selection.sizing, limit
+        )
+        return self._priced(
+            limit.key,
+            relaxed,
+            because("seconds-at-least", value_s=float(seconds)),
+            # Share of the limit that is not used.
+            slack=1 - reached.estimate_s / float(limit.seconds),
+        )
+
+    def _without_purchase_rule(self) -> Reasons:
+        """Price the rule on the way of buying."""
+        cheaper = self._cheaper_fleet(
+            self._requirement, self._filter.cheapest("buy")
+        )
+        if cheaper is None:
+            return Reasons()
+        return replace(
+            self._priced(
+                "buy",
+                cheaper,
+                because("purchase", purchase=cheaper.offer.purchase),
+            ),
+            alternatives=(excluded_rival(cheaper, self._selection),),
+        )
+
+    def _without_offer_rule(self, constraint: str) -> Reasons:
+        """Price a rule on what is rented where."""
+        return self._priced(
+            constraint,
+            self._cheaper_fleet(
+                self._requirement, self._filter.cheapest(constraint)
+            ),
+        )
+
+    def _without_spares(
+        self, constraint: str, relaxed: ServingRequirement
+    ) -> Reasons:
+        """Price a rule that asks for spare groups."""
+        return self._priced(
+            constraint, self._cheaper_fleet(relaxed, self._offers), slack=0.0
+        )
+
+    def _cheaper_fleet(
+        self, requirement: ServingRequirement, offers: list[Offer]
+    ) -> ServingCandidate | None:
+        """Return the cheapest fleet if it costs less by a cent or more."""
+        return self._search.solve(
+            requirement,
+            offers,
+            ceiling_usd=float(self._selection.bill.total - CENT_USD),
+        ).best
+
+    def _priced(
+        self,
+        constraint: str,
+        relaxed: ServingCandidate | None,
+        relax_to: Cause = ANY_VALUE,
+        *,
+        slack: float | None = None,
+    ) -> Reasons:
+        """Return what a wish costs; nothing when no fleet without it is cheaper."""
+        if relaxed is None:
+            return Reasons()
+        return Reasons(
+            bindings=(
+                BindingLimit(
+                    constraint=constraint,
+                    slack=slack,
+                    relax_to=relax_to,
+                    saves_usd=self._selection.bill.total - relaxed.bill.total,
+                    usd=relaxed.bill.total,
+                    fleet=relaxed.summary,
+                ),
+            )
+        )
