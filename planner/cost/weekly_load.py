@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from decimal import Decimal
 from functools import cache, cached_property
+from typing import Final
 
 from msgspec import Struct
 
@@ -20,6 +21,24 @@ from planner.units import (
     MINUTES_PER_HOUR,
     MINUTES_PER_WEEK,
 )
+
+
+class SpareGroups(Struct, frozen=True):
+    """Groups beyond those that the load needs.
+
+    `count`      in the hours of most load
+    `from_load`  load relative to the peak from which there are so many; below it is one fewer
+    """
+
+    count: int = 0
+    from_load: float = 0.0
+
+    def at(self, hour_load: float) -> int:
+        """Return the spare groups of an hour of a load relative to the peak."""
+        return self.count - (1 if hour_load < self.from_load else 0)
+
+
+NO_SPARES: Final = SpareGroups()
 
 
 class Week(Struct, frozen=True, dict=True):
@@ -58,17 +77,30 @@ class Week(Struct, frozen=True, dict=True):
             * HOURS_PER_MONTH
         )
 
+    def hours_from(self, load: float) -> int:
+        """Return the hours of a week in which anything runs and the load is so high."""
+        return sum(
+            1
+            for hour_load, hour_share in zip(
+                self.relative_load, self.running_share, strict=True
+            )
+            if hour_share and hour_load >= load
+        )
+
     def hourly_nodes(
-        self, group_count: int, group_nodes: int, spare_groups: int = 0
+        self,
+        group_count: int,
+        group_nodes: int,
+        spares: SpareGroups = NO_SPARES,
     ) -> tuple[int, ...]:
         """Return the nodes of each hour of the week.
 
-        nodes = group_nodes * (max(1, ceil(group_count * load)) + spare_groups)
+        nodes = group_nodes * (max(1, ceil(group_count * load)) + spares of the load)
         `group_count` groups of `group_nodes` nodes carry the peak. The load of a group never
         exceeds that at the peak. Hours outside the schedule have 0 nodes.
         """
         return tuple(
-            _running_nodes(group_count * hour_load, group_nodes, spare_groups)
+            _running_nodes(group_count, group_nodes, spares, hour_load)
             if hour_share
             else 0
             for hour_load, hour_share in zip(
@@ -77,7 +109,10 @@ class Week(Struct, frozen=True, dict=True):
         )
 
     def node_hours(
-        self, group_count: int, group_nodes: int, spare_groups: int = 0
+        self,
+        group_count: int,
+        group_nodes: int,
+        spares: SpareGroups = NO_SPARES,
     ) -> Decimal:
         """Return the node-hours of a month when nodes follow the load.
 
@@ -85,9 +120,7 @@ class Week(Struct, frozen=True, dict=True):
         """
         week_node_hours = sum(
             (
-                _running_nodes(
-                    group_count * hour_load, group_nodes, spare_groups
-                )
+                _running_nodes(group_count, group_nodes, spares, hour_load)
                 * hour_share
                 * hour_count
                 for (
@@ -130,9 +163,11 @@ def needed_groups(group_count: float) -> int:
 
 
 def _running_nodes(
-    group_count: float, group_nodes: int, spare_groups: int
+    group_count: int, group_nodes: int, spares: SpareGroups, hour_load: float
 ) -> int:
-    return group_nodes * (needed_groups(group_count) + spare_groups)
+    return group_nodes * (
+        needed_groups(group_count * hour_load) + spares.at(hour_load)
+    )
 
 
 @cache

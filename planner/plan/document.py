@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.cost.energy import Energy
+    from planner.cost.weekly_load import Week
     from planner.facts.llm import Llm
     from planner.market.offer import Catalog
     from planner.perf.serving.correction import Correction
@@ -170,7 +171,9 @@ def _outcome(
             types.FunnelStep(rule=rule_name, offers=remaining_offers)
             for rule_name, remaining_offers in solution.funnel
         ),
-        pools=tuple(_pool(sized_pool) for sized_pool in solution.pools),
+        pools=tuple(
+            _pool(sized_pool, solution.week) for sized_pool in solution.pools
+        ),
         predicted={
             metric: prediction(estimate)
             for metric, estimate in solution.predictions.items()
@@ -189,7 +192,7 @@ def _outcome(
     )
 
 
-def _pool(pool: SizedPool) -> types.Pool:
+def _pool(pool: SizedPool, week: Week) -> types.Pool:
     instance = pool.instance
     layout = pool.layout
     purchase_names = {part.purchase for part in pool.purchases}
@@ -203,6 +206,8 @@ def _pool(pool: SizedPool) -> types.Pool:
         accelerators_per_node=instance.accelerators,
         nodes=pool.nodes,
         min_nodes=pool.min_nodes,
+        spare_groups=pool.spares.count,
+        spare_hours=week.hours_from(pool.spares.from_load),
         purchase=purchase_names.pop() if len(purchase_names) == 1 else "mixed",
         purchases=tuple(_purchase(part) for part in pool.purchases),
         role=pool.role,

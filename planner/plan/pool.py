@@ -57,6 +57,18 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
     ]
     nodes: Annotated[int, Meta(description="at the peak, over all purchases")]
     min_nodes: Annotated[int, Meta(description="in the quietest running hour")]
+    spare_groups: Annotated[
+        int,
+        Meta(
+            description="groups of nodes beyond the load, for those that fail"
+        ),
+    ]
+    spare_hours: Annotated[
+        int,
+        Meta(
+            description="hours of a week in which so many are spare; in others it is one fewer"
+        ),
+    ]
     purchase: Annotated[str, Meta(description="the one there is, or mixed")]
     purchases: Annotated[
         tuple[Purchase, ...], Meta(description="how the nodes are bought")

@@ -74,6 +74,8 @@ def rejections_page(plan: Plan, answers: list[Counterfactual]) -> Page:
                 f"{answer_text}: "
                 f"{figures.signed_dollars(extra_usd)}{period_suffix} against the chosen fleet"
             )
+        if answer.binding is not None:
+            reason_text += f"; one fewer: {describe(answer.binding)}"
         table_rows.append(
             (_fleet_text(answer), _dollars_or_dash(answer.usd), reason_text)
         )

@@ -16,7 +16,7 @@ from planner.render.page import (
     phrases,
 )
 from planner.render.rivals import fleet_text, rival_blocks
-from planner.units import HOURS_PER_DAY
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
 from planner.workload.registry import workload_of_kind
 
 if TYPE_CHECKING:
@@ -359,6 +359,10 @@ def _pool_layout_line(pool: Pool) -> str:
     # The number of nodes follows the weekly load.
     if pool.min_nodes < pool.nodes:
         pool_text += f"; {pool.min_nodes} to {pool.nodes} nodes over the week"
+    if pool.role == "serve" and pool.spare_groups:
+        pool_text += f", {pool.spare_groups} spare"
+        if pool.spare_hours < HOURS_PER_WEEK:
+            pool_text += f" for {pool.spare_hours} h"
     return pool_text
 
 

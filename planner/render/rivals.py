@@ -62,8 +62,16 @@ def rival_blocks(plan: Plan, *, full: bool) -> list[Block]:
     shown_dearer = dearer if full else dearer[:DEFAULT_DEARER_FLEETS]
     if shown_dearer:
         dearer_texts = [_dearer_text(rival) for rival in shown_dearer]
+        # Only what could be cheaper is simulated.
+        dearer_title = (
+            "dearer, by formula" if plan.solution.verified else "dearer"
+        )
         page_blocks.append(
-            Paragraph(f"  dearer: {', '.join(dearer_texts)}", "dim", LINE_WIDTH)
+            Paragraph(
+                f"  {dearer_title}: {', '.join(dearer_texts)}",
+                "dim",
+                LINE_WIDTH,
+            )
         )
     return page_blocks
 

@@ -13,7 +13,7 @@ from planner.spec.schedule import open_minutes
 from planner.units import HOURS_PER_WEEK, MINUTES_PER_DAY
 
 if TYPE_CHECKING:
-    from planner.cost.weekly_load import Week
+    from planner.cost.weekly_load import SpareGroups, Week
     from planner.solve.solution import PoolPurchase, SizedPool
 
 
@@ -31,7 +31,7 @@ class PoolNodes(Struct, frozen=True, kw_only=True):
     role: Literal["serve", "batch", "train", "workspace"]
     nodes: int
     nodes_per_group: int
-    spare_groups: int
+    spares: SpareGroups
     run_window_s: int
 
 
@@ -51,9 +51,9 @@ def minute_nodes(
         )
         rest_minutes = MINUTES_PER_DAY - run_minutes
         return 7 * (run_minutes * (pool.nodes,) + rest_minutes * (0,))
-    replica_groups = pool.nodes // pool.nodes_per_group - pool.spare_groups
+    replica_groups = pool.nodes // pool.nodes_per_group - pool.spares.count
     hourly_nodes = week.hourly_nodes(
-        replica_groups, pool.nodes_per_group, pool.spare_groups
+        replica_groups, pool.nodes_per_group, pool.spares
     )
     if pool.role == "train":
         hourly_nodes = (pool.nodes,) * HOURS_PER_WEEK

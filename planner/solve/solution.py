@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.cost.bill import Bill
     from planner.cost.energy import Energy
     from planner.cost.file_system import FileSystem
-    from planner.cost.weekly_load import Week
+    from planner.cost.weekly_load import SpareGroups, Week
     from planner.errors import Place
     from planner.facts.llm import Llm
     from planner.market.offer import Instance, Offer
@@ -44,7 +44,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     """Machines of one type in one region that do the same work, bought in one or several ways.
 
     `zones` are those that may be used. `nodes_per_group` nodes hold one replica when a node is too
-    small. `min_nodes` is the number of nodes in the quietest running hour, `spare_groups` the
+    small. `min_nodes` is the number of nodes in the quietest running hour, `spares` the
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
@@ -61,7 +61,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     role: Literal["serve", "batch", "train", "workspace"]
     layout: ReplicaLayout | None
     max_batch: int
-    spare_groups: int
+    spares: SpareGroups
     context_tokens: int
     run_window_s: int
     token_budget: int = 0
@@ -370,12 +370,14 @@ class Counterfactual(Struct, frozen=True):
     `usd`  its cost for a month or a run; None when nothing meets the request
     `reason`  why it is not chosen, None when a changed load can be served
     `users`  people of a workspace
+    `binding`  what one group less of the fleet misses, None when it is the smallest there is
     """
 
     fleet: FleetSummary | None
     usd: Decimal | None
     reason: Cause | None
     users: int = 0
+    binding: Cause | None = None
 
 
 def infeasible_solution(

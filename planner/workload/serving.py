@@ -14,6 +14,7 @@ from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
+from planner.solve.serving.smaller_fleet import smaller_fleet
 from planner.solve.solution import (
     Counterfactual,
     FleetSummary,
@@ -91,12 +92,18 @@ class ServingWorkload:
         offers: list[Offer],
     ) -> Counterfactual:
         """Search this machine type alone: its best fleet, or what it misses."""
-        search_result = ServingSearch(settings.catalog.price_book).solve(
-            confident_requirement(spec, settings), offers
-        )
+        requirement = confident_requirement(spec, settings)
+        search = ServingSearch(settings.catalog.price_book)
+        search_result = search.solve(requirement, offers)
         best = search_result.best
         if best is not None:
-            return Counterfactual(best.summary, best.bill.total, DEARER)
+            smaller = smaller_fleet(requirement, search, best)
+            return Counterfactual(
+                best.summary,
+                best.bill.total,
+                DEARER,
+                binding=smaller.rejected_by if smaller else None,
+            )
         reason = because("layout")
         # Offers are ordered by cost bound; the first one is reported.
         if search_result.rejected_offers:

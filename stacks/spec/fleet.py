@@ -114,7 +114,7 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         token_budget=pool.token_budget,
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(spec, solution, pool),
-        spare_nodes=pool.spare_groups if is_training else 0,
+        spare_nodes=pool.spares.count if is_training else 0,
     )
 
 

@@ -68,10 +68,14 @@ def _cost(
 ) -> Decimal:
     if offer.purchase.startswith("reserved"):
         return offer.usd_hour * fleet.nodes * 730
-    spares = fleet.total_groups - fleet.peak_groups
+    spares = fleet.spares
     running = sum(
         (
-            (Decimal(max(1, math.ceil(fleet.peak_groups * w - 1e-9))) + spares)
+            (
+                Decimal(max(1, math.ceil(fleet.peak_groups * w - 1e-9)))
+                + spares.count
+                - (w < spares.from_load)
+            )
             * r
             if r
             else Decimal(0)

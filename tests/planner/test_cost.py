@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.cost.bill_line import Usage, service_lines, sum_lines
 from planner.cost.energy import PoweredMachine, machine_energy
-from planner.cost.weekly_load import running_shares, weekly_load
+from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
 from planner.facts.accelerator import accelerators
 from planner.spec.schedule import parse_schedule
 from tests.conftest import chat, present, solve, spec_of
@@ -63,10 +63,14 @@ def test_nodes_follow_the_load_and_never_fall_below_one_unit(
 ) -> None:
     shape = weekly_load("diurnal", None)
     nodes = shape.hourly_nodes(groups, unit)
-    spared = shape.hourly_nodes(groups, unit, 2)
+    spared = shape.hourly_nodes(groups, unit, SpareGroups(2))
     assert [s - n for s, n in zip(spared, nodes, strict=True)] == [
         2 * unit
     ] * len(nodes)
+    busy = shape.hourly_nodes(groups, unit, SpareGroups(2, from_load=0.5))
+    assert [s - n for s, n in zip(busy, nodes, strict=True)] == [
+        (2 if load >= 0.5 else 1) * unit for load in shape.relative_load
+    ]
     assert max(nodes) == groups * unit
     assert min(nodes) >= unit
     for count, share in zip(nodes, shape.relative_load, strict=True):

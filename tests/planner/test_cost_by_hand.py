@@ -22,7 +22,7 @@ from planner.cost.energy import (
 )
 from planner.cost.file_system import file_systems
 from planner.cost.service_price import PriceBook, ServicePrice
-from planner.cost.weekly_load import running_shares, weekly_load
+from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
 from planner.facts.accelerator import accelerators
 from tests.conftest import present
 
@@ -304,10 +304,16 @@ def test_a_week_is_what_a_person_counts_on_its_hours() -> None:
     week = weekly_load(weights, "daily 06:30-18:00")
     assert week.relative_load == ((1 / 3,) * 12 + (1.0,) * 12) * 7
     # Three groups of two nodes and a spare group: (1 + 1) * 2 until noon, (3 + 1) * 2 after.
-    nodes = week.hourly_nodes(3, 2, 1)
+    nodes = week.hourly_nodes(3, 2, SpareGroups(1))
     assert nodes == ((0,) * 6 + (4,) * 6 + (8,) * 6 + (0,) * 6) * 7
     a_month = Decimal(730) / 24
-    assert week.node_hours(3, 2, 1) == pytest.approx((22 + 48) * a_month)
+    assert week.node_hours(3, 2, SpareGroups(1)) == pytest.approx(
+        (22 + 48) * a_month
+    )
+    # The spare group from the load of noon on.
+    assert week.node_hours(3, 2, SpareGroups(1, 0.5)) == pytest.approx(
+        (11 + 48) * a_month
+    )
     assert week.node_hours(3, 2) == pytest.approx((11 + 36) * a_month)
     assert week.running_hours == pytest.approx(Decimal("11.5") * a_month)
     assert week.mean_load == pytest.approx((5.5 / 3 + 6) / 24)

@@ -18,7 +18,7 @@ from planner.cost.lifetime import (
     standing_hours,
     standing_lifetime,
 )
-from planner.cost.weekly_load import weekly_load
+from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.sentence import describe
 from planner.solve.serving.cost_bound import (
     layout_bounds_usd,
@@ -172,7 +172,7 @@ def test_what_stands_is_billed_the_dearest_stretch_of_the_week(
     profile: str,
 ) -> None:
     weights = "flat" if profile == "flat" else tuple(map(Decimal, range(1, 25)))
-    hourly = weekly_load(weights, schedule).hourly_nodes(5, 2, 1)
+    hourly = weekly_load(weights, schedule).hourly_nodes(5, 2, SpareGroups(1))
     replays = []
     # Stretches begin on every half hour of the week, which is where anything changes.
     for start in range(0, 7 * 1440, 30):
@@ -272,9 +272,9 @@ def test_a_service_with_an_end_costs_its_life(
     assert machines == pytest.approx(
         standing_hours(
             solution.week.hourly_nodes(
-                pool.nodes // pool.nodes_per_group - pool.spare_groups,
+                pool.nodes // pool.nodes_per_group - pool.spares.count,
                 pool.nodes_per_group,
-                pool.spare_groups,
+                pool.spares,
             ),
             rule(ttl=14 * DAY),
         )

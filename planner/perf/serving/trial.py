@@ -1,9 +1,11 @@
 """Decides by simulation whether a fleet keeps its limits: a sequential test of percentiles.
 
-Batches of requests are added until the interval of each percentile lies on one side of its
-limit. The intervals of all looks together hold with 95 %. An interval that ends less than 2 %
-above the limit counts as within it: the model is not that exact. A run ends early when other
-requests would confirm it too, or when the rest of it would hardly confirm it.
+A percentile keeps its limit when the share of requests that are later is small enough: for p95
+at most 5 %. Batches of requests are added until the interval of that share lies on one side of
+it, or the percentile is known to 2 % of the limit. The intervals of all looks together hold with
+95 %. A run ends early when other requests would confirm it too, or when the rest of it would
+hardly confirm it. What is not decided after the last batch is judged as it is measured, and that
+is said.
 """
 
 from __future__ import annotations
@@ -23,19 +25,24 @@ if TYPE_CHECKING:
 
     from planner.perf.serving.monte_carlo import RequestTimes
 
-Verdict: TypeAlias = Literal["holds", "close", "misses", "undecided"]
+Verdict: TypeAlias = Literal["holds", "misses", "undecided"]
 
-# Batches after which the limits are looked at. The last one ends an undecided trial.
+# Batches after which the limits are looked at. The last one ends a trial.
 LOOKS: Final = (8, 16, 32, 64)
 # A fleet is not accepted on fewer batches: a replica that slowly fills its KV pool looks well at
 # first, and its batches are alike.
 FIRST_CONFIRMATION: Final = 32
-# Half widths to the upper ends of other runs: one is 2.6 standard errors, 29 of 30 runs end 1.8
-# errors higher than their mean at most, and this run is 2 errors too low in 2 % of cases.
-REPEATED_WIDTHS: Final = 2.5
+# Half widths of room below a limit with which other runs hold too. One is 2.5 standard errors;
+# 29 of 30 runs end 1.8 errors above their mean at most, and this run is 2 errors below it in 2 %
+# of cases.
+REPEATED_WIDTHS: Final = 1.5
+# The same of a run that ends early: it may not have seen a rare crowd of requests yet.
+EARLY_WIDTHS: Final = 4
 # A run is given up when its rest would confirm it with less than this probability.
 LEAST_HOPE: Final = 0.05
-TOLERANCE: Final = 0.02  # share of a limit by which an interval may exceed it
+TOLERANCE: Final = (
+    0.02  # share of a limit to which a percentile is known well enough
+)
 # Upper end of a two-sided interval: all looks together are wrong with 5 % (Bonferroni).
 INTERVAL_PROBABILITY: Final = 1 - 0.05 / 2 / len(LOOKS)
 
@@ -47,46 +54,54 @@ class TrialLimit(Struct, frozen=True):
     percentile: int
     limit_s: float
 
+    @property
+    def late_share(self) -> float:
+        """Share of requests that may be later than the limit."""
+        return (100 - self.percentile) / 100
+
 
 class SimulatedPercentile(Struct, frozen=True):
-    """A percentile of all simulated requests with its interval, in seconds.
-
-    error_s       standard error of the estimate
-    half_width_s  of the interval
-    """
+    """A percentile of all simulated requests with its interval, in seconds."""
 
     estimate_s: float
-    error_s: float
-    half_width_s: float
+    low_s: float
+    high_s: float
 
-    @property
-    def low_s(self) -> float:
-        """Lower end of the interval; a time is never below 0."""
-        return max(0.0, self.estimate_s - self.half_width_s)
 
-    @property
-    def high_s(self) -> float:
-        """Upper end of the interval."""
-        return self.estimate_s + self.half_width_s
+class Decision(Struct, frozen=True):
+    """What a trial says of some limits.
 
-    @property
-    def repeatable_s(self) -> float:
-        """The value within which the intervals of other runs end as a rule."""
-        return self.estimate_s + REPEATED_WIDTHS * self.half_width_s
+    verdict    holds: another run would keep the limits too; misses: a limit is not kept;
+               undecided: another run may tell otherwise
+    limit      the limit that is not kept, as far as was measured; None when all are
+    reached_s  what was measured of it
+    """
 
-    def hoped_s(self, played_share: float) -> float:
-        """Return the least upper end that the interval of a whole run may still have.
+    verdict: Verdict
+    limit: TrialLimit | None = None
+    reached_s: float = 0.0
 
-        `played_share` of the run is played. The estimate moves by a normal deviation of
-        error * sqrt(1 - share), and the half width shrinks by sqrt(share).
+
+class LateShare(Struct, frozen=True):
+    """Share of requests that are later than a time, over the batches of a run.
+
+    mean        of the batches, which have equal sizes
+    error       standard error of the mean
+    half_width  of its interval
+    """
+
+    mean: float
+    error: float
+    half_width: float
+
+    def may_fall_to(self, share: float, played_share: float) -> bool:
+        """Whether the mean of the whole run may still fall to a share.
+
+        `played_share` of the run is played. The mean moves by a normal deviation of
+        error * sqrt(1 - played share).
         """
-        return (
-            self.estimate_s
-            + NormalDist().inv_cdf(LEAST_HOPE)
-            * self.error_s
-            * math.sqrt(1 - played_share)
-            + self.half_width_s * math.sqrt(played_share)
-        )
+        deviation = self.error * math.sqrt(1 - played_share)
+        return self.mean + NormalDist().inv_cdf(LEAST_HOPE) * deviation <= share
 
 
 class Trial:
@@ -101,44 +116,59 @@ class Trial:
     def __init__(self, batches: Iterator[RequestTimes]) -> None:
         self._unplayed_batches = batches
         self._batches: list[RequestTimes] = []
-        # By number of batches, metric and percentile.
-        self._percentiles: dict[tuple[int, str, int], SimulatedPercentile] = {}
+        # By number of batches, metric and seconds.
+        self._late_shares: dict[tuple[int, str, float], LateShare] = {}
 
-    def decide(self, limits: Sequence[TrialLimit]) -> Verdict:
-        """Return whether all limits hold, after as many batches as that takes.
-
-        holds      each interval ends below 1.02 * limit, and those of another run would
-        close      each interval ends below 1.02 * limit after the last look
-        misses     an interval begins above its limit
-        undecided  neither after the last look, or hardly so
-        """
+    def decide(self, limits: Sequence[TrialLimit]) -> Decision:
+        """Return whether all limits hold, after as many batches as that takes."""
         for batch_count in LOOKS:
-            found = [
-                (
-                    limit.limit_s,
-                    self._percentile_after(
-                        batch_count, limit.metric, limit.percentile
-                    ),
+            for limit in limits:
+                late = self._late_share(
+                    batch_count, limit.metric, limit.limit_s
                 )
-                for limit in limits
-            ]
-            if any(measured.low_s > limit_s for limit_s, measured in found):
-                return "misses"
-            if batch_count < FIRST_CONFIRMATION:
-                continue
-            played_share = batch_count / LOOKS[-1]
-            if any(
-                measured.hoped_s(played_share) > limit_s * (1 + TOLERANCE)
-                for limit_s, measured in found
-            ):
-                return "undecided"
-            if all(
-                measured.repeatable_s <= limit_s * (1 + TOLERANCE)
-                for limit_s, measured in found
-            ):
-                return "holds"
-        # With the whole run played, the least upper end is the upper end.
-        return "close"
+                if late.mean - late.half_width > limit.late_share:
+                    return self._decision("misses", limit, batch_count)
+            if batch_count >= FIRST_CONFIRMATION:
+                decision = self._confirm(limits, batch_count)
+                if decision is not None:
+                    return decision
+        raise AssertionError("the last look decides")
+
+    def _confirm(
+        self, limits: Sequence[TrialLimit], batch_count: int
+    ) -> Decision | None:
+        """Accept what keeps its limits or give it up, None while neither is possible."""
+        is_last = batch_count == LOOKS[-1]
+        widths = REPEATED_WIDTHS if is_last else EARLY_WIDTHS
+        is_repeatable = is_exact = True
+        for limit in limits:
+            late = self._late_share(batch_count, limit.metric, limit.limit_s)
+            # At the last look nothing is left that it may fall.
+            if not late.may_fall_to(limit.late_share, batch_count / LOOKS[-1]):
+                return self._decision("undecided", limit, batch_count)
+            room = limit.late_share - late.mean
+            is_repeatable &= room >= widths * late.half_width
+            is_exact &= room >= 0 and self._is_exact(limit, batch_count)
+        if is_repeatable:
+            return Decision("holds")
+        if is_exact or is_last:
+            return Decision("undecided")
+        return None
+
+    def _is_exact(self, limit: TrialLimit, batch_count: int) -> bool:
+        """Whether the interval of a percentile ends below 1.02 times its limit."""
+        late = self._late_share(
+            batch_count, limit.metric, limit.limit_s * (1 + TOLERANCE)
+        )
+        return late.mean + late.half_width <= limit.late_share
+
+    def _decision(
+        self, verdict: Verdict, limit: TrialLimit, batch_count: int
+    ) -> Decision:
+        reached = self._percentile_after(
+            batch_count, limit.metric, limit.percentile
+        )
+        return Decision(verdict, limit, reached.estimate_s)
 
     @property
     def batch_count(self) -> int:
@@ -159,33 +189,53 @@ class Trial:
     def _percentile_after(
         self, batch_count: int, metric: str, percentile: int
     ) -> SimulatedPercentile:
-        """Return a percentile over the first `batch_count` batches, computed once."""
-        key = batch_count, metric, percentile
-        if key not in self._percentiles:
-            self._percentiles[key] = self._measure(*key)
-        return self._percentiles[key]
+        """Measure a percentile over the first `batch_count` batches.
 
-    def _measure(
-        self, batch_count: int, metric: str, percentile: int
-    ) -> SimulatedPercentile:
-        """Measure a percentile.
+        Its interval is between the percentiles that are one half width of the late share away.
+        """
+        share = percentile / 100
+        values_s = sorted(
+            itertools.chain.from_iterable(self._samples(batch_count, metric))
+        )
+        estimate_s = nearest_rank(values_s, share)
+        half_width = self._late_share(
+            batch_count, metric, estimate_s
+        ).half_width
+        return SimulatedPercentile(
+            estimate_s,
+            nearest_rank(values_s, max(0.0, share - half_width)),
+            nearest_rank(values_s, min(1.0, share + half_width)),
+        )
+
+    def _late_share(
+        self, batch_count: int, metric: str, time_s: float
+    ) -> LateShare:
+        """Measure the share of requests that are later than a time, once.
 
         error      = standard deviation over batches / sqrt(batches)
                    = distance of the batches from their mean / sqrt(batches * (batches - 1))
         half width = t(batches - 1) * error
         """
+        key = batch_count, metric, time_s
+        if key not in self._late_shares:
+            # Batches are long enough to be almost independent.
+            shares = [
+                sum(1 for value_s in batch if value_s > time_s) / len(batch)
+                for batch in self._samples(batch_count, metric)
+            ]
+            mean = statistics.fmean(shares)
+            error = math.dist(shares, [mean] * batch_count) / math.sqrt(
+                batch_count * (batch_count - 1)
+            )
+            self._late_shares[key] = LateShare(
+                mean,
+                error,
+                student_quantile(INTERVAL_PROBABILITY, batch_count - 1) * error,
+            )
+        return self._late_shares[key]
+
+    def _samples(self, batch_count: int, metric: str) -> list[list[float]]:
+        """Return the times of the first batches; more are played when there are too few."""
         while len(self._batches) < batch_count:
             self._batches.append(next(self._unplayed_batches))
-        samples = [batch[metric] for batch in self._batches[:batch_count]]
-        share = percentile / 100
-        # Batches are long enough to be almost independent.
-        batch_values = [nearest_rank(sorted(batch), share) for batch in samples]
-        mean_s = statistics.fmean(batch_values)
-        error_s = math.dist(batch_values, [mean_s] * batch_count) / math.sqrt(
-            batch_count * (batch_count - 1)
-        )
-        return SimulatedPercentile(
-            nearest_rank(sorted(itertools.chain.from_iterable(samples)), share),
-            error_s,
-            student_quantile(INTERVAL_PROBABILITY, batch_count - 1) * error_s,
-        )
+        return [batch[metric] for batch in self._batches[:batch_count]]

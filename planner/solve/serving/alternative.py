@@ -38,11 +38,8 @@ def alternatives(
         for candidate in search_result.estimated[:max_count]
     ]
     # One group fewer shows which limit sets the size of the fleet.
-    smaller_options = (
-        [smaller_fleet(requirement, search, selection)]
-        if selection.sizing.total_groups > 1
-        else []
-    )
+    smaller = smaller_fleet(requirement, search, selection)
+    smaller_options = [smaller] if smaller else []
     rejected_options = [
         RivalFleet(
             offer=rejected_offer.offer,

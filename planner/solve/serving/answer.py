@@ -141,9 +141,8 @@ def _serving_pool(
     requirement: ServingRequirement, selection: ServingCandidate
 ) -> SizedPool:
     sizing = selection.sizing
-    spare_groups = sizing.spare_groups
     hourly_nodes = requirement.week.hourly_nodes(
-        sizing.peak_groups, sizing.nodes_per_group, spare_groups
+        sizing.peak_groups, sizing.nodes_per_group, sizing.spares
     )
     role = requirement.role
     return SizedPool(
@@ -155,7 +154,7 @@ def _serving_pool(
         role=role,
         layout=sizing.layout,
         max_batch=sizing.replica.max_batch,
-        spare_groups=spare_groups,
+        spares=sizing.spares,
         context_tokens=requirement.load.max_context_tokens,
         token_budget=sizing.replica.startup_memory.max_step_tokens,
         run_window_s=int(requirement.deadline_s)

@@ -87,11 +87,10 @@ def paid_node_hours(
         return committed_hours(life) * sizing.nodes
     if requirement.mode == "batch":
         return _batch_hours(requirement, sizing, life) * sizing.nodes
-    # Spare groups run in every running hour, whatever the load.
     week_fleet = (
         sizing.peak_groups,
         sizing.nodes_per_group,
-        sizing.spare_groups,
+        sizing.spares,
     )
     if life is None:
         return requirement.week.node_hours(*week_fleet)

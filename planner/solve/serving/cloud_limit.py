@@ -25,7 +25,7 @@ def refused_by_cloud(
         role=requirement.role,
         nodes=sizing.nodes,
         nodes_per_group=sizing.nodes_per_group,
-        spare_groups=sizing.spare_groups,
+        spares=sizing.spares,
         run_window_s=int(requirement.deadline_s)
         if requirement.runs_daily
         else 0,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from planner.cost.weekly_load import NO_SPARES
 from planner.errors import InfeasibleError, Problem
 from planner.perf.common import memory
 from planner.perf.common.layout import ReplicaLayout, can_shard
@@ -184,7 +185,7 @@ def _fixed_sizing(
         group=ReplicaGroup(nodes=1, replicas=replicas_per_node),
         peak_groups=nodes,
         # A given fleet gets no spare groups.
-        total_groups=nodes,
+        spares=NO_SPARES,
         service=service,
         duration_hours=duration_hours,
     )

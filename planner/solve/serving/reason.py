@@ -115,7 +115,7 @@ class _Wishes:
             # Equal offers give an equal optimum, so no search is needed.
             if self._filter.cheapest(constraint) != self._offers:
                 yield partial(self._without_offer_rule, constraint)
-        if self._selection.sizing.spare_groups:
+        if self._selection.sizing.spares.count:
             for constraint, relaxed in (
                 (
                     "sla.availability",

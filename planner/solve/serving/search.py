@@ -31,6 +31,7 @@ from planner.solve.serving.rejection import (
 )
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
+    ONE_NODE,
     FleetSizing,
     LayoutRejection,
     ReplicaGroup,
@@ -71,8 +72,8 @@ ReplicaCache: TypeAlias = (
 ConfidenceKey: TypeAlias = "tuple[float | None, tuple[LimitedMetric, ...]]"
 # Cloud, machine type, purchase option.
 PurchaseKey: TypeAlias = "tuple[str, str, str]"
-# All layouts of an offer, or one of them.
-_SearchEntry: TypeAlias = "tuple[Offer, LayoutOption | None]"
+# An offer, how many nodes a replica spans, and a layout; None stands for all of these.
+_SearchEntry: TypeAlias = "tuple[Offer, tuple[int, ...], LayoutOption | None]"
 # The fewest groups of a layout on an offer that cost no more than so many USD, or the limit that
 # it misses; nothing when it is dearer.
 _Sizer: TypeAlias = "Callable[[Offer, LayoutOption, float], FleetSizing | LayoutRejection | None]"
@@ -184,36 +185,12 @@ class ServingSearch:
     ) -> ServingResult:
         """Return the cheapest fleet, and `estimate_count` dearer ones by formula.
 
-        Fleets that cost more than `ceiling_usd` a month are not looked for. Replicas on one
-        node come first. Replicas over several nodes are searched only when no single-node
-        fleet meets the requirement.
+        Fleets that cost more than `ceiling_usd` a month are not looked for. Formulas name
+        candidates; the simulation then proves that no fleet is cheaper.
         """
-        single_node_result = self._solve_group_sizes(
-            requirement, offers, estimate_count, (1,), ceiling_usd
-        )
-        # Several nodes per replica only when one node cannot hold it.
-        if single_node_result.best:
-            return single_node_result
-        multi_node_result = self._solve_group_sizes(
-            requirement, offers, estimate_count, MULTI_NODE_SIZES, ceiling_usd
-        )
-        return (
-            multi_node_result if multi_node_result.best else single_node_result
-        )
-
-    def _solve_group_sizes(
-        self,
-        requirement: ServingRequirement,
-        offers: list[Offer],
-        estimate_count: int,
-        group_sizes: tuple[int, ...],
-        ceiling_usd: float,
-    ) -> ServingResult:
-        """Search by formula, then prove by simulation that no fleet is cheaper."""
         estimates, rejected_offers = self._best_first(
             requirement,
             offers,
-            group_sizes,
             lambda _offer, option, _limit_usd: self.size_layout(
                 requirement, *option[:2]
             ),
@@ -225,7 +202,6 @@ class ServingSearch:
             verified, rejected_offers = self._best_first(
                 requirement,
                 offers,
-                group_sizes,
                 lambda offer, option, limit_usd: self._groups.fewest(
                     requirement, offer, option, limit_usd
                 ),
@@ -277,7 +253,6 @@ class ServingSearch:
         self,
         requirement: ServingRequirement,
         offers: list[Offer],
-        group_sizes: tuple[int, ...],
         size_option: _Sizer,
         *,
         result_count: int,
@@ -293,10 +268,16 @@ class ServingSearch:
         """
         frontier: Frontier[_SearchEntry] = Frontier()
         for offer in offers:
+            bound_usd = offer_bound_usd(requirement, offer)
+            frontier.push(bound_usd, (offer, ONE_NODE, None), offer.key)
             # Nodes of a group need a fabric between them.
-            if group_sizes == (1,) or offer.instance.fabric != "none":
-                bound_usd = offer_bound_usd(requirement, offer)
-                frontier.push(bound_usd, (offer, None), offer.key)
+            if offer.instance.fabric != "none":
+                least_nodes = min(MULTI_NODE_SIZES)
+                frontier.push(
+                    least_nodes * bound_usd,
+                    (offer, MULTI_NODE_SIZES, None),
+                    offer.key,
+                )
         rejected_layouts: list[RejectedLayout] = []
         best_candidates = {
             _purchase_key(candidate.offer): candidate
@@ -304,7 +285,7 @@ class ServingSearch:
         }
         cutoff_usd = _cutoff_usd(best_candidates, result_count, ceiling_usd)
         while (taken := frontier.take(cutoff_usd)) is not None:
-            bound_usd, (offer, layout_option) = taken
+            bound_usd, (offer, group_sizes, layout_option) = taken
             if layout_option is None:
                 self._push_layouts(requirement, offer, group_sizes, frontier)
                 continue
@@ -376,7 +357,7 @@ class ServingSearch:
             layout_bounds_usd(requirement, offer, layout_options),
             strict=True,
         ):
-            frontier.push(option_usd, (offer, option), offer.key)
+            frontier.push(option_usd, (offer, group_sizes, option), offer.key)
 
     def same_fleet(
         self, requirement: ServingRequirement, candidate: ServingCandidate

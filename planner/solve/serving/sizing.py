@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.weekly_load import NO_SPARES, SpareGroups
 from planner.perf.common import memory
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import Node, ReplicaLayout, can_shard
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MAX_GROUPS: Final = 4096
 ONE_ZONE: Final = "sla.survives"  # the rule that a fleet in one zone misses
 SURVIVING_ZONES: Final = 2  # zones of a fleet of which one may fail
+ONE_NODE: Final = (1,)
 MULTI_NODE_SIZES: Final = (2, 3, 4, 6, 8)  # nodes that one replica may span
 # What the formulas put beyond so many times a limit is not simulated. They agree with the
 # simulation within 30 % (tests/planner/perf/serving/test_simulation.py).
@@ -51,7 +53,7 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
 
     `group`  nodes and replicas of one group
     `peak_groups`  groups that carry the peak load
-    `total_groups`  peak groups and the spares for nodes that fail
+    `spares`  groups for nodes that fail
     `service`  one replica at its share of the peak
     `duration_hours`  hours of a batch run, 0 for serving
     """
@@ -60,7 +62,7 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
     replica: Replica
     group: ReplicaGroup
     peak_groups: int
-    total_groups: int
+    spares: SpareGroups
     service: Service
     duration_hours: float = 0.0
 
@@ -75,9 +77,9 @@ class FleetSizing(Struct, frozen=True, kw_only=True):
         return self.group.nodes
 
     @property
-    def spare_groups(self) -> int:
-        """Groups beyond those that carry the peak."""
-        return self.total_groups - self.peak_groups
+    def total_groups(self) -> int:
+        """Groups at the peak, spares included."""
+        return self.peak_groups + self.spares.count
 
     @property
     def nodes(self) -> int:
@@ -268,8 +270,7 @@ def sized_fleet(
         replica=replica,
         group=group,
         peak_groups=peak_groups,
-        total_groups=peak_groups
-        + spare_groups(
+        spares=spare_groups(
             spare_rule(requirement), peak_groups, group.nodes, group.zones
         ),
         service=predict_service(
@@ -469,7 +470,7 @@ def _size_batch_run(
         replica=replica,
         group=group,
         peak_groups=group_count,
-        total_groups=group_count,
+        spares=NO_SPARES,
         # A batch run keeps every slot filled.
         service=replica.closed_service(replica.max_batch),
         duration_hours=duration_hours,

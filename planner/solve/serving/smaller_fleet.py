@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from planner.cost.weekly_load import SpareGroups
 from planner.solve.cause import because
 from planner.solve.serving.rejection import rejection_reason
 from planner.solve.serving.sizing import sized_fleet
@@ -23,12 +24,17 @@ def smaller_fleet(
     requirement: ServingRequirement,
     search: ServingSearch,
     selection: ServingCandidate,
-) -> RivalFleet:
-    """Return the selected fleet with one group fewer, and the limit that it misses."""
+) -> RivalFleet | None:
+    """Return the selected fleet with one group fewer, and the limit that it misses.
+
+    None for a fleet of one group.
+    """
     sizing = selection.sizing
+    if sizing.total_groups == 1:
+        return None
     fewer = (
-        replace(sizing, total_groups=sizing.total_groups - 1)
-        if sizing.spare_groups
+        replace(sizing, spares=SpareGroups(sizing.spares.count - 1))
+        if sizing.spares.count
         else sized_fleet(
             requirement, sizing.replica, sizing.group, sizing.peak_groups - 1
         )
@@ -50,7 +56,7 @@ def _failure_reason(
     if requirement.mode == "batch":
         return because("late", "deadline")
     # With spare groups one group fewer still carries the peak.
-    if sizing.spare_groups:
+    if sizing.spares.count:
         return _missing_spare(requirement, sizing)
     rejection = search.judge.missed_limit(requirement, fewer)
     # Without a limit the load exceeds the completion rate or the slots.
@@ -68,7 +74,7 @@ def _missing_spare(
     share = up_share(
         rule,
         sizing.peak_groups,
-        sizing.spare_groups - 1,
+        SpareGroups(sizing.spares.count - 1),
         sizing.nodes_per_group,
     )
     if rule.availability is not None and share < rule.availability:

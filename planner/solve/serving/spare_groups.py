@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from planner.cost.weekly_load import needed_groups
+from planner.cost.weekly_load import SpareGroups, needed_groups
 from planner.facts.cloud import clouds
 from planner.perf.common.constant import constant
 from planner.units import HOURS_PER_DAY
@@ -54,36 +54,51 @@ def counted_zones(requirement: ServingRequirement, offer: Offer) -> int:
 @cache
 def spare_groups(
     rule: SpareRule, peak_groups: int, nodes_per_group: int, zone_count: int
-) -> int:
-    """Return the fewest spare groups that keep a rule; they run in every running hour.
+) -> SpareGroups:
+    """Return the fewest spare groups that keep a rule.
 
         share(spares) >= availability
         survives node: spares >= 1
         survives zone: spares >= ceil((peak groups + spares) / zones), the fullest zone
 
-    What the peak survives, hours of less load survive too. Raises ValueError for a fleet in
-    one zone that has to survive the loss of it.
+    What the peak survives, hours of less load survive too. A spare group that only availability
+    asks for runs from some load on: it is worth most where most groups may fail. Raises
+    ValueError for a fleet in one zone that has to survive the loss of it.
     """
-    spares = 0
+    surviving = 0
     if rule.survives == "node":
-        spares = 1
+        surviving = 1
     elif rule.survives == "zone":
         if zone_count < 2:
             raise ValueError("a fleet in one zone does not survive its loss")
-        while spares < math.ceil((peak_groups + spares) / zone_count):
-            spares += 1
-    if rule.availability is not None:
-        while (
-            up_share(rule, peak_groups, spares, nodes_per_group)
-            < rule.availability
-        ):
-            spares += 1
-    return spares
+        while surviving < math.ceil((peak_groups + surviving) / zone_count):
+            surviving += 1
+    if rule.availability is None:
+        return SpareGroups(surviving)
+
+    def is_up(spares: SpareGroups) -> bool:
+        share = up_share(rule, peak_groups, spares, nodes_per_group)
+        return share >= (rule.availability or 0.0)
+
+    count = surviving
+    while not is_up(SpareGroups(count)):
+        count += 1
+    if count == surviving:
+        return SpareGroups(count)
+    # In all hours they are enough. The highest load that is enough costs least.
+    return next(
+        spares
+        for load, _ in reversed(rule.load_shares)
+        if is_up(spares := SpareGroups(count, load))
+    )
 
 
 @cache
 def up_share(
-    rule: SpareRule, peak_groups: int, spares: int, nodes_per_group: int
+    rule: SpareRule,
+    peak_groups: int,
+    spares: SpareGroups,
+    nodes_per_group: int,
 ) -> float:
     """Return the share of running time in which as many groups are up as the load needs.
 
@@ -100,7 +115,9 @@ def up_share(
     return sum(
         time_share
         * _quorum_probability(
-            needed_groups(peak_groups * load), spares, group_availability
+            needed_groups(peak_groups * load),
+            spares.at(load),
+            group_availability,
         )
         for load, time_share in rule.load_shares
     )

@@ -163,7 +163,7 @@ class FleetJudge:
         if not requirement.is_simulated:
             return None
         trial = self._trial(requirement, sizing)
-        verdict = trial.decide(trial_limits(requirement))
+        verdict = trial.decide(trial_limits(requirement)).verdict
         percentile_bands = {}
         for metric, percentile in itertools.product(METRICS, PERCENTILES):
             measured = trial.percentile(metric, percentile)
@@ -299,22 +299,17 @@ def _missed_in(
     groups: int | None,
 ) -> LayoutRejection | None:
     """Return the limit that a trial finds missed, or else the one that it cannot decide."""
-    limits = trial_limits(requirement)
-    verdict = trial.decide(limits)
-    if verdict in {"holds", "close"}:
+    decision = trial.decide(trial_limits(requirement))
+    if decision.limit is None:
         return None
-    for sla_limit, trial_limit in zip(requirement.limits, limits, strict=True):
-        if trial.decide([trial_limit]) == verdict:
-            reached = trial.percentile(sla_limit.metric, sla_limit.percentile)
-            return LayoutRejection(
-                layout=replica.layout,
-                constraint=sla_limit.key,
-                reached=reached.estimate_s,
-                limit=trial_limit.limit_s,
-                groups=groups,
-                is_undecided=verdict == "undecided",
-            )
-    return None
+    return LayoutRejection(
+        layout=replica.layout,
+        constraint=f"{decision.limit.metric}_p{decision.limit.percentile}",
+        reached=decision.reached_s,
+        limit=decision.limit.limit_s,
+        groups=groups,
+        is_undecided=decision.verdict == "undecided",
+    )
 
 
 def _trace_replays(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from planner.cost import capacity_block
-from planner.cost.weekly_load import weekly_load
+from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.perf.common.constant import constant
 from planner.perf.common.layout import ReplicaLayout
 from planner.solve.cause import DEARER, because
@@ -168,7 +168,7 @@ def _training_pool(cluster: Cluster) -> SizedPool:
         role="train",
         layout=_pool_layout(cluster),
         max_batch=0,
-        spare_groups=cluster.spares,
+        spares=SpareGroups(cluster.spares),
         context_tokens=cluster.requirement.sequence,
         run_window_s=0,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.weekly_load import NO_SPARES
 from planner.solve.cause import ANY_VALUE, DEARER, because
 from planner.solve.solution import (
     BandedPrediction,
@@ -119,7 +120,7 @@ def _workspace_pool(offer: Offer, users: int) -> SizedPool:
         role="workspace",
         layout=None,
         max_batch=0,
-        spare_groups=0,
+        spares=NO_SPARES,
         context_tokens=0,
         run_window_s=0,
     )

@@ -16,7 +16,7 @@ from planner.cost.lifetime import (
     standing_hours,
     standing_lifetime,
 )
-from planner.cost.weekly_load import Week, weekly_load
+from planner.cost.weekly_load import NO_SPARES, Week, weekly_load
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
@@ -182,7 +182,7 @@ def workspace_shortfall(
         role="workspace",
         nodes=spec.users,
         nodes_per_group=1,
-        spare_groups=0,
+        spares=NO_SPARES,
         run_window_s=0,
     )
     exceeded = exceeded_limit(offer, pool, scheduled_week(spec), spec.shutdown)

@@ -242,7 +242,7 @@ def test_availability_and_what_must_survive_add_machines(catalog) -> None:
     assert plain.bill is not None
     assert safe.bill is not None
     assert safe.bill.total > plain.bill.total
-    assert safe.pools[0].spare_groups >= 1
+    assert safe.pools[0].spares.count >= 1
     costs = [plain.bill.total]
     for failure in ("node", "zone"):
         surviving = solve(
@@ -251,7 +251,7 @@ def test_availability_and_what_must_survive_add_machines(catalog) -> None:
         )
         pool = surviving.pools[0]
         lost = {"node": 1, "zone": math.ceil(pool.nodes / len(pool.zones))}
-        assert pool.nodes - lost[failure] >= pool.nodes - pool.spare_groups
+        assert pool.nodes - lost[failure] >= pool.nodes - pool.spares.count
         costs.append(present(surviving.bill).total)
     assert costs == sorted(costs)
 
@@ -424,8 +424,8 @@ def test_the_spare_of_availability_runs_at_night_too(catalog) -> None:
         traffic="peak_rps: 8\n  profile: business-hours",
     )
     pool = solve(catalog, text).pools[0]
-    assert pool.spare_groups >= 1
-    assert pool.min_nodes >= 1 + pool.spare_groups
+    assert pool.spares.count >= 1
+    assert pool.min_nodes >= 1 + pool.spares.count
 
 
 def test_the_order_of_prices_does_not_decide_what_is_sold_out(tmp_path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from planner.cost.bill import sum_bill
+from planner.cost.weekly_load import NO_SPARES
 from planner.errors import SpecError
 from planner.market.offer import Catalog
 from planner.plan.canonical import dump_plan, parse_plan
@@ -76,7 +77,7 @@ def bought(pool: SizedPool, **nodes: int) -> SizedPool:
         PoolPurchase(purchase, count, part.usd_hour)
         for purchase, count in nodes.items()
     )
-    return replace(pool, purchases=purchases, spare_groups=0, min_nodes=1)
+    return replace(pool, purchases=purchases, spares=NO_SPARES, min_nodes=1)
 
 
 @pytest.fixture

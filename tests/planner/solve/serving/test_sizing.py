@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.cost.service_price import PriceBook
-from planner.cost.weekly_load import weekly_load
+from planner.cost.weekly_load import SpareGroups, weekly_load
 from planner.facts.accelerator import accelerators
 from planner.facts.llm import find_model
 from planner.perf.common import memory
@@ -367,7 +367,7 @@ def fleet(**words: object) -> Any:
         "nodes": 6,
         "peak_groups": 2,
         "total_groups": 3,
-        "spare_groups": 1,
+        "spares": SpareGroups(1),
         "nodes_per_group": 2,
         "replicas_per_group": 4,
         "duration_hours": 2.5,
