@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.market.capacity import spot_fleet_limit
 from planner.solve.capacity import PoolNodes
-from planner.solve.cloud_rule import exceeded_limit
+from planner.solve.cloud_rule import (
+    GROUP_LIMIT,
+    exceeded_limit,
+    max_group_nodes,
+)
+from planner.solve.serving.cost_bound import bound_nodes
+from planner.solve.serving.rejection import CAPACITY
 from planner.solve.serving.sizing import LayoutRejection
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
+    from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.serving.sizing import FleetSizing
 
@@ -41,3 +49,29 @@ def refused_by_cloud(
         reached=float(exceeded.reached),
         limit=float(exceeded.allowed),
     )
+
+
+def beyond_reach(
+    offer: Offer, layout_option: LayoutOption
+) -> LayoutRejection | None:
+    """Return what keeps even the lower bound of the machines of a layout from being had.
+
+    More machines than are known to be had on spot, or than one InfiniBand joins.
+    """
+    replica, group, _ = layout_option
+    nodes = bound_nodes(layout_option)
+    for constraint, most_nodes in (
+        (CAPACITY, spot_fleet_limit(offer)),
+        (
+            GROUP_LIMIT,
+            max_group_nodes(offer.instance, spans_nodes=group.nodes > 1),
+        ),
+    ):
+        if most_nodes is not None and nodes > most_nodes:
+            return LayoutRejection(
+                layout=replica.layout,
+                constraint=constraint,
+                reached=nodes,
+                limit=most_nodes,
+            )
+    return None

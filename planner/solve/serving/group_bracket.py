@@ -16,15 +16,17 @@ GROWTH_DIVISOR: Final = 8  # a fleet that fails grows by one group in so many
 class GroupBracket(Struct):
     """Bounds of the fewest groups of a layout that pass; both narrow with each judgement.
 
-    too_few    groups that do not pass
-    enough     groups that pass, None until some do
-    rejection  what `too_few` groups miss, None while only formulas have ruled them out
+    too_few       groups that do not pass
+    enough        groups that pass, None until some do
+    first_enough  the first groups that were found to pass
+    rejection     what `too_few` groups miss, None while only formulas have ruled them out
 
     Delays fall with groups, so that fewer groups than some that do not pass do not either.
     """
 
     too_few: int
     enough: int | None = None
+    first_enough: int | None = None
     rejection: LayoutRejection | None = None
 
     @property
@@ -48,5 +50,10 @@ class GroupBracket(Struct):
                 return int(ceiling)
             growth = max(1, self.too_few // GROWTH_DIVISOR)
             return int(min(ceiling, self.too_few + growth))
-        step = max(1, (estimate or self.enough) - self.enough)
+        step = max(1, (self.first_enough or self.enough) - self.enough)
         return max((self.too_few + self.enough) // 2, self.enough - step)
+
+    def accept(self, groups: int) -> None:
+        """Note that so many groups pass."""
+        self.enough = groups
+        self.first_enough = self.first_enough or groups

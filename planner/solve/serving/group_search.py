@@ -89,7 +89,7 @@ class GroupSearch:
             fleet = sized_fleet(requirement, replica, group, groups)
             rejection = self._pricer.judge.missed_limit(requirement, fleet)
             if rejection is None:
-                bracket.enough = groups
+                bracket.accept(groups)
                 continue
             bracket.too_few, bracket.rejection = groups, rejection
             if bracket.enough is None and ceiling == math.inf:

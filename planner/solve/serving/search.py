@@ -18,7 +18,7 @@ from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
-from planner.solve.serving.cloud_limit import refused_by_cloud
+from planner.solve.serving.cloud_limit import beyond_reach, refused_by_cloud
 from planner.solve.serving.cost_bound import (
     bound_nodes,
     layout_bounds_usd,
@@ -296,7 +296,7 @@ class ServingSearch:
             )
             if bound_usd > limit_usd:
                 continue
-            outcome = _obtainable(
+            outcome = beyond_reach(offer, layout_option) or _obtainable(
                 requirement, offer, size_option(offer, layout_option, limit_usd)
             )
             if outcome is None:

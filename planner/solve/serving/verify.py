@@ -55,6 +55,7 @@ TRACE_REQUESTS: Final = 600
 ROUTED_REPLICAS: Final = 4
 METRICS: Final = ("ttft", "tpot", "e2e")
 PERCENTILES: Final = (50, 90, 95, 99)
+MOST_KEPT_REQUESTS: Final = 1_000_000  # of all runs, about 100 bytes each
 IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
 SEED: Final = 1
 
@@ -79,8 +80,8 @@ class FleetJudge:
         """Return the limit that a fleet misses at the peak with all peak groups up.
 
         None when all limits hold. The replica is as slow as the confidence asks for. What the
-        formulas put far beyond a limit is not simulated. A limit about which the simulation
-        remains undecided counts as missed.
+        formulas put far beyond a limit is not simulated. What the simulation cannot
+        decide is judged as it was measured.
         """
         if not requirement.is_simulated:
             return None
@@ -197,10 +198,18 @@ class FleetJudge:
             batch_size(requirement, sizing.service.in_flight),
         )
         if trial_key not in self._trials:
+            self._forget_oldest()
             self._trials[trial_key] = Trial(
                 self._peak_batches(requirement, sizing)
             )
         return self._trials[trial_key]
+
+    def _forget_oldest(self) -> None:
+        """Drop runs until little memory is taken; asked again, they are simulated again."""
+        kept = sum(trial.request_count for trial in self._trials.values())
+        while kept > MOST_KEPT_REQUESTS:
+            oldest_key = next(iter(self._trials))
+            kept -= self._trials.pop(oldest_key).request_count
 
     def _stream(self, load: ServingLoad) -> RequestStream:
         """Return the requests of a load, which do not depend on its rate."""

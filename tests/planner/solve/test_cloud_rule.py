@@ -29,7 +29,8 @@ RESTLESS = ", ".join(
 PROFILES = chat(
     model="llama-3.1-8b",
     traffic=f"peak_rps: 400\n  profile: [{RESTLESS}]",
-    extra="shutdown: {idle: 30m}",
+    extra="shutdown: {idle: 30m}\n"
+    "where: {accelerators: {allow: [h100-nvl, l40s, a10g]}}",
 )
 GROUP = chat(
     model="llama-3.1-70b",
