@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from planner.solve.serving.requirement import ServingRequirement
 
 
+SPANS = (1, 2, 3, 4, 6, 8)  # machines of a replica
+
+
 def machines_cost(
     need: ServingRequirement, offers: Iterable[Offer], ceiling: Decimal
 ) -> Decimal | None:
-    """The least that the machines alone cost in a month, over single-machine replicas.
+    """The least that the machines alone cost in a month.
 
     None when nothing passes for `ceiling` dollars: what costs more is not played.
     """
@@ -37,8 +40,10 @@ def machines_cost(
     costs = [
         cost
         for offer in offers
-        for replica in _replicas(need, offer)
-        if (cost := _cheapest(need, offer, replica, judge, ceiling)) is not None
+        for span in (SPANS if offer.instance.fabric != "none" else (1,))
+        for replica in _replicas(need, offer, span)
+        if (cost := _cheapest(need, offer, replica, span, judge, ceiling))
+        is not None
     ]
     return min(costs, default=None)
 
@@ -47,15 +52,16 @@ def _cheapest(
     need: ServingRequirement,
     offer: Offer,
     replica: Replica,
+    span: int,
     judge: FleetJudge,
     ceiling: Decimal,
 ) -> Decimal | None:
     """The machines of the smallest number that passes, counted up from one."""
-    copies = replica.node.accelerator_count // replica.layout.accelerators
-    nodes = 0
+    copies = replica.node.accelerator_count // replica.layout.accelerators or 1
+    groups = 0
     while True:
-        nodes += 1
-        fleet = sized_fleet(need, replica, ReplicaGroup(1, copies), nodes)
+        groups += 1
+        fleet = sized_fleet(need, replica, ReplicaGroup(span, copies), groups)
         cost = _cost(need, offer, fleet)
         if cost > ceiling:
             return None
@@ -84,29 +90,43 @@ def _cost(
             need.week.relative_load, need.week.running_share, strict=True
         )
     )
-    return offer.usd_hour * running / 168 * 730
+    return offer.usd_hour * fleet.nodes_per_group * running / 168 * 730
 
 
-def _replicas(need: ServingRequirement, offer: Offer) -> Iterator[Replica]:
-    """Every layout on one machine that has room for a request.
+def _cuts(
+    need: ServingRequirement, accelerators: int, span: int
+) -> Iterator[tuple[int, int]]:
+    """Stages and width of each way to cut a model.
 
-    So many accelerators are cut into as few pipeline stages as the model allows.
+    So many accelerators of a machine are cut into as few stages as the model allows. Over
+    several machines all accelerators work on one replica, each machine as widely as it can.
     """
+    widths = [
+        tp
+        for tp in range(1, accelerators + 1)
+        if accelerators % tp == 0 and can_shard(need.llm, tp)
+    ]
+    if span > 1:
+        yield accelerators // widths[-1] * span, widths[-1]
+        return
+    cuts: dict[int, tuple[int, int]] = {}
+    for tp in widths:
+        for pp in (8, 4, 2, 1):
+            if tp * pp <= accelerators:
+                stages, _ = cuts.get(tp * pp, (99, 0))
+                cuts[tp * pp] = min((pp, tp), (stages, tp * pp // stages))
+    yield from cuts.values()
+
+
+def _replicas(
+    need: ServingRequirement, offer: Offer, span: int
+) -> Iterator[Replica]:
+    """Every layout on so many machines that has room for a request."""
     node = offer.instance.node
     for precision in need.precisions:
         if not node.accelerator.supports(precision):
             continue
-        cuts: dict[int, tuple[int, int]] = {}
-        for tp in range(1, node.accelerator_count + 1):
-            for pp in (8, 4, 2, 1):
-                if (
-                    node.accelerator_count % tp == 0
-                    and tp * pp <= node.accelerator_count
-                    and can_shard(need.llm, tp)
-                ):
-                    stages, _ = cuts.get(tp * pp, (99, 0))
-                    cuts[tp * pp] = min((pp, tp), (stages, tp * pp // stages))
-        for pp, tp in cuts.values():
+        for pp, tp in _cuts(need, node.accelerator_count, span):
             for ep in (
                 {1, tp}
                 if need.llm.experts and need.llm.experts % tp == 0

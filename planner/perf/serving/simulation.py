@@ -21,7 +21,6 @@ head of the queue, and then computes its prompt and the tokens that it had as on
 from __future__ import annotations
 
 import math
-import sys
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cache
@@ -262,13 +261,13 @@ class ReplicaSimulation:
         """Number of requests in the replica, queued ones included."""
         return len(self.queue) + self.admitted_count
 
-    def advance(self, until_s: float, finish_count: int = sys.maxsize) -> float:
+    def advance(self, until_s: float, finish_count: float = math.inf) -> float:
         """Process all events up to `until_s`; return the time of the next event.
 
         It ends earlier when `finish_count` requests are in `finished`.
         """
-        pipeline = self.pipeline
-        while True:
+        pipeline, finished = self.pipeline, self.finished
+        while len(finished) < finish_count:
             prompt_event_s = self._begin_prompts()
             answer_event_s = self._next_answer_event()
             if prompt_event_s <= answer_event_s:
@@ -285,8 +284,7 @@ class ReplicaSimulation:
                 self._preempt_newest(answer_event_s)
             else:
                 self._finish_request(answer_event_s)
-                if len(self.finished) >= finish_count:
-                    return answer_event_s
+        return self.now_s
 
     def _begin_prompts(self) -> float:
         """Start the prompts of the next step if any can start; return the next prompt event.

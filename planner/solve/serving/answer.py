@@ -18,6 +18,7 @@ from planner.solve.serving.requirement import (
 )
 from planner.solve.serving.search import (
     ServingCandidate,
+    ServingResult,
     ServingSearch,
 )
 from planner.solve.serving.sizing import (
@@ -58,10 +59,9 @@ def solve_serving(
     """Return the cheapest fleet that meets a spec, or the nearest that would do."""
     requirement = confident_requirement(spec, settings)
     search = ServingSearch(settings.catalog.price_book)
-    offers = offer_filter.cheapest()
     search_result = search.solve(
         requirement,
-        offers,
+        offer_filter.cheapest(),
         estimate_count=settings.alternative_count,
     )
     selection = search_result.best
@@ -80,6 +80,27 @@ def solve_serving(
             funnel=offer_filter.funnel,
             offers_considered=len(settings.catalog.offers),
         )
+    return _optimal_solution(
+        spec,
+        settings,
+        offer_filter,
+        search,
+        requirement=requirement,
+        search_result=search_result,
+        selection=selection,
+    )
+
+
+def _optimal_solution(
+    spec: Inference | Batch,
+    settings: SolveSettings,
+    offer_filter: OfferFilter,
+    search: ServingSearch,
+    *,
+    requirement: ServingRequirement,
+    search_result: ServingResult,
+    selection: ServingCandidate,
+) -> Solution:
     simulation_check = _simulation_check(requirement, search, selection)
     return Solution(
         status="optimal",

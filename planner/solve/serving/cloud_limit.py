@@ -1,4 +1,4 @@
-"""Serving fleets that their cloud does not build."""
+"""Serving fleets that cannot be had, or that their cloud does not build."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ from planner.solve.cloud_rule import (
     max_group_nodes,
 )
 from planner.solve.serving.cost_bound import bound_nodes
-from planner.solve.serving.rejection import CAPACITY
-from planner.solve.serving.sizing import LayoutRejection
+from planner.solve.serving.rejection import CAPACITY, within_capacity
+from planner.solve.serving.sizing import FleetSizing, LayoutRejection
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
     from planner.solve.serving.cost_bound import LayoutOption
     from planner.solve.serving.requirement import ServingRequirement
-    from planner.solve.serving.sizing import FleetSizing
 
 
-def refused_by_cloud(
+def obtainable(
+    requirement: ServingRequirement,
+    offer: Offer,
+    outcome: FleetSizing | LayoutRejection | None,
+) -> FleetSizing | LayoutRejection | None:
+    """Return a sizing that is known to be had and that its cloud builds, else why not."""
+    if not isinstance(outcome, FleetSizing):
+        return outcome
+    outcome = within_capacity(offer, outcome)
+    if isinstance(outcome, LayoutRejection):
+        return outcome
+    return _refused_by_cloud(requirement, outcome, offer) or outcome
+
+
+def _refused_by_cloud(
     requirement: ServingRequirement, sizing: FleetSizing, offer: Offer
 ) -> LayoutRejection | None:
     """Return the limit of its cloud that a fleet exceeds, None when its cloud builds it.

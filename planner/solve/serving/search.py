@@ -18,17 +18,14 @@ from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
 from planner.solve.serving.bill import serving_bill
-from planner.solve.serving.cloud_limit import beyond_reach, refused_by_cloud
+from planner.solve.serving.cloud_limit import beyond_reach, obtainable
 from planner.solve.serving.cost_bound import (
     bound_nodes,
     layout_bounds_usd,
     offer_bound_usd,
 )
 from planner.solve.serving.group_search import GroupSearch
-from planner.solve.serving.rejection import (
-    offer_rejections,
-    within_capacity,
-)
+from planner.solve.serving.rejection import offer_rejections
 from planner.solve.serving.sizing import (
     MULTI_NODE_SIZES,
     ONE_NODE,
@@ -235,7 +232,7 @@ class ServingSearch:
             sizing = estimate.sizing
             group = sizing.group
             group_bound = group_lower_bound(requirement, sizing.replica, group)
-            verified = _obtainable(
+            verified = obtainable(
                 requirement,
                 estimate.offer,
                 self._groups.fewest(
@@ -266,18 +263,7 @@ class ServingSearch:
         The entry with the least bound is next: an offer is expanded, a layout is sized.
         The cutoff is the cost of the `result_count`-th best fleet + 0.005 USD.
         """
-        frontier: Frontier[_SearchEntry] = Frontier()
-        for offer in offers:
-            bound_usd = offer_bound_usd(requirement, offer)
-            frontier.push(bound_usd, (offer, ONE_NODE, None), offer.key)
-            # Nodes of a group need a fabric between them.
-            if offer.instance.fabric != "none":
-                least_nodes = min(MULTI_NODE_SIZES)
-                frontier.push(
-                    least_nodes * bound_usd,
-                    (offer, MULTI_NODE_SIZES, None),
-                    offer.key,
-                )
+        frontier = _offer_frontier(requirement, offers)
         rejected_layouts: list[RejectedLayout] = []
         best_candidates = {
             _purchase_key(candidate.offer): candidate
@@ -296,7 +282,7 @@ class ServingSearch:
             )
             if bound_usd > limit_usd:
                 continue
-            outcome = beyond_reach(offer, layout_option) or _obtainable(
+            outcome = beyond_reach(offer, layout_option) or obtainable(
                 requirement, offer, size_option(offer, layout_option, limit_usd)
             )
             if outcome is None:
@@ -532,18 +518,22 @@ def _requirement_key(requirement: ServingRequirement) -> tuple[object, ...]:
     )
 
 
-def _obtainable(
-    requirement: ServingRequirement,
-    offer: Offer,
-    outcome: FleetSizing | LayoutRejection | None,
-) -> FleetSizing | LayoutRejection | None:
-    """Return a sizing that is known to be had and that its cloud builds, else why not."""
-    if not isinstance(outcome, FleetSizing):
-        return outcome
-    outcome = within_capacity(offer, outcome)
-    if isinstance(outcome, LayoutRejection):
-        return outcome
-    return refused_by_cloud(requirement, outcome, offer) or outcome
+def _offer_frontier(
+    requirement: ServingRequirement, offers: list[Offer]
+) -> Frontier[_SearchEntry]:
+    """Return the offers by their bounds, for replicas on one node and on several."""
+    frontier: Frontier[_SearchEntry] = Frontier()
+    for offer in offers:
+        bound_usd = offer_bound_usd(requirement, offer)
+        frontier.push(bound_usd, (offer, ONE_NODE, None), offer.key)
+        # Nodes of a group need a fabric between them.
+        if offer.instance.fabric != "none":
+            frontier.push(
+                min(MULTI_NODE_SIZES) * bound_usd,
+                (offer, MULTI_NODE_SIZES, None),
+                offer.key,
+            )
+    return frontier
 
 
 def _purchase_key(offer: Offer) -> PurchaseKey:

@@ -90,11 +90,7 @@ def compare_with_brute_force(catalog, seed: int) -> None:
     # The bill adds lines that depend on the machine, so the search is asked without a price list.
     empty = replace(small.price_book, prices={})
     best = ServingSearch(empty).solve(wanted, offers).best
-    cost = (
-        best.bill.lines[0].usd
-        if best is not None and best.sizing.nodes_per_group == 1
-        else None
-    )
+    cost = None if best is None else best.bill.lines[0].usd
     tolerance = Decimal("0.02")
     ceiling = DEAREST if cost is None else cost + tolerance
     truth = brute.machines_cost(wanted, offers, ceiling)
