@@ -5,10 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from planner import figures
-from planner.cost.lifetime import life_hours
 from planner.solve.cause import DEARER, INFEASIBLE, because
 from planner.solve.serving.answer import confident_requirement, solve_serving
 from planner.solve.serving.rejection import rejection_reason
@@ -19,14 +16,8 @@ from planner.solve.solution import (
     Counterfactual,
     FleetSummary,
     Solution,
-    TokenVolume,
 )
 from planner.spec.kinds import SPEC_KINDS
-from planner.units import (
-    HOURS_PER_MONTH,
-    SECONDS_PER_DAY,
-    SECONDS_PER_MONTH,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +25,6 @@ if TYPE_CHECKING:
     from planner.cost.bill import Period
     from planner.market.offer import Offer
     from planner.market.offer_filter import OfferFilter
-    from planner.solve.serving.requirement import ServingRequirement
     from planner.solve.settings import SolveSettings
     from planner.spec.field import Block
     from planner.spec.model import Batch, Inference
@@ -70,19 +60,7 @@ class ServingWorkload:
         offer_filter: OfferFilter,
     ) -> Solution:
         """Return the cheapest fleet that the simulation confirms."""
-        solution = solve_serving(spec, settings, offer_filter)
-        if solution.bill is None:
-            return solution
-        requirement = serving_requirement(spec, settings.read_file)
-        request_count = _billed_requests(requirement, solution)
-        load = requirement.load
-        return replace(
-            solution,
-            token_volume=TokenVolume(
-                request_count * Decimal(load.prompt_lengths.mean_tokens),
-                request_count * Decimal(load.answer_lengths.mean_tokens),
-            ),
-        )
+        return solve_serving(spec, settings, offer_filter)
 
     def explain_type(
         self,
@@ -145,42 +123,6 @@ class ServingWorkload:
         if "concurrency" in traffic:
             return [f"{traffic['concurrency']:,} in flight"]
         return []
-
-
-def _billed_requests(
-    requirement: ServingRequirement, solution: Solution
-) -> Decimal:
-    """Return the requests that are served in the period of the bill.
-
-    one batch:    its requests
-    daily batch:  requests of a day * days of the period; a last day may be cut off
-    serving:      requests a month * hours of the life / 730
-    A closed loop serves predicted rate * mean load * 730 h in a month.
-    """
-    ttl_s = requirement.shutdown.ttl
-    if requirement.mode == "batch":
-        if not requirement.runs_daily:
-            return requirement.request_count
-        if ttl_s is None:
-            return requirement.requests_per_month
-        whole_days, rest_s = divmod(ttl_s, Decimal(SECONDS_PER_DAY))
-        run_s = (
-            Decimal(solution.predictions["duration_days"].value)
-            * SECONDS_PER_DAY
-        )
-        # The run of the last day does not end when the machines are given back before.
-        return requirement.request_count * (
-            whole_days + min(Decimal(1), rest_s / run_s)
-        )
-    monthly_requests = requirement.requests_per_month
-    if requirement.mode == "closed":
-        mean_rate = (
-            solution.predictions["requests_per_s"].value
-            * requirement.week.mean_load
-        )
-        monthly_requests = Decimal(mean_rate) * SECONDS_PER_MONTH
-    life = solution.bill.life if solution.bill else None
-    return monthly_requests * life_hours(life) / HOURS_PER_MONTH
 
 
 INFERENCE: Workload = ServingWorkload("Inference", "inference", resumes=False)

@@ -25,6 +25,7 @@ from planner.solve.serving.sizing import (
     FleetSizing,
     size_fleet,
 )
+from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
     PlanWarning,
     SimulationCheck,
@@ -102,10 +103,11 @@ def _optimal_solution(
     selection: ServingCandidate,
 ) -> Solution:
     simulation_check = _simulation_check(requirement, search, selection)
+    predictions = predict_serving(requirement, selection.sizing)
     return Solution(
         status="optimal",
         pools=(_serving_pool(requirement, selection),),
-        predictions=predict_serving(requirement, selection.sizing),
+        predictions=predictions,
         bindings=(),
         alternatives=alternatives(
             requirement,
@@ -125,6 +127,7 @@ def _optimal_solution(
         confidence_cost=asked_confidence(requirement),
         simulation_check=simulation_check,
         calibration=selection.sizing.replica.correction,
+        token_volume=token_volume(requirement, predictions, selection.bill),
         find_reasons=partial(
             find_reasons,
             requirement,
