@@ -57,6 +57,7 @@ SENTENCES: Final = {
     "usd-month-at-least": "{value_usd:whole_dollars}/month",
     "count": "{value}",
     "purchase": "{purchase}",
+    "routing": "{routing}",
     "reserve": "never: ask for a capacity block or a reservation",
     "reserve-block": "never: ask for a capacity block ({days} days, {block_usd:,.0f} USD) or a "
     "reservation",

@@ -104,6 +104,8 @@ class _Wishes:
             yield partial(self._without_confidence, confidence)
         for limit in self._requirement.limits:
             yield partial(self._without_limit, limit)
+        if self._is_routed_at_random():
+            yield self._with_a_router
         if self._filter.cheapest("buy") != self._offers:
             yield self._without_purchase_rule
         # Rules on offers: each is left out in turn.
@@ -171,6 +173,26 @@ class _Wishes:
             because("seconds-at-least", value_s=float(seconds)),
             # Share of the limit that is not used.
             slack=1 - reached.estimate_s / float(limit.seconds),
+        )
+
+    def _is_routed_at_random(self) -> bool:
+        """Whether a router could spread the requests better than chance does."""
+        return (
+            self._requirement.mode == "open"
+            and self._requirement.is_simulated
+            and self._requirement.load.routing == "random"
+        )
+
+    def _with_a_router(self) -> Reasons:
+        """Price what chance costs against a router that looks for the least loaded replica."""
+        routing = "least-loaded"
+        load = replace(self._requirement.load, routing=routing)
+        return self._priced(
+            "traffic.routing",
+            self._cheaper_fleet(
+                replace(self._requirement, load=load), self._offers
+            ),
+            because("routing", routing=routing),
         )
 
     def _without_purchase_rule(self) -> Reasons:

@@ -400,6 +400,7 @@ def _relaxed(draw: Draw, constraint: str, value: str) -> Draw:
         "where.regions": {"regions": ()},
         "where.accelerators": {"allow": (), "deny": ()},
         "sla.availability": {"availability": ""},
+        "traffic.routing": {"routing": value},
         "model.precision": {
             "precisions": (*draw.precisions, value.removeprefix("also "))
         },
