@@ -60,7 +60,7 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     for plan in (
         _write_many(searches, option_values)
         if len(searches) > 1
-        else [_write_one(searches[0](), option_values)]
+        else [_write_one(_search_one(searches[0]), option_values)]
     ):
         plans.append(plan)
         is_infeasible = plan.solution.status == "infeasible"
@@ -123,6 +123,11 @@ def _write_many(
 def _plan_only(search: Callable[[], FoundPlan]) -> Plan:
     # A solution does not leave its process: it can still plan.
     return search().plan
+
+
+def _search_one(search: Callable[[], FoundPlan]) -> FoundPlan:
+    with progress.waiting("looking for the cheapest fleet"):
+        return search()
 
 
 def _write_one(found_plan: FoundPlan, option_values: OptionValues) -> Plan:
