@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.market.price_age import age_days
 from planner.render import markdown, text
 from planner.render.page import LINE_WIDTH, PageTable
-from planner.render.plan import plan_page
+from planner.render.plan import fleet_page, plan_page, reasons_page
 from providers.catalog.load import load_catalog
 from tests.conftest import BLUEPRINTS, TODAY, chat, present
 from tests.stacks.engine.test_simulated import plan_of
@@ -213,3 +213,15 @@ def test_the_age_of_prices_counts_from_the_day_of_the_reader(catalog) -> None:
     later = priced + timedelta(days=31)
     shown = text.render(plan_page(plan, today=later.isoformat()))
     assert "31 days" in shown
+
+
+def test_the_page_is_the_fleet_and_then_what_its_wishes_cost() -> None:
+    """A terminal prints both one after the other, and sees the page that others see."""
+    plan = plan_of(
+        load_catalog(), chat(sla="ttft_p95: 2s, availability: 99.9%")
+    )
+    first = text.render(fleet_page(plan, today=TODAY))
+    last = text.render(reasons_page(plan, saved_path="a.plan.json"))
+    whole = text.render(plan_page(plan, today=TODAY, saved_path="a.plan.json"))
+    assert first + last == whole
+    assert "cheaper" not in first

@@ -19,9 +19,10 @@ from planner.solve.serving.search import ServingResult, ServingSearch
 from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
 from planner.spec.model import Inference
 from planner.workload.registry import workload_of
-from planner.workload.solver import what_if, why_not
+from planner.workload.solver import find, what_if, why_not
+from planner.workload.solver import solve as solve_spec
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import BLUEPRINTS, chat, only, present, solve, spec_of
 from tests.oracles import brute
 
 DEAREST = Decimal(20_000)  # USD a month that nothing is looked for beyond
@@ -303,6 +304,50 @@ def test_unsupported_families_are_refused_by_name(catalog) -> None:
     assert all("TPU" in why for why in found.values())
     with pytest.raises(MissingError):
         why_not(spec, solver, "no-such-machine")
+
+
+def blueprint(name: str) -> str:
+    [path] = [path for path in BLUEPRINTS if path.stem == name]
+    return path.read_text()
+
+
+def asking(catalog) -> SolveSettings:
+    return SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+
+
+def test_a_dearer_machine_says_what_one_fewer_of_it_misses(catalog) -> None:
+    spec = spec_of(blueprint("chat-8b"))
+    [answer] = why_not(spec, asking(catalog), "g5.xlarge")
+    assert present(answer.fleet).nodes > 1
+    assert present(answer.reason) == DEARER
+    assert "p95" in describe(present(answer.binding))
+
+
+def test_a_fleet_is_found_before_what_its_wishes_cost(catalog) -> None:
+    """Nothing is planned again before somebody asks; then it is as if asked at once."""
+    spec = spec_of(chat(traffic="peak_rps: 8"))
+    found = find(spec, asking(catalog))
+    assert not found.bindings
+    assert present(found.confidence_cost).extra_usd_month is None
+    whole = solve_spec(spec, asking(catalog))
+    assert found.bill == whole.bill
+    assert found.explained().bindings == whole.bindings
+    assert whole.find_reasons is None
+
+
+def test_a_router_saves_what_the_spec_with_it_saves(catalog) -> None:
+    text = blueprint("chat-70b")
+    [line] = [
+        limit
+        for limit in solve(catalog, text).bindings
+        if limit.constraint == "traffic.routing"
+    ]
+    routed = text.replace("traffic:\n", "traffic:\n  routing: least-loaded\n")
+    assert line.usd == cost_of(catalog, routed)
 
 
 def test_twice_the_traffic_is_what_a_spec_with_twice_the_traffic_costs(
