@@ -294,7 +294,8 @@ class Outcome(DocumentPart, frozen=True, kw_only=True):
     status: Annotated[
         Literal["optimal", "feasible", "infeasible"],
         Meta(
-            description="optimal: proved; infeasible: proved that nothing does"
+            description="optimal: proved; feasible: the simulation could not decide "
+            "whether it keeps its limits; infeasible: proved that nothing does"
         ),
     ]
     gap: Annotated[str | None, Meta(description="0 when proved optimal")]

@@ -81,7 +81,7 @@ def solve_serving(
             funnel=offer_filter.funnel,
             offers_considered=len(settings.catalog.offers),
         )
-    return _optimal_solution(
+    return _found_solution(
         spec,
         settings,
         offer_filter,
@@ -92,7 +92,7 @@ def solve_serving(
     )
 
 
-def _optimal_solution(
+def _found_solution(
     spec: Inference | Batch,
     settings: SolveSettings,
     offer_filter: OfferFilter,
@@ -104,8 +104,12 @@ def _optimal_solution(
 ) -> Solution:
     simulation_check = _simulation_check(requirement, search, selection)
     predictions = predict_serving(requirement, selection.sizing)
+    is_undecided = (
+        simulation_check is not None and simulation_check.verdict == "undecided"
+    )
     return Solution(
-        status="optimal",
+        # Nothing cheaper passes, but other requests may not confirm that this fleet does.
+        status="feasible" if is_undecided else "optimal",
         pools=(_serving_pool(requirement, selection),),
         predictions=predictions,
         bindings=(),
@@ -118,7 +122,7 @@ def _optimal_solution(
         ),
         bill=selection.bill,
         warnings=_serving_warnings(
-            spec, requirement, selection, simulation_check
+            spec, requirement, selection, is_undecided=is_undecided
         ),
         week=requirement.week,
         llm=requirement.llm,
@@ -191,13 +195,14 @@ def _serving_warnings(
     spec: Inference | Batch,
     requirement: ServingRequirement,
     selection: ServingCandidate,
-    simulation_check: SimulationCheck | None,
+    *,
+    is_undecided: bool,
 ) -> tuple[PlanWarning, ...]:
     plan_warnings = [
         PlanWarning(code="assumed-model", reason=note)
         for note in requirement.notes
     ]
-    if simulation_check is not None and simulation_check.verdict == "undecided":
+    if is_undecided:
         plan_warnings.append(PlanWarning(code="edge", reason=because("edge")))
     if (
         requirement.confidence.correction is not None
