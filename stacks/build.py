@@ -35,9 +35,12 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
     stack = derive_stack(spec, solution, stack_name)
     cloud = registry.cloud(stack.provider)
     runtime = registry.runtime(spec.runtime)
-    boot_scripts = {
-        group.name: runtime.boot_script(
-            stack, fleet, group, cloud.node_commands(stack, fleet, group)
+    node_boots = {
+        group.name: runtime.node_boot(
+            stack,
+            fleet,
+            group,
+            cloud.node_cloud(stack, fleet),
         )
         for fleet, group in stack.scaling_groups
     }
@@ -46,7 +49,7 @@ def build_stack(spec: Spec, solution: Solution, stack_name: str) -> StackBuild:
         region=stack.region,
         resources=tuple(
             _delete_before_replace(resource)
-            for resource in cloud.resources(stack, boot_scripts)
+            for resource in cloud.resources(stack, node_boots)
         ),
         outputs=cloud.outputs(stack),
     )

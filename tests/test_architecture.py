@@ -145,6 +145,7 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "observe",
         "identity",
         "cloud",
+        "node",
         "__init__",
     }
     for cloud in ("aws", "gcp", "azure"):

@@ -64,11 +64,11 @@ class Lifetime(Struct, frozen=True, kw_only=True):
 
 @cache
 def release_time(rule: str) -> Decimal:
-    """Return a time of data/lifetimes.csv, seconds."""
+    """Return a time of data/lifetimes.csv in seconds, or a rate in bytes/s."""
     columns = {
         "rule": table.nonempty_text,
         "value": table.finite_decimal,
-        "unit": table.one_of("s"),
+        "unit": table.one_of("s", "bytes/s"),
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,
     }
@@ -91,8 +91,7 @@ def job_lifetime(
 
     end of work = boot + work
     done    = end of work + release_s, when the job says that it is done
-    idle    = max(end of work, boot_grace_s) + idle limit; boot_grace_s + idle limit when the boot
-              takes longer than that
+    idle    = max(end of work, boot_grace_s) + idle limit
     window  = window_s, of a job that starts every day
     ttl     = time to live
     The earliest of those that exist releases the machine. Seconds from the launch, which follows
@@ -104,10 +103,9 @@ def job_lifetime(
         release_s["done"] = work_end_s + float(release_time("release_s"))
     if shutdown.idle is not None:
         idle_s = float(shutdown.idle)
-        # A machine that has just booted does not count as idle; one that boots for longer does.
+        # A machine that has just booted does not count as idle.
         grace_s = float(release_time("boot_grace_s"))
-        busy_end_s = work_end_s if boot_s < grace_s + idle_s else 0.0
-        release_s["idle"] = max(busy_end_s, grace_s) + idle_s
+        release_s["idle"] = max(work_end_s, grace_s) + idle_s
     if window_s is not None:
         release_s["window"] = window_s
     if shutdown.ttl is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
 from stacks.aws import fabric, files, network, placement, storage
-from stacks.cloud import group_outputs, read_node_commands
+from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT, peer_tag
+from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.plan.types import Properties
-    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot
 
 
 def resources(
-    stack: StackSpec, boot_scripts: Mapping[str, str]
+    stack: StackSpec, node_boots: Mapping[str, NodeBoot]
 ) -> list[Resource]:
     """Templates, groups and, for a service, its internal network load balancer."""
     fleet_resources = []
     for fleet, group in stack.scaling_groups:
-        boot_script = boot_scripts[group.name]
+        boot_script = node_boots[group.name].script
         fleet_resources += [
+            *_program_object(group, node_boots[group.name]),
             _node_template(stack, fleet, group, boot_script),
             _node_group(stack, fleet, group),
         ]
@@ -43,9 +44,26 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
-    if stack.holds_models:
+    if stack.has_bucket:
         output_refs["models"] = ref("models", "bucket")
     return output_refs
+
+
+def _program_object(group: ScalingGroup, node_boot: NodeBoot) -> list[Resource]:
+    """What does not fit into user data; the agent of a machine brings it."""
+    if not node_boot.program_key:
+        return []
+    return [
+        Resource(
+            type="aws:s3/bucketObjectv2:BucketObjectv2",
+            name=f"{group.name}-program",
+            inputs={
+                "bucket": ref("models"),
+                "key": node_boot.program_key,
+                "content": node_boot.program_text,
+            },
+        )
+    ]
 
 
 def _node_template(
@@ -224,20 +242,6 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def node_commands(
-    stack: StackSpec,
-    fleet: FleetSpec,
-    group: ScalingGroup,
-) -> NodeCommands:
-    """The commands of a node that are AWS's own."""
-    tag_key, tag_value = peer_tag(fleet, group)
-    return read_node_commands(
-        "stacks.aws",
-        {
-            "region": stack.region,
-            "peer_filter": f"Name=tag:{tag_key},Values={tag_value}",
-            "bucket": storage.bucket_name(stack),
-            "checkpoints": stack.checkpoint_dir,
-            "stack": stack.name,
-        },
-    )
+def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
+    """What a node needs to know to speak to AWS."""
+    return {"region": stack.region, "bucket": storage.bucket_name(stack)}

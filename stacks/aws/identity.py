@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stacks.aws import storage
 from stacks.graph import Resource, ref
+from stacks.spec.stack import WRITTEN_FOLDERS
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -47,20 +48,11 @@ def resources(stack: StackSpec) -> list[Resource]:
         _role_policy("node-logs", "node", "logs", _log_statements(stack)),
         _role_policy("node-session", "node", "session", _session_statements()),
     ]
-    if stack.holds_models:
+    if stack.has_bucket:
         role_policies.append(
             _role_policy(
                 "node-models", "node", "models", _model_statements(stack)
             )
-        )
-    if stack.spans_nodes:
-        find_statement = {
-            "Effect": "Allow",
-            "Action": "ec2:DescribeInstances",
-            "Resource": "*",
-        }
-        role_policies.append(
-            _role_policy("node-peers", "node", "peers", [find_statement])
         )
     if stack.file_system is not None:
         find_statement = {
@@ -152,11 +144,6 @@ def _group_statements(stack: StackSpec) -> list[Properties]:
             "Action": ["autoscaling:TerminateInstanceInAutoScalingGroup"],
             "Resource": group_arn_patterns(stack),
         },
-        {
-            "Effect": "Allow",
-            "Action": ["autoscaling:DescribeAutoScalingInstances"],
-            "Resource": "*",
-        },
     ]
 
 
@@ -185,17 +172,13 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
             "Action": "s3:GetObject",
             "Resource": f"{bucket_arn}/*",
         },
-        *(
-            [
-                {
-                    "Effect": "Allow",
-                    "Action": ["s3:DeleteObject", "s3:PutObject"],
-                    "Resource": f"{bucket_arn}/checkpoints/*",
-                }
-            ]
-            if stack.is_training
-            else []
-        ),
+        {
+            "Effect": "Allow",
+            "Action": ["s3:DeleteObject", "s3:PutObject"],
+            "Resource": [
+                f"{bucket_arn}/{folder}/*" for folder in WRITTEN_FOLDERS
+            ],
+        },
     ]
 
 

@@ -39,7 +39,7 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
-    if not stack.holds_models:
+    if not stack.has_bucket:
         return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [

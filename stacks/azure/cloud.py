@@ -16,12 +16,16 @@ from stacks.azure import (
     storage,
 )
 from stacks.cloud import JoinedCloud
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from stacks.cloud import Cloud
 
 CLOUD: Cloud = JoinedCloud(
     name="azure",
+    user_data_bytes=int(
+        lookup_table("limits.csv", "limit", "value")["azure_user_data_bytes"]
+    ),
     fleet=fleet,
     shutdown=shutdown,
     parts=(network, fabric, placement, storage, files, identity, observe),

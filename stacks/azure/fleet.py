@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
 from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
-from stacks.cloud import group_outputs, read_node_commands
+from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.plan.types import Properties
-    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot
 
 ADMIN_USER: Final = "tonnage"
 # Azure demands a public key. Nobody holds the private half of this one: it is a point of the
@@ -40,12 +40,12 @@ IMMUTABLE_INPUTS: Final = [
 
 
 def resources(
-    stack: StackSpec, boot_scripts: Mapping[str, str]
+    stack: StackSpec, node_boots: Mapping[str, NodeBoot]
 ) -> list[Resource]:
     """The scale sets and, for a service, its internal load balancer."""
     return [
         *(
-            _scale_set(stack, fleet, group, boot_scripts[group.name])
+            _scale_set(stack, fleet, group, node_boots[group.name].script)
             for fleet, group in stack.scaling_groups
         ),
         *([_load_balancer(stack)] if stack.is_serving else []),
@@ -62,7 +62,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
         output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
-    if stack.holds_models:
+    if stack.has_bucket:
         output_refs["models"] = ref("store", "name")
     return output_refs
 
@@ -243,24 +243,12 @@ def _load_balancer(stack: StackSpec) -> Resource:
     )
 
 
-def node_commands(
-    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
-) -> NodeCommands:
-    """The commands of a node that are Azure's own."""
-    peer_groups = fleet.scaling_groups if fleet.is_training else (group,)
-    models_container = (
-        f"https://{storage.account_name(stack)}.blob.core.windows.net/models"
-    )
-    return read_node_commands(
-        "stacks.azure",
-        {
-            "scale_set": stack.group_name(group),
-            "peer_sets": [stack.group_name(peers) for peers in peer_groups],
-            "numbers_machines": "yes" if fabric.has_infiniband(fleet) else "no",
-            "models_url": models_container,
-            "checkpoints": stack.checkpoint_dir,
-            "resource_group": f"{stack.name}-{stack.digest}",
-            "file_system": files.file_system_name(stack),
-            "dataset": files.dataset_url(stack.dataset_uri),
-        },
-    )
+def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
+    """What a node needs to know to speak to Azure."""
+    return {
+        "region": stack.region,
+        "account": storage.account_name(stack),
+        "numbers_machines": fabric.has_infiniband(fleet),
+        "file_system": files.file_system_name(stack),
+        "dataset": files.dataset_url(stack.dataset_uri),
+    }

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 BLOB_READER: Final = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 # Storage Blob Data Contributor.
 BLOB_WRITER: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+# Monitoring Metrics Publisher.
+METRICS_PUBLISHER: Final = "3913510d-42f4-4e42-8a64-420c390055eb"
 ASSIGNMENT_TYPE: Final = "azure-native:authorization:RoleAssignment"
 
 
@@ -67,23 +69,37 @@ def resources(stack: StackSpec) -> list[Resource]:
             )
             for _, group in stack.scaling_groups
         ),
+        *(
+            _role_grant(
+                stack,
+                f"{group.name}-metrics",
+                ref(f"{group.name}-nodes"),
+                _built_in(METRICS_PUBLISHER),
+            )
+            for _, group in stack.scaling_groups
+        ),
     ]
-    if stack.holds_models:
-        blob_role_guid = BLOB_WRITER if stack.is_training else BLOB_READER
-        role_definition = f"/providers/Microsoft.Authorization/roleDefinitions/{blob_role_guid}"
-        identity_resources.append(
-            _role_grant(stack, "node-models", ref("models"), role_definition)
-        )
+    if stack.has_bucket:
+        identity_resources += [
+            _role_grant(
+                stack, "node-models", ref("models"), _built_in(BLOB_READER)
+            ),
+            _role_grant(
+                stack, "node-work", ref("work"), _built_in(BLOB_WRITER)
+            ),
+        ]
     return identity_resources
+
+
+def _built_in(role_guid: str) -> str:
+    return f"/providers/Microsoft.Authorization/roleDefinitions/{role_guid}"
 
 
 def _leave_role(stack: StackSpec) -> Resource:
     """Deleting instances needs no right to write the scale set, so nodes cannot rewrite it."""
     allowed_actions = [
         "Microsoft.Compute/virtualMachineScaleSets/read",
-        "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
-        "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ]
     if stack.file_system is not None:
         allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")

@@ -37,7 +37,7 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
             "actions": {"baseBlob": delete_action},
             "filters": {
                 "blobTypes": ["blockBlob"],
-                "prefixMatch": ["models/checkpoints/"],
+                "prefixMatch": ["work/checkpoints/"],
             },
         },
     }
@@ -54,8 +54,8 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The account and its container."""
-    if not stack.holds_models:
+    """The account and its containers."""
+    if not stack.has_bucket:
         return []
     network_rules = {
         "defaultAction": "Allow",
@@ -81,14 +81,18 @@ def resources(stack: StackSpec) -> list[Resource]:
                 **common_inputs(stack),
             },
         ),
-        Resource(
-            type="azure-native:storage:BlobContainer",
-            name="models",
-            inputs={
-                "resourceGroupName": ref("group", "name"),
-                "accountName": ref("store", "name"),
-                "containerName": "models",
-                "publicAccess": "None",
-            },
+        # Nodes read the one and write the other.
+        *(
+            Resource(
+                type="azure-native:storage:BlobContainer",
+                name=container,
+                inputs={
+                    "resourceGroupName": ref("group", "name"),
+                    "accountName": ref("store", "name"),
+                    "containerName": container,
+                    "publicAccess": "None",
+                },
+            )
+            for container in ("models", "work")
         ),
     ]

@@ -16,12 +16,16 @@ from stacks.gcp import (
     shutdown,
     storage,
 )
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from stacks.cloud import Cloud
 
 CLOUD: Cloud = JoinedCloud(
     name="gcp",
+    user_data_bytes=int(
+        lookup_table("limits.csv", "limit", "value")["gcp_user_data_bytes"]
+    ),
     fleet=fleet,
     shutdown=shutdown,
     parts=(network, fabric, placement, storage, files, identity, observe),

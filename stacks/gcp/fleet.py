@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
-from stacks.cloud import group_outputs, read_node_commands
+from stacks.cloud import group_outputs
 from stacks.gcp import fabric, files, identity, network, placement, storage
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT, peer_tag
+from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.plan.types import Properties
-    from stacks.cloud import NodeCommands
     from stacks.graph import Reference
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot
 
 
 # Of every family that asks for no other.
@@ -26,12 +26,12 @@ DEFAULT_DISK_TYPE: Final = "pd-balanced"
 
 
 def resources(
-    stack: StackSpec, boot_scripts: Mapping[str, str]
+    stack: StackSpec, node_boots: Mapping[str, NodeBoot]
 ) -> list[Resource]:
     """Templates, groups and, for a service, its internal load balancer."""
     fleet_resources = []
     for fleet, group in stack.scaling_groups:
-        boot_script = boot_scripts[group.name]
+        boot_script = node_boots[group.name].script
         fleet_resources += [
             _node_template(stack, fleet, group, boot_script),
             _node_group(stack, fleet, group),
@@ -46,7 +46,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "ipAddress")
-    if stack.holds_models:
+    if stack.has_bucket:
         output_refs["models"] = ref("models", "name")
     return output_refs
 
@@ -106,6 +106,8 @@ def _node_disks(fleet: FleetSpec) -> list[Properties]:
         "autoDelete": True,
         "diskType": disk_type,
         "diskSizeGb": fleet.data_disk_gb,
+        # By this name the node finds it.
+        "deviceName": "tonnage-data",
     }
     return [boot_disk, data_disk]
 
@@ -242,21 +244,10 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
     ]
 
 
-def node_commands(
-    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
-) -> NodeCommands:
-    """The commands of a node that are Google Cloud's own."""
-    tag_key, tag_value = peer_tag(fleet, group)
-    return read_node_commands(
-        "stacks.gcp",
-        {
-            "group": stack.group_name(group),
-            "zone": network.fleet_zone(fleet),
-            "peers_filter": f"labels.tonnage-stack={stack.name} "
-            f"labels.{tag_key}={tag_value} status=RUNNING",
-            "bucket": storage.bucket_name(stack),
-            "checkpoints": stack.checkpoint_dir,
-            "file_system": files.file_system_name(stack),
-            "dataset": stack.dataset_uri,
-        },
-    )
+def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
+    """What a node needs to know to speak to Google Cloud."""
+    return {
+        "bucket": storage.bucket_name(stack),
+        "file_system": files.file_system_name(stack),
+        "dataset": stack.dataset_uri,
+    }

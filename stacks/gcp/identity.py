@@ -47,7 +47,7 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def prerequisites(stack: StackSpec) -> tuple[str, ...]:
     """What must exist before a node can boot and do its duty."""
-    bucket_grants = ["models-read"] if stack.holds_models else []
+    bucket_grants = ["models-read", "models-write"] if stack.has_bucket else []
     return ("node-logs", "node-metrics", "node-resize", *bucket_grants)
 
 
@@ -78,7 +78,6 @@ def _resize_role(stack: StackSpec) -> Resource:
                 "compute.instanceGroupManagers.get",
                 "compute.instanceGroupManagers.update",
                 "compute.instances.delete",
-                "compute.instances.list",
                 *(FILES_PERMISSIONS if stack.file_system is not None else ()),
             ],
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stacks.graph import Resource, ref
+from stacks.spec.stack import WRITTEN_FOLDERS
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -52,9 +53,17 @@ def _checkpoint_expiry(stack: StackSpec) -> list[Properties]:
     ]
 
 
+def _written_objects(bucket: str) -> str:
+    """The condition, in the language of Google, that an object is in a folder for nodes."""
+    return " || ".join(
+        f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/{folder}/")'
+        for folder in WRITTEN_FOLDERS
+    )
+
+
 def resources(stack: StackSpec) -> list[Resource]:
-    """The bucket, and the right of the nodes to read it, or to write checkpoints too."""
-    if not stack.holds_models:
+    """The bucket, and the right of the nodes to read it, and to write some of its folders."""
+    if not stack.has_bucket:
         return []
     return [
         Resource(
@@ -80,8 +89,21 @@ def resources(stack: StackSpec) -> list[Resource]:
             name="models-read",
             inputs={
                 "bucket": ref("models", "name"),
-                "role": f"roles/storage.object{'User' if stack.is_training else 'Viewer'}",
+                "role": "roles/storage.objectViewer",
                 "member": ref("node-account", "member"),
+            },
+        ),
+        Resource(
+            type="gcp:storage/bucketIAMMember:BucketIAMMember",
+            name="models-write",
+            inputs={
+                "bucket": ref("models", "name"),
+                "role": "roles/storage.objectUser",
+                "member": ref("node-account", "member"),
+                "condition": {
+                    "title": "folders that nodes write",
+                    "expression": _written_objects(bucket_name(stack)),
+                },
             },
         ),
     ]

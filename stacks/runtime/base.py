@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from planner.plan.types import Launch
-    from stacks.cloud import NodeCommands
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot, NodeCloud
 
 
 class Runtime(Protocol):
@@ -16,16 +16,16 @@ class Runtime(Protocol):
 
     name: str
 
-    def boot_script(
+    def node_boot(
         self,
         stack: StackSpec,
         fleet: FleetSpec,
         group: ScalingGroup,
-        commands: NodeCommands,
-    ) -> str:
-        """Return the script that every machine of a group runs as root when it first starts.
+        node_cloud: NodeCloud,
+    ) -> NodeBoot:
+        """Return what the machines of a group are given; the cloud has room for their script.
 
-        It holds no secret, is at most 16 KiB, and may run again: a second run changes nothing.
+        It holds no secret, and may run again: a second run changes nothing.
         """
 
     def launch(self, stack: StackSpec) -> Launch | None:

@@ -39,7 +39,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     """The machines of one pool, as they are built.
 
     `data_disk_gb` is GB of the disk beside the boot disk, 0 without one. `spare_nodes` stand by
-    for a training job.
+    for a training job. `loaded_bytes` are those that a node loads before it works. A batch that
+    `runs_once` ends when everything is answered; others wait for more.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
     their file system. `quantize_on_load` means that the checkpoint is in 16 bit and is made fp8
@@ -59,6 +60,8 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     quantize_on_load: bool
     data_disk_gb: int
     spare_nodes: int
+    loaded_bytes: int
+    runs_once: bool
 
     @property
     def nodes(self) -> int:
@@ -84,6 +87,11 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     def spans_nodes(self) -> bool:
         """Whether nodes must be placed close to each other: a replica spans several."""
         return self.nodes_per_replica > 1
+
+    @property
+    def uses_bucket(self) -> bool:
+        """Whether its nodes load from the bucket, and tell each other things there."""
+        return self.layout is not None or self.is_training
 
     @property
     def fabric_attached(self) -> bool:
@@ -115,6 +123,8 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         quantize_on_load=_quantizes_on_load(solution, pool),
         data_disk_gb=_data_disk_gb(spec, solution, pool),
         spare_nodes=pool.spares.count if is_training else 0,
+        loaded_bytes=_loaded_bytes(solution, pool),
+        runs_once=pool.role == "batch" and pool.run_window_s == 0,
     )
 
 
@@ -170,6 +180,15 @@ def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
             / BYTES_PER_BILLED_GB,
         )
     )
+
+
+def _loaded_bytes(solution: Solution, pool: SizedPool) -> int:
+    """Bytes that a node loads before it works: the weights, or a checkpoint of the job."""
+    if solution.training_run is not None:
+        return int(solution.training_run.checkpoint_bytes)
+    if pool.layout is None or solution.llm is None:
+        return 0
+    return int(memory.checkpoint_bytes(solution.llm, pool.layout))
 
 
 def _quantizes_on_load(solution: Solution, pool: SizedPool) -> bool:

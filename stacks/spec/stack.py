@@ -26,20 +26,17 @@ SERVING_PORT: Final = 8000
 LEFT_DAYS: Final = 30
 
 
-# By these tags nodes that work together find each other.
+# Folders of the bucket that nodes write; all others they only read.
+WRITTEN_FOLDERS: Final = (
+    "batch",
+    "broken",
+    "checkpoints",
+    "groups",
+    "released",
+)
+# Of what belongs to a pool, and to one of its scaling groups.
 POOL_TAG: Final = "tonnage-pool"
 GROUP_TAG: Final = "tonnage-group"
-
-
-def peer_tag(fleet: FleetSpec, group: ScalingGroup) -> tuple[str, str]:
-    """Return the tag, and its value, of the nodes that work with those of a scaling group.
-
-    A training job is one pool, however its machines are bought. A replica that serves is bought
-    in one way, so its machines are all of one scaling group.
-    """
-    if fleet.is_training:
-        return POOL_TAG, fleet.name
-    return GROUP_TAG, group.name
 
 
 class StackSpec(Struct, frozen=True, kw_only=True):
@@ -87,9 +84,9 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return self.job_fleet is not None
 
     @property
-    def holds_models(self) -> bool:
-        """Whether weights are kept for the nodes to load."""
-        return any(fleet.layout is not None for fleet in self.fleets)
+    def has_bucket(self) -> bool:
+        """Whether there is a bucket, for weights and for what nodes tell each other."""
+        return any(fleet.uses_bucket for fleet in self.fleets)
 
     @property
     def spans_nodes(self) -> bool:
@@ -151,7 +148,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     def node_tags(
         self, fleet: FleetSpec, group: ScalingGroup
     ) -> dict[str, str]:
-        """Tags of the machines of a scaling group, by which its nodes find each other."""
+        """Tags of the machines of a scaling group."""
         return {**self.fleet_tags(fleet), GROUP_TAG: group.name}
 
     def group_name(self, group: ScalingGroup) -> str:

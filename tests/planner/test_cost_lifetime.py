@@ -28,7 +28,8 @@ from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingSearch
 from planner.solve.serving.sizing import ReplicaGroup, group_lower_bound
 from planner.spec.model import Batch, Inference, ShutdownRule
-from stacks.runtime.vm import agent
+from stacks.runtime.vm.node.agent import Limits, release_of
+from stacks.runtime.vm.node.work import WorkState
 from tests.conftest import chat, present, solve, spec_of
 
 HOUR = 3600
@@ -48,22 +49,27 @@ def rule(
 
 
 def replayed_s(
+    boot_s: float,
     is_busy: Callable[[float], bool],
     shutdown: ShutdownRule,
     cloud_end_s: float = math.inf,
 ) -> float:
     """Seconds until the agent, or the cloud from outside, gives a machine back."""
-    agent_settings = {
-        "idle": float(shutdown.idle or 0),
-        "ttl": float(shutdown.ttl or 0),
-        "grace": float(release_time("boot_grace_s")),
-    }
-    node = {"booted": 0.0, "last_busy": 0.0}
-    now = 0.0
+    limits = Limits(
+        start=0.0,
+        wait=0.0,
+        grace=float(release_time("boot_grace_s")),
+        idle=float(shutdown.idle or 0),
+        ttl=float(shutdown.ttl or 0),
+    )
+    busy_s = now = 0.0
     while now < cloud_end_s:
-        if is_busy(now):
-            node["last_busy"] = now
-        if agent.release_reason(now, node, agent_settings):
+        # Loading is no idleness.
+        if now < boot_s or is_busy(now):
+            busy_s = now
+        phase = "starting" if now < boot_s else "working"
+        state = WorkState(phase, "", "", 0.0, now, busy_s, busy_s)
+        if release_of(now, now, state, limits):
             return now
         now += float(release_time("poll_s"))
     return cloud_end_s
@@ -91,8 +97,8 @@ def test_a_job_is_billed_what_a_replay_of_its_machines_counts(
     if idle_s is ttl_s is window_s is None:
         assert life is None
         return
-    # Loading takes no accelerator: the agent sees work between the boot and its end.
     counted_s = replayed_s(
+        boot_s,
         lambda now: boot_s <= now < boot_s + work_s,
         shutdown,
         # The cloud ends the window and the time to live from outside.
@@ -140,6 +146,7 @@ def test_a_daily_job_is_billed_for_the_windows_of_its_life(
     counted_s = 0.0
     for start_s in range(0, ttl_s, DAY):
         counted_s += replayed_s(
+            420,
             lambda now: 420 <= now < 420 + 2 * HOUR,
             rule(idle_s),
             min(8 * HOUR, ttl_s - start_s),
@@ -230,6 +237,7 @@ def test_a_planned_batch_is_billed_what_its_machines_live(
     start_s = 0.0
     while start_s < ttl_s:
         counted_s += replayed_s(
+            420,
             lambda now: 420 <= now < work_end_s,
             rule(None if rule_of.idle is None else int(rule_of.idle)),
             min(window_s, ttl_s - start_s),

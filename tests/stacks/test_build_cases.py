@@ -1,7 +1,8 @@
 """What is built of a spec, as files; `pytest --update-golden` writes them, and the diff is read.
 
 `tests/cases/<cloud>/<name>/spec.yaml` is planned with the embedded catalog, and `graph.json`
-beside it is what apply would create. Scripts stand there as lists of lines, for the diff.
+beside it is what apply would create. Scripts stand there as lists of lines, for the diff, and the
+program of a node as the names of its files with what it knows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from planner.facts.cloud import clouds
 from stacks.build import build_stack
+from stacks.runtime.vm.program import unpacked
 from tests.conftest import ROOT, Golden, solve, spec_of
 from tests.stacks.test_build import check
 
@@ -57,13 +59,36 @@ def test_a_spec_builds_the_stored_graph(
 def readable(value: Any) -> Any:
     """Scripts as lines, whether they are encoded or not."""
     if isinstance(value, dict):
+        if str(value.get("key", "")).startswith("program/"):
+            return {
+                "bucket": value["bucket"],
+                "files": sorted(unpacked(value["content"])),
+            }
         return {key: readable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [readable(item) for item in value]
     if isinstance(value, str):
         script = _decoded(value)
+        before, packed, after = _parts(script)
+        if packed:
+            return {"script": (before + after).split("\n"), **_program(packed)}
         return script.split("\n") if "\n" in script else script
     return value
+
+
+def _parts(script: str) -> tuple[str, str, str]:
+    """A script without the program that it installs, which stands in triple quotes."""
+    before, _, rest = script.partition('packed = """')
+    packed, _, after = rest.partition('"""')
+    return before, packed, after
+
+
+def _program(packed: str) -> dict[str, Any]:
+    node_files = unpacked(packed)
+    settings = json.loads(node_files["/etc/tonnage/node.json"])
+    # Its digest changes with every line of the program.
+    settings["program"] = bool(settings["program"])
+    return {"files": sorted(node_files), "settings": settings}
 
 
 def _decoded(text: str) -> str:

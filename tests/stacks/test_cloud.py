@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 import providers
 import stacks
@@ -25,6 +24,7 @@ from stacks.engine.pulumi import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import referenced_names
 from stacks.spec.stack import derive_stack
+from stacks.user_data import NodeBoot
 from tests.conftest import BLUEPRINTS, ROOT, solve, spec_of
 from tests.oracles import schema
 from tests.stacks.engine.test_simulated import objects, plan_of, quiet
@@ -61,8 +61,11 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
     stack = derive_stack(spec, solve(catalog, text, keep=0), spec.name)
     cloud = registry.cloud(name)
     assert cloud.name == name
-    scripts = {group.name: "#!/bin/bash\n" for _, group in stack.scaling_groups}
-    found = cloud.resources(stack, scripts)
+    boots = {
+        group.name: NodeBoot("#!/bin/bash\n")
+        for _, group in stack.scaling_groups
+    }
+    found = cloud.resources(stack, boots)
     names = [resource.name for resource in found]
     assert len(names) == len(set(names))
     for resource in found:
@@ -87,12 +90,11 @@ def test_every_cloud_keeps_its_protocol(catalog, name: str, kind: str) -> None:
     )
     for fleet, group in stack.scaling_groups:
         assert f"{group.name}-nodes" in names
-        commands = cloud.node_commands(stack, fleet, group)
-        for command in astuple(commands):
-            checked = subprocess.run(
-                ["bash", "-n"], input=command, text=True, check=False
-            )
-            assert checked.returncode == 0
+        # What a node knows is written to a file.
+        node_cloud = cloud.node_cloud(stack, fleet)
+        assert json.dumps(node_cloud.settings)
+        assert node_cloud.max_bytes > 10_000
+        assert f"stacks.{name}.node" in node_cloud.modules
     assert provider_registry.provider(name).name == name
 
 
@@ -105,13 +107,24 @@ def test_every_runtime_keeps_its_protocol(
     stack = derive_stack(spec_of(text), solve(catalog, text, keep=0), "chat")
     runtime = registry.runtime(name)
     assert runtime.name == name
+    cloud = registry.cloud(cloud_name)
     for fleet, group in stack.scaling_groups:
-        commands = registry.cloud(cloud_name).node_commands(stack, fleet, group)
-        script = runtime.boot_script(stack, fleet, group, commands)
-        assert script == runtime.boot_script(stack, fleet, group, commands)
-        assert script.startswith("#!/bin/bash\n")
-        assert len(script.encode()) <= 16 * 1024
-        assert json.dumps(commands.give_back)[1:-1] in script
+        node_cloud = cloud.node_cloud(stack, fleet)
+        boots = [
+            runtime.node_boot(
+                stack,
+                fleet,
+                group,
+                node_cloud._replace(max_bytes=max_bytes),
+            )
+            for max_bytes in (node_cloud.max_bytes, 16_384, 1_000_000)
+        ]
+        for boot in boots:
+            assert boot.script.startswith("#!/bin/bash\n")
+            assert bool(boot.program_key) == bool(boot.program_text)
+        assert len(boots[0].script.encode()) <= node_cloud.max_bytes
+        assert len(boots[1].script.encode()) <= 16_384
+        assert not boots[2].program_key
     assert runtime.launch(stack) is None
 
 
@@ -222,11 +235,11 @@ def test_the_graph_of_a_stack_is_that_of_its_cloud_and_runtime(catalog) -> None:
     stack = derive_stack(spec, solution, "chat")
     cloud = registry.cloud("aws")
     runtime = registry.runtime("vm")
-    scripts = {
-        group.name: runtime.boot_script(
-            stack, fleet, group, cloud.node_commands(stack, fleet, group)
+    boots = {
+        group.name: runtime.node_boot(
+            stack, fleet, group, cloud.node_cloud(stack, fleet)
         )
         for fleet, group in stack.scaling_groups
     }
-    names = {resource.name for resource in cloud.resources(stack, scripts)}
+    names = {resource.name for resource in cloud.resources(stack, boots)}
     assert {resource.name for resource in built.graph.resources} == names

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.shell import (
-    ShellTemplate,
-    fill_script,
-    without_comments,
-    without_header,
-    write_file,
-)
+from stacks.shell import ShellTemplate, fill_script
 from tests.conftest import ROOT
 
 SCRIPTS = sorted((ROOT / "stacks").rglob("*.sh"))
@@ -42,16 +36,24 @@ def test_values_arrive_as_the_words_that_they_were(
 
 def test_a_hostile_value_stays_one_word_of_a_script() -> None:
     hostile = "x'; touch /tmp/owned; $(reboot) `reboot` \"&"
-    values = {"checkpoints": hostile, "bucket": "b", "region": "r"}
-    command = fill_script("stacks.aws", "commands/save_checkpoints.sh", values)
-    told = run(f"aws() {{ printf '%s\\n' \"$@\"; }}\n{command}").split("\n")
-    assert told[4] == hostile
-    assert told[5:] == ["s3://b/checkpoints", ""]
+    values: dict[str, str | int | list[str]] = {
+        "name": "n",
+        "nodes": 1,
+        "ranks_per_node": 1,
+        "master_port": 1,
+        "grace_s": 1,
+        "arguments": [hostile, "next"],
+    }
+    script = fill_script(
+        "stacks.runtime.vm", "scripts/slurm.sh", values, {"exports": ""}
+    )
+    stubs = "scontrol() { :; }; srun() { printf '%s\\n' \"$@\"; }\n"
+    assert run(stubs + script).split("\n")[-3:] == [hostile, "next", ""]
 
 
 def test_a_placeholder_that_nothing_fills_is_an_error() -> None:
-    with pytest.raises(KeyError, match="group"):
-        fill_script("stacks.gcp", "commands/give_back.sh", {"zone": "z"})
+    with pytest.raises(KeyError, match="name"):
+        fill_script("stacks.runtime.vm", "scripts/slurm.sh", {"nodes": 1})
 
 
 def test_an_array_and_a_dollar_are_the_shells() -> None:
@@ -59,23 +61,8 @@ def test_an_array_and_a_dollar_are_the_shells() -> None:
     assert ShellTemplate(text).substitute() == text
 
 
-def test_a_file_is_written_as_it_stands(tmp_path: Path) -> None:
-    text = "a $HOME `date` \\ 'b'\n@{c}\n"
-    path = tmp_path / "a file"
-    run(write_file(str(path), text))
-    assert path.read_text() == text
-    with pytest.raises(ValueError, match="ends a file"):
-        write_file("x", "one\nTONNAGE_FILE\n")
-
-
-def test_lines_that_are_comments_go_and_the_rest_stays() -> None:
-    script = "#!/bin/bash\n# one\n  # two\necho '# three' # four\n"
-    assert without_comments(script) == "#!/bin/bash\necho '# three' # four\n"
-
-
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_says_how_it_runs_and_what_it_does(path: Path) -> None:
     first, second, *_ = path.read_text().splitlines()
     assert first in ("#!/bin/sh", "#!/bin/bash")
     assert second.startswith("#")
-    assert not without_header(path.read_text()).startswith("#!")

@@ -1,151 +1,151 @@
-"""The script that a node runs at first boot, as text. It holds no secret."""
+"""What a machine is given when it first starts: a script that installs its program.
+
+The script holds no secret and may run again. The agent starts before anything else does.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.lifetime import release_time
-from planner.perf.serving.memory import vllm_constants
-from planner.perf.serving.replica import SERVING_ENGINE
-from stacks.runtime.vm.training import BUSY_FILE, rdma_devices, train_script
-from stacks.shell import fill_script, read_script, write_file
-from stacks.spec.stack import SERVING_PORT
+from planner.facts import table
+from stacks.runtime.vm import program
+from stacks.runtime.vm.container import fabric_devices
+from stacks.runtime.vm.serving import serving_work
+from stacks.runtime.vm.training import training_work
+from stacks.shell import fill_script, read_script
 from stacks.spec.table import lookup_table
+from stacks.user_data import NodeBoot
 
 if TYPE_CHECKING:
-    from stacks.cloud import NodeCommands
+    from collections.abc import Mapping
+
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeCloud
 
 PACKAGE: Final = "stacks.runtime.vm"
-# What vLLM calls formats that checkpoints are converted to when it loads them.
-DTYPES: Final = {"fp16": "float16", "fp32": "float32"}
+SETTINGS_PATH: Final = "/etc/tonnage/node.json"
+UNITS: Final = ("tonnage-agent", "tonnage-work")
 
 
-def boot_script(
+def node_boot(
     stack: StackSpec,
     fleet: FleetSpec,
     group: ScalingGroup,
-    commands: NodeCommands,
-) -> str:
-    """Return the first-boot script, with the service or the training job when there is one.
-
-    The agent counts a TTL from the boot of its node; the cloud enforces the deadline of the whole
-    stack from outside.
-    """
-    script_parts = [read_script(PACKAGE, "scripts/setup.sh")]
-    if stack.idle_s or stack.ttl_s:
-        script_parts += [
-            write_file(
-                "/opt/tonnage/agent.py", read_script(PACKAGE, "agent.py")
-            ),
-            write_file(
-                "/etc/tonnage/agent.json",
-                _agent_settings(stack, fleet, commands.give_back),
-            ),
-            _start_service("tonnage-agent"),
-        ]
-    if fleet.is_training:
-        script_parts += [
-            write_file(
-                "/opt/tonnage/retention.py",
-                read_script(PACKAGE, "retention.py"),
-            ),
-            write_file(
-                "/opt/tonnage/train.sh",
-                train_script(stack, fleet, group, commands),
-            ),
-            _start_service("tonnage-train"),
-        ]
-    elif fleet.layout is not None:
-        script_parts += [
-            write_file(
-                "/opt/tonnage/serve.sh", _serve_script(stack, fleet, commands)
-            ),
-            _start_service("tonnage-serve"),
-        ]
-    return "".join(script_parts)
-
-
-def _agent_settings(stack: StackSpec, fleet: FleetSpec, give_back: str) -> str:
-    # Only one node of a group listens, so the others would look idle or broken by its port.
-    has_port = fleet.is_serving and not fleet.spans_nodes
-    agent_settings = {
-        "idle": stack.idle_s or 0,
-        "ttl": stack.ttl_s or 0,
-        # The bill counts with the same times.
-        "grace": int(release_time("boot_grace_s")),
-        "poll": int(release_time("poll_s")),
-        "port": SERVING_PORT if has_port else 0,
-        "busy_file": BUSY_FILE if fleet.is_training else "",
-        "give_back": give_back,
-    }
-    return json.dumps(agent_settings, indent=1, sort_keys=True)
-
-
-def _start_service(unit: str) -> str:
-    """The shell that installs a unit of systemd, and starts it now and after every boot."""
-    unit_text = read_script(PACKAGE, f"scripts/{unit}.service")
-    return (
-        write_file(f"/etc/systemd/system/{unit}.service", unit_text)
-        + f"systemctl daemon-reload && systemctl enable --now {unit}\n"
+    node_cloud: NodeCloud,
+) -> NodeBoot:
+    """Return what the machines of a group are given; the script fits into their user data."""
+    settings = node_settings(stack, fleet, group, node_cloud.settings)
+    core, rest = program.node_program(node_cloud.modules, fleet.role)
+    whole_script = _script({**core, **rest}, settings, "")
+    if len(whole_script.encode()) <= node_cloud.max_bytes:
+        return NodeBoot(whole_script)
+    program_text = program.packed(rest)
+    program_key = (
+        f"program/{group.name}/{program.text_digest(program_text)}.txt"
+    )
+    return NodeBoot(
+        _script(core, settings, program_key), program_key, program_text
     )
 
 
-def _serve_script(
-    stack: StackSpec, fleet: FleetSpec, commands: NodeCommands
+def _script(
+    sources: Mapping[str, str], settings: Mapping[str, Any], program_key: str
 ) -> str:
+    node_files = {
+        **sources,
+        SETTINGS_PATH: json.dumps(
+            {**settings, "program": program_key}, sort_keys=True
+        ),
+        **{
+            f"/etc/systemd/system/{unit}.service": read_script(
+                PACKAGE, f"scripts/{unit}.service"
+            )
+            for unit in UNITS
+        },
+    }
     return fill_script(
         PACKAGE,
-        "scripts/serve.sh",
-        {
-            "model": stack.model_name,
-            "image": lookup_table("images.csv", "image", "reference")["vllm"],
-            "nodes_per_replica": fleet.nodes_per_replica,
-            "options": rdma_devices(fleet),
-            "arguments": _server_arguments(stack, fleet),
-        },
-        code={
-            "fetch_models": commands.fetch_models,
-            "list_peers": commands.list_peers,
-        },
+        "scripts/boot.sh",
+        {},
+        code={"files": program.packed(node_files)},
     )
 
 
-def _server_arguments(stack: StackSpec, fleet: FleetSpec) -> list[str]:
-    """The arguments of the server: the layout, the steps and the memory that were planned."""
-    serving_layout = fleet.layout
-    if serving_layout is None:
-        return []
-    gpu_memory_share = vllm_constants(SERVING_ENGINE.software_year)["share"]
-    options = {
-        "--served-model-name": stack.model_name,
-        "--port": SERVING_PORT,
-        "--tensor-parallel-size": serving_layout.tp,
-        "--pipeline-parallel-size": serving_layout.pp,
-        "--max-num-seqs": fleet.max_batch,
-        # Stated also where it is the default, so that a later engine runs what was simulated.
-        "--max-num-batched-tokens": fleet.token_budget,
-        "--max-model-len": fleet.context_tokens,
-        "--gpu-memory-utilization": f"{gpu_memory_share:g}",
+def node_settings(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,
+    cloud_settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return everything that the program of a node knows of its stack."""
+    return {
+        "role": fleet.role,
+        "cloud": {
+            "provider": stack.provider,
+            "stack": stack.name,
+            "group": stack.group_name(group),
+            **cloud_settings,
+        },
+        "agent": {
+            "limits": _limits(stack, fleet),
+            "poll_s": int(release_time("poll_s")),
+            "group": group.name,
+            "has_bucket": fleet.uses_bucket,
+        },
+        "disk": {
+            "local_disks": _disk_patterns(stack.provider, "local"),
+            "data_disk": _disk_patterns(stack.provider, "data"),
+            "has_disk": bool(fleet.data_disk_gb or fleet.instance.nvme_gb),
+        },
+        "health": {
+            "accelerators": fleet.instance.accelerators,
+            "fabric_devices": fabric_devices(fleet),
+            "fatal_xids": sorted(
+                int(xid) for xid in lookup_table("xids.csv", "xid", "meaning")
+            ),
+        },
+        "work": _work(stack, fleet, group),
     }
-    if serving_layout.precision in DTYPES:
-        options["--dtype"] = DTYPES[serving_layout.precision]
-    if fleet.quantize_on_load:
-        options["--quantization"] = serving_layout.precision
-    if serving_layout.kv_precision == "fp8":
-        options["--kv-cache-dtype"] = "fp8"
-    data_parallel_size = (
-        fleet.instance.accelerators // serving_layout.accelerators
-    )
-    if not fleet.spans_nodes and data_parallel_size > 1:
-        options["--data-parallel-size"] = data_parallel_size
-    words = [
-        str(word)
-        for option_and_value in options.items()
-        for word in option_and_value
+
+
+def _work(
+    stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
+) -> dict[str, Any]:
+    if fleet.is_training and stack.training_run is not None:
+        return training_work(stack, fleet, group, stack.training_run)
+    if fleet.layout is not None:
+        return serving_work(stack, fleet, group, fleet.layout)
+    return {}
+
+
+def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:
+    """Return when the agent gives a node back, in seconds; 0 without a limit.
+
+    start = start_limit_s + bytes to load / load_bytes_s
+    """
+    load_s = fleet.loaded_bytes / float(release_time("load_bytes_s"))
+    return {
+        "start": int(release_time("start_limit_s")) + int(load_s),
+        "wait": int(release_time("wait_limit_s")),
+        "grace": int(release_time("boot_grace_s")),
+        "idle": stack.idle_s or 0,
+        "ttl": stack.ttl_s or 0,
+    }
+
+
+def _disk_patterns(provider: str, kind: str) -> list[str]:
+    columns: table.Columns = {
+        "provider": table.nonempty_text,
+        "kind": table.one_of("local", "data"),
+        "pattern": table.nonempty_text,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return [
+        row["pattern"]
+        for row in table.load_rows("stacks", "disks.csv", columns)
+        if (row["provider"], row["kind"]) == (provider, kind)
     ]
-    if serving_layout.ep > 1:
-        words.append("--enable-expert-parallel")
-    return [f"/models/{stack.model_name}", *words]

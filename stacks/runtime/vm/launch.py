@@ -10,11 +10,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from planner.plan.types import Launch
-from stacks.runtime.vm.megatron import job_arguments
+from stacks.runtime.vm.container import nccl_environment
+from stacks.runtime.vm.megatron import job_arguments, job_variables
 from stacks.runtime.vm.training import (
     MASTER_PORT,
     argument_words,
-    nccl_environment,
     notice_seconds,
 )
 from stacks.shell import fill_script
@@ -29,12 +29,14 @@ def training_launch(stack: StackSpec) -> Launch | None:
     if job_fleet is None:
         return None
     ranks_per_node = job_fleet.instance.accelerators
-    nccl_variables = nccl_environment(job_fleet)
+    variables = nccl_environment(job_fleet)
+    if stack.training_run is not None:
+        variables |= job_variables(stack.training_run)
     return Launch(
         world_size=job_fleet.working_nodes * ranks_per_node,
         nodes=job_fleet.working_nodes,
         ranks_per_node=ranks_per_node,
-        environment=nccl_variables,
+        environment=variables,
         arguments=job_arguments(stack),
         slurm=fill_script(
             "stacks.runtime.vm",
@@ -50,7 +52,7 @@ def training_launch(stack: StackSpec) -> Launch | None:
             code={
                 "exports": "\n".join(
                     f"export {variable_name}={shlex.quote(variable_value)}"
-                    for variable_name, variable_value in nccl_variables.items()
+                    for variable_name, variable_value in variables.items()
                 )
             },
         ),

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from planner.facts.accelerator import SIXTEEN_BIT
-
 if TYPE_CHECKING:
     from planner.perf.training.job import ParallelLayout
     from planner.solve.solution import TrainingRun
     from stacks.spec.stack import StackSpec
 
+# What Megatron calls optimizers and formats; a job learns of others from its variables.
+OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd"}
+PRECISIONS: Final = {
+    "bf16": ("bf16",),
+    "fp16": ("fp16",),
+    "fp8": ("bf16", "fp8-format hybrid"),
+    "fp8row": ("bf16", "fp8-format hybrid", "fp8-recipe tensorwise"),
+    "mxfp8": ("bf16", "fp8-format e4m3", "fp8-recipe mxfp8"),
+    "nvfp4": ("bf16", "fp4-format e2m1"),
+}
 FSDP_STRATEGIES: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params"}
 
 
@@ -21,6 +29,15 @@ def job_arguments(stack: StackSpec) -> tuple[str, ...]:
     return megatron_options(
         stack.training_run, stack.dataset_path, stack.checkpoint_dir
     )
+
+
+def job_variables(training_run: TrainingRun) -> dict[str, str]:
+    """Variables that tell a job what Megatron has no argument for."""
+    return {
+        "TONNAGE_METHOD": training_run.method,
+        "TONNAGE_OPTIMIZER": training_run.layouts[0].job.optimizer,
+        "TONNAGE_PRECISION": training_run.layouts[0].job.software.precision,
+    }
 
 
 def megatron_options(
@@ -46,25 +63,19 @@ def megatron_options(
         "save": checkpoint_path,
         "load": checkpoint_path,
         "data-path": data_path,
-        "optimizer": training_job.optimizer,
-        "method": training_run.method,
     }
+    if training_job.optimizer in OPTIMIZERS:
+        options["optimizer"] = OPTIMIZERS[training_job.optimizer]
     if layout.vpp > 1:
         options["num-virtual-stages-per-pipeline-rank"] = layout.vpp
     if layout.ep > 1:
         options["expert-model-parallel-size"] = layout.ep
-    precision = training_job.software.precision
-    flags = [precision] if precision in SIXTEEN_BIT else [f"{precision}-format"]
-    flags += _sharding_flags(layout)
-    flags += ["sequence-parallel"] if layout.tp > 1 else []
-    recompute_every = {"full": 1, "layer": 2}.get(
-        layout.recompute
-    )  # layers of which one is recomputed
-    flags += (
-        [f"recompute-granularity full --recompute-every {recompute_every}"]
-        if recompute_every
-        else []
-    )
+    flags = [
+        *PRECISIONS.get(training_job.software.precision, ()),
+        *_sharding_flags(layout),
+        *(["sequence-parallel"] if layout.tp > 1 else []),
+        *_recompute_flags(layout, training_job.llm.layers),
+    ]
     return (
         *(
             f"--{option_name} {option_value}"
@@ -72,6 +83,26 @@ def megatron_options(
         ),
         *(f"--{flag_text}" for flag_text in flags),
     )
+
+
+def _recompute_flags(layout: ParallelLayout, layers: int) -> list[str]:
+    """Which activations are recomputed: those of attention, of half of the layers, or all."""
+    if layout.recompute == "attention":
+        return ["recompute-granularity selective"]
+    if layout.recompute == "full":
+        return [
+            "recompute-granularity full",
+            "recompute-method uniform",
+            "recompute-num-layers 1",
+        ]
+    if layout.recompute == "layer":
+        chunk_layers = layers // (layout.pp * max(1, layout.vpp))
+        return [
+            "recompute-granularity full",
+            "recompute-method block",
+            f"recompute-num-layers {max(1, chunk_layers // 2)}",
+        ]
+    return []
 
 
 def _sharding_flags(layout: ParallelLayout) -> list[str]:

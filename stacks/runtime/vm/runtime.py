@@ -8,10 +8,10 @@ from stacks.runtime.vm import boot, launch
 
 if TYPE_CHECKING:
     from planner.plan.types import Launch
-    from stacks.cloud import NodeCommands
     from stacks.runtime.base import Runtime
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot, NodeCloud
 
 
 class VmRuntime:
@@ -19,15 +19,15 @@ class VmRuntime:
 
     name = "vm"
 
-    def boot_script(
+    def node_boot(
         self,
         stack: StackSpec,
         fleet: FleetSpec,
         group: ScalingGroup,
-        commands: NodeCommands,
-    ) -> str:
-        """Return the script of the first boot."""
-        return boot.boot_script(stack, fleet, group, commands)
+        node_cloud: NodeCloud,
+    ) -> NodeBoot:
+        """Return the script that installs the program of a node."""
+        return boot.node_boot(stack, fleet, group, node_cloud)
 
     def launch(self, stack: StackSpec) -> Launch | None:
         """Return the ranks, variables and arguments of a training job."""

@@ -14,7 +14,7 @@ from planner.perf.reliability import interruption, simulated_run
 from planner.perf.reliability.interruption import Hazard
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.transfer import object_bytes_s
-from stacks.runtime.vm.retention import expired_checkpoints
+from stacks.runtime.vm.node.retention import expired_checkpoints
 from tests.conftest import present, solve
 from tests.planner.solve.test_training import (
     CATALOG,

@@ -26,7 +26,8 @@ from providers.simulated import world
 from stacks.build import build_stack, planned_stack
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph, Resource, ref
-from stacks.spec.stack import derive_stack, peer_tag
+from stacks.runtime.vm.serving import serving_work
+from stacks.spec.stack import derive_stack
 from tests.conftest import TODAY, chat, only, present, solve, spec_of
 from tests.stacks.engine.test_simulated import (
     assert_nothing_to_do,
@@ -221,16 +222,12 @@ def test_a_replica_that_serves_finds_machines_of_its_own_purchase(
     small = three_pools("aws")["small"]
     solution = replace(solved(), pools=(small,))
     stack = derive_stack(spec_of(TEXT), solution, "chat")
-    tags = [peer_tag(fleet, group) for fleet, group in stack.scaling_groups]
-    assert tags == [
-        ("tonnage-group", "small"),
-        ("tonnage-group", "small-spot"),
+    pools = [
+        serving_work(stack, fleet, group, present(fleet.layout))["pool"]
+        for fleet, group in stack.scaling_groups
     ]
+    assert pools == ["small", "small-spot"]
     job = replace(small, name="job", role="train")
-    stack = derive_stack(spec_of(TEXT), replace(solution, pools=(job,)), "chat")
-    assert {peer_tag(f, g) for f, g in stack.scaling_groups} == {
-        ("tonnage-pool", "job")
-    }
     two_jobs = replace(solution, pools=(job, replace(job, name="job-2")))
     with pytest.raises(SpecError, match="runs one training job"):
         derive_stack(spec_of(TEXT), two_jobs, "chat")

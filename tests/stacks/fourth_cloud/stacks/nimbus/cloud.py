@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacks.cloud import NodeCommands, group_outputs
+from stacks.cloud import group_outputs
 from stacks.graph import Reference, Resource, ref
+from stacks.user_data import NodeCloud
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stacks.cloud import Cloud
-    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.fleet import FleetSpec
     from stacks.spec.stack import StackSpec
+    from stacks.user_data import NodeBoot
 
 
 class NimbusCloud:
@@ -20,25 +22,13 @@ class NimbusCloud:
 
     name = "nimbus"
 
-    def node_commands(
-        self, stack: StackSpec, fleet: FleetSpec, group: ScalingGroup
-    ) -> NodeCommands:
-        return NodeCommands(
-            give_back=f"nimbus leave {stack.group_name(group)}",
-            list_peers=f"nimbus peers {stack.name} {fleet.name}",
-            fetch_models=f"nimbus copy shelf://{stack.name} /models",
-            save_checkpoints=f"nimbus copy /models/checkpoints shelf://{stack.name}",
-            list_checkpoints=f"nimbus list shelf://{stack.name}/checkpoints",
-            fetch_checkpoint=f'nimbus fetch "shelf://{stack.name}/checkpoints/$1"',
-            drop_checkpoint=f'nimbus drop "shelf://{stack.name}/checkpoints/$1"',
-            is_done=f'nimbus list "shelf://{stack.name}/checkpoints/done-$1"',
-            notice="nimbus notice",
-            mount_files="true",
-            fill_files="true",
+    def node_cloud(self, stack: StackSpec, fleet: FleetSpec) -> NodeCloud:
+        return NodeCloud(
+            {"shelf": stack.name}, ("stacks.nimbus.node",), 1_000_000
         )
 
     def resources(
-        self, stack: StackSpec, boot_scripts: Mapping[str, str]
+        self, stack: StackSpec, node_boots: Mapping[str, NodeBoot]
     ) -> list[Resource]:
         return [
             Resource(
@@ -60,7 +50,7 @@ class NimbusCloud:
                         "machine": fleet.instance.instance_type,
                         "purchase": "spot" if group.is_spot else "on_demand",
                         "size": group.nodes,
-                        "boot": boot_scripts[group.name],
+                        "boot": node_boots[group.name].script,
                         "deadline": "${deadline.rfc3339}"
                         if stack.ttl_s
                         else "",

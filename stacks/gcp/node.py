@@ -1,0 +1,290 @@
+"""Google Cloud: the metadata server, managed groups, Cloud Storage, Monitoring and secrets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
+from stacks.runtime.vm.node.host import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stacks.runtime.vm.node.host import Answer, Host
+
+METADATA_URL = "http://metadata.google.internal/computeMetadata/v1"
+STORAGE_URL = "https://storage.googleapis.com"
+LUSTRE_URL = "https://lustre.googleapis.com/v1"
+POLL_S = 30.0
+PART_BYTES = 64 * 2**20  # a multiple of 256 KiB, as resumable uploads want
+NO_OBJECT = "0"
+
+
+def open_cloud(machine: Host, settings: Mapping[str, Any]) -> GcpApi:
+    """Return Google Cloud as this machine sees it."""
+    return GcpApi(machine, settings)
+
+
+class GcpApi:
+    """Google Cloud. Settings: bucket, group, file_system, dataset."""
+
+    def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
+        self._machine = machine
+        self._bucket: str = settings["bucket"]
+        self._group: str = settings["group"]
+        self._file_system: str = settings["file_system"]
+        self._dataset: str = settings["dataset"]
+        self._token = Kept(machine)
+
+    def node_name(self) -> str:
+        """Return the number of the instance: a name is used again after a repair."""
+        return self._metadata("instance/id")
+
+    def address(self) -> str:
+        """Return the address of the first interface."""
+        return self._metadata("instance/network-interfaces/0/ip")
+
+    def give_back(self) -> None:
+        """Delete the instance from its group, which lowers the size of the group."""
+        self._ask_group(
+            "deleteInstances", {"skipInstancesOnValidationError": True}
+        )
+
+    def replace(self) -> None:
+        """Let the group delete the instance and create it anew."""
+        self._ask_group("recreateInstances", {})
+
+    def _ask_group(self, verb: str, options: Mapping[str, Any]) -> None:
+        zone = self._metadata("instance/zone").rpartition("/")[2]
+        name = self._metadata("instance/name")
+        project = self._metadata("project/project-id")
+        self._authorized(
+            "POST",
+            f"https://compute.googleapis.com/compute/v1/projects/{project}/zones/{zone}"
+            f"/instanceGroupManagers/{self._group}/{verb}",
+            {"instances": [f"zones/{zone}/instances/{name}"], **options},
+        )
+
+    def notice(self) -> str:
+        """Return that the machine is preempted or that its host will be maintained."""
+        if self._metadata("instance/preempted") == "TRUE":
+            return "preempted"
+        event = self._metadata("instance/maintenance-event")
+        return "" if event == "NONE" else event
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        """Write points of custom metrics, each of this instance."""
+        project = self._metadata("project/project-id")
+        end_time = self._machine.utc().strftime("%Y-%m-%dT%H:%M:%SZ")
+        resource = {
+            "type": "gce_instance",
+            "labels": {
+                "instance_id": self.node_name(),
+                "zone": self._metadata("instance/zone").rpartition("/")[2],
+            },
+        }
+        series = [
+            {
+                "metric": {
+                    "type": f"custom.googleapis.com/tonnage/{name.lower()}",
+                    "labels": {"group": self._group},
+                },
+                "resource": resource,
+                "points": [
+                    {
+                        "interval": {"endTime": end_time},
+                        "value": {"doubleValue": amount},
+                    }
+                ],
+            }
+            for name, amount in sorted(metrics.items())
+        ]
+        self._authorized(
+            "POST",
+            f"https://monitoring.googleapis.com/v3/projects/{project}/timeSeries",
+            {"timeSeries": series},
+        )
+
+    def secret(self, name: str) -> str:
+        """Return a secret of Secret Manager."""
+        project = self._metadata("project/project-id")
+        answer = self._authorized(
+            "GET",
+            "https://secretmanager.googleapis.com/v1/projects/"
+            f"{project}/secrets/{name}/versions/latest:access",
+        )
+        return base64.b64decode(answer.document()["payload"]["data"]).decode()
+
+    def file_system(self) -> str:
+        """Ask Managed Lustre for the mount point."""
+        answer = self._authorized("GET", self._file_system_url())
+        mount_point: str = answer.document()["mountPoint"]
+        return mount_point
+
+    def fill_files(self) -> None:
+        """Let Managed Lustre import the dataset, and wait until it has."""
+        begun = self._authorized(
+            "POST",
+            f"{self._file_system_url()}:importData",
+            {
+                # A folder ends with a slash.
+                "gcsPath": {"uri": f"{self._dataset.rstrip('/')}/"},
+                "lustrePath": {"path": "/dataset"},
+            },
+        )
+        operation = begun.document()
+        while not operation.get("done"):
+            self._machine.sleep(POLL_S)
+            operation = self._authorized(
+                "GET", f"{LUSTRE_URL}/{operation['name']}"
+            ).document()
+        if "error" in operation:
+            raise RequestError(500, json.dumps(operation["error"]))
+
+    def _file_system_url(self) -> str:
+        zone = self._metadata("instance/zone").rpartition("/")[2]
+        project = self._metadata("project/project-id")
+        return (
+            f"{LUSTRE_URL}/projects/{project}/locations/{zone}"
+            f"/instances/{self._file_system}"
+        )
+
+    def read(self, key: str, start: int = 0, size: int = 0) -> Stored | None:
+        """Return an object of the bucket, or a range of its bytes."""
+        headers = {"range": f"bytes={start}-{start + size - 1}"} if size else {}
+        try:
+            answer = self._authorized(
+                "GET", f"{self._object_url(key)}?alt=media", headers=headers
+            )
+        except RequestError as error:
+            if error.status == 404:
+                return None
+            raise
+        return Stored(answer.body, answer.headers["x-goog-generation"])
+
+    def write(
+        self, key: str, data: bytes, *, version: str | None = None
+    ) -> str:
+        """Write an object, on the condition of its generation where one is given."""
+        query = {"uploadType": "media", "name": key}
+        if version is not None:
+            query["ifGenerationMatch"] = version or NO_OBJECT
+        try:
+            answer = self._authorized("POST", self._upload_url(query), data)
+        except RequestError as error:
+            if version is not None and error.status == 412:
+                raise Conflict(key) from error
+            raise
+        generation: str = answer.document()["generation"]
+        return generation
+
+    def write_file(self, key: str, path: str) -> None:
+        """Write an object in parts; it is there once the last one is."""
+        file_path = self._machine.path(path)
+        size = file_path.stat().st_size
+        if size <= PART_BYTES:
+            self.write(key, file_path.read_bytes())
+            return
+        session = self._authorized(
+            "POST",
+            self._upload_url({"uploadType": "resumable", "name": key}),
+            {},
+        ).headers["location"]
+        with file_path.open("rb") as stream:
+            start = 0
+            while start < size:
+                stream.seek(start)
+                start = self._send_part(
+                    session, stream.read(PART_BYTES), start, size
+                )
+
+    def _send_part(
+        self, session: str, part: bytes, start: int, size: int
+    ) -> int:
+        """Send a part of an upload; return the first byte that is still to be sent."""
+        end = start + len(part)
+        try:
+            self._authorized(
+                "PUT",
+                session,
+                part,
+                {"content-range": f"bytes {start}-{end - 1}/{size}"},
+            )
+        except RequestError as error:
+            # So all but the last part are acknowledged, with what was kept of them.
+            if error.status != 308:
+                raise
+            kept = error.headers.get("range", "")
+            return int(kept.rpartition("-")[2]) + 1 if kept else 0
+        return end
+
+    def delete(self, key: str) -> None:
+        """Delete an object; one that is missing is deleted already."""
+        try:
+            self._authorized("DELETE", self._object_url(key))
+        except RequestError as error:
+            if error.status != 404:
+                raise
+
+    def list(self, prefix: str) -> list[Listed]:
+        """Return the objects under a prefix, page by page."""
+        objects: list[Listed] = []
+        query = {"prefix": prefix}
+        while True:
+            page = self._authorized(
+                "GET",
+                f"{STORAGE_URL}/storage/v1/b/{self._bucket}/o?{urlencode(query)}",
+            ).document()
+            objects += [
+                Listed(item["name"], int(item["size"]), item["generation"])
+                for item in page.get("items", [])
+            ]
+            if "nextPageToken" not in page:
+                return objects
+            query["pageToken"] = page["nextPageToken"]
+
+    def _object_url(self, key: str) -> str:
+        return (
+            f"{STORAGE_URL}/storage/v1/b/{self._bucket}/o/{quote(key, safe='')}"
+        )
+
+    def _upload_url(self, query: Mapping[str, str]) -> str:
+        return f"{STORAGE_URL}/upload/storage/v1/b/{self._bucket}/o?{urlencode(query)}"
+
+    def _authorized(
+        self,
+        method: str,
+        url: str,
+        body: bytes | Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request as the account of the machine; a mapping is sent as JSON."""
+        token = self._token.get(
+            lambda: json.loads(
+                self._metadata("instance/service-accounts/default/token")
+            )["access_token"]
+        )
+        sent_headers = {
+            **(headers or {}),
+            "authorization": f"Bearer {token}",
+            "content-type": "application/octet-stream"
+            if isinstance(body, bytes)
+            else "application/json",
+        }
+        sent_body = (
+            body
+            if body is None or isinstance(body, bytes)
+            else json.dumps(body).encode()
+        )
+        return self._machine.send(
+            method, url, sent_headers, sent_body, timeout_s=300
+        )
+
+    def _metadata(self, name: str) -> str:
+        answer = self._machine.send(
+            "GET", f"{METADATA_URL}/{name}", {"Metadata-Flavor": "Google"}
+        )
+        return answer.body.decode()

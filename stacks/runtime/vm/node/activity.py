@@ -1,0 +1,94 @@
+"""What shows that a machine is used: requests, accelerators, and people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stacks.runtime.vm.node.host import CommandError, RequestError
+
+if TYPE_CHECKING:
+    from stacks.runtime.vm.node.host import Host
+
+# Per cent at which an accelerator works: a display or a monitor causes less.
+BUSY_UTILIZATION = 5.0
+# Processes that wait for a processor, on average over a minute.
+BUSY_LOAD = 0.3
+COUNTERS = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
+GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+class EngineCounts(NamedTuple):
+    """What a serving engine counts.
+
+    requests  that it runs or queues
+    tokens    of all prompts and answers since its start
+    """
+
+    requests: float
+    tokens: float
+
+
+def engine_traffic(
+    machine: Host, address: str, port: int
+) -> EngineCounts | None:
+    """Return what the engine at an address counts; nothing when it does not answer."""
+    try:
+        answer = machine.send(
+            "GET", f"http://{address}:{port}/metrics", timeout_s=10
+        )
+    except RequestError:
+        return None
+    lines = answer.body.decode("utf-8", "replace").splitlines()
+    return EngineCounts(_total(lines, GAUGES), _total(lines, COUNTERS))
+
+
+def _total(lines: list[str], names: tuple[str, ...]) -> float:
+    """Add the values of metrics over their labels; other names may begin alike."""
+    return sum(
+        float(line.split()[-1])
+        for line in lines
+        if line.partition("{")[0].partition(" ")[0] in names
+    )
+
+
+def is_healthy(machine: Host, port: int) -> bool:
+    """Whether the engine of this machine says that it is well."""
+    try:
+        machine.send("GET", f"http://127.0.0.1:{port}/health", timeout_s=10)
+    except RequestError:
+        return False
+    return True
+
+
+def accelerators_work(machine: Host) -> bool:
+    """Whether any accelerator works. Raises CommandError when they do not answer."""
+    lines = machine.run(
+        "nvidia-smi",
+        "--query-gpu=utilization.gpu",
+        "--format=csv,noheader,nounits",
+        timeout_s=30,
+    ).split()
+    return any(float(line) >= BUSY_UTILIZATION for line in lines)
+
+
+def people_work(machine: Host, seconds: float) -> bool:
+    """Whether somebody typed in the last `seconds`, or programs keep the processors busy."""
+    load = float(machine.path("/proc/loadavg").read_text().split()[0])
+    if load >= BUSY_LOAD:
+        return True
+    now = machine.utc().timestamp()
+    return any(
+        # Input and output of a terminal are read from and written to it.
+        now - max(terminal.stat().st_atime, terminal.stat().st_mtime) < seconds
+        for terminal in machine.path("/dev/pts").glob("[0-9]*")
+    )
+
+
+def last_line(machine: Host, container: str) -> str:
+    """Return the newest line that a container has written, with its time."""
+    try:
+        return machine.run(
+            "docker", "logs", "--tail=1", "--timestamps", container
+        )
+    except CommandError:
+        return ""

@@ -1,0 +1,176 @@
+"""The agent: gives the node back when its work has ended, never begins, or is not asked for.
+
+It begins before everything else and needs nothing that the work needs. What the work does it reads
+from a file; work that says nothing for long is work that does not begin.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stacks.runtime.vm.node.host import (
+    CommandError,
+    RequestError,
+    read_document,
+    write_whole,
+)
+from stacks.runtime.vm.node.work import read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import WorkState
+
+# On the root disk: a reboot resets the clock of the system, and not the life of the node.
+LIFE_PATH = "/var/lib/tonnage/life.json"
+# The cloud is told so often that the agent lives.
+TELL_S = 60.0
+# The cloud ends the machine meanwhile; else it is asked again.
+RETRY_S = 300.0
+
+
+class Limits(NamedTuple):
+    """When a node is given back, in seconds; 0 without a limit.
+
+    start  of a node that does not begin its work
+    wait   of a node that waits for others
+    grace  after the boot, in which a node does not count as idle
+    idle   of a node that has no work
+    ttl    of its whole life
+    """
+
+    start: float
+    wait: float
+    grace: float
+    idle: float
+    ttl: float
+
+
+class Release(NamedTuple):
+    """Why a node is given back, and whether another one is to take its place."""
+
+    reason: str
+    is_replaced: bool = False
+
+
+def release_of(
+    now_s: float, lived_s: float, state: WorkState | None, limits: Limits
+) -> Release | None:
+    """Return why the node is to be given back; nothing while it is to stay.
+
+    A failed probe is no sign of work: what does not say that it works has a limit.
+    """
+    return next(_releases(now_s, lived_s, state, limits), None)
+
+
+def _releases(
+    now_s: float, lived_s: float, state: WorkState | None, limits: Limits
+) -> Iterator[Release]:
+    if limits.ttl and lived_s >= limits.ttl:
+        yield Release("its time to live is over")
+    if state is None:
+        if limits.start and now_s >= limits.start:
+            yield Release("its work has never begun")
+        return
+    phase_s, silent_s = now_s - state.since_s, now_s - state.told_s
+    problem = f": {state.problem}" if state.problem else ""
+    if state.phase == "done":
+        yield Release("its work is done")
+    if state.phase == "failed":
+        yield Release(f"its work fails again and again{problem}")
+    if state.phase == "unhealthy":
+        yield Release(f"it is broken{problem}", is_replaced=True)
+    start_s = phase_s if state.phase == "starting" else 0
+    if limits.start and max(start_s, silent_s) >= limits.start:
+        yield Release(f"it did not get beyond: {state.step}{problem}")
+    if state.phase == "waiting" and limits.wait and phase_s >= limits.wait:
+        yield Release(f"it waited too long: {state.step}")
+    idle_s = now_s - max(state.busy_s, limits.grace)
+    if state.phase == "working" and limits.idle and idle_s >= limits.idle:
+        yield Release("nobody asked for anything")
+
+
+class Agent:
+    """The agent of this node. Settings: limits, group, has_bucket."""
+
+    def __init__(
+        self, machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
+    ) -> None:
+        self._machine = machine
+        self._cloud = cloud
+        self._settings = settings
+        self._limits = Limits(**settings["limits"])
+        self._told_s = -TELL_S
+        self._lived_before_s = float(
+            (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
+        )
+        self._began_s = machine.now_s()
+        # The time before this start of the agent counts once.
+        if not self._lived_before_s:
+            self._began_s = 0.0
+
+    def look(self) -> None:
+        """Look at the work, tell the cloud, and give the node back when that is due."""
+        now_s = self._machine.now_s()
+        lived_s = self._lived_before_s + now_s - self._began_s
+        write_whole(
+            self._machine.path(LIFE_PATH), json.dumps({"lived_s": lived_s})
+        )
+        state = read_state(self._machine)
+        if now_s - self._told_s >= TELL_S:
+            self._told_s = now_s
+            self._publish(now_s, state)
+        release = release_of(now_s, lived_s, state, self._limits)
+        if release is not None:
+            self._give_back(release)
+
+    def _publish(self, now_s: float, state: WorkState | None) -> None:
+        """Tell the cloud that the agent lives and whether there is work; no news is no reason."""
+        is_busy = state is not None and now_s - state.busy_s < 2 * TELL_S
+        try:
+            self._cloud.publish({"Heartbeat": 1, "Busy": float(is_busy)})
+        except RequestError as error:
+            self._machine.log(f"metrics are not published: {error}")
+
+    def _give_back(self, release: Release) -> None:
+        """End this machine, in vain as often as it takes. A broken one is replaced once."""
+        self._machine.log(f"gives the node back: {release.reason}")
+        is_replaced = release.is_replaced and self._may_be_replaced()
+        try:
+            self._tell(release)
+            if is_replaced:
+                self._cloud.replace()
+            else:
+                self._cloud.give_back()
+        except (RequestError, CommandError) as error:
+            self._machine.log(f"the cloud did not take the node: {error}")
+        self._machine.sleep(RETRY_S)
+
+    def _may_be_replaced(self) -> bool:
+        """Whether no node of the group was replaced yet: the next one may be as broken."""
+        if not self._settings["has_bucket"]:
+            return True
+        try:
+            return not self._cloud.list(f"broken/{self._settings['group']}/")
+        except RequestError:
+            return False
+
+    def _tell(self, release: Release) -> None:
+        """Leave the reason in the bucket, where it outlives the node."""
+        if not self._settings["has_bucket"]:
+            return
+        folder = "broken" if release.is_replaced else "released"
+        record = {
+            "reason": release.reason,
+            "at": self._machine.utc().isoformat(timespec="seconds"),
+        }
+        try:
+            self._cloud.write(
+                f"{folder}/{self._settings['group']}/{self._cloud.node_name()}.json",
+                json.dumps(record).encode(),
+            )
+        except RequestError as error:
+            self._machine.log(f"the reason is not written: {error}")

@@ -1,0 +1,218 @@
+"""A batch: input files of the bucket are answered by the engine of this node, file by file.
+
+    batch/<job>/input/00000.jsonl    requests, one a line: {"custom_id", "url", "body"}
+    batch/<job>/lease/00000.jsonl    the node that works on them
+    batch/<job>/output/00000.jsonl   their answers, written when all of the file are there
+    batch/<job>/errors/00000.jsonl   what was refused
+    batch/<job>/manifest.json        how many files there are, written last by who submits
+
+A file whose lease nobody renews is taken by another node. A line is that of the batch files of
+OpenAI, so that what was made for one service runs here.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stacks.runtime.vm.node.cloud import Conflict
+from stacks.runtime.vm.node.host import RequestError
+from stacks.runtime.vm.node.lease import RENEW_S, Leases
+from stacks.runtime.vm.node.serve import ServingNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import Work
+
+PREFIX = "batch/"
+# Of one request, in seconds: a long answer behind a full queue.
+ANSWER_TIMEOUT_S = 3600.0
+# Rounds in which lines that the engine could not answer are sent again, and the time between.
+MOST_ROUNDS = 60
+RETRY_S = 20.0
+
+
+class LineResult(NamedTuple):
+    """What came of a line: the line of its answer or of its error."""
+
+    text: str
+    is_error: bool = False
+    is_retried: bool = False
+
+
+class BatchNode:
+    """The part of a batch that this node does, with the engine that it serves.
+
+    Settings: parallel, runs_once, and those of ServingNode.
+    """
+
+    def __init__(
+        self,
+        machine: Host,
+        cloud: CloudApi,
+        work: Work,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._server = ServingNode(machine, cloud, work, settings)
+        self._machine = machine
+        self._cloud = cloud
+        self._work = work
+        self._settings = settings
+        self._leases = Leases(machine, cloud)
+        self._node = cloud.node_name()
+        self._renewed_s = 0.0
+
+    def look(self) -> bool:
+        """Answer one file if there is one; False once everything is answered."""
+        self._server.look()
+        if not (self._server.is_ready and self._server.leads):
+            return True
+        keys = {item.key: item.version for item in self._cloud.list(PREFIX)}
+        for key in sorted(key for key in keys if _is_part(key, "input")):
+            output = key.replace("/input/", "/output/")
+            if output not in keys and self._answer_file(key, keys):
+                return True
+        is_open = any(
+            _is_part(key, "input")
+            and key.replace("/input/", "/output/") not in keys
+            for key in keys
+        )
+        manifests = [key for key in keys if key.endswith("/manifest.json")]
+        if (
+            manifests
+            and not is_open
+            and self._settings["runs_once"]
+            and all(self._is_whole(key, keys) for key in manifests)
+        ):
+            self._work.tell("done", "everything is answered")
+            return False
+        # Other nodes do the rest, or nothing is there to be done.
+        self._work.tell("working", "wait for input", is_busy=is_open)
+        return True
+
+    def _is_whole(self, manifest_key: str, keys: dict[str, str]) -> bool:
+        """Whether every file that was submitted has its answers."""
+        manifest = self._cloud.read(manifest_key)
+        folder = manifest_key.rpartition("/")[0]
+        outputs = [key for key in keys if key.startswith(f"{folder}/output/")]
+        return (
+            manifest is not None
+            and len(outputs) >= json.loads(manifest.data)["files"]
+        )
+
+    def leave(self) -> None:
+        """Stop; another node takes the file when the lease is old."""
+        self._server.leave()
+
+    def _answer_file(self, key: str, keys: dict[str, str]) -> bool:
+        """Take the lease of a file and answer it; False when another node has it."""
+        lease_key = key.replace("/input/", "/lease/")
+        if not self._leases.is_free(lease_key, keys):
+            return False
+        version = self._lease(lease_key, keys.get(lease_key, ""))
+        source = self._cloud.read(key) if version else None
+        if source is None:
+            return False
+        answers: list[str] = []
+        errors: list[str] = []
+        pending = [
+            line for line in source.data.decode().splitlines() if line.strip()
+        ]
+        for attempt in range(MOST_ROUNDS):
+            unanswered = []
+            is_last = attempt == MOST_ROUNDS - 1
+            for line, outcome in self._outcomes(pending):
+                version = self._renewed(lease_key, version)
+                if not version:
+                    self._machine.log(f"{key} was taken by another node")
+                    return True
+                self._work.tell("working", f"answer {key}")
+                if outcome.is_retried and not is_last:
+                    unanswered.append(line)
+                else:
+                    (errors if outcome.is_error else answers).append(
+                        outcome.text
+                    )
+            pending = unanswered
+            if not pending:
+                break
+            # The engine may be started again meanwhile.
+            self._machine.sleep(RETRY_S)
+            self._server.look()
+        if errors:
+            self._cloud.write(
+                key.replace("/input/", "/errors/"), "".join(errors).encode()
+            )
+        # The answers come last: with them the file is done.
+        self._cloud.write(
+            key.replace("/input/", "/output/"), "".join(answers).encode()
+        )
+        self._cloud.delete(lease_key)
+        return True
+
+    def _lease(self, key: str, version: str) -> str:
+        """Write the lease of a file; nothing when another node has written it."""
+        self._renewed_s = self._machine.now_s()
+        record = {"node": self._node, "at": self._renewed_s}
+        try:
+            return self._cloud.write(
+                key, json.dumps(record).encode(), version=version
+            )
+        except Conflict:
+            return ""
+
+    def _renewed(self, key: str, version: str) -> str:
+        """Write the lease again when that is due; nothing when another node has it."""
+        if self._machine.now_s() - self._renewed_s < RENEW_S:
+            return version
+        self._server.look()
+        return self._lease(key, version)
+
+    def _outcomes(self, lines: list[str]) -> Iterator[tuple[str, LineResult]]:
+        """Send lines to the engine, as many at once as it takes, and yield what comes of each."""
+        with ThreadPoolExecutor(self._settings["parallel"]) as workers:
+            yield from zip(lines, workers.map(self._answer, lines), strict=True)
+
+    def _answer(self, line: str) -> LineResult:
+        """Send a line to the engine."""
+        try:
+            request = json.loads(line)
+            identity, url, body = (
+                request["custom_id"],
+                request.get("url", "/v1/chat/completions"),
+                json.dumps(request["body"]).encode(),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            problem = f"not a request: {error!r}"
+            return LineResult(
+                _line({"line": line, "error": problem}), is_error=True
+            )
+        try:
+            answer = self._machine.send(
+                "POST",
+                f"http://127.0.0.1:{self._settings['port']}{url}",
+                {"content-type": "application/json"},
+                body,
+                timeout_s=ANSWER_TIMEOUT_S,
+            )
+        except RequestError as error:
+            return LineResult(
+                _line({"custom_id": identity, "error": str(error)}),
+                is_error=True,
+                # What the engine refuses, it refuses again.
+                is_retried=not 400 <= error.status < 500,
+            )
+        response = {"status_code": answer.status, "body": answer.document()}
+        return LineResult(_line({"custom_id": identity, "response": response}))
+
+
+def _is_part(key: str, part: str) -> bool:
+    return f"/{part}/" in key and key.endswith(".jsonl")
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    return f"{json.dumps(document)}\n"

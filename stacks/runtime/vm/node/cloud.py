@@ -1,0 +1,112 @@
+"""What a node asks of its cloud, over REST and as itself."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stacks.runtime.vm.node.host import Host
+
+# Metadata servers refuse too many questions, and give tokens that end in five minutes at least.
+TOKEN_KEPT_S = 60.0
+
+
+class Conflict(Exception):  # noqa: N818 - a race that was lost is no error of the program
+    """Somebody else wrote the object first."""
+
+
+class Stored(NamedTuple):
+    """An object of the bucket with its version."""
+
+    data: bytes
+    version: str
+
+
+class Kept:
+    """A token that is asked for again after a minute, before it expires."""
+
+    def __init__(self, machine: Host) -> None:
+        self._machine = machine
+        self._asked_s = -TOKEN_KEPT_S
+        self._token: Any = None
+
+    def get(self, ask: Callable[[], Any]) -> Any:
+        """Return the token; `ask` brings a new one when it is old."""
+        if self._machine.now_s() - self._asked_s >= TOKEN_KEPT_S:
+            self._token = ask()
+            self._asked_s = self._machine.now_s()
+        return self._token
+
+
+class Listed(NamedTuple):
+    """An object of a listing."""
+
+    key: str
+    size: int
+    version: str
+
+
+class CloudApi(Protocol):
+    """A cloud as a node sees it.
+
+    Every call raises RequestError when the cloud refuses or does not answer. Keys are those of
+    the bucket of the stack.
+    """
+
+    def node_name(self) -> str:
+        """Return the name of this machine, which no other machine of the group ever has."""
+
+    def address(self) -> str:
+        """Return the address by which others of the group reach this machine."""
+
+    def give_back(self) -> None:
+        """End this machine and lower the wished number of machines by one."""
+
+    def replace(self) -> None:
+        """End this machine; the cloud starts another one."""
+
+    def notice(self) -> str:
+        """Return what the cloud has announced to do with this machine; empty without news."""
+
+    def publish(self, metrics: Mapping[str, float]) -> None:
+        """Add values of now to the metrics of the scaling group."""
+
+    def secret(self, name: str) -> str:
+        """Return the newest version of a secret."""
+
+    def file_system(self) -> str:
+        """Return what a node mounts as the parallel file system of the stack."""
+
+    def fill_files(self) -> None:
+        """Bring the dataset into the file system, where the cloud does not do so by itself."""
+
+    def read(self, key: str, start: int = 0, size: int = 0) -> Stored | None:
+        """Return an object, or `size` bytes of it from `start`; nothing when it is missing."""
+
+    def write(
+        self, key: str, data: bytes, *, version: str | None = None
+    ) -> str:
+        """Write an object and return its new version.
+
+        With a `version` only when the object still has it; "" means that there is no object yet.
+        Raises Conflict otherwise.
+        """
+
+    def write_file(self, key: str, path: str) -> None:
+        """Write an object of any size from a file."""
+
+    def delete(self, key: str) -> None:
+        """Delete an object; one that is missing is deleted already."""
+
+    def list(self, prefix: str) -> list[Listed]:
+        """Return the objects whose keys begin with a prefix, by key."""
+
+
+def open_cloud(machine: Host, settings: Mapping[str, Any]) -> CloudApi:
+    """Return the cloud that the settings name; a machine has the module of its own one alone."""
+    module = import_module(f"stacks.{settings['provider']}.node")
+    cloud: CloudApi = module.open_cloud(machine, settings)
+    return cloud

@@ -1,0 +1,160 @@
+"""Containers: the engine that runs them, their image, and one that is kept up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stacks.runtime.vm.node.host import CommandError, write_whole
+from stacks.runtime.vm.node.package import install
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stacks.runtime.vm.node.host import Host
+
+PULL_TIMEOUT_S = 3600.0
+# So many failures in so many seconds are many.
+FAILURES = 3
+FAILURES_S = 1800.0
+TOOLKIT_URL = "https://nvidia.github.io/libnvidia-container"
+TOOLKIT_KEY = "/usr/share/keyrings/nvidia-container-toolkit.asc"
+TOOLKIT_LIST = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
+# Every container of accelerators: the network and the memory of the host, and pinned memory.
+RUN_WORDS = (
+    "docker",
+    "run",
+    "--detach",
+    "--gpus=all",
+    "--network=host",
+    "--ipc=host",
+    "--ulimit=memlock=-1",
+    "--ulimit=stack=67108864",
+    "--cap-add=IPC_LOCK",
+    "--volume=/models:/models",
+)
+
+
+class Exit(NamedTuple):
+    """How a container ended."""
+
+    code: int
+    last_lines: str
+
+
+class Failures:
+    """Failures of a container; many in a short time are a matter of the machine."""
+
+    def __init__(self, machine: Host) -> None:
+        self._machine = machine
+        self._times_s: list[float] = []
+
+    def add(self) -> None:
+        """Count a failure of now."""
+        self._times_s.append(self._machine.now_s())
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the last failures came in so short a time that another start is no use."""
+        now_s = self._machine.now_s()
+        recent = [
+            time_s for time_s in self._times_s if now_s - time_s < FAILURES_S
+        ]
+        return len(recent) >= FAILURES
+
+
+def prepare_engine(machine: Host) -> None:
+    """Install what is missing of Docker and of the toolkit that gives it accelerators."""
+    if not _is_there(machine, "docker", "--version"):
+        install(machine, "docker.io")
+    if not _is_there(machine, "nvidia-ctk", "--version"):
+        # apt reads a key in letters when its file ends with .asc.
+        key = machine.send("GET", f"{TOOLKIT_URL}/gpgkey").body.decode()
+        write_whole(machine.path(TOOLKIT_KEY), key)
+        write_whole(
+            machine.path(TOOLKIT_LIST),
+            f"deb [signed-by={TOOLKIT_KEY}] {TOOLKIT_URL}/stable/deb/$(ARCH) /\n",
+        )
+        install(machine, "nvidia-container-toolkit")
+    if "nvidia" not in machine.run(
+        "docker", "info", "--format", "{{.Runtimes}}"
+    ):
+        machine.run("nvidia-ctk", "runtime", "configure", "--runtime=docker")
+        machine.run("systemctl", "restart", "docker")
+
+
+def pull(machine: Host, image: str) -> None:
+    """Fetch an image that is not on the machine yet."""
+    if not _is_there(machine, "docker", "image", "inspect", image):
+        machine.run("docker", "pull", "-q", image, timeout_s=PULL_TIMEOUT_S)
+
+
+def start(
+    machine: Host,
+    name: str,
+    settings: Mapping[str, Any],
+    words: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Start a container in place of an older one of its name.
+
+    Settings: image, options (words of docker run), environment, entry and lead (the program and
+    its first words).
+    """
+    remove(machine, name)
+    environment = {**settings["environment"], **(variables or {})}
+    machine.run(
+        *RUN_WORDS,
+        f"--name={name}",
+        *settings["options"],
+        *(f"--env={key}={text}" for key, text in sorted(environment.items())),
+        f"--entrypoint={settings['entry']}",
+        settings["image"],
+        *settings["lead"],
+        *words,
+    )
+
+
+def is_running(machine: Host, name: str) -> bool:
+    """Whether a container is there and runs."""
+    try:
+        answer = machine.run(
+            "docker", "inspect", "--format", "{{.State.Running}}", name
+        )
+    except CommandError:
+        return False
+    return answer.strip() == "true"
+
+
+def ended(machine: Host, name: str) -> Exit | None:
+    """Return how a container ended; nothing while it runs."""
+    if is_running(machine, name):
+        return None
+    try:
+        code = machine.run(
+            "docker", "inspect", "--format", "{{.State.ExitCode}}", name
+        )
+        lines = machine.run("docker", "logs", "--tail=5", name)
+    except CommandError as error:
+        return Exit(-1, str(error))
+    return Exit(int(code), lines.strip())
+
+
+def stop(machine: Host, name: str, grace_s: int) -> None:
+    """Ask a container to end, and end it after the grace."""
+    if is_running(machine, name):
+        machine.run(
+            "docker", "stop", f"--time={grace_s}", name, timeout_s=grace_s + 60
+        )
+
+
+def remove(machine: Host, name: str) -> None:
+    """Remove a container, whatever it does; one that is missing is removed already."""
+    machine.run("docker", "rm", "--force", name)
+
+
+def _is_there(machine: Host, *words: str) -> bool:
+    try:
+        machine.run(*words)
+    except CommandError:
+        return False
+    return True

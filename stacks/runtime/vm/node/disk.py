@@ -1,0 +1,170 @@
+"""The disk at /models: found by its name, formatted once, mounted by systemd after every boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.runtime.vm.node.host import CommandError, write_whole
+from stacks.runtime.vm.node.package import install
+from stacks.runtime.vm.node.work import StepError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stacks.runtime.vm.node.host import Host
+
+LABEL = "tonnage"
+ARRAY = "/dev/md/tonnage"
+MODELS = "/models"
+MODELS_UNIT = "models.mount"
+# Where a unit of the image mounts local disks that it has joined, and how long that may take.
+IMAGE_MOUNT = "/opt/dlami/nvme"
+IMAGE_UNIT = "dlami-nvme"
+IMAGE_WAIT_S = 180.0
+POLL_S = 5.0
+MOUNT_TEXT = """[Unit]
+Description=disk of weights and checkpoints
+Before=docker.service
+[Mount]
+What={source}
+Where=/models
+Type={kind}
+Options={options}
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def mount_models(machine: Host, settings: Mapping[str, Any]) -> None:
+    """Mount the fastest disk of the machine at /models; without one it is a folder.
+
+    Settings: local_disks, data_disk (patterns of names by which the cloud calls its disks) and
+    has_disk, whether there must be one. Raises StepError when a disk holds something that is not
+    ours: nothing that was not made here is ever formatted.
+    """
+    if _is_mounted(machine, MODELS):
+        return
+    if _has_unit(machine, IMAGE_UNIT):
+        _wait_for_image(machine)
+        folder = f"{IMAGE_MOUNT}/models"
+        machine.path(folder).mkdir(parents=True, exist_ok=True)
+        _mount(
+            machine,
+            folder,
+            "none",
+            f"bind,x-systemd.requires={IMAGE_UNIT}.service",
+        )
+        return
+    if not _find_labelled(machine):
+        device = _device(machine, settings)
+        if not device:
+            machine.path(MODELS).mkdir(parents=True, exist_ok=True)
+            return
+        _refuse_content(machine, device)
+        machine.run(
+            "mkfs.ext4", "-q", "-m", "0", "-L", LABEL, device, timeout_s=900
+        )
+    _mount(
+        machine,
+        f"/dev/disk/by-label/{LABEL}",
+        "ext4",
+        "nofail,noatime,x-systemd.device-timeout=30",
+    )
+
+
+def _wait_for_image(machine: Host) -> None:
+    deadline_s = machine.now_s() + IMAGE_WAIT_S
+    while not _is_mounted(machine, IMAGE_MOUNT):
+        if machine.now_s() >= deadline_s:
+            raise StepError(f"{IMAGE_UNIT} has not mounted {IMAGE_MOUNT}")
+        machine.sleep(POLL_S)
+
+
+def _is_mounted(machine: Host, path: str) -> bool:
+    return _succeeds(machine, "mountpoint", "-q", path)
+
+
+def _has_unit(machine: Host, unit: str) -> bool:
+    return _succeeds(machine, "systemctl", "cat", unit)
+
+
+def _find_labelled(machine: Host) -> bool:
+    """Whether a disk, or an array once it is assembled, has our label."""
+    if _succeeds(machine, "blkid", "-L", LABEL):
+        return True
+    # After a boot the array of the disks may not have been put together yet.
+    return _succeeds(machine, "mdadm", "--assemble", "--scan") and _succeeds(
+        machine, "blkid", "-L", LABEL
+    )
+
+
+def _disks(machine: Host, patterns: list[str]) -> list[str]:
+    """Return the disks of some names, each once: a disk has several names.
+
+    Left out are disks with partitions, which hold a system.
+    """
+    disks = {
+        str(link.resolve())
+        for pattern in patterns
+        for link in machine.path("/").glob(pattern.lstrip("/"))
+        if "-part" not in link.name
+    }
+    return [
+        disk
+        for disk in sorted(disks)
+        if len(machine.run("lsblk", "-no", "NAME", disk).split()) == 1
+    ]
+
+
+def _device(machine: Host, settings: Mapping[str, Any]) -> str:
+    """Return what is to be formatted: a disk, or the array of several; empty without one."""
+    # A start that broke off here has made the array already.
+    if _succeeds(machine, "mdadm", "--detail", ARRAY):
+        return ARRAY
+    disks = (
+        _disks(machine, settings["local_disks"])
+        or _disks(machine, settings["data_disk"])[:1]
+    )
+    if not disks and settings["has_disk"]:
+        raise StepError("the disk that was planned is not attached")
+    if len(disks) < 2:
+        return disks[0] if disks else ""
+    if not _succeeds(machine, "mdadm", "--version"):
+        install(machine, "mdadm")
+    for disk in disks:
+        _refuse_content(machine, disk)
+    machine.run(
+        "mdadm",
+        "--create",
+        ARRAY,
+        "--level=0",
+        f"--raid-devices={len(disks)}",
+        "--run",
+        *disks,
+    )
+    return ARRAY
+
+
+def _refuse_content(machine: Host, device: str) -> None:
+    # A superuser's probe, which reads the disk and not a cache.
+    if _succeeds(machine, "blkid", "-p", device):
+        raise StepError(f"{device} holds something that was not made here")
+
+
+def _mount(machine: Host, source: str, kind: str, options: str) -> None:
+    write_whole(
+        machine.path(f"/etc/systemd/system/{MODELS_UNIT}"),
+        MOUNT_TEXT.format(source=source, kind=kind, options=options),
+    )
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "enable", "--now", MODELS_UNIT)
+    if not _is_mounted(machine, MODELS):
+        raise StepError(f"{MODELS_UNIT} did not mount {source}")
+
+
+def _succeeds(machine: Host, *words: str) -> bool:
+    try:
+        machine.run(*words)
+    except CommandError:
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""The parallel file system of a training job, mounted at /data by systemd."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.runtime.vm.node.host import CommandError, write_whole
+from stacks.runtime.vm.node.package import install
+from stacks.runtime.vm.node.work import StepError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.host import Host
+
+DATA = "/data"
+MARK = "/data/.filled"
+UNIT = "data.mount"
+UNIT_TEXT = """[Unit]
+Description=data and checkpoints of the job
+After=network-online.target
+Wants=network-online.target
+[Mount]
+What={source}
+Where=/data
+Type=lustre
+Options=noatime,flock,_netdev
+[Install]
+WantedBy=multi-user.target
+"""
+KEY_PATH = "/usr/share/keyrings/tonnage-lustre.asc"
+LIST_PATH = "/etc/apt/sources.list.d/tonnage-lustre.list"
+
+
+def mount_files(
+    machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
+) -> None:
+    """Mount the file system; installs its client first where the image has none.
+
+    Settings: key_url, repository and packages, in which {codename} is that of the release and
+    {kernel} the version of the running kernel.
+    """
+    if _succeeds(machine, "mountpoint", "-q", DATA):
+        return
+    if not _succeeds(machine, "modprobe", "lustre"):
+        _install_client(machine, settings)
+    machine.path(DATA).mkdir(parents=True, exist_ok=True)
+    write_whole(
+        machine.path(f"/etc/systemd/system/{UNIT}"),
+        UNIT_TEXT.format(source=cloud.file_system()),
+    )
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "enable", "--now", UNIT)
+    if not _succeeds(machine, "mountpoint", "-q", DATA):
+        raise StepError(f"{UNIT} did not mount {DATA}")
+
+
+def is_filled(machine: Host) -> bool:
+    """Whether the dataset is in the file system; the mark lies in it for all nodes."""
+    return machine.path(MARK).exists()
+
+
+def fill_files(machine: Host, cloud: CloudApi) -> None:
+    """Bring the dataset into the file system, and say so to all nodes."""
+    machine.path(f"{DATA}/dataset").mkdir(parents=True, exist_ok=True)
+    cloud.fill_files()
+    machine.path(MARK).touch()
+
+
+def _install_client(machine: Host, settings: Mapping[str, Any]) -> None:
+    values = {
+        "codename": machine.run("lsb_release", "-cs").strip(),
+        "kernel": machine.run("uname", "-r").strip(),
+    }
+    key = machine.send("GET", settings["key_url"]).body.decode()
+    write_whole(machine.path(KEY_PATH), key)
+    repository = settings["repository"].format(**values)
+    write_whole(
+        machine.path(LIST_PATH), f"deb [signed-by={KEY_PATH}] {repository}\n"
+    )
+    install(
+        machine, *(package.format(**values) for package in settings["packages"])
+    )
+    machine.run("modprobe", "lustre")
+
+
+def _succeeds(machine: Host, *words: str) -> bool:
+    try:
+        machine.run(*words)
+    except CommandError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""The work of a node, from its disk to its last request."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stacks.runtime.vm.node import container, disk, health
+from stacks.runtime.vm.node.host import RequestError
+from stacks.runtime.vm.node.work import (
+    FAILURES,
+    BrokenMachineError,
+    run_steps,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import Work
+
+LOOK_S = 15.0
+HEALTH_S = 3600.0
+# What a machine is bought for, by the module and the class that do it.
+ROLES = {
+    "serve": ("serve", "ServingNode"),
+    "train": ("train", "TrainingNode"),
+    "batch": ("batch", "BatchNode"),
+    "workspace": ("workspace", "WorkspaceNode"),
+}
+
+
+class Role(Protocol):
+    """What a machine was bought for."""
+
+    def look(self) -> bool:
+        """Do what is due, and say how it stands; False once the work has ended for good."""
+
+    def leave(self) -> None:
+        """Save what can be saved: the machine is about to end."""
+
+
+def do_work(
+    machine: Host, cloud: CloudApi, work: Work, settings: Mapping[str, Any]
+) -> None:
+    """Prepare the machine, and do what it was bought for until that or the machine ends."""
+    run_steps(machine, work, _steps(machine, cloud, settings))
+    module, name = ROLES[settings["role"]]
+    role: Role = getattr(
+        import_module(f"stacks.runtime.vm.node.{module}"), name
+    )(machine, cloud, work, settings["work"])
+    try:
+        _watch(machine, cloud, work, role, settings["health"])
+    except KeyboardInterrupt:
+        role.leave()
+        raise
+    # The unit would start again what has ended.
+    while True:
+        machine.sleep(HEALTH_S)
+
+
+def _watch(
+    machine: Host,
+    cloud: CloudApi,
+    work: Work,
+    role: Role,
+    health_settings: Mapping[str, Any],
+) -> None:
+    """Look after the work, until it has ended or the cloud takes the machine back."""
+    checked_s = machine.now_s()
+    while not (notice := _notice(machine, cloud)):
+        try:
+            if not role.look():
+                return
+            if machine.now_s() - checked_s >= HEALTH_S:
+                _check_health(machine, health_settings)
+                checked_s = machine.now_s()
+        except BrokenMachineError as error:
+            work.tell("unhealthy", "health", str(error))
+        except FAILURES as error:
+            # What cannot be looked at has a limit, as what does not start has.
+            work.tell("starting", work.state.step, str(error), is_busy=False)
+        machine.sleep(LOOK_S)
+    work.tell("working", f"leave: {notice}")
+    role.leave()
+
+
+def _notice(machine: Host, cloud: CloudApi) -> str:
+    try:
+        return cloud.notice()
+    except RequestError as error:
+        machine.log(f"notices are not known: {error}")
+        return ""
+
+
+def _steps(
+    machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
+) -> list[tuple[str, Callable[[], None]]]:
+    """Return what prepares a machine, in order; each may be done again."""
+    steps: list[tuple[str, Callable[[], None]]] = [
+        ("disk", partial(disk.mount_models, machine, settings["disk"])),
+        ("health", partial(_check_health, machine, settings["health"])),
+    ]
+    job = settings["work"]
+    if "container" in job:
+        steps += [
+            ("container engine", partial(container.prepare_engine, machine)),
+            (
+                "image",
+                partial(container.pull, machine, job["container"]["image"]),
+            ),
+        ]
+        steps += [
+            (f"fabric: {command[0]}", partial(_run, machine, command))
+            for command in job["container"]["before"]
+        ]
+    if "file_system" in job:
+        steps.append(
+            ("file system", partial(_mount_files, machine, cloud, job))
+        )
+    if "upload" in job:
+        steps.append(("upload", partial(_fetch_upload, machine, cloud, job)))
+    return steps
+
+
+def _check_health(machine: Host, settings: Mapping[str, Any]) -> None:
+    """Raise BrokenMachineError for a machine that is not sound."""
+    problems = health.health_problems(machine, settings)
+    if problems:
+        raise BrokenMachineError("; ".join(problems))
+
+
+def _run(machine: Host, words: list[str]) -> None:
+    machine.run(*words)
+
+
+# What only some machines do, only they have.
+def _mount_files(
+    machine: Host, cloud: CloudApi, job: Mapping[str, Any]
+) -> None:
+    from stacks.runtime.vm.node.file_system import mount_files
+
+    mount_files(machine, cloud, job["file_system"])
+
+
+def _fetch_upload(
+    machine: Host, cloud: CloudApi, job: Mapping[str, Any]
+) -> None:
+    from stacks.runtime.vm.node.upload import fetch_upload
+
+    fetch_upload(machine, cloud, job["upload"])

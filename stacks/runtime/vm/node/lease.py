@@ -1,0 +1,42 @@
+"""Objects of the bucket that belong to the node that keeps writing them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.host import Host
+
+RENEW_S = 60.0
+FREE_AFTER_S = 300.0
+
+
+class Seen(NamedTuple):
+    """A version of an object, and when this node saw it first."""
+
+    version: str
+    first_s: float
+
+
+class Leases:
+    """What this node has seen of the leases of others. Clocks of other nodes do not matter."""
+
+    def __init__(self, machine: Host, cloud: CloudApi) -> None:
+        self._machine = machine
+        self._cloud = cloud
+        self._seen: dict[str, Seen] = {}
+
+    def versions(self, prefix: str) -> dict[str, str]:
+        """Return the versions of the objects whose keys begin with a prefix."""
+        return {item.key: item.version for item in self._cloud.list(prefix)}
+
+    def is_free(self, key: str, versions: dict[str, str]) -> bool:
+        """Whether an object is missing, or nobody has written it for long."""
+        version, now_s = versions.get(key, ""), self._machine.now_s()
+        if not version:
+            return True
+        seen = self._seen.get(key)
+        if seen is None or seen.version != version:
+            self._seen[key] = seen = Seen(version, now_s)
+        return now_s - seen.first_s >= FREE_AFTER_S

@@ -1,0 +1,192 @@
+"""Serving: a container of the engine on every node, or one engine over the nodes of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.runtime.vm.node import activity, container
+from stacks.runtime.vm.node.group import SeatPool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stacks.runtime.vm.node.activity import EngineCounts
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.group import Epoch, Seat
+    from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import Work
+
+NAME = "tonnage-serve"
+# The engine finishes what it has begun.
+DRAIN_S = 100
+# Looks at an engine that was well before, until it counts as broken.
+SICK_LOOKS = 4
+# An engine that has requests and makes no tokens.
+HUNG_S = 300.0
+
+
+class ServingNode:
+    """The engine of this node. Settings: container, words, port, pool, group_count, span."""
+
+    def __init__(
+        self,
+        machine: Host,
+        cloud: CloudApi,
+        work: Work,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._machine = machine
+        self._cloud = cloud
+        self._work = work
+        self._settings = settings
+        self._failures = container.Failures(machine)
+        self._seat: Seat | None = None
+        self._epoch: Epoch | None = None
+        self._was_started = False
+        self._was_healthy = False
+        self._sick_looks = 0
+        self._traffic: EngineCounts | None = None
+        self._moved_s = machine.now_s()
+        self._pool = (
+            SeatPool(
+                machine,
+                cloud,
+                settings["pool"],
+                group_count=settings["group_count"],
+                span=settings["span"],
+            )
+            if settings["span"] > 1
+            else None
+        )
+
+    @property
+    def leads(self) -> bool:
+        """Whether requests come to this node: it serves alone, or leads its group."""
+        return self._seat is None or self._seat.rank == 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine has answered since it was started."""
+        return self._was_healthy
+
+    def look(self) -> bool:
+        """Do what is due, and say how it stands. A service never ends by itself."""
+        if self._failures.are_many:
+            self._work.tell(
+                "unhealthy", "serve", "the engine fails again and again"
+            )
+        elif self._pool is None or self._join(self._pool):
+            self._keep_up()
+        return True
+
+    def leave(self) -> None:
+        """Let the engine finish what it has begun; the balancer sends nothing to it then."""
+        container.stop(self._machine, NAME, DRAIN_S)
+        if self._seat is not None:
+            self._seat.leave()
+
+    def _keep_up(self) -> None:
+        """Start the engine when it does not run, and look at it when it does."""
+        exit_ = container.ended(self._machine, NAME)
+        if exit_ is not None:
+            if self._was_started:
+                self._fail(
+                    f"the engine ended with {exit_.code}: {exit_.last_lines}"
+                )
+            else:
+                self._start()
+        else:
+            self._look_at_engine()
+
+    def _join(self, pool: SeatPool) -> bool:
+        """Keep the seat of this node, and follow the epochs of its group."""
+        if self._seat is not None and not self._seat.renew():
+            self._seat = None
+        if self._seat is None:
+            self._seat = pool.claim()
+        if self._seat is None:
+            self._leave_epoch()
+            self._work.tell("spare", "wait for a seat")
+            return False
+        epoch = self._seat.epoch()
+        if epoch != self._epoch:
+            self._leave_epoch()
+            self._epoch = epoch
+        if epoch is None:
+            present = self._seat.present()
+            self._work.tell(
+                "waiting", f"{present} of {pool.span} nodes are here"
+            )
+            return False
+        return True
+
+    def _leave_epoch(self) -> None:
+        if self._epoch is not None:
+            container.remove(self._machine, NAME)
+        self._epoch, self._was_started = None, False
+
+    def _start(self) -> None:
+        words, variables = list(self._settings["words"]), {}
+        if self._seat is not None and self._epoch is not None:
+            leader = self._epoch.members[0].address
+            words += [
+                f"--nnodes={self._settings['span']}",
+                f"--node-rank={self._seat.rank}",
+                f"--master-addr={leader}",
+                *([] if self.leads else ["--headless"]),
+            ]
+            # On a machine with many interfaces the engine would guess its address.
+            variables["VLLM_HOST_IP"] = self._epoch.members[
+                self._seat.rank
+            ].address
+        container.start(
+            self._machine, NAME, self._settings["container"], words, variables
+        )
+        self._was_started, self._was_healthy, self._sick_looks = True, False, 0
+        self._moved_s = self._machine.now_s()
+        self._work.tell("starting", "load the model")
+
+    def _look_at_engine(self) -> None:
+        address = "127.0.0.1"
+        if not self.leads and self._epoch is not None:
+            address = self._epoch.members[0].address
+        traffic = activity.engine_traffic(
+            self._machine, address, self._settings["port"]
+        )
+        # Nodes that follow have no port: they are as well as the one that leads.
+        if traffic is not None and (
+            not self.leads
+            or activity.is_healthy(self._machine, self._settings["port"])
+        ):
+            self._sick_looks, self._was_healthy = 0, True
+            self._judge(traffic)
+            return
+        self._sick_looks += 1
+        if not self._was_healthy:
+            self._work.tell("starting", "load the model")
+        elif self.leads and self._sick_looks >= SICK_LOOKS:
+            self._fail("the engine does not answer")
+
+    def _judge(self, traffic: EngineCounts) -> None:
+        """Say whether there was work, and restart an engine that has some and does none."""
+        before, self._traffic = self._traffic, traffic
+        has_tokens = before is not None and traffic.tokens != before.tokens
+        if has_tokens or not traffic.requests:
+            self._moved_s = self._machine.now_s()
+        if self._machine.now_s() - self._moved_s >= HUNG_S:
+            self._fail("the engine has requests and makes no tokens")
+            return
+        self._work.tell(
+            "working", "serve", is_busy=has_tokens or traffic.requests > 0
+        )
+
+    def _fail(self, problem: str) -> None:
+        """Count a failure and clear the way for another start, of all nodes of the group."""
+        self._failures.add()
+        container.remove(self._machine, NAME)
+        self._was_started = False
+        self._work.tell("starting", "serve", problem)
+        if self._seat is not None and self._epoch is not None:
+            if not self._seat.fail(self._epoch):
+                self._seat = None
+            self._epoch = None

@@ -1,0 +1,203 @@
+"""Training: a job over the nodes of a pool, which goes on when one of them is replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacks.runtime.vm.node import activity, container, file_system
+from stacks.runtime.vm.node.checkpoint import Checkpoints, Rank
+from stacks.runtime.vm.node.group import SeatPool
+from stacks.runtime.vm.node.host import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stacks.runtime.vm.node.cloud import CloudApi
+    from stacks.runtime.vm.node.group import Epoch, Seat
+    from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import Work
+
+NAME = "tonnage-train"
+# Checkpoints are looked for less often than nodes.
+KEEP_S = 60.0
+
+
+class TrainingNode:
+    """The job on this node.
+
+    Settings: container, words, pool, nodes, ranks_per_node, master_port, grace_s, hung_s, and
+    those of Checkpoints.
+    """
+
+    def __init__(
+        self,
+        machine: Host,
+        cloud: CloudApi,
+        work: Work,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._machine = machine
+        self._cloud = cloud
+        self._work = work
+        self._settings = settings
+        self._checkpoints = Checkpoints(machine, cloud, settings)
+        self._failures = container.Failures(machine)
+        self._pool = SeatPool(
+            machine,
+            cloud,
+            settings["pool"],
+            group_count=1,
+            span=settings["nodes"],
+        )
+        self._seat: Seat | None = None
+        self._epoch: Epoch | None = None
+        self._kept_s = machine.now_s()
+        self._last_line = ""
+        self._problem = ""
+        self._moved_s = machine.now_s()
+
+    def look(self) -> bool:
+        """Do what is due, and say how it stands; False once the job has ended for good."""
+        ending = self._checkpoints.ending()
+        if ending is not None:
+            self._leave_epoch()
+            phase = "failed" if ending.problem else "done"
+            self._work.tell(phase, "train", ending.problem)
+            return False
+        if self._failures.are_many:
+            # A job that fails everywhere is no matter of a machine.
+            self._checkpoints.tell_failed(self._problem)
+            return True
+        joined = self._join()
+        if joined is None:
+            return True
+        seat, epoch = joined
+        exit_ = container.ended(self._machine, NAME)
+        if self._epoch is None:
+            self._start(seat, epoch)
+        elif exit_ is None:
+            self._look_at_job(seat, epoch)
+        elif exit_.code == 0:
+            self._end(seat, epoch)
+        else:
+            self._fail(
+                seat,
+                epoch,
+                f"the job ended with {exit_.code}: {exit_.last_lines}",
+            )
+        return True
+
+    def leave(self) -> None:
+        """Let the job save, bring its checkpoint to the bucket, and let others begin anew."""
+        container.stop(self._machine, NAME, self._settings["grace_s"])
+        if self._seat is not None and self._epoch is not None:
+            self._keep(self._seat)
+            self._seat.leave()
+
+    def _join(self) -> tuple[Seat, Epoch] | None:
+        """Keep the seat of this node and return the epoch; nothing while it waits."""
+        if self._seat is not None and not self._seat.renew():
+            self._leave_epoch()
+            self._seat = None
+        if self._seat is None:
+            self._seat = self._pool.claim()
+        if self._seat is None:
+            self._work.tell("spare", "stand by for a node that is lost")
+            return None
+        epoch = self._seat.epoch()
+        if epoch != self._epoch:
+            self._leave_epoch()
+        if epoch is None:
+            present = self._seat.present()
+            self._work.tell(
+                "waiting", f"{present} of {self._pool.span} nodes are here"
+            )
+            return None
+        return self._seat, epoch
+
+    def _leave_epoch(self) -> None:
+        if self._epoch is not None:
+            container.remove(self._machine, NAME)
+        self._epoch = None
+
+    def _start(self, seat: Seat, epoch: Epoch) -> None:
+        """Go on from the newest complete checkpoint, together with the others."""
+        settings = self._settings
+        if settings["fills_files"] and not file_system.is_filled(self._machine):
+            self._work.tell("starting", "bring the dataset")
+            if seat.rank:
+                return
+            file_system.fill_files(self._machine, self._cloud)
+        self._work.tell("starting", "restore the checkpoint")
+        self._checkpoints.restore()
+        container.start(
+            self._machine,
+            NAME,
+            settings["container"],
+            [
+                f"--nnodes={settings['nodes']}",
+                f"--nproc-per-node={settings['ranks_per_node']}",
+                f"--node-rank={seat.rank}",
+                f"--master-addr={epoch.members[0].address}",
+                f"--master-port={settings['master_port']}",
+                *settings["words"],
+            ],
+            {"TONNAGE_DONE": self._checkpoints.done_mark},
+        )
+        self._epoch = epoch
+        self._moved_s = self._machine.now_s()
+
+    def _look_at_job(self, seat: Seat, epoch: Epoch) -> None:
+        line = activity.last_line(self._machine, NAME)
+        has_moved = line != self._last_line
+        if has_moved:
+            self._last_line, self._moved_s = line, self._machine.now_s()
+        if self._machine.now_s() - self._moved_s >= self._settings["hung_s"]:
+            self._fail(seat, epoch, "the job has said nothing for too long")
+            return
+        self._work.tell("working", "train", has_moved=has_moved)
+        if self._machine.now_s() - self._kept_s >= KEEP_S:
+            self._kept_s = self._machine.now_s()
+            self._keep(seat)
+
+    def _keep(self, seat: Seat) -> bool:
+        """Bring new checkpoints to the bucket; what fails is tried again."""
+        try:
+            self._checkpoints.keep(self._rank(seat))
+        except (RequestError, OSError) as error:
+            self._work.tell(
+                "working", "train", f"the checkpoint is not saved: {error}"
+            )
+            return False
+        return True
+
+    def _end(self, seat: Seat, epoch: Epoch) -> None:
+        """End the job once its checkpoint is saved. The first node tells the others.
+
+        A job that ends well without being done was asked to stop, and starts again.
+        """
+        if not self._keep(seat):
+            return
+        if seat.rank:
+            self._work.tell("working", "wait for the first node to end the job")
+        elif not self._checkpoints.says_done():
+            self._fail(seat, epoch, "the job ended before its last step")
+        elif self._checkpoints.is_saved():
+            self._checkpoints.tell_done()
+        else:
+            self._work.tell(
+                "working", "wait for the last checkpoint of the others"
+            )
+
+    def _fail(self, seat: Seat, epoch: Epoch, problem: str) -> None:
+        """Count a failure, save what there is, and let all nodes begin a new epoch."""
+        self._failures.add()
+        self._problem = problem
+        self._keep(seat)
+        self._leave_epoch()
+        self._work.tell("starting", "train", problem)
+        if not seat.fail(epoch):
+            self._seat = None
+
+    def _rank(self, seat: Seat) -> Rank:
+        return Rank(seat.rank, self._settings["nodes"])

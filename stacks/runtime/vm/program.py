@@ -1,0 +1,117 @@
+"""The program of a node as text that fits into what a machine is given when it first starts.
+
+The text is JSON of files by path, compressed, in letters. bzip2 gives the same bytes everywhere,
+and nothing else may: another text would be another machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import hashlib
+import io
+import json
+import tokenize
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PACKAGE: Final = "stacks.runtime.vm.node"
+FOLDER: Final = "/opt/tonnage"
+# What the agent needs, and what brings the rest.
+CORE: Final = ("__init__", "__main__", "agent", "cloud", "host", "work")
+# Tokens after which a string alone is a docstring.
+STATEMENT_STARTS: Final = (
+    tokenize.ENCODING,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+)
+PREPARING: Final = ("container", "disk", "health", "job", "package")
+JOINING: Final = ("group", "lease", "upload")
+ROLE_MODULES: Final = {
+    "serve": (*JOINING, "activity", "serve"),
+    "batch": (*JOINING, "activity", "serve", "batch"),
+    "train": (
+        *JOINING,
+        "activity",
+        "checkpoint",
+        "file_system",
+        "retention",
+        "train",
+    ),
+    "workspace": ("activity", "workspace"),
+}
+
+
+class NodeProgram(NamedTuple):
+    """The program of a node: what it has at once, and what its agent may fetch."""
+
+    core: dict[str, str]
+    rest: dict[str, str]
+
+
+def node_program(cloud_modules: Iterable[str], role: str) -> NodeProgram:
+    """Return the files of the program of a node, by path.
+
+    `cloud_modules` are those of its cloud, by their full names.
+    """
+    rest = (*PREPARING, *ROLE_MODULES[role])
+    return NodeProgram(
+        _sources([*(f"{PACKAGE}.{name}" for name in CORE), *cloud_modules]),
+        _sources(f"{PACKAGE}.{name}" for name in rest),
+    )
+
+
+def packed(files_by_path: Mapping[str, str]) -> str:
+    """Return files as one text, which `unpacked` reads."""
+    document = json.dumps(files_by_path, sort_keys=True)
+    return base64.b85encode(bz2.compress(document.encode())).decode()
+
+
+def unpacked(text: str) -> dict[str, str]:
+    """Return the files of a packed text."""
+    document: dict[str, str] = json.loads(
+        bz2.decompress(base64.b85decode(text))
+    )
+    return document
+
+
+def text_digest(text: str) -> str:
+    """Return twelve hexadecimal digits that name a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _sources(modules: Iterable[str]) -> dict[str, str]:
+    return {
+        f"{FOLDER}/{module.replace('.', '/')}.py": _source(module)
+        for module in sorted(modules)
+    }
+
+
+@cache
+def _source(module: str) -> str:
+    """Return a module without its comments and docstrings: they are read here, not there."""
+    package, _, name = module.rpartition(".")
+    text = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    tokens = list(tokenize.tokenize(io.BytesIO(text.encode()).readline))
+    for before, token, after in zip(
+        tokens, tokens[1:], tokens[2:], strict=False
+    ):
+        (first, start), last = token.start, token.end[0]
+        if token.type == tokenize.COMMENT:
+            lines[first - 1] = lines[first - 1][:start].rstrip() + "\n"
+        elif (
+            token.type == tokenize.STRING
+            and before.type in STATEMENT_STARTS
+            and after.type == tokenize.NEWLINE
+        ):
+            # A body that is nothing but its docstring still needs a statement; a module does not.
+            indent = lines[first - 1][:start]
+            lines[first - 1] = f"{indent}...\n" if indent else ""
+            lines[first:last] = [""] * (last - first)
+    return "".join(line for line in lines if line.strip())

@@ -1,0 +1,77 @@
+"""What a node of a service or a batch runs: vLLM, with the layout and the limits of the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.perf.serving.memory import vllm_constants
+from planner.perf.serving.replica import SERVING_ENGINE
+from stacks.runtime.vm.container import SERVE_IMAGE, container_settings
+from stacks.spec.stack import SERVING_PORT
+
+if TYPE_CHECKING:
+    from planner.perf.common.layout import ReplicaLayout
+    from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.stack import StackSpec
+
+# What vLLM calls formats that checkpoints are converted to when it loads them.
+DTYPES: Final = {"fp16": "float16", "fp32": "float32"}
+
+
+def serving_work(
+    stack: StackSpec,
+    fleet: FleetSpec,
+    group: ScalingGroup,
+    layout: ReplicaLayout,
+) -> dict[str, Any]:
+    """Return the settings of the work of a node that serves."""
+    folder = f"models/{stack.model_name}"
+    return {
+        "container": container_settings(
+            fleet, SERVE_IMAGE, ["vllm", "serve", f"/{folder}"]
+        ),
+        "words": server_words(stack, fleet, layout),
+        "port": SERVING_PORT,
+        "pool": group.name,
+        "group_count": group.nodes // fleet.nodes_per_replica,
+        "span": fleet.nodes_per_replica,
+        "upload": {
+            "prefix": f"{folder}/",
+            "folder": f"/{folder}",
+            "required": ["config.json", "model.safetensors"],
+        },
+        # Of a batch: requests at once, and whether it ends.
+        "parallel": fleet.max_batch,
+        "runs_once": fleet.runs_once,
+    }
+
+
+def server_words(
+    stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
+) -> list[str]:
+    """Return the arguments of the server: the layout, the steps and the memory of the plan."""
+    gpu_memory_share = vllm_constants(SERVING_ENGINE.software_year)["share"]
+    options = {
+        "--served-model-name": stack.model_name,
+        "--port": SERVING_PORT,
+        "--tensor-parallel-size": layout.tp,
+        "--pipeline-parallel-size": layout.pp,
+        "--max-num-seqs": fleet.max_batch,
+        # Stated also where it is the default, so that a later engine runs what was simulated.
+        "--max-num-batched-tokens": fleet.token_budget,
+        "--max-model-len": fleet.context_tokens,
+        "--gpu-memory-utilization": f"{gpu_memory_share:g}",
+    }
+    if layout.precision in DTYPES:
+        options["--dtype"] = DTYPES[layout.precision]
+    if fleet.quantize_on_load:
+        options["--quantization"] = layout.precision
+    if layout.kv_precision == "fp8":
+        options["--kv-cache-dtype"] = "fp8"
+    data_parallel_size = fleet.instance.accelerators // layout.accelerators
+    if not fleet.spans_nodes and data_parallel_size > 1:
+        options["--data-parallel-size"] = data_parallel_size
+    return [
+        *(f"{option}={value}" for option, value in options.items()),
+        *(["--enable-expert-parallel"] if layout.ep > 1 else []),
+    ]

@@ -1,0 +1,304 @@
+"""Three clouds as a machine sees them: metadata, objects, groups and metrics, in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from stacks.runtime.vm.node.host import Answer, RequestError
+
+if TYPE_CHECKING:
+    from tests.stacks.runtime.vm.sandbox import SandboxMachine, World
+
+
+def answer(
+    world: World,
+    machine: SandboxMachine,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> Answer:
+    """What a cloud answers to a request of a machine."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    call = Call(
+        world, machine, method, parts.netloc, parts.path, query, headers, body
+    )
+    found = {"aws": aws, "gcp": gcp, "azure": azure}[world.provider](call)
+    if isinstance(found, Answer):
+        return found
+    text = found if isinstance(found, bytes) else json.dumps(found).encode()
+    return Answer(200, {}, text)
+
+
+class Call:
+    """A request."""
+
+    def __init__(
+        self, world, machine, method, host, path, query, headers, body
+    ) -> None:
+        self.world: World = world
+        self.machine: SandboxMachine = machine
+        self.method: str = method
+        self.host: str = host
+        self.path: str = path
+        self.query: dict[str, str] = query
+        self.headers = {name.lower(): text for name, text in headers.items()}
+        self.body: bytes = body
+
+    def stored(self, key: str) -> tuple[bytes, int]:
+        if key not in self.world.objects:
+            raise RequestError(404, "no such object")
+        return self.world.objects[key]
+
+    def part(self, key: str, header: str) -> tuple[bytes, int]:
+        data, version = self.stored(key)
+        span = self.headers.get(header, "")
+        if span:
+            start, _, end = span.removeprefix("bytes=").partition("-")
+            data = data[int(start) : int(end) + 1]
+        return data, version
+
+    def put(self, key: str, *, wanted: int | None) -> int:
+        """Write an object, when its version is `wanted` (0 for none)."""
+        before = self.world.objects.get(key, (b"", 0))[1]
+        if wanted is not None and wanted != before:
+            raise RequestError(412, "precondition failed")
+        return self.world.put(key, self.body)
+
+    def leave(self, *, replaced: bool) -> None:
+        self.world.end(self.machine, replaced=replaced)
+
+    def condition(self) -> int | None:
+        """The version that headers of conditions ask for."""
+        if "if-none-match" in self.headers:
+            return 0
+        text = self.headers.get("if-match")
+        return int(text.strip('"')) if text else None
+
+
+def aws(call: Call) -> Any:
+    if call.host == "169.254.169.254":
+        return _aws_metadata(call)
+    assert "authorization" in call.headers
+    values = dict(parse_qsl(call.body.decode("latin-1")))
+    if ".s3." in call.host:
+        return _s3(call)
+    if call.host.startswith("autoscaling."):
+        assert values["Action"] == "TerminateInstanceInAutoScalingGroup"
+        assert values["InstanceId"] == call.machine.name
+        call.leave(replaced=values["ShouldDecrementDesiredCapacity"] == "false")
+        return b""
+    if call.host.startswith("monitoring."):
+        call.world.publish(
+            call.machine,
+            {
+                values[f"MetricData.member.{n}.MetricName"]: float(
+                    values[f"MetricData.member.{n}.Value"]
+                )
+                for n in (1, 2)
+            },
+        )
+        return b""
+    assert call.host.startswith("fsx.")
+    return {
+        "FileSystems": [
+            {
+                "DNSName": "fs",
+                "Lifecycle": "AVAILABLE",
+                "LustreConfiguration": {"MountName": "m"},
+                "Tags": [{"Key": "tonnage-stack", "Value": call.world.stack}],
+            }
+        ]
+    }
+
+
+def _aws_metadata(call: Call) -> bytes:
+    if call.method == "PUT":
+        return b"token"
+    assert call.headers["x-aws-ec2-metadata-token"] == "token"
+    role = "meta-data/iam/security-credentials/"
+    keys = {"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t"}
+    texts = {
+        "meta-data/instance-id": call.machine.name,
+        "meta-data/local-ipv4": call.machine.address,
+        role: "node",
+        f"{role}node": json.dumps(keys),
+    }
+    if call.machine.notice:
+        texts["meta-data/spot/instance-action"] = '{"action": "terminate"}'
+    name = call.path.removeprefix("/latest/")
+    if name not in texts:
+        raise RequestError(404, name)
+    return texts[name].encode()
+
+
+def _s3(call: Call) -> Any:
+    key = unquote(call.path[1:])
+    if call.query.get("list-type") == "2":
+        rows = "".join(
+            f"<Contents><Key>{escape(name)}</Key><Size>{len(data)}</Size>"
+            f"<ETag>&quot;{version}&quot;</ETag></Contents>"
+            for name, (data, version) in sorted(call.world.objects.items())
+            if name.startswith(call.query["prefix"])
+        )
+        return f'<L xmlns="http://s3.amazonaws.com/doc/">{rows}</L>'.encode()
+    if call.method == "GET":
+        data, version = call.part(key, "range")
+        return Answer(200, {"etag": f'"{version}"'}, data)
+    if call.method == "DELETE":
+        call.world.objects.pop(key, None)
+        return b""
+    version = call.put(key, wanted=call.condition())
+    return Answer(200, {"etag": f'"{version}"'}, b"")
+
+
+def gcp(call: Call) -> Any:
+    if call.host == "metadata.google.internal":
+        return _gcp_metadata(call)
+    assert call.headers["authorization"] == "Bearer t"
+    if call.host == "storage.googleapis.com":
+        return _gcs(call)
+    if call.host == "monitoring.googleapis.com":
+        series = json.loads(call.body)["timeSeries"]
+        call.world.publish(
+            call.machine,
+            {
+                s["metric"]["type"].rpartition("/")[2].title(): s["points"][0][
+                    "value"
+                ]["doubleValue"]
+                for s in series
+            },
+        )
+        return {}
+    if call.host == "compute.googleapis.com":
+        verb = call.path.rpartition("/")[2]
+        instance = json.loads(call.body)["instances"][0]
+        assert instance.endswith(f"/{call.machine.name}")
+        call.leave(replaced=verb == "recreateInstances")
+        return {}
+    assert call.host == "lustre.googleapis.com"
+    if call.path.endswith(":importData"):
+        return {"name": "operations/1", "done": True}
+    return {"mountPoint": "10.0.0.9@tcp:/data"}
+
+
+def _gcp_metadata(call: Call) -> bytes:
+    assert call.headers["metadata-flavor"] == "Google"
+    name = call.path.removeprefix("/computeMetadata/v1/")
+    return {
+        "instance/id": call.machine.name,
+        "instance/name": call.machine.name,
+        "instance/zone": "projects/1/zones/z",
+        "instance/network-interfaces/0/ip": call.machine.address,
+        "instance/preempted": "TRUE" if call.machine.notice else "FALSE",
+        "instance/maintenance-event": "NONE",
+        "instance/service-accounts/default/token": '{"access_token": "t"}',
+        "project/project-id": "p",
+    }[name].encode()
+
+
+def _gcs(call: Call) -> Any:
+    if call.path.startswith("/upload/"):
+        wanted = call.query.get("ifGenerationMatch")
+        version = call.put(
+            call.query["name"], wanted=None if wanted is None else int(wanted)
+        )
+        return {"generation": str(version)}
+    _, _, name = call.path.partition("/o/")
+    if not name:
+        return {
+            "items": [
+                {
+                    "name": key,
+                    "size": str(len(data)),
+                    "generation": str(version),
+                }
+                for key, (data, version) in sorted(call.world.objects.items())
+                if key.startswith(call.query["prefix"])
+            ]
+        }
+    key = unquote(name)
+    if call.method == "DELETE":
+        call.stored(key)
+        del call.world.objects[key]
+        return b""
+    data, version = call.part(key, "range")
+    return Answer(200, {"x-goog-generation": str(version)}, data)
+
+
+def azure(call: Call) -> Any:
+    if call.host == "169.254.169.254":
+        return _azure_metadata(call)
+    assert call.headers["authorization"] == "Bearer t"
+    if call.host.endswith(".blob.core.windows.net"):
+        return _blobs(call)
+    if call.host.endswith(".monitoring.azure.com"):
+        data = json.loads(call.body)["data"]["baseData"]
+        call.world.publish(
+            call.machine, {data["metric"]: data["series"][0]["sum"]}
+        )
+        return b""
+    assert call.host == "management.azure.com"
+    if call.path.endswith("/delete"):
+        [instance] = json.loads(call.body)["instanceIds"]
+        assert call.machine.name.endswith(instance)
+        call.leave(replaced=False)
+        return b""
+    return {"properties": {"clientInfo": {"mgsAddress": "10.0.0.9"}}}
+
+
+def _azure_metadata(call: Call) -> Any:
+    assert call.headers["metadata"] == "true"
+    name = call.path.removeprefix("/metadata/")
+    event = {"Resources": [call.machine.name], "EventType": "Preempt"}
+    neighbour = {"Resources": ["somebody_9"], "EventType": "Preempt"}
+    return {
+        "instance/compute": {
+            "vmId": call.machine.name,
+            "name": call.machine.name,
+            "subscriptionId": "s",
+            "resourceGroupName": "g",
+        },
+        "instance/network/interface": [
+            {
+                "ipv4": {
+                    "ipAddress": [{"privateIpAddress": call.machine.address}]
+                }
+            }
+        ],
+        "identity/oauth2/token": {"access_token": "t"},
+        "scheduledevents": {
+            "Events": [event if call.machine.notice else neighbour]
+        },
+    }[name]
+
+
+def _blobs(call: Call) -> Any:
+    container, _, name = call.path[1:].partition("/")
+    key = unquote(name)
+    if call.query.get("comp") == "list":
+        rows = "".join(
+            f"<Blob><Name>{escape(blob)}</Name><Properties>"
+            f"<Content-Length>{len(data)}</Content-Length><Etag>{version}</Etag>"
+            "</Properties></Blob>"
+            for blob, (data, version) in sorted(call.world.objects.items())
+            if blob.startswith(call.query["prefix"])
+        )
+        text = f"<E><Blobs>{rows}</Blobs><NextMarker /></E>"
+        return b"\xef\xbb\xbf" + text.encode()
+    is_read_only = key.startswith(("models/", "job/"))
+    assert container == ("models" if is_read_only else "work")
+    if call.method == "GET":
+        data, version = call.part(key, "x-ms-range")
+        return Answer(200, {"etag": f'"{version}"'}, data)
+    if call.method == "DELETE":
+        call.stored(key)
+        del call.world.objects[key]
+        return b""
+    version = call.put(key, wanted=call.condition())
+    return Answer(200, {"etag": f'"{version}"'}, b"")

@@ -1,0 +1,456 @@
+"""Machines that serve, from their first boot to their last request, when things go wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.stacks.runtime.vm.sandbox import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SandboxMachine,
+    World,
+    seated,
+    settings_of,
+    state_of,
+)
+
+MODEL = "models/llama-3.1-8b/"
+WEIGHTS = ["config.json", "model.safetensors"]
+INDEX = "model.safetensors.index.json"
+SHARDS = ["model-1.safetensors", "model-2.safetensors"]
+# 45 minutes, 16 GB of weights at 0.2 GB/s, and the last look.
+START_LIMIT = 45 * MINUTE + 80 + MINUTE
+
+
+def serving(world: World, **state: Any) -> SandboxMachine:
+    """A machine whose weights are there before it is."""
+    world.upload(MODEL, WEIGHTS)
+    return world.add("serve", **state)
+
+
+def released(world: World, folder: str = "released") -> list[str]:
+    """Why machines were given back, as the bucket says."""
+    return [
+        json.loads(data)["reason"]
+        for key, (data, _) in world.objects.items()
+        if key.startswith(f"{folder}/")
+    ]
+
+
+def always(_: float) -> bool:
+    return True
+
+
+def test_a_service_without_requests_is_given_back(world: World) -> None:
+    world.has_traffic = lambda now_s: now_s < 3 * HOUR
+    machine = serving(world)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    # An hour after the last request, and not before.
+    assert 4 * HOUR <= machine.ended_s <= 4 * HOUR + 10 * MINUTE
+    assert released(world) == ["nobody asked for anything"]
+
+
+def test_a_service_with_few_requests_stays(world: World) -> None:
+    """One request in 40 minutes moves few bytes, and is a request."""
+    world.has_traffic = lambda now_s: now_s % (40 * MINUTE) < MINUTE
+    machine = serving(world)
+    world.run(DAY / 2)
+    assert machine.is_up
+    assert state_of(machine)["phase"] == "working"
+
+
+def test_the_server_starts_when_all_weights_are_there(world: World) -> None:
+    machine = world.add("serve")
+    manifest = json.dumps(
+        {"weight_map": {f"layer{n}": name for n, name in enumerate(SHARDS)}}
+    )
+    world.timeline.at(MINUTE, lambda: world.upload(MODEL, ["config.json"]))
+    world.timeline.at(2 * MINUTE, lambda: world.store(MODEL + INDEX, manifest))
+    world.timeline.at(5 * MINUTE, lambda: world.upload(MODEL, SHARDS[:1]))
+    world.run(20 * MINUTE)
+    assert machine.containers == {}
+    assert "model-2.safetensors is missing" in state_of(machine)["problem"]
+    world.timeline.at(20 * MINUTE, lambda: world.upload(MODEL, SHARDS[1:]))
+    world.run(28 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+    folder = machine.path(f"/{MODEL}")
+    assert {path.name for path in folder.glob("*.safetensors")} == set(SHARDS)
+
+
+def test_a_manifest_is_what_its_files_are_compared_with(world: World) -> None:
+    manifest = {"files": [{"name": "a", "bytes": 3, "sha256": "0" * 64}]}
+    world.put(MODEL + "a", b"abc")
+    world.put(MODEL + "tonnage-manifest.json", json.dumps(manifest).encode())
+    machine = world.add("serve")
+    world.run(10 * MINUTE)
+    assert machine.containers == {}
+    assert "not what its manifest says" in state_of(machine)["problem"]
+
+
+def test_new_weights_are_fetched_at_the_next_start(world: World) -> None:
+    machine = serving(world)
+    world.run(10 * MINUTE)
+    world.put(MODEL + "model.safetensors", b"newer")
+    machine.reboot()
+    world.run(20 * MINUTE)
+    weights = machine.path(f"/{MODEL}model.safetensors")
+    assert weights.read_bytes() == b"newer"
+    assert state_of(machine)["phase"] == "working"
+
+
+def test_weights_that_never_come_end_the_machine(world: World) -> None:
+    machine = world.add("serve")
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s <= START_LIMIT
+    assert "upload it with tonnage upload" in released(world)[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "minutes"),
+    [("apt-get", 10), ("docker", 10), ("systemctl", 5), ("mkfs.ext4", 5)],
+)
+def test_a_command_that_fails_for_a_while_is_tried_again(
+    world: World, command: str, minutes: int
+) -> None:
+    machine = serving(
+        world,
+        packages=set(),
+        failures={command: lambda: world.timeline.now_s < minutes * MINUTE},
+    )
+    world.run(25 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+
+
+@pytest.mark.parametrize("command", ["apt-get", "systemctl", "mkfs.ext4"])
+def test_a_command_that_always_fails_ends_the_machine(
+    world: World, command: str
+) -> None:
+    machine = serving(world, packages=set(), failures={command: lambda: True})
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s <= START_LIMIT
+    assert "made to fail" in released(world)[0]
+
+
+def test_a_boot_without_network_waits_for_it(world: World) -> None:
+    world.is_online = lambda: world.timeline.now_s > 10 * MINUTE
+    machine = serving(world)
+    world.run(20 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+
+
+def test_a_network_that_goes_and_comes_back_ends_nothing(world: World) -> None:
+    world.has_traffic = always
+    machine = serving(world)
+    world.is_online = lambda: not HOUR < world.timeline.now_s < 2 * HOUR
+    world.run(3 * HOUR)
+    assert machine.is_up
+    assert state_of(machine)["phase"] == "working"
+
+
+@pytest.mark.parametrize("minute", [0.5, 1, 3, 5, 6, 20, 90])
+def test_a_reboot_at_any_time_comes_back_to_work(
+    world: World, minute: float
+) -> None:
+    world.has_traffic = always
+    world.load_s = 240
+    machine = serving(world)
+    world.timeline.at(minute * MINUTE, machine.reboot)
+    world.run((minute + 12) * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+    assert "/models" in machine.mounts
+    formats = [words for words in machine.commands if words[0] == "mkfs.ext4"]
+    assert len(formats) == 1
+
+
+def test_disks_that_lost_their_content_are_made_anew(world: World) -> None:
+    machine = serving(world)
+    world.run(10 * MINUTE)
+    machine.reboot(wipes_disks=True)
+    world.run(20 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+    assert "/models" in machine.mounts
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_disks_of_the_machine_become_one(world: World, count: int) -> None:
+    machine = serving(world, local_disks=count)
+    world.run(10 * MINUTE)
+    assert "/models" in machine.mounts
+    joined = [kind for kind, _ in machine.disks.values() if kind == "raid"]
+    assert len(joined) == (count if count > 1 else 0)
+
+
+def test_a_disk_with_something_on_it_is_never_formatted(world: World) -> None:
+    world.upload(MODEL, WEIGHTS)
+    machine = world.add("serve", disks={})
+    device = next(iter(machine.disks))
+    machine.disks[device] = ("xfs", "mine")
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.disks[device] == ("xfs", "mine")
+    assert "holds something that was not made here" in released(world)[0]
+
+
+def test_the_disk_that_an_image_has_mounted_is_waited_for(
+    world: World,
+) -> None:
+    machine = serving(world, has_image_mount=True)
+    mount = "/opt/dlami/nvme"
+    world.timeline.at(MINUTE, lambda: machine.mounts.add(mount))
+    world.run(10 * MINUTE)
+    unit = machine.path("/etc/systemd/system/models.mount").read_text()
+    assert f"What={mount}/models" in unit
+    assert state_of(machine)["phase"] == "working"
+    assert not any(words[0] == "mkfs.ext4" for words in machine.commands)
+
+
+def test_a_broken_machine_is_replaced_once(world: World) -> None:
+    first = serving(world, accelerators=7)
+    world.run(10 * MINUTE, lambda: not first.is_up)
+    second = world.add("serve", accelerators=7)
+    world.run(20 * MINUTE, lambda: not second.is_up)
+    assert not first.is_up
+    assert not second.is_up
+    # Azure has no call that replaces a machine; its scale set is one smaller.
+    wanted = [] if world.provider == "azure" else [first.name]
+    assert world.replaced == wanted
+    assert all("7 of" in reason for reason in released(world, "broken"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.",
+        "NVRM: Xid (PCI:0000:53:00): 48, pid=1, DBE",
+    ],
+)
+def test_a_machine_that_breaks_later_is_found_within_the_hour(
+    world: World, message: str
+) -> None:
+    world.has_traffic = always
+    machine = serving(world)
+
+    def breaks() -> None:
+        machine.messages = f"boring\n{message}\n"
+
+    world.timeline.at(30 * MINUTE, breaks)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s < 2 * HOUR
+    assert "Xid" in released(world, "broken")[0]
+
+
+def test_errors_of_programs_are_no_broken_machine(world: World) -> None:
+    world.has_traffic = always
+    machine = serving(world, messages="NVRM: Xid (PCI:0000:53:00): 31, fault\n")
+    world.run(3 * HOUR)
+    assert machine.is_up
+
+
+def test_an_engine_that_dies_again_and_again_ends_the_machine(
+    world: World,
+) -> None:
+    def dies(_: SandboxMachine, container: Any) -> None:
+        container.is_running, container.code = False, 1
+        container.log = "out of memory"
+
+    machine = serving(world, job=dies)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s < START_LIMIT
+    assert "fails again and again" in released(world, "broken")[0]
+
+
+def test_an_engine_that_dies_once_is_started_again(world: World) -> None:
+    world.has_traffic = always
+    machine = serving(world)
+
+    def dies() -> None:
+        machine.containers["tonnage-serve"].is_running = False
+
+    world.timeline.at(HOUR, dies)
+    world.run(HOUR + 10 * MINUTE)
+    assert state_of(machine)["phase"] == "working"
+    assert machine.containers["tonnage-serve"].started_s > HOUR
+
+
+def test_an_engine_that_never_answers_ends_the_machine(world: World) -> None:
+    world.load_s = 2 * DAY
+    machine = serving(world)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s <= START_LIMIT
+    assert "load the model" in released(world)[0]
+
+
+def test_a_notice_lets_the_engine_finish(world: World) -> None:
+    world.has_traffic = always
+    machine = serving(world)
+
+    def announce() -> None:
+        machine.notice = True
+
+    world.timeline.at(HOUR, announce)
+    world.run(HOUR + MINUTE)
+    assert not machine.containers["tonnage-serve"].is_running
+    stops = [
+        words for words in machine.commands if words[:2] == ("docker", "stop")
+    ]
+    assert len(stops) == 1
+
+
+@pytest.mark.parametrize("jump_s", [-DAY, 30 * DAY])
+def test_a_clock_that_is_set_ends_nothing(world: World, jump_s: float) -> None:
+    world.has_traffic = always
+    settings = settings_of(world.provider, "serve")
+    settings["agent"]["limits"]["ttl"] = 4 * HOUR
+    world.upload(MODEL, WEIGHTS)
+    machine = world.add("serve", settings)
+
+    def jump() -> None:
+        machine.wall_jump_s = jump_s
+
+    world.timeline.at(HOUR, jump)
+    world.run(3.9 * HOUR)
+    assert machine.is_up
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert 4 * HOUR <= machine.ended_s <= 4 * HOUR + 2 * MINUTE
+
+
+def test_a_reboot_does_not_lengthen_a_life(world: World) -> None:
+    world.has_traffic = always
+    settings = settings_of(world.provider, "serve")
+    settings["agent"]["limits"]["ttl"] = 4 * HOUR
+    world.upload(MODEL, WEIGHTS)
+    machine = world.add("serve", settings)
+    for hour in (1, 2, 3):
+        world.timeline.at(hour * HOUR, machine.reboot)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert 4 * HOUR <= machine.ended_s <= 4 * HOUR + 5 * MINUTE
+
+
+def test_a_refused_release_is_asked_for_again(world: World) -> None:
+    machine = serving(world)
+    world.is_online = lambda: (
+        world.timeline.now_s < HOUR or (world.timeline.now_s > 3 * HOUR)
+    )
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s < 3 * HOUR + 10 * MINUTE
+
+
+# Replicas over several machines.
+
+
+def grouped(provider: str, groups: int = 2, span: int = 2) -> dict[str, Any]:
+    settings = settings_of(provider, "serve")
+    settings["work"] |= {"group_count": groups, "span": span}
+    settings["agent"]["limits"]["idle"] = 0
+    return settings
+
+
+def words_of(machine: SandboxMachine) -> dict[str, str]:
+    words = machine.containers["tonnage-serve"].words
+    pairs = (word.partition("=") for word in words if word.startswith("--"))
+    return {name: text for name, _, text in pairs}
+
+
+def ranks(machines: list[SandboxMachine]) -> dict[str, list[str]]:
+    """The ranks of each leader's group, by its address."""
+    groups: dict[str, list[str]] = {}
+    for machine in machines:
+        words = words_of(machine)
+        groups.setdefault(words["--master-addr"], []).append(
+            words["--node-rank"]
+        )
+    return {leader: sorted(found) for leader, found in groups.items()}
+
+
+def test_machines_that_come_late_make_whole_groups(world: World) -> None:
+    """Two of four nodes boot ten minutes before the others."""
+    world.upload(MODEL, WEIGHTS)
+    settings = grouped(world.provider)
+    for minute in (0, 0, 10, 10):
+        world.timeline.at(
+            minute * MINUTE, lambda: world.come("serve", settings)
+        )
+    world.run(30 * MINUTE)
+    assert len(world.machines) == 4
+    assert sorted(ranks(world.machines).values()) == [["0", "1"], ["0", "1"]]
+    assert all(state_of(m)["phase"] == "working" for m in world.machines)
+    headless = [m for m in world.machines if "--headless" in words_of(m)]
+    assert {words_of(m)["--node-rank"] for m in headless} == {"1"}
+
+
+def test_a_replaced_machine_takes_the_place_of_the_lost_one(
+    world: World,
+) -> None:
+    world.upload(MODEL, WEIGHTS)
+    settings = grouped(world.provider)
+    machines = [world.add("serve", settings) for _ in range(4)]
+    world.run(20 * MINUTE)
+    lost = machines[1]
+    partner = next(
+        m
+        for m in machines
+        if m is not lost
+        and words_of(m)["--master-addr"] == words_of(lost)["--master-addr"]
+    )
+    others = [m for m in machines if m not in (lost, partner)]
+    began = {m.name: m.containers["tonnage-serve"].started_s for m in others}
+    rank = words_of(lost)["--node-rank"]
+    world.end(lost, replaced=True)
+    spare = world.add("serve", settings)
+    world.run(60 * MINUTE)
+    assert words_of(spare)["--node-rank"] == rank
+    group = words_of(partner)["--master-addr"]
+    assert words_of(spare)["--master-addr"] == group
+    assert all(state_of(m)["phase"] == "working" for m in [spare, *others])
+    # The other group was not touched.
+    assert began == {
+        m.name: m.containers["tonnage-serve"].started_s for m in others
+    }
+
+
+def test_a_member_that_restarts_takes_its_group_along(world: World) -> None:
+    world.upload(MODEL, WEIGHTS)
+    settings = grouped(world.provider, groups=1)
+    machines = [world.add("serve", settings) for _ in range(2)]
+    world.run(20 * MINUTE)
+    places = [words_of(m)["--node-rank"] for m in machines]
+    machines[0].reboot()
+    world.run(40 * MINUTE)
+    assert [words_of(m)["--node-rank"] for m in machines] == places
+    assert all(state_of(m)["phase"] == "working" for m in machines)
+    assert all(
+        m.containers["tonnage-serve"].started_s >= 20 * MINUTE for m in machines
+    )
+
+
+def test_a_group_that_is_never_complete_does_not_wait_for_ever(
+    world: World,
+) -> None:
+    world.upload(MODEL, WEIGHTS)
+    machine = world.add("serve", grouped(world.provider, groups=1))
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert 2 * HOUR <= machine.ended_s < 2 * HOUR + 15 * MINUTE
+    assert released(world) == ["it waited too long: 1 of 2 nodes are here"]
+
+
+def test_a_machine_too_many_stands_by_without_a_seat(world: World) -> None:
+    world.upload(MODEL, WEIGHTS)
+    settings = grouped(world.provider, groups=1)
+    machines = [world.add("serve", settings) for _ in range(3)]
+    world.run(20 * MINUTE)
+    phases = sorted(state_of(m)["phase"] for m in machines)
+    assert phases == ["spare", "working", "working"]
+    assert len(seated(world)) == 2

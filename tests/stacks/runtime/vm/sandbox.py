@@ -1,0 +1,566 @@
+"""Machines in memory that run the program of a node as it is, on a clock that takes no time.
+
+Clouds, disks, accelerators, containers and people are simulated; the program, its settings and the
+requests that it sends are those of a real machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import datetime as dt
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from providers.catalog.load import load_catalog
+from stacks import registry
+from stacks.runtime.vm.node import __main__ as program
+from stacks.runtime.vm.node.host import (
+    Answer,
+    CommandError,
+    Host,
+    RequestError,
+)
+from stacks.spec.stack import StackSpec, derive_stack
+from stacks.user_data import NodeBoot
+from tests.conftest import only, solve, spec_of
+from tests.stacks.runtime.vm import clouds
+from tests.stacks.runtime.vm.timeline import Killed, Program, Timeline
+
+START = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+ARRAY = "/dev/md/tonnage"
+LOCAL_NAMES = {
+    "aws": "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS{}",
+    "gcp": "google-local-nvme-ssd-{}",
+    "azure": "nvme-Microsoft_NVMe_Direct_Disk_v2_{}",
+}
+
+SERVE = """apiVersion: tonnage/v1
+kind: Inference
+name: chat
+model: {name: llama-3.1-8b}
+sla: {ttft_p95: 2s}
+traffic: {peak_rps: 1, input_tokens: {mean: 500}, output_tokens: {mean: 100}}
+shutdown: {idle: 1h}
+"""
+BATCH = """apiVersion: tonnage/v1
+kind: Batch
+name: batch
+model: {name: llama-3.1-8b}
+traffic: {total_requests: 1M, input_tokens: {mean: 500}, output_tokens: {mean: 100}}
+deadline: 3d
+buy: {spot: never}
+shutdown: {idle: 1h}
+"""
+TRAIN = """apiVersion: tonnage/v1
+kind: Training
+name: run
+model: {name: llama-3.1-8b}
+data: {tokens: 20B, location: "s3://bucket/tokens"}
+train: {method: pretrain, deadline: 9d}
+buy: {spot: never}
+shutdown: {idle: 1h}
+"""
+WORKSPACE = """apiVersion: tonnage/v1
+kind: Workspace
+name: desk
+accelerator: {memory: 20GiB, count: 1}
+disk: 100GiB
+shutdown: {idle: 1h, ttl: 3d}
+"""
+SPECS = {
+    "serve": SERVE,
+    "batch": BATCH,
+    "train": TRAIN,
+    "workspace": WORKSPACE,
+}
+MACHINES = {
+    "aws": "p5.48xlarge",
+    "gcp": "a3-megagpu-8g",
+    "azure": "Standard_ND96isr_H100_v5",
+}
+
+
+@cache
+def stack_of(provider: str, role: str, machine: str = "") -> StackSpec:
+    text = SPECS[role] + f"where: {{clouds: [{provider}]}}\n"
+    if role == "train":
+        machine = machine or MACHINES[provider]
+    catalog = only(
+        load_catalog(None),
+        lambda o: not machine or o.instance.instance_type == machine,
+    )
+    spec = spec_of(text)
+    return derive_stack(spec, solve(catalog, text, keep=0), spec.name)
+
+
+@cache
+def boot_of(provider: str, role: str) -> tuple[NodeBoot, str]:
+    """What a machine of a role is given on a cloud, and the settings in it."""
+    stack = stack_of(provider, role)
+    fleet, group = stack.scaling_groups[0]
+    cloud = registry.cloud(provider)
+    boot = registry.runtime("vm").node_boot(
+        stack, fleet, group, cloud.node_cloud(stack, fleet)
+    )
+    packed = boot.script.partition('"""')[2].partition('"""')[0]
+    node_files = json.loads(bz2.decompress(base64.b85decode(packed)))
+    return boot, node_files["/etc/tonnage/node.json"]
+
+
+def settings_of(provider: str, role: str) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(boot_of(provider, role)[1])
+    return settings
+
+
+@dataclass
+class Container:
+    """A container that was started."""
+
+    words: list[str]
+    started_s: float
+    is_running: bool = True
+    code: int = 0
+    log: str = "begun"
+    # Of a job: the step from which it went on.
+    base: int | None = None
+
+    def option(self, name: str) -> str:
+        return next(
+            word.partition("=")[2]
+            for word in self.words
+            if word.startswith(f"{name}=")
+        )
+
+
+@dataclass
+class World:
+    """One cloud, its bucket, and the machines of a group."""
+
+    provider: str
+    folder: Path
+    stack: str = "chat"
+    timeline: Timeline = field(default_factory=Timeline)
+    objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    machines: list[SandboxMachine] = field(default_factory=list)
+    metrics: list[tuple[float, str, dict[str, float]]] = field(
+        default_factory=list
+    )
+    replaced: list[str] = field(default_factory=list)
+    is_online: Callable[[], bool] = lambda: True
+    # Whether requests come at a time.
+    has_traffic: Callable[[float], bool] = lambda _: False
+    load_s: float = 300.0
+    version: int = 0
+
+    def put(self, key: str, data: bytes) -> int:
+        self.version += 1
+        self.objects[key] = (data, self.version)
+        return self.version
+
+    def store(self, key: str, text: str) -> None:
+        """Write an object, as an event of the timeline."""
+        self.put(key, text.encode())
+
+    def come(self, role: str, settings: Mapping[str, Any]) -> None:
+        """Boot another machine, as an event of the timeline."""
+        self.add(role, settings)
+
+    def publish(
+        self, machine: SandboxMachine, values: dict[str, float]
+    ) -> None:
+        self.metrics.append((self.timeline.now_s, machine.name, values))
+
+    def end(self, machine: SandboxMachine, *, replaced: bool) -> None:
+        """Take a machine away. A program of it that asked for that ends at once."""
+        machine.ended_s = self.timeline.now_s
+        machine.shut_down()
+        if replaced:
+            self.replaced.append(machine.name)
+        current = self.timeline.current()
+        if current is not None and current in machine.programs:
+            raise Killed
+
+    def add(
+        self, role: str, settings: Mapping[str, Any] | None = None, **state: Any
+    ) -> SandboxMachine:
+        """Boot another machine of the group."""
+        number = len(self.machines) + 1
+        machine = SandboxMachine(
+            self, f"chat_{number}", f"10.0.0.{number}", role
+        )
+        for name, value in state.items():
+            setattr(machine, name, value)
+        machine.settings = dict(settings or settings_of(self.provider, role))
+        boot = boot_of(self.provider, role)[0]
+        if boot.program_key:
+            self.put(boot.program_key, boot.program_text.encode())
+        self.machines.append(machine)
+        machine.attach_disks(int(state.get("local_disks", 2)))
+        machine.boot()
+        return machine
+
+    def run(
+        self, until_s: float, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.timeline.run(until_s, stop)
+
+    def upload(self, prefix: str, names: list[str]) -> None:
+        for name in names:
+            self.put(prefix + name, name.encode() * 10)
+
+
+class SandboxMachine(Host):
+    """A machine with a disk, accelerators and containers, all of them made up."""
+
+    def __init__(
+        self, world: World, name: str, address: str, role: str
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.address = address
+        self.role = role
+        self.root = world.folder / name
+        self.settings: dict[str, Any] = {}
+        self.programs: list[Program] = []
+        self.booted_s = world.timeline.now_s
+        self.ended_s: float | None = None
+        self.notice = False
+        self.log_lines: list[str] = []
+        self.commands: list[tuple[str, ...]] = []
+        # Commands that fail, by their first word, while the function says so.
+        self.failures: dict[str, Callable[[], bool]] = {}
+        self.accelerators = 0
+        self.utilization = 0.0
+        self.messages = ""
+        self.containers: dict[str, Container] = {}
+        self.images: set[str] = set()
+        self.packages = {"docker", "nvidia-ctk"}
+        self.runtimes = "runc"
+        # By device: what it holds, and its label.
+        self.disks: dict[str, tuple[str, str]] = {}
+        self.array_is_up = False
+        self.mounts: set[str] = set()
+        self.enabled: list[str] = []
+        self.has_image_mount = False
+        self.wall_jump_s = 0.0
+        self.job: Callable[[SandboxMachine, Container], None] = lambda _m, _c: (
+            None
+        )
+
+    # The machine itself.
+
+    @property
+    def is_up(self) -> bool:
+        return self.ended_s is None
+
+    def attach_disks(self, count: int) -> None:
+        folder = self.path("/dev/disk/by-id")
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            device = self.path(f"/dev/nvme{number}n1")
+            device.write_text("")
+            self.disks[str(device)] = ("", "")
+            name = LOCAL_NAMES[self.world.provider].format(number)
+            (folder / name).symlink_to(device)
+            if self.world.provider == "aws":
+                # The same disk by the name of its namespace.
+                (folder / f"{name}-ns-1").symlink_to(device)
+
+    def boot(self) -> None:
+        self.booted_s = self.world.timeline.now_s
+        self.accelerators = (
+            self.accelerators or self.settings["health"]["accelerators"]
+        )
+        fabric = self.path("/sys/class/infiniband")
+        fabric.mkdir(parents=True, exist_ok=True)
+        for number in range(self.settings["health"]["fabric_devices"]):
+            (fabric / f"rdma{number}").touch()
+        self.path("/proc").mkdir(exist_ok=True)
+        self.path("/proc/loadavg").write_text("0.00 0.00 0.00 1/100 1\n")
+        for unit in self.enabled:
+            self._mount(unit)
+        self.programs = [
+            self.world.timeline.start(self._unit(program.run_agent)),
+            self.world.timeline.start(self._unit(program.run_work)),
+        ]
+
+    def _unit(
+        self, main: Callable[[Host, Mapping[str, Any]], None]
+    ) -> Callable[[], None]:
+        """A unit of systemd: what ends is started again."""
+
+        def run() -> None:
+            while True:
+                main(self, self.settings)
+                self.sleep(15)
+
+        return run
+
+    def shut_down(self) -> None:
+        for running in self.programs:
+            self.world.timeline.kill(running)
+        for container in self.containers.values():
+            container.is_running = False
+
+    def reboot(self, *, wipes_disks: bool = False) -> None:
+        """Restart the system: what is in memory is gone, and what is on disks is not."""
+        self.shut_down()
+        self.mounts.clear()
+        self.array_is_up = False
+        for path in sorted(self.path("/run").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        if wipes_disks:
+            self.disks = dict.fromkeys(self.disks, ("", ""))
+        self.boot()
+
+    def kill_agent(self) -> None:
+        self.world.timeline.kill(self.programs[0])
+
+    # What the program asks of it.
+
+    def now_s(self) -> float:
+        return self.world.timeline.now_s - self.booted_s
+
+    def utc(self) -> dt.datetime:
+        return START + dt.timedelta(
+            seconds=self.world.timeline.now_s + self.wall_jump_s
+        )
+
+    def sleep(self, seconds: float) -> None:
+        current = self.world.timeline.current()
+        if current is None:
+            # A worker of a program, which waits for it.
+            self.world.timeline.now_s += seconds
+        else:
+            current.sleep(seconds)
+
+    def path(self, path: str) -> Path:
+        if path.startswith(str(self.root)):
+            return Path(path)
+        return self.root / path.lstrip("/")
+
+    def log(self, text: str) -> None:
+        self.log_lines.append(text)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        timeout_s: float = 30,
+    ) -> Answer:
+        if threading.current_thread() is threading.main_thread():
+            raise AssertionError("requests come from programs")
+        if ":8000/" in url:
+            return self._engine(url, body)
+        if "libnvidia-container" in url or "keys" in url:
+            return Answer(200, {}, b"key")
+        is_metadata = "169.254.169.254" in url or "metadata.google" in url
+        if not (self.world.is_online() or is_metadata):
+            raise RequestError(0, "no route to host")
+        return clouds.answer(
+            self.world, self, method, url, headers or {}, body or b""
+        )
+
+    def _engine(self, url: str, body: bytes | None) -> Answer:
+        address = url.removeprefix("http://").partition(":")[0]
+        host = self
+        if address != "127.0.0.1":
+            host = next(
+                m
+                for m in self.world.machines
+                if m.address == address and m.is_up
+            )
+        container = host.containers.get("tonnage-serve")
+        if (
+            container is None
+            or not container.is_running
+            or self.world.timeline.now_s - container.started_s
+            < self.world.load_s
+            or host.role == "hung"
+        ):
+            raise RequestError(0, "connection refused")
+        if "/v1/" in url:
+            return Answer(
+                200, {}, json.dumps({"echo": json.loads(body or b"")}).encode()
+            )
+        now_s = self.world.timeline.now_s
+        is_busy = self.world.has_traffic(now_s)
+        tokens = int(now_s) if is_busy else 0
+        text = (
+            f'vllm:num_requests_running{{model="m"}} {1.0 if is_busy else 0.0}\n'
+            f'vllm:num_requests_waiting{{model="m"}} 0.0\n'
+            f'vllm:num_requests_waiting_by_reason{{model="m"}} 7.0\n'
+            f'vllm:generation_tokens_total{{model="m"}} {float(tokens)}\n'
+        )
+        return Answer(200, {}, text.encode())
+
+    def run(
+        self,
+        *words: str,
+        timeout_s: float = 300,
+        env: Mapping[str, str] | None = None,
+    ) -> str:
+        self.commands.append(words)
+        fails = self.failures.get(words[0])
+        if fails is not None and fails():
+            raise CommandError(f"{words[0]} ended with 1: made to fail")
+        handler = getattr(
+            self, "_" + words[0].replace("-", "_").replace(".", "_")
+        )
+        found: str = handler(*words[1:])
+        return found
+
+    # Commands.
+
+    def _fail(self, condition: bool) -> str:
+        if condition:
+            raise CommandError("ended with 1")
+        return ""
+
+    def _mountpoint(self, _: str, path: str) -> str:
+        return self._fail(path not in self.mounts)
+
+    def _systemctl(self, verb: str, *words: str) -> str:
+        if verb == "cat":
+            return self._fail(not self.has_image_mount)
+        if verb == "enable" and words[-1].endswith(".mount"):
+            if words[-1] not in self.enabled:
+                self.enabled.append(words[-1])
+            self._mount(words[-1])
+        if verb == "restart":
+            self.runtimes = "nvidia runc"
+        return ""
+
+    def _mount(self, unit: str) -> None:
+        text = self.path(f"/etc/systemd/system/{unit}").read_text()
+        values = dict(
+            line.split("=", 1) for line in text.splitlines() if "=" in line
+        )
+        is_label = values["What"].startswith("/dev/disk/by-label/")
+        if not is_label or self._labelled():
+            self.mounts.add(values["Where"])
+            folder = self.path(values["Where"])
+            if values["Type"] == "lustre":
+                # Machines share it, and one that is up sees what others write.
+                shared = self.world.folder / "shared"
+                shared.mkdir(exist_ok=True)
+                folder.rmdir()
+                folder.symlink_to(shared)
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def _labelled(self) -> bool:
+        return any(
+            label == "tonnage" and (device != ARRAY or self.array_is_up)
+            for device, (_, label) in self.disks.items()
+        )
+
+    def _blkid(self, option: str, word: str) -> str:
+        if option == "-L":
+            return self._fail(not self._labelled())
+        return self._fail(not self.disks[word][0])
+
+    def _lsblk(self, *words: str) -> str:
+        return Path(words[-1]).name + "\n"
+
+    def _mdadm(self, verb: str, *words: str) -> str:
+        if verb == "--assemble":
+            self.array_is_up = ARRAY in self.disks and any(
+                kind == "raid" for kind, _ in self.disks.values()
+            )
+            return self._fail(not self.array_is_up)
+        if verb in ("--detail", "--version"):
+            return self._fail(verb == "--detail" and not self.array_is_up)
+        members = [word for word in words if word in self.disks]
+        for member in members:
+            self.disks[member] = ("raid", "")
+        self.disks[ARRAY] = ("", "")
+        self.array_is_up = True
+        return ""
+
+    def _mkfs_ext4(self, *words: str) -> str:
+        assert self.disks[words[-1]] == ("", ""), "formats what holds something"
+        self.disks[words[-1]] = ("ext4", words[words.index("-L") + 1])
+        return ""
+
+    def _nvidia_smi(self, *words: str) -> str:
+        if "utilization" in words[0]:
+            return f"{self.utilization}\n" * self.accelerators
+        return "16, 16, 0\n" * self.accelerators
+
+    def _dmesg(self, *_: str) -> str:
+        return self.messages
+
+    def _apt_get(self, *words: str) -> str:
+        if "docker.io" in words:
+            self.packages.add("docker")
+        if "nvidia-container-toolkit" in words:
+            self.packages.add("nvidia-ctk")
+        return ""
+
+    def _modprobe(self, _: str) -> str:
+        return ""
+
+    def _chmod(self, *_: str) -> str:
+        return ""
+
+    def _azcopy(self, *_: str) -> str:
+        return ""
+
+    def _nvidia_ctk(self, *_: str) -> str:
+        return self._fail("nvidia-ctk" not in self.packages)
+
+    def _docker(self, verb: str, *words: str) -> str:
+        self._fail("docker" not in self.packages)
+        if verb == "info":
+            return self.runtimes
+        if verb == "image":
+            return self._fail(words[-1] not in self.images)
+        if verb == "pull":
+            self.images.add(words[-1])
+        if verb == "run" and words[0] == "--detach":
+            container = Container(list(words), self.world.timeline.now_s)
+            self.containers[container.option("--name")] = container
+        if verb in ("stop", "rm") and words[-1] in self.containers:
+            self.containers[words[-1]].is_running = False
+            if verb == "rm":
+                del self.containers[words[-1]]
+        if verb in ("inspect", "logs"):
+            return self._look_into(words)
+        return ""
+
+    def _look_into(self, words: tuple[str, ...]) -> str:
+        container = self.containers.get(words[-1])
+        if container is None:
+            raise CommandError("no such container")
+        if container.is_running:
+            self.job(self, container)
+        if "{{.State.Running}}" in words:
+            return str(container.is_running).lower()
+        if "{{.State.ExitCode}}" in words:
+            return str(container.code)
+        return container.log
+
+
+def seated(world: World) -> set[str]:
+    """The machines that have a seat, by what the bucket says."""
+    return {
+        json.loads(data)["node"]
+        for key, (data, _) in world.objects.items()
+        if key.startswith("groups/") and not key.endswith("/epoch")
+    }
+
+
+def state_of(machine: SandboxMachine) -> dict[str, Any]:
+    document = machine.path("/run/tonnage/work.json")
+    found: dict[str, Any] = json.loads(document.read_text())
+    return found
