@@ -138,6 +138,9 @@ def _node_group(
         "healthCheckType": "EC2",
         "healthCheckGracePeriod": 900,
         "waitForCapacityTimeout": "0",
+        # The alarm on lost agents compares them with the machines that are there.
+        "metricsGranularity": "1Minute",
+        "enabledMetrics": ["GroupInServiceInstances"],
         # A new template reaches running machines too, half of them at a time.
         "instanceRefresh": {
             "strategy": "Rolling",

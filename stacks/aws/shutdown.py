@@ -38,14 +38,15 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = (
-        ["Auto Scaling scheduled actions"] if stack.changes_capacity else []
-    )
-    mechanisms += (
-        ["EventBridge Scheduler sets every group to 0 at the deadline"]
-        if stack.ttl_s
-        else []
-    )
+    mechanisms = [
+        "CloudWatch sets a group to 0 after 30 minutes without agents"
+    ]
+    if stack.changes_capacity:
+        mechanisms.append("Auto Scaling scheduled actions")
+    if stack.ttl_s:
+        mechanisms.append(
+            "EventBridge Scheduler sets every group to 0 at the deadline"
+        )
     return "; ".join(mechanisms)
 
 

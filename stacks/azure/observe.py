@@ -1,6 +1,6 @@
-"""Logs, and an alert when the fleet does nothing for longer than it should.
+"""Logs, and an alert on machines without work, by what their agents tell Azure Monitor.
 
-Azure has no GPU metric of its own; processors under 2 % are what it can see from outside.
+Azure's alerts notify and do not act: the agent on the node and the autoscale setting do.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ def resources(stack: StackSpec) -> list[Resource]:
 def _idle_alert(stack: StackSpec, group: ScalingGroup) -> Resource:
     idle_criterion = {
         "criterionType": "StaticThresholdCriterion",
-        "name": "cpu",
-        "metricName": "Percentage CPU",
+        "name": "busy",
+        "metricName": "Busy",
         "operator": "LessThan",
-        "threshold": 2,
-        "timeAggregation": "Average",
-        "metricNamespace": "Microsoft.Compute/virtualMachineScaleSets",
+        "threshold": 1,
+        "timeAggregation": "Maximum",
+        "metricNamespace": "tonnage",
+        # Nobody has told it yet when the alert is made.
+        "skipMetricValidation": True,
     }
     return Resource(
         type="azure-native:monitor:MetricAlert",

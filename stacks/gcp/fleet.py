@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs
-from stacks.gcp import fabric, files, identity, network, placement, storage
+from stacks.gcp import (
+    fabric,
+    files,
+    identity,
+    network,
+    observe,
+    placement,
+    storage,
+)
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
@@ -248,6 +256,7 @@ def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to Google Cloud."""
     return {
         "bucket": storage.bucket_name(stack),
+        "metrics": observe.metric_prefix(stack),
         "file_system": files.file_system_name(stack),
         "dataset": stack.dataset_uri,
     }

@@ -29,12 +29,13 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> GcpApi:
 
 
 class GcpApi:
-    """Google Cloud. Settings: bucket, group, file_system, dataset."""
+    """Google Cloud. Settings: bucket, group, metrics, file_system, dataset."""
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
         self._bucket: str = settings["bucket"]
         self._group: str = settings["group"]
+        self._metrics: str = settings["metrics"]
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
         self._token = Kept(machine)
@@ -89,7 +90,7 @@ class GcpApi:
         series = [
             {
                 "metric": {
-                    "type": f"custom.googleapis.com/tonnage/{name.lower()}",
+                    "type": f"{self._metrics}/{name.lower()}",
                     "labels": {"group": self._group},
                 },
                 "resource": resource,

@@ -564,6 +564,6 @@ def test_the_budget_that_is_told_is_enough_and_a_dollar_less_is_not(
     told = describe(nearest.relax_to)
     assert told.endswith("/month")
     enough = int(told.removesuffix("/month"))
-    for budget, status in ((enough, "optimal"), (enough - 1, "infeasible")):
+    for budget, is_enough in ((enough, True), (enough - 1, False)):
         given = text.replace("10/month", f"{budget}/month")
-        assert solve(catalog, given).status == status
+        assert (solve(catalog, given).status != "infeasible") == is_enough

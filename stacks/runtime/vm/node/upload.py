@@ -80,8 +80,8 @@ def _files(
     missing = sorted(names - listed.keys())
     if missing:
         raise StepError(
-            f"{prefix} of the bucket is not complete: {missing[0]} is missing, as are "
-            f"{len(missing) - 1} others; upload it with tonnage upload"
+            f"{prefix} of the bucket is not complete: {missing[0]} is missing, and "
+            f"{len(missing) - 1} others; upload what is missing"
         )
     return [UploadedFile(name, size) for name, size in sorted(listed.items())]
 

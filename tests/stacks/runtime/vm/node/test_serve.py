@@ -108,7 +108,7 @@ def test_weights_that_never_come_end_the_machine(world: World) -> None:
     world.run(DAY, lambda: not machine.is_up)
     assert machine.ended_s is not None
     assert machine.ended_s <= START_LIMIT
-    assert "upload it with tonnage upload" in released(world)[0]
+    assert "upload what is missing" in released(world)[0]
 
 
 @pytest.mark.parametrize(
