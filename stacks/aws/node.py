@@ -67,21 +67,25 @@ class AwsApi:
         """Return the private address of the first interface."""
         return self._metadata("meta-data/local-ipv4")
 
-    def give_back(self) -> None:
-        """Terminate the instance and lower the desired capacity."""
-        self._terminate(decrement=True)
+    def handle(self) -> str:
+        """Return the instance id."""
+        return self.node_name()
+
+    def give_back(self, handle: str) -> None:
+        """Terminate an instance and lower the desired capacity."""
+        self._terminate(handle, decrement=True)
 
     def replace(self) -> None:
         """Terminate the instance; Auto Scaling starts another one."""
-        self._terminate(decrement=False)
+        self._terminate(self.handle(), decrement=False)
 
-    def _terminate(self, *, decrement: bool) -> None:
+    def _terminate(self, instance: str, *, decrement: bool) -> None:
         self._query(
             "autoscaling",
             {
                 "Action": "TerminateInstanceInAutoScalingGroup",
                 "Version": "2011-01-01",
-                "InstanceId": self.node_name(),
+                "InstanceId": instance,
                 "ShouldDecrementDesiredCapacity": str(decrement).lower(),
             },
         )

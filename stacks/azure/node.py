@@ -65,23 +65,23 @@ class AzureApi:
         ]
         return private_address
 
-    def give_back(self) -> None:
-        """Delete the machine from its scale set; one that only halts still bills."""
-        instance = self._instance()
-        name = instance["name"]
+    def handle(self) -> str:
+        """Return the id of the machine in its scale set."""
+        name: str = self._instance()["name"]
         # Uniform sets number their machines after the last _, Flexible ones use the whole name.
-        instance_id = (
-            name.rpartition("_")[2] if self._numbers_machines else name
-        )
+        return name.rpartition("_")[2] if self._numbers_machines else name
+
+    def give_back(self, handle: str) -> None:
+        """Delete a machine from the scale set; one that only halts still bills."""
         self._authorized(
             "POST",
-            f"{self._scale_set_url(instance)}/delete?api-version=2024-03-01",
-            {"instanceIds": [instance_id]},
+            f"{self._scale_set_url(self._instance())}/delete?api-version=2024-03-01",
+            {"instanceIds": [handle]},
         )
 
     def replace(self) -> None:
         """Delete the machine. Azure does not start another one: the set is one smaller."""
-        self.give_back()
+        self.give_back(self.handle())
 
     def notice(self) -> str:
         """Return the kind of an announced event that ends this machine."""

@@ -48,25 +48,33 @@ class GcpApi:
         """Return the address of the first interface."""
         return self._metadata("instance/network-interfaces/0/ip")
 
-    def give_back(self) -> None:
-        """Delete the instance from its group, which lowers the size of the group."""
+    def handle(self) -> str:
+        """Return the path of the instance in its project."""
+        zone = self._metadata("instance/zone").rpartition("/")[2]
+        return f"zones/{zone}/instances/{self._metadata('instance/name')}"
+
+    def give_back(self, handle: str) -> None:
+        """Delete an instance from the group, which lowers the size of the group."""
         self._ask_group(
-            "deleteInstances", {"skipInstancesOnValidationError": True}
+            "deleteInstances",
+            {
+                "instances": [handle],
+                "skipInstancesOnValidationError": True,
+            },
         )
 
     def replace(self) -> None:
         """Let the group delete the instance and create it anew."""
-        self._ask_group("recreateInstances", {})
+        self._ask_group("recreateInstances", {"instances": [self.handle()]})
 
-    def _ask_group(self, verb: str, options: Mapping[str, Any]) -> None:
+    def _ask_group(self, verb: str, body: Mapping[str, Any]) -> None:
         zone = self._metadata("instance/zone").rpartition("/")[2]
-        name = self._metadata("instance/name")
         project = self._metadata("project/project-id")
         self._authorized(
             "POST",
             f"https://compute.googleapis.com/compute/v1/projects/{project}/zones/{zone}"
             f"/instanceGroupManagers/{self._group}/{verb}",
-            {"instances": [f"zones/{zone}/instances/{name}"], **options},
+            body,
         )
 
     def notice(self) -> str:

@@ -28,6 +28,7 @@ LEFT_DAYS: Final = 30
 
 # Folders of the bucket that nodes write; all others they only read.
 WRITTEN_FOLDERS: Final = (
+    "alive",
     "batch",
     "broken",
     "checkpoints",

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 PACKAGE: Final = "stacks.runtime.vm.node"
 FOLDER: Final = "/opt/tonnage"
 # What the agent needs, and what brings the rest.
-CORE: Final = ("__init__", "__main__", "agent", "cloud", "host", "work")
+CORE: Final = (
+    "__init__",
+    "__main__",
+    "agent",
+    "cloud",
+    "host",
+    "lease",
+    "work",
+)
 # Tokens after which a string alone is a docstring.
 STATEMENT_STARTS: Final = (
     tokenize.ENCODING,
@@ -31,7 +39,7 @@ STATEMENT_STARTS: Final = (
     tokenize.NL,
 )
 PREPARING: Final = ("container", "disk", "health", "job", "package")
-JOINING: Final = ("group", "lease", "upload")
+JOINING: Final = ("group", "upload")
 ROLE_MODULES: Final = {
     "serve": (*JOINING, "activity", "serve"),
     "batch": (*JOINING, "activity", "serve", "batch"),

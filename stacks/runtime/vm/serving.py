@@ -38,7 +38,8 @@ def serving_work(
         "upload": {
             "prefix": f"{folder}/",
             "folder": f"/{folder}",
-            "required": ["config.json", "model.safetensors"],
+            # Uploads in the order of names bring the tokenizer last.
+            "required": ["config.json", "model.safetensors", "tokenizer*"],
         },
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,

@@ -15,6 +15,7 @@ from stacks.runtime.vm.node.host import (
     read_document,
     write_whole,
 )
+from stacks.runtime.vm.node.lease import Leases
 from stacks.runtime.vm.node.work import read_state
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 LIFE_PATH = "/var/lib/tonnage/life.json"
 # The cloud is told so often that the agent lives.
 TELL_S = 60.0
+# Machines of a group look after each other so often, and for so long an agent may be silent.
+WATCH_S = 300.0
+SILENT_AFTER_S = 1800.0
 # The cloud ends the machine meanwhile; else it is asked again.
 RETRY_S = 300.0
 
@@ -104,6 +108,8 @@ class Agent:
         self._settings = settings
         self._limits = Limits(**settings["limits"])
         self._told_s = -TELL_S
+        self._watched_s = -WATCH_S
+        self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._lived_before_s = float(
             (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
         )
@@ -126,6 +132,11 @@ class Agent:
         release = release_of(now_s, lived_s, state, self._limits)
         if release is not None:
             self._give_back(release)
+        elif (
+            self._settings["has_bucket"] and now_s - self._watched_s >= WATCH_S
+        ):
+            self._watched_s = now_s
+            self._watch_others()
 
     def _publish(self, now_s: float, state: WorkState | None) -> None:
         """Tell the cloud that the agent lives and whether there is work; no news is no reason."""
@@ -144,10 +155,37 @@ class Agent:
             if is_replaced:
                 self._cloud.replace()
             else:
-                self._cloud.give_back()
+                self._cloud.give_back(self._cloud.handle())
         except (RequestError, CommandError) as error:
             self._machine.log(f"the cloud did not take the node: {error}")
         self._machine.sleep(RETRY_S)
+
+    def _watch_others(self) -> None:
+        """Say in the bucket that this agent lives, and give back machines whose agents do not."""
+        folder = f"alive/{self._settings['group']}/"
+        own_key = f"{folder}{self._cloud.node_name()}"
+        record = {"handle": self._cloud.handle(), "at": self._machine.now_s()}
+        self._cloud.write(own_key, json.dumps(record).encode())
+        versions = self._leases.versions(folder)
+        for key in sorted(versions.keys() - {own_key}):
+            stored = (
+                self._cloud.read(key)
+                if self._leases.is_free(key, versions)
+                else None
+            )
+            if stored is not None:
+                self._end_silent(key, json.loads(stored.data)["handle"])
+
+    def _end_silent(self, key: str, handle: str) -> None:
+        """Give back a machine whose agent is silent; it may be gone already."""
+        self._machine.log(f"gives {handle} back: its agent is silent")
+        try:
+            self._cloud.give_back(handle)
+        except RequestError as error:
+            # The cloud is not reached: again later. It does not know the machine: it is gone.
+            if not 400 <= error.status < 500:
+                raise
+        self._cloud.delete(key)
 
     def _may_be_replaced(self) -> bool:
         """Whether no node of the group was replaced yet: the next one may be as broken."""
@@ -167,10 +205,11 @@ class Agent:
             "reason": release.reason,
             "at": self._machine.utc().isoformat(timespec="seconds"),
         }
+        group, name = self._settings["group"], self._cloud.node_name()
         try:
             self._cloud.write(
-                f"{folder}/{self._settings['group']}/{self._cloud.node_name()}.json",
-                json.dumps(record).encode(),
+                f"{folder}/{group}/{name}.json", json.dumps(record).encode()
             )
+            self._cloud.delete(f"alive/{group}/{name}")
         except RequestError as error:
             self._machine.log(f"the reason is not written: {error}")

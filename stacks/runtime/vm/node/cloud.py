@@ -62,8 +62,11 @@ class CloudApi(Protocol):
     def address(self) -> str:
         """Return the address by which others of the group reach this machine."""
 
-    def give_back(self) -> None:
-        """End this machine and lower the wished number of machines by one."""
+    def handle(self) -> str:
+        """Return the name by which any machine of the group may give this one back."""
+
+    def give_back(self, handle: str) -> None:
+        """End a machine and lower the wished number of machines by one."""
 
     def replace(self) -> None:
         """End this machine; the cloud starts another one."""

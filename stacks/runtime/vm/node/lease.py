@@ -22,9 +22,15 @@ class Seen(NamedTuple):
 class Leases:
     """What this node has seen of the leases of others. Clocks of other nodes do not matter."""
 
-    def __init__(self, machine: Host, cloud: CloudApi) -> None:
+    def __init__(
+        self,
+        machine: Host,
+        cloud: CloudApi,
+        free_after_s: float = FREE_AFTER_S,
+    ) -> None:
         self._machine = machine
         self._cloud = cloud
+        self._free_after_s = free_after_s
         self._seen: dict[str, Seen] = {}
 
     def versions(self, prefix: str) -> dict[str, str]:
@@ -39,4 +45,4 @@ class Leases:
         seen = self._seen.get(key)
         if seen is None or seen.version != version:
             self._seen[key] = seen = Seen(version, now_s)
-        return now_s - seen.first_s >= FREE_AFTER_S
+        return now_s - seen.first_s >= self._free_after_s

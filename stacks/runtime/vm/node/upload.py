@@ -7,6 +7,7 @@ counts when it has the files that it must have; of weights, those that their ind
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +43,7 @@ def fetch_upload(
 ) -> None:
     """Bring an upload to a folder, whole. Raises StepError while it is not complete.
 
-    Settings: prefix (of the keys), folder, required (names of files that it must have).
+    Settings: prefix (of the keys), folder, required (names of files that it must have, with *).
     Files that the node already has in the version of the manifest are not fetched again.
     """
     prefix: str = settings["prefix"]
@@ -77,7 +78,7 @@ def _files(
     if index is not None:
         names.update(json.loads(index.data)["weight_map"].values())
         names.discard(SINGLE_FILE)
-    missing = sorted(names - listed.keys())
+    missing = sorted(name for name in names if not fnmatch.filter(listed, name))
     if missing:
         raise StepError(
             f"{prefix} of the bucket is not complete: {missing[0]} is missing, and "

@@ -70,8 +70,13 @@ class Call:
             raise RequestError(412, "precondition failed")
         return self.world.put(key, self.body)
 
-    def leave(self, *, replaced: bool) -> None:
-        self.world.end(self.machine, replaced=replaced)
+    def leave(self, name: str, *, replaced: bool = False) -> None:
+        """End a machine of the group; one that is gone is not known any more."""
+        for machine in self.world.machines:
+            if machine.name.endswith(name) and machine.is_up:
+                self.world.end(machine, replaced=replaced)
+                return
+        raise RequestError(400, f"no machine {name}")
 
     def condition(self) -> int | None:
         """The version that headers of conditions ask for."""
@@ -90,8 +95,10 @@ def aws(call: Call) -> Any:
         return _s3(call)
     if call.host.startswith("autoscaling."):
         assert values["Action"] == "TerminateInstanceInAutoScalingGroup"
-        assert values["InstanceId"] == call.machine.name
-        call.leave(replaced=values["ShouldDecrementDesiredCapacity"] == "false")
+        call.leave(
+            values["InstanceId"],
+            replaced=values["ShouldDecrementDesiredCapacity"] == "false",
+        )
         return b""
     if call.host.startswith("monitoring."):
         call.world.publish(
@@ -178,8 +185,9 @@ def gcp(call: Call) -> Any:
     if call.host == "compute.googleapis.com":
         verb = call.path.rpartition("/")[2]
         instance = json.loads(call.body)["instances"][0]
-        assert instance.endswith(f"/{call.machine.name}")
-        call.leave(replaced=verb == "recreateInstances")
+        call.leave(
+            instance.rpartition("/")[2], replaced=verb == "recreateInstances"
+        )
         return {}
     assert call.host == "lustre.googleapis.com"
     if call.path.endswith(":importData"):
@@ -246,8 +254,7 @@ def azure(call: Call) -> Any:
     assert call.host == "management.azure.com"
     if call.path.endswith("/delete"):
         [instance] = json.loads(call.body)["instanceIds"]
-        assert call.machine.name.endswith(instance)
-        call.leave(replaced=False)
+        call.leave(instance)
         return b""
     return {"properties": {"clientInfo": {"mgsAddress": "10.0.0.9"}}}
 

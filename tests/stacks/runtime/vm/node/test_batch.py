@@ -16,7 +16,7 @@ from tests.stacks.runtime.vm.sandbox import (
 )
 
 MODEL = "models/llama-3.1-8b/"
-WEIGHTS = ["config.json", "model.safetensors"]
+WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 
 
 def submit(world: World, files: int, lines: int = 5) -> None:

@@ -19,7 +19,7 @@ from tests.stacks.runtime.vm.sandbox import (
 )
 
 MODEL = "models/llama-3.1-8b/"
-WEIGHTS = ["config.json", "model.safetensors"]
+WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 INDEX = "model.safetensors.index.json"
 SHARDS = ["model-1.safetensors", "model-2.safetensors"]
 # 45 minutes, 16 GB of weights at 0.2 GB/s, and the last look.
@@ -75,8 +75,11 @@ def test_the_server_starts_when_all_weights_are_there(world: World) -> None:
     world.run(20 * MINUTE)
     assert machine.containers == {}
     assert "model-2.safetensors is missing" in state_of(machine)["problem"]
-    world.timeline.at(20 * MINUTE, lambda: world.upload(MODEL, SHARDS[1:]))
-    world.run(28 * MINUTE)
+    world.upload(MODEL, SHARDS[1:])
+    world.run(23 * MINUTE)
+    assert "tokenizer* is missing" in state_of(machine)["problem"]
+    world.upload(MODEL, ["tokenizer.json"])
+    world.run(31 * MINUTE)
     assert state_of(machine)["phase"] == "working"
     folder = machine.path(f"/{MODEL}")
     assert {path.name for path in folder.glob("*.safetensors")} == set(SHARDS)

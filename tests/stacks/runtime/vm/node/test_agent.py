@@ -1,0 +1,173 @@
+"""Agents: what they decide, and what the others do when one of them is dead."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.runtime.vm.node.agent import Limits, release_of
+from stacks.runtime.vm.node.work import WorkState
+from tests.stacks.runtime.vm.sandbox import (
+    DAY,
+    HOUR,
+    MINUTE,
+    World,
+    settings_of,
+)
+
+LIMITS = Limits(start=2700, wait=7200, grace=1800, idle=3600, ttl=100_000)
+PHASES = (
+    "starting",
+    "waiting",
+    "spare",
+    "working",
+    "done",
+    "failed",
+    "unhealthy",
+)
+
+
+def state(phase: str, since_s: float = 0, **times: float) -> WorkState:
+    now = {"told_s": math.inf, "busy_s": 0.0, "moved_s": 0.0, **times}
+    return WorkState(phase, "step", "why", since_s, **now)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "work", "reason"),
+    [
+        (2699, None, ""),
+        (2700, None, "never begun"),
+        (2699, state("starting"), ""),
+        (2700, state("starting"), "did not get beyond: step: why"),
+        (5000, state("starting", 4000), ""),
+        (7199, state("waiting"), ""),
+        (7200, state("waiting"), "waited too long"),
+        (90_000, state("spare"), ""),
+        (5399, state("working"), ""),  # half an hour of boot is no idleness
+        (5400, state("working"), "nobody asked"),
+        (9000, state("working", busy_s=8000), ""),
+        (99_999, state("working", busy_s=99_999), ""),
+        (100_000, state("working", busy_s=100_000), "time to live"),
+        (10, state("done"), "done"),
+        (10, state("failed"), "fails again and again: why"),
+        (10, state("unhealthy"), "broken: why"),
+        # Work that says nothing does not run, whatever it said at last.
+        (9000, state("spare", told_s=6301), ""),
+        (9000, state("spare", told_s=6300), "did not get beyond"),
+    ],
+)
+def test_a_node_is_given_back_for_a_reason(
+    now_s: float, work: WorkState | None, reason: str
+) -> None:
+    release = release_of(now_s, now_s, work, LIMITS)
+    assert (release is None) == (not reason)
+    if release is not None:
+        assert reason in release.reason
+        assert release.is_replaced == (
+            work is not None and work.phase == "unhealthy"
+        )
+
+
+@given(
+    st.sampled_from(PHASES),
+    st.floats(0, 90_000),
+    st.floats(0, 90_000),
+    st.floats(0, 90_000),
+)
+def test_without_limits_only_what_has_ended_is_given_back(
+    phase: str, now_s: float, since_s: float, busy_s: float
+) -> None:
+    none = Limits(start=0, wait=0, grace=0, idle=0, ttl=0)
+    work = state(phase, since_s, told_s=0.0, busy_s=busy_s)
+    release = release_of(now_s, now_s, work, none)
+    assert (release is not None) == (phase in PHASES[4:])
+
+
+def serving(world: World, machines: int) -> None:
+    world.upload(
+        "models/llama-3.1-8b/",
+        ["config.json", "model.safetensors", "tokenizer.json"],
+    )
+    world.has_traffic = lambda _: True
+    settings = settings_of(world.provider, "serve")
+    for _ in range(machines):
+        world.add("serve", settings)
+
+
+def test_a_machine_without_an_agent_is_given_back_by_the_others(
+    world: World,
+) -> None:
+    serving(world, machines=3)
+    wedged = world.machines[1]
+    world.timeline.at(HOUR, wedged.kill_agent)
+    world.run(DAY, lambda: not wedged.is_up)
+    assert wedged.ended_s is not None
+    assert wedged.ended_s <= HOUR + 45 * MINUTE
+    world.run(3 * HOUR)
+    assert [m.is_up for m in world.machines] == [True, False, True]
+
+
+def test_machines_with_agents_leave_each_other_alone(world: World) -> None:
+    serving(world, machines=3)
+    world.run(6 * HOUR)
+    assert all(m.is_up for m in world.machines)
+
+
+def test_a_machine_that_the_cloud_took_is_forgotten(world: World) -> None:
+    serving(world, machines=2)
+    world.run(HOUR)
+    gone, stays = world.machines
+    world.end(gone, replaced=False)
+    world.run(2 * HOUR)
+    assert stays.is_up
+    alive = [key for key in world.objects if key.startswith("alive/")]
+    assert alive == [f"alive/serve/{stays.name}"]
+
+
+def test_nobody_is_ended_while_the_bucket_is_not_reached(world: World) -> None:
+    serving(world, machines=2)
+    world.is_online = lambda: not HOUR < world.timeline.now_s < 4 * HOUR
+    world.run(5 * HOUR)
+    assert all(m.is_up for m in world.machines)
+
+
+def test_in_200_weeks_of_traffic_billing_ends_after_the_idle_limit() -> None:
+    """Requests in random bursts: a machine stays between them and leaves after the last of all."""
+    draw = random.Random(1)
+    for _ in range(200):
+        idle_s = draw.choice([HOUR / 2, HOUR, 3 * HOUR, 12 * HOUR])
+        limits = Limits(start=2700, wait=7200, grace=1800, idle=idle_s, ttl=0)
+        boot_s = draw.uniform(60, 2600)
+        requests_s = [boot_s]
+        while requests_s[-1] < 7 * DAY and draw.random() < 0.98:
+            # Most gaps are short, and some are longer than the limit.
+            requests_s.append(
+                requests_s[-1] + idle_s * draw.expovariate(1) * 0.3
+            )
+        ended_s = ends_at(requests_s, boot_s, limits)
+        # The first look after the limit ends it, and sees what came until then.
+        end_s = math.inf
+        for request_s in requests_s:
+            if request_s > end_s:
+                break
+            limit_s = max(request_s, limits.grace) + idle_s
+            end_s = math.ceil(limit_s / 20) * 20
+        assert ended_s == end_s
+
+
+def ends_at(requests_s: list[float], boot_s: float, limits: Limits) -> float:
+    """When the agent gives a machine back that is looked at three times a minute."""
+    now_s, busy_s, position = 0.0, 0.0, 0
+    while True:
+        while position < len(requests_s) and requests_s[position] <= now_s:
+            busy_s, position = requests_s[position], position + 1
+        phase = "starting" if now_s < boot_s else "working"
+        busy_s = now_s if phase == "starting" else busy_s
+        work = state(phase, told_s=now_s, busy_s=busy_s)
+        if release_of(now_s, now_s, work, limits):
+            return now_s
+        now_s += 20
