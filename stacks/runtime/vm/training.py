@@ -51,7 +51,8 @@ def training_work(
         "nodes": fleet.working_nodes,
         "ranks_per_node": fleet.instance.accelerators,
         "master_port": MASTER_PORT,
-        "grace_s": int(notice_seconds(stack)),
+        # The rest of a notice is for bringing the checkpoint to the bucket.
+        "grace_s": int(notice_seconds(stack)) // 3,
         "hung_s": max(HUNG_S, round(HUNG_STEPS * training_run.step_pace_s)),
         "checkpoints": stack.checkpoint_dir,
         "shares_files": shares_files,

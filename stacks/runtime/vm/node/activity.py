@@ -88,7 +88,12 @@ def last_line(machine: Host, container: str) -> str:
     """Return the newest line that a container has written, with its time."""
     try:
         return machine.run(
-            "docker", "logs", "--tail=1", "--timestamps", container
+            "docker",
+            "logs",
+            "--tail=1",
+            "--timestamps",
+            container,
+            with_errors=True,
         )
     except CommandError:
         return ""

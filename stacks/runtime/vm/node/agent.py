@@ -32,6 +32,9 @@ TELL_S = 60.0
 # Machines of a group look after each other so often, and for so long an agent may be silent.
 WATCH_S = 300.0
 SILENT_AFTER_S = 1800.0
+# How clouds say that they do not know a machine.
+GONE = (404, 410)
+GONE_WORDS = ("not found", "does not exist", "validationerror")
 # The cloud ends the machine meanwhile; else it is asked again.
 RETRY_S = 300.0
 
@@ -163,7 +166,8 @@ class Agent:
     def _watch_others(self) -> None:
         """Say in the bucket that this agent lives, and give back machines whose agents do not."""
         folder = f"alive/{self._settings['group']}/"
-        own_key = f"{folder}{self._cloud.node_name()}"
+        # A cloud may give the name of a lost machine to the next one, which then writes here.
+        own_key = self._alive_key()
         record = {"handle": self._cloud.handle(), "at": self._machine.now_s()}
         self._cloud.write(own_key, json.dumps(record).encode())
         versions = self._leases.versions(folder)
@@ -176,14 +180,20 @@ class Agent:
             if stored is not None:
                 self._end_silent(key, json.loads(stored.data)["handle"])
 
+    def _alive_key(self) -> str:
+        handle = self._cloud.handle().replace("/", "_")
+        return f"alive/{self._settings['group']}/{handle}"
+
     def _end_silent(self, key: str, handle: str) -> None:
         """Give back a machine whose agent is silent; it may be gone already."""
         self._machine.log(f"gives {handle} back: its agent is silent")
         try:
             self._cloud.give_back(handle)
         except RequestError as error:
-            # The cloud is not reached: again later. It does not know the machine: it is gone.
-            if not 400 <= error.status < 500:
+            # What the cloud does not know is gone; everything else is tried again.
+            if error.status not in GONE and not any(
+                word in str(error).lower() for word in GONE_WORDS
+            ):
                 raise
         self._cloud.delete(key)
 
@@ -210,6 +220,6 @@ class Agent:
             self._cloud.write(
                 f"{folder}/{group}/{name}.json", json.dumps(record).encode()
             )
-            self._cloud.delete(f"alive/{group}/{name}")
+            self._cloud.delete(self._alive_key())
         except RequestError as error:
             self._machine.log(f"the reason is not written: {error}")

@@ -32,7 +32,7 @@ PREFIX = "batch/"
 # Of one request, in seconds: a long answer behind a full queue.
 ANSWER_TIMEOUT_S = 3600.0
 # Rounds in which lines that the engine could not answer are sent again, and the time between.
-MOST_ROUNDS = 60
+MOST_ROUNDS = 5
 RETRY_S = 20.0
 
 
@@ -119,30 +119,30 @@ class BatchNode:
             return False
         answers: list[str] = []
         errors: list[str] = []
-        pending = [
-            line for line in source.data.decode().splitlines() if line.strip()
-        ]
-        for attempt in range(MOST_ROUNDS):
+        # A line ends with a line feed alone: others may stand in a text.
+        pending = [line for line in source.data.split(b"\n") if line.strip()]
+        rounds = 0
+        while pending:
             unanswered = []
-            is_last = attempt == MOST_ROUNDS - 1
             for line, outcome in self._outcomes(pending):
                 version = self._renewed(lease_key, version)
                 if not version:
                     self._machine.log(f"{key} was taken by another node")
                     return True
-                self._work.tell("working", f"answer {key}")
-                if outcome.is_retried and not is_last:
+                if outcome.is_retried and rounds < MOST_ROUNDS:
                     unanswered.append(line)
-                else:
-                    (errors if outcome.is_error else answers).append(
-                        outcome.text
-                    )
+                    continue
+                self._work.tell("working", f"answer {key}")
+                (errors if outcome.is_error else answers).append(outcome.text)
             pending = unanswered
-            if not pending:
-                break
-            # The engine may be started again meanwhile.
-            self._machine.sleep(RETRY_S)
-            self._server.look()
+            if pending:
+                self._machine.sleep(RETRY_S)
+                self._server.look()
+                # The engine may be started again meanwhile, or its group may be gone.
+                if not self._server.is_ready:
+                    self._cloud.delete(lease_key)
+                    return True
+                rounds += 1
         if errors:
             self._cloud.write(
                 key.replace("/input/", "/errors/"), "".join(errors).encode()
@@ -172,12 +172,14 @@ class BatchNode:
         self._server.look()
         return self._lease(key, version)
 
-    def _outcomes(self, lines: list[str]) -> Iterator[tuple[str, LineResult]]:
+    def _outcomes(
+        self, lines: list[bytes]
+    ) -> Iterator[tuple[bytes, LineResult]]:
         """Send lines to the engine, as many at once as it takes, and yield what comes of each."""
         with ThreadPoolExecutor(self._settings["parallel"]) as workers:
             yield from zip(lines, workers.map(self._answer, lines), strict=True)
 
-    def _answer(self, line: str) -> LineResult:
+    def _answer(self, line: bytes) -> LineResult:
         """Send a line to the engine."""
         try:
             request = json.loads(line)
@@ -188,8 +190,9 @@ class BatchNode:
             )
         except (ValueError, KeyError, TypeError) as error:
             problem = f"not a request: {error!r}"
+            shown = line.decode("utf-8", "replace")
             return LineResult(
-                _line({"line": line, "error": problem}), is_error=True
+                _line({"line": shown, "error": problem}), is_error=True
             )
         try:
             answer = self._machine.send(
@@ -206,7 +209,11 @@ class BatchNode:
                 # What the engine refuses, it refuses again.
                 is_retried=not 400 <= error.status < 500,
             )
-        response = {"status_code": answer.status, "body": answer.document()}
+        try:
+            response = {"status_code": answer.status, "body": answer.document()}
+        except ValueError as error:
+            text = _line({"custom_id": identity, "error": repr(error)})
+            return LineResult(text, is_error=True)
         return LineResult(_line({"custom_id": identity, "response": response}))
 
 

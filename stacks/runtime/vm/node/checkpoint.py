@@ -1,9 +1,9 @@
 """Checkpoints in the bucket: complete ones alone count, and old ones go.
 
-    checkpoints/announced            the step whose checkpoint is being brought to the bucket
-    checkpoints/iter_0000400/...     its files
-    checkpoints/iter_0000400/.of-3   the node of rank 3 has brought all of its files
-    checkpoints/iter_0000400/.whole  names and sizes of all files; it is complete
+    checkpoints/announced             the step that is being brought, and the epoch that saved it
+    checkpoints/iter_0000400/...      its files
+    checkpoints/iter_0000400/.of-3-7  the files that the node of rank 3 has brought in epoch 7
+    checkpoints/iter_0000400/.whole   names and sizes of all files; it is complete
 
 Where nodes share a file system, the node of rank 0 brings the files of all. Otherwise each brings
 its own, once the node of rank 0, to which the job tells that it has saved, has announced the step.
@@ -22,7 +22,7 @@ from stacks.runtime.vm.node.upload import MANIFEST
 from stacks.runtime.vm.node.work import StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from stacks.runtime.vm.node.cloud import CloudApi
@@ -39,10 +39,11 @@ PART_BYTES = 64 * 2**20
 
 
 class Rank(NamedTuple):
-    """The place of this node in a job: its rank among `nodes`."""
+    """The place of this node in a job: its rank among `nodes`, in an epoch."""
 
     number: int
     nodes: int
+    epoch: int
 
 
 class Ending(NamedTuple):
@@ -121,31 +122,36 @@ class Checkpoints:
         except (OSError, ValueError):
             return 0
 
-    def restore(self) -> None:
+    def restore(self, rank: Rank, pulse: Callable[[], None]) -> None:
         """Bring the newest complete checkpoint here, so that all nodes go on from the same one.
 
-        Raises StepError when a file of it is not whole.
+        `pulse` is called between parts. Raises StepError when a file of it is not whole, and on
+        a shared file system while the first node still brings it.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         steps = self._whole_steps()
-        if not steps:
-            # What this node has alone, no other one could go on from.
-            if not self._settings["shares_files"]:
-                (self._folder / TRACKER).unlink(missing_ok=True)
-            return
-        newest = steps[-1]
-        if self._settings["shares_files"] and self.saved_step() >= newest:
+        newest = steps[-1] if steps else 0
+        if self._settings["shares_files"]:
+            if self.saved_step() >= newest:
+                return
+            if rank.number:
+                raise StepError("the first node brings the checkpoint")
+        else:
+            # What this node has alone, no other one could go on from; and what it has of a step
+            # may be of another epoch than the one that became complete.
+            (self._folder / TRACKER).unlink(missing_ok=True)
+            for path in self._folder.glob("iter_*"):
+                shutil.rmtree(path)
+        if not newest:
             return
         whole = self._cloud.read(f"{PREFIX}{_name(newest)}/{WHOLE}")
         sizes: dict[str, int] = json.loads(whole.data) if whole else {}
         for name, size in sizes.items():
-            self._fetch(f"{_name(newest)}/{name}", size)
+            self._fetch(f"{_name(newest)}/{name}", size, pulse)
         write_whole(self._folder / TRACKER, str(newest))
 
-    def _fetch(self, name: str, size: int) -> None:
+    def _fetch(self, name: str, size: int, pulse: Callable[[], None]) -> None:
         path = self._folder / name
-        if path.is_file() and path.stat().st_size == size:
-            return
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.part")
         with unfinished.open("wb") as stream:
@@ -156,55 +162,60 @@ class Checkpoints:
                 if part is None:
                     raise StepError(f"{name} has gone from the bucket")
                 stream.write(part.data)
+                pulse()
         if unfinished.stat().st_size != size:
             raise StepError(f"{name} is not as long as when it was saved")
         unfinished.replace(path)
 
-    def keep(self, rank: Rank) -> None:
-        """Bring what is new to the bucket, and delete what is not to be kept."""
+    def keep(self, rank: Rank, pulse: Callable[[], None]) -> None:
+        """Bring what is new to the bucket, and delete what is not to be kept.
+
+        `pulse` is called between files.
+        """
         if rank.number == 0:
             step = self.saved_step()
             if step and step not in self._whole_steps():
-                self._cloud.write(ANNOUNCED, str(step).encode())
-        announced = self._cloud.read(ANNOUNCED)
-        if announced is None:
+                announcement = {"step": step, "epoch": rank.epoch}
+                self._cloud.write(ANNOUNCED, json.dumps(announcement).encode())
+        stored = self._cloud.read(ANNOUNCED)
+        announced = json.loads(stored.data) if stored else {"epoch": -1}
+        # What another epoch has announced, this one has not saved.
+        if announced["epoch"] != rank.epoch:
             return
-        step = int(announced.data)
+        step = announced["step"]
         if rank.number == 0 or not self._settings["shares_files"]:
-            self._bring(step, rank)
+            self._bring(step, rank, pulse)
         if rank.number == 0:
             self._complete(step, rank)
             self._drop_expired()
         self._drop_local(step)
 
-    def _bring(self, step: int, rank: Rank) -> None:
-        """Bring the files of this node, then say so."""
-        prefix = f"{PREFIX}{_name(step)}/"
-        present = {item.key: item.size for item in self._cloud.list(prefix)}
-        if f"{prefix}.of-{rank.number}" in present:
+    def _bring(self, step: int, rank: Rank, pulse: Callable[[], None]) -> None:
+        """Bring the files of this node, then say which these are."""
+        mark = f"{PREFIX}{_name(step)}/.of-{rank.number}-{rank.epoch}"
+        paths = _files(self._folder / _name(step))
+        if not paths or self._cloud.read(mark) is not None:
             return
-        for path in _files(self._folder / _name(step)):
-            key = f"{PREFIX}{path.relative_to(self._folder).as_posix()}"
-            if present.get(key) != path.stat().st_size:
-                self._cloud.write_file(key, str(path))
-        self._cloud.write(f"{prefix}.of-{rank.number}", b"")
+        sizes = {}
+        for path in paths:
+            name = path.relative_to(self._folder / _name(step)).as_posix()
+            self._cloud.write_file(f"{PREFIX}{_name(step)}/{name}", str(path))
+            sizes[name] = path.stat().st_size
+            pulse()
+        self._cloud.write(mark, json.dumps(sizes).encode())
 
     def _complete(self, step: int, rank: Rank) -> None:
         """Write the list of the files of a checkpoint once every node has brought its own."""
         prefix = f"{PREFIX}{_name(step)}/"
-        present = {
-            item.key.removeprefix(prefix): item.size
-            for item in self._cloud.list(prefix)
-        }
-        bringers = 1 if self._settings["shares_files"] else rank.nodes
-        marks = {f".of-{number}" for number in range(bringers)}
-        if WHOLE in present or not marks <= present.keys():
+        if self._cloud.read(prefix + WHOLE) is not None:
             return
-        sizes = {
-            name: size
-            for name, size in present.items()
-            if not name.startswith(".of-")
-        }
+        bringers = 1 if self._settings["shares_files"] else rank.nodes
+        sizes: dict[str, int] = {}
+        for number in range(bringers):
+            mark = self._cloud.read(f"{prefix}.of-{number}-{rank.epoch}")
+            if mark is None:
+                return
+            sizes |= json.loads(mark.data)
         self._cloud.write(prefix + WHOLE, json.dumps(sizes).encode())
 
     def _whole_steps(self) -> list[int]:

@@ -22,10 +22,18 @@ IMAGE_MOUNT = "/opt/dlami/nvme"
 IMAGE_UNIT = "dlami-nvme"
 IMAGE_WAIT_S = 180.0
 POLL_S = 5.0
+NOTHING_FOUND = 2  # the code of blkid
+# A mount of a folder that a service mounts, which comes later than the file systems of a boot.
+LATE_ORDER = f"""DefaultDependencies=no
+Requires={IMAGE_UNIT}.service
+After={IMAGE_UNIT}.service
+Conflicts=umount.target
+Before=umount.target
+"""
 MOUNT_TEXT = """[Unit]
 Description=disk of weights and checkpoints
 Before=docker.service
-[Mount]
+{order}[Mount]
 What={source}
 Where=/models
 Type={kind}
@@ -52,7 +60,8 @@ def mount_models(machine: Host, settings: Mapping[str, Any]) -> None:
             machine,
             folder,
             "none",
-            f"bind,x-systemd.requires={IMAGE_UNIT}.service",
+            "bind",
+            order=LATE_ORDER,
         )
         return
     if not _find_labelled(machine):
@@ -68,7 +77,7 @@ def mount_models(machine: Host, settings: Mapping[str, Any]) -> None:
         machine,
         f"/dev/disk/by-label/{LABEL}",
         "ext4",
-        "nofail,noatime,x-systemd.device-timeout=30",
+        "noatime",
     )
 
 
@@ -147,14 +156,28 @@ def _device(machine: Host, settings: Mapping[str, Any]) -> str:
 
 def _refuse_content(machine: Host, device: str) -> None:
     # A superuser's probe, which reads the disk and not a cache.
-    if _succeeds(machine, "blkid", "-p", device):
-        raise StepError(f"{device} holds something that was not made here")
+    try:
+        machine.run("blkid", "-p", device)
+    except CommandError as error:
+        # Other codes say that it was not read, or holds several things.
+        if error.code == NOTHING_FOUND:
+            return
+        raise
+    raise StepError(f"{device} holds something that was not made here")
 
 
-def _mount(machine: Host, source: str, kind: str, options: str) -> None:
+def _mount(
+    machine: Host, source: str, kind: str, options: str, *, order: str = ""
+) -> None:
+    """Mount something at /models now and after every boot.
+
+    `order` has the lines of the unit that say what it waits for.
+    """
     write_whole(
         machine.path(f"/etc/systemd/system/{MODELS_UNIT}"),
-        MOUNT_TEXT.format(source=source, kind=kind, options=options),
+        MOUNT_TEXT.format(
+            source=source, kind=kind, options=options, order=order
+        ),
     )
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "enable", "--now", MODELS_UNIT)

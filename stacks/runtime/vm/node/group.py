@@ -125,6 +125,9 @@ class Seat:
         self._renewed_s = 0.0
         # The last epoch that this node has left, or never was part of.
         self._left = 0
+        # How often the work of this node was seen to advance, and that of all: of rank 0 alone.
+        self.moves = 0
+        self.moves_of_all = 0
 
     def take(self) -> bool:
         """Take the seat; False when another node was faster.
@@ -157,7 +160,9 @@ class Seat:
 
     def leave(self) -> None:
         """Give the seat up, so that another node need not wait until it is free."""
-        self._pool.cloud.delete(self._pool.key(self.group, str(self.rank)))
+        stored = self._pool.cloud.read(self._key)
+        if stored is not None and self._is_own(stored):
+            self._pool.cloud.delete(self._key)
 
     def epoch(self) -> Epoch | None:
         """Return the epoch that runs; nothing when this node has to be in none.
@@ -185,6 +190,7 @@ class Seat:
             for record in records or ()
         )
         lefts = [record["left"] for record in records or ()]
+        self.moves_of_all = sum(record["moves"] for record in records or ())
         if epoch is not None and not epoch.is_over:
             if epoch.members == members and max(lefts) < number:
                 return epoch
@@ -233,20 +239,37 @@ class Seat:
             for rank in range(self._pool.span)
         ]
 
+    @property
+    def _key(self) -> str:
+        return self._pool.key(self.group, str(self.rank))
+
+    def _is_own(self, stored: Stored) -> bool:
+        holder: str = _read_record(stored)["node"]
+        return holder == self._pool.me.node
+
     def _write(self) -> bool:
         """Write the seat, if nobody else wrote it meanwhile."""
+        if self._put():
+            return True
+        # A write of this node may have been done although its answer was lost.
+        stored = self._pool.cloud.read(self._key)
+        if stored is None or not self._is_own(stored):
+            return False
+        self._version = stored.version
+        return self._put()
+
+    def _put(self) -> bool:
         now_s = self._pool.machine.now_s()
         record = {
             **self._pool.me._asdict(),
             "left": self._left,
+            "moves": self.moves,
             # Every write differs, so that others see that it was written.
             "at": now_s,
         }
         try:
             self._version = self._pool.cloud.write(
-                self._pool.key(self.group, str(self.rank)),
-                json.dumps(record).encode(),
-                version=self._version,
+                self._key, json.dumps(record).encode(), version=self._version
             )
         except Conflict:
             return False

@@ -24,7 +24,11 @@ BYTES_TYPE = "application/octet-stream"
 
 
 class CommandError(Exception):
-    """A command that is missing, ran too long, or ended with another code than 0."""
+    """A command that is missing or ran too long (code -1), or ended with another code than 0."""
+
+    def __init__(self, message: str, code: int = -1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RequestError(Exception):
@@ -79,8 +83,12 @@ class Host:
         *words: str,
         timeout_s: float = COMMAND_TIMEOUT_S,
         env: Mapping[str, str] | None = None,
+        with_errors: bool = False,
     ) -> str:
-        """Run a command and return what it prints. Raises CommandError."""
+        """Run a command and return what it prints, `with_errors` on both streams.
+
+        Raises CommandError.
+        """
         try:
             process = subprocess.run(  # noqa: S603 - words of the program and its settings
                 words,
@@ -97,9 +105,10 @@ class Host:
             # The end of a message says what went wrong.
             message = (process.stderr or process.stdout).strip()[-300:]
             raise CommandError(
-                f"{words[0]} ended with {process.returncode}: {message}"
+                f"{words[0]} ended with {process.returncode}: {message}",
+                process.returncode,
             )
-        return process.stdout
+        return process.stdout + (process.stderr if with_errors else "")
 
     def send(
         self,

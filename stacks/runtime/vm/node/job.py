@@ -80,8 +80,7 @@ def _watch(
         except BrokenMachineError as error:
             work.tell("unhealthy", "health", str(error))
         except FAILURES as error:
-            # What cannot be looked at has a limit, as what does not start has.
-            work.tell("starting", work.state.step, str(error), is_busy=False)
+            work.note(str(error) or type(error).__name__)
         machine.sleep(LOOK_S)
     work.tell("working", f"leave: {notice}")
     role.leave()

@@ -67,7 +67,9 @@ class ServingNode:
     @property
     def is_ready(self) -> bool:
         """Whether the engine has answered since it was started."""
-        return self._was_healthy
+        return self._was_healthy and (
+            self._pool is None or self._epoch is not None
+        )
 
     def look(self) -> bool:
         """Do what is due, and say how it stands. A service never ends by itself."""
@@ -123,7 +125,7 @@ class ServingNode:
     def _leave_epoch(self) -> None:
         if self._epoch is not None:
             container.remove(self._machine, NAME)
-        self._epoch, self._was_started = None, False
+        self._epoch, self._was_started, self._was_healthy = None, False, False
 
     def _start(self) -> None:
         words, variables = list(self._settings["words"]), {}
@@ -184,7 +186,7 @@ class ServingNode:
         """Count a failure and clear the way for another start, of all nodes of the group."""
         self._failures.add()
         container.remove(self._machine, NAME)
-        self._was_started = False
+        self._was_started = self._was_healthy = False
         self._work.tell("starting", "serve", problem)
         if self._seat is not None and self._epoch is not None:
             if not self._seat.fail(self._epoch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node import activity, container, file_system
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 NAME = "tonnage-train"
 # Checkpoints are looked for less often than nodes.
 KEEP_S = 60.0
+FILL_LOOK_S = 0.2
 
 
 class TrainingNode:
@@ -53,6 +56,8 @@ class TrainingNode:
         self._epoch: Epoch | None = None
         self._kept_s = machine.now_s()
         self._last_line = ""
+        self._moves_of_all = 0
+        self._filler: threading.Thread | None = None
         self._problem = ""
         self._moved_s = machine.now_s()
 
@@ -91,7 +96,7 @@ class TrainingNode:
         """Let the job save, bring its checkpoint to the bucket, and let others begin anew."""
         container.stop(self._machine, NAME, self._settings["grace_s"])
         if self._seat is not None and self._epoch is not None:
-            self._keep(self._seat)
+            self._keep(self._seat, self._epoch)
             self._seat.leave()
 
     def _join(self) -> tuple[Seat, Epoch] | None:
@@ -124,12 +129,11 @@ class TrainingNode:
         """Go on from the newest complete checkpoint, together with the others."""
         settings = self._settings
         if settings["fills_files"] and not file_system.is_filled(self._machine):
-            self._work.tell("starting", "bring the dataset")
-            if seat.rank:
-                return
-            file_system.fill_files(self._machine, self._cloud)
+            self._fill_files(seat)
+            return
         self._work.tell("starting", "restore the checkpoint")
-        self._checkpoints.restore()
+        rank = self._rank(seat, epoch)
+        self._checkpoints.restore(rank, partial(self._pulse, seat))
         container.start(
             self._machine,
             NAME,
@@ -147,23 +151,50 @@ class TrainingNode:
         self._epoch = epoch
         self._moved_s = self._machine.now_s()
 
+    def _fill_files(self, seat: Seat) -> None:
+        """Let the first node bring the dataset for hours, while all say that they live."""
+        self._work.tell("working", "bring the dataset")
+        if seat.rank:
+            return
+        if self._filler is None or not self._filler.is_alive():
+            self._filler = threading.Thread(
+                target=file_system.fill_files,
+                args=(self._machine, self._cloud),
+                daemon=True,
+            )
+            self._filler.start()
+        # A small dataset is there at once.
+        self._filler.join(FILL_LOOK_S)
+
+    def _pulse(self, seat: Seat) -> None:
+        """Say in the middle of long work that this node lives."""
+        seat.renew()
+        self._work.tell(self._work.state.phase, self._work.state.step)
+
     def _look_at_job(self, seat: Seat, epoch: Epoch) -> None:
         line = activity.last_line(self._machine, NAME)
         has_moved = line != self._last_line
-        if has_moved:
-            self._last_line, self._moved_s = line, self._machine.now_s()
-        if self._machine.now_s() - self._moved_s >= self._settings["hung_s"]:
+        self._last_line = line
+        seat.moves += has_moved
+        # Most jobs write their log on one rank: the first node looks at all of them.
+        if has_moved or seat.moves_of_all != self._moves_of_all:
+            self._moves_of_all = seat.moves_of_all
+            self._moved_s = self._machine.now_s()
+        silent_s = self._machine.now_s() - self._moved_s
+        if seat.rank == 0 and silent_s >= self._settings["hung_s"]:
             self._fail(seat, epoch, "the job has said nothing for too long")
             return
         self._work.tell("working", "train", has_moved=has_moved)
         if self._machine.now_s() - self._kept_s >= KEEP_S:
             self._kept_s = self._machine.now_s()
-            self._keep(seat)
+            self._keep(seat, epoch)
 
-    def _keep(self, seat: Seat) -> bool:
+    def _keep(self, seat: Seat, epoch: Epoch) -> bool:
         """Bring new checkpoints to the bucket; what fails is tried again."""
         try:
-            self._checkpoints.keep(self._rank(seat))
+            self._checkpoints.keep(
+                self._rank(seat, epoch), partial(self._pulse, seat)
+            )
         except (RequestError, OSError) as error:
             self._work.tell(
                 "working", "train", f"the checkpoint is not saved: {error}"
@@ -176,7 +207,7 @@ class TrainingNode:
 
         A job that ends well without being done was asked to stop, and starts again.
         """
-        if not self._keep(seat):
+        if not self._keep(seat, epoch):
             return
         if seat.rank:
             self._work.tell("working", "wait for the first node to end the job")
@@ -193,11 +224,11 @@ class TrainingNode:
         """Count a failure, save what there is, and let all nodes begin a new epoch."""
         self._failures.add()
         self._problem = problem
-        self._keep(seat)
+        self._keep(seat, epoch)
         self._leave_epoch()
         self._work.tell("starting", "train", problem)
         if not seat.fail(epoch):
             self._seat = None
 
-    def _rank(self, seat: Seat) -> Rank:
-        return Rank(seat.rank, self._settings["nodes"])
+    def _rank(self, seat: Seat, epoch: Epoch) -> Rank:
+        return Rank(seat.rank, self._settings["nodes"], epoch.number)

@@ -95,7 +95,18 @@ class Work:
             state.busy_s = now_s
         if has_moved:
             state.moved_s = now_s
-        write_whole(self._machine.path(STATE_PATH), json.dumps(asdict(state)))
+        self._write()
+
+    def note(self, problem: str) -> None:
+        """Write why the work cannot be looked at. That is no word of it: silence has a limit."""
+        self.state.problem = problem
+        self._machine.log(problem)
+        self._write()
+
+    def _write(self) -> None:
+        write_whole(
+            self._machine.path(STATE_PATH), json.dumps(asdict(self.state))
+        )
 
 
 def read_state(machine: Host) -> WorkState | None:

@@ -76,7 +76,7 @@ class Call:
             if machine.name.endswith(name) and machine.is_up:
                 self.world.end(machine, replaced=replaced)
                 return
-        raise RequestError(400, f"no machine {name}")
+        raise RequestError(400, f"ValidationError: {name} was not found")
 
     def condition(self) -> int | None:
         """The version that headers of conditions ask for."""

@@ -409,6 +409,7 @@ class SandboxMachine(Host):
         *words: str,
         timeout_s: float = 300,
         env: Mapping[str, str] | None = None,
+        with_errors: bool = False,
     ) -> str:
         self.commands.append(words)
         fails = self.failures.get(words[0])
@@ -467,7 +468,9 @@ class SandboxMachine(Host):
     def _blkid(self, option: str, word: str) -> str:
         if option == "-L":
             return self._fail(not self._labelled())
-        return self._fail(not self.disks[word][0])
+        if not self.disks[word][0]:
+            raise CommandError("nothing found", 2)
+        return ""
 
     def _lsblk(self, *words: str) -> str:
         return Path(words[-1]).name + "\n"

@@ -90,6 +90,21 @@ def test_what_is_no_request_stands_beside_the_answers(world: World) -> None:
     assert len(lines_of(world, "errors")) == 2
 
 
+def test_a_line_ends_with_a_line_feed_and_nothing_else(world: World) -> None:
+    """Other ends of lines may stand in a text, and bytes may be no text at all."""
+    submit(world, files=1)
+    good = json.dumps(
+        {"custom_id": "good", "body": {"text": "a\u2028b\u0085c"}},
+        ensure_ascii=False,
+    )
+    world.put("batch/job/input/00000.jsonl", good.encode() + b"\n\xff\xfe\n")
+    machines = batch(world)
+    world.run(DAY, lambda: not any(m.is_up for m in machines))
+    assert world.timeline.now_s < HOUR
+    assert answered(world) == ["good"]
+    assert len(lines_of(world, "errors")) == 1
+
+
 def test_input_that_comes_late_is_waited_for(world: World) -> None:
     machines = batch(world)
     world.timeline.at(40 * MINUTE, lambda: submit(world, files=2))

@@ -449,6 +449,18 @@ def test_a_group_that_is_never_complete_does_not_wait_for_ever(
     assert released(world) == ["it waited too long: 1 of 2 nodes are here"]
 
 
+def test_a_group_that_waits_is_not_saved_by_a_network_that_flaps(
+    world: World,
+) -> None:
+    """A look that fails is no new start of the waiting."""
+    world.upload(MODEL, WEIGHTS)
+    machine = world.add("serve", grouped(world.provider, groups=1))
+    world.is_online = lambda: world.timeline.now_s % HOUR > MINUTE
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s < 2.5 * HOUR
+
+
 def test_a_machine_too_many_stands_by_without_a_seat(world: World) -> None:
     world.upload(MODEL, WEIGHTS)
     settings = grouped(world.provider, groups=1)

@@ -65,9 +65,10 @@ class Job:
         for member in members.values():
             for saved in range(first, last + 1):
                 self.save(member, saved * self.save_every)
-        for member_container in containers:
-            member_container.log = f"step {step}"
-            if step >= self.last_step:
+        # The log of most jobs is that of one rank.
+        members["0"].containers["tonnage-train"].log = f"step {step}"
+        if step >= self.last_step:
+            for member_container in containers:
                 member_container.is_running = False
 
     def base(self, machine: SandboxMachine) -> int:
@@ -178,6 +179,12 @@ def test_a_torn_checkpoint_is_not_gone_on_from(world: World) -> None:
     gang(world, job, machines=1)
     world.run(world.timeline.now_s + 15 * MINUTE)
     assert {step for _, step in job.resumed} == {120}
+    world.run(DAY, lambda: not any(m.is_up for m in world.machines))
+    assert reasons(world) == {"its work is done"}
+    # No part of another epoch became part of a checkpoint.
+    for step in whole_steps(world):
+        whole = world.objects[f"checkpoints/iter_{step:07d}/.whole"][0]
+        assert sorted(json.loads(whole)) == ["rank0", "rank1", "rank2"]
 
 
 def test_a_spare_stands_by_and_takes_the_place_of_a_lost_machine(
