@@ -1,4 +1,4 @@
-"""AWS: the instance metadata service, Auto Scaling, S3, CloudWatch and Secrets Manager."""
+"""AWS: the instance metadata service, Auto Scaling, S3, CloudWatch and FSx."""
 
 from __future__ import annotations
 
@@ -121,21 +121,6 @@ class AwsApi:
                 f"{member}.Dimensions.member.1.Value": self._group,
             }
         self._query("monitoring", values)
-
-    def secret(self, name: str) -> str:
-        """Return a secret of Secrets Manager."""
-        answer = self._signed(
-            "secretsmanager",
-            "POST",
-            self._service_url("secretsmanager"),
-            body=json.dumps({"SecretId": name}).encode(),
-            headers={
-                "content-type": "application/x-amz-json-1.1",
-                "x-amz-target": "secretsmanager.GetSecretValue",
-            },
-        )
-        secret_text: str = answer.document()["SecretString"]
-        return secret_text
 
     def file_system(self) -> str:
         """Find the file system by the tag of the stack: its name is known only once it exists."""

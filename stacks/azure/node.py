@@ -1,4 +1,4 @@
-"""Azure: the instance metadata service, scale sets, blobs, metrics and Key Vault."""
+"""Azure: the instance metadata service, scale sets, blobs and metrics."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> AzureApi:
 
 
 class AzureApi:
-    """Azure. Settings: region, account, vault, group, numbers_machines, file_system, dataset."""
+    """Azure. Settings: region, account, group, numbers_machines, file_system, dataset."""
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
         self._account: str = settings["account"]
         self._region: str = settings["region"]
-        self._vault: str = settings.get("vault", "")
         self._scale_set: str = settings["group"]
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
@@ -126,16 +125,6 @@ class AzureApi:
                 },
                 resource="https://monitoring.azure.com/",
             )
-
-    def secret(self, name: str) -> str:
-        """Return a secret of the key vault."""
-        answer = self._authorized(
-            "GET",
-            f"https://{self._vault}.vault.azure.net/secrets/{name}?api-version=7.4",
-            resource="https://vault.azure.net",
-        )
-        secret_text: str = answer.document()["value"]
-        return secret_text
 
     def file_system(self) -> str:
         """Ask Managed Lustre for the address of its servers."""

@@ -1,8 +1,7 @@
-"""Google Cloud: the metadata server, managed groups, Cloud Storage, Monitoring and secrets."""
+"""Google Cloud: the metadata server, managed groups, Cloud Storage, Monitoring and Lustre."""
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -116,16 +115,6 @@ class GcpApi:
             f"https://monitoring.googleapis.com/v3/projects/{project}/timeSeries",
             {"timeSeries": series},
         )
-
-    def secret(self, name: str) -> str:
-        """Return a secret of Secret Manager."""
-        project = self._metadata("project/project-id")
-        answer = self._authorized(
-            "GET",
-            "https://secretmanager.googleapis.com/v1/projects/"
-            f"{project}/secrets/{name}/versions/latest:access",
-        )
-        return base64.b64decode(answer.document()["payload"]["data"]).decode()
 
     def file_system(self) -> str:
         """Ask Managed Lustre for the mount point."""

@@ -28,7 +28,6 @@ def container_settings(
     environment  variables
     entry, lead  the program, and its first words; the words of the work come after them
     before       commands of the machine that the fabric wants first
-    registry     the registry that wants a password of the cloud; empty when none does
     """
     fabric = joined_fabric(fleet)
     work = "train" if fleet.is_training else "serve"

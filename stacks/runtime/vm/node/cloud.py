@@ -77,9 +77,6 @@ class CloudApi(Protocol):
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Add values of now to the metrics of the scaling group."""
 
-    def secret(self, name: str) -> str:
-        """Return the newest version of a secret."""
-
     def file_system(self) -> str:
         """Return what a node mounts as the parallel file system of the stack."""
 
