@@ -164,12 +164,8 @@ def committed_hours(life: Lifetime | None) -> Decimal:
 
 
 def bill_period(shutdown: ShutdownRule, *, is_one_job: bool) -> Period:
-    """Return what a bill is for: a run of one job, a life with a time to live, or a month.
-
-    A job that nothing ends is billed by the month, as what stands for good.
-    """
-    ends_when_idle = shutdown.idle is not None or shutdown.ttl is not None
-    if is_one_job and ends_when_idle:
+    """Return what a bill is for: a run of one job, a life with a time to live, or a month."""
+    if is_one_job:
         return "run"
     return "month" if shutdown.ttl is None else "life"
 

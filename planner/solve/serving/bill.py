@@ -47,27 +47,30 @@ def fleet_lifetime(
 ) -> Lifetime | None:
     """Return what each machine is billed for, None when the bill is that of a month.
 
-    A batch that runs once lives from its boot until an idle limit or the time to live ends it:
-    its machines answer requests and cannot know which was the last. Everything else stands for
-    its time to live.
+    A batch that runs once lives from its boot until every line of its input has an answer, or
+    until an idle limit or the time to live ends it before. Everything else stands for its time
+    to live.
     """
     if requirement.mode == "batch" and not requirement.runs_daily:
-        return _run_lifetime(sizing, requirement.shutdown, None)
+        return _run_lifetime(sizing, requirement.shutdown)
     return standing_lifetime(requirement.shutdown)
 
 
 def _run_lifetime(
     sizing: FleetSizing,
     shutdown: ShutdownRule,
-    window_s: float | None,
+    window_s: float | None = None,
 ) -> Lifetime | None:
-    """The machines of one batch run."""
+    """Return the life of the machines of one batch run.
+
+    With a window it is a run of every day, which never knows that its input is complete.
+    """
     boot_s = startup_time_s(sizing.replica)
     return job_lifetime(
         boot_s,
         sizing.duration_hours * SECONDS_PER_HOUR - boot_s,
         shutdown,
-        says_done=False,
+        says_done=window_s is None,
         window_s=window_s,
     )
 
@@ -112,7 +115,6 @@ def _batch_hours(
         )
         assert daily_life is not None  # noqa: S101 - a window ends it
         return daily_hours(daily_life, requirement.shutdown)
-    # Nothing ends it: it runs until somebody destroys it, and is billed as what stands.
     return max(life_hours(life), Decimal(sizing.duration_hours))
 
 

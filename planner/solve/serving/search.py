@@ -17,6 +17,7 @@ from msgspec import Struct
 from planner import figures
 from planner.frontier import Frontier
 from planner.perf.serving.replica import Replica
+from planner.solve.serving.batch_run import cheapest_run
 from planner.solve.serving.bill import serving_bill
 from planner.solve.serving.cloud_limit import beyond_reach, obtainable
 from planner.solve.serving.cost_bound import (
@@ -310,11 +311,18 @@ class ServingSearch:
     def _candidate(
         self, requirement: ServingRequirement, offer: Offer, sizing: FleetSizing
     ) -> ServingCandidate:
-        return ServingCandidate(
-            offer=offer,
-            sizing=sizing,
-            bill=self.bill(requirement, sizing, offer),
+        """Return a fleet with its bill; a batch that runs once may take more groups."""
+
+        def bill_of(fleet: FleetSizing) -> Bill:
+            return self.bill(requirement, fleet, offer)
+
+        runs_once = requirement.mode == "batch" and not requirement.runs_daily
+        sizing, bill = (
+            cheapest_run(requirement, offer, sizing, bill_of)
+            if runs_once
+            else (sizing, bill_of(sizing))
         )
+        return ServingCandidate(offer=offer, sizing=sizing, bill=bill)
 
     def _rejected(
         self,

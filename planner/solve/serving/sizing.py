@@ -263,8 +263,10 @@ def sized_fleet(
 ) -> FleetSizing:
     """Return so many groups of a layout, with the spares that they need.
 
-    Groups that cannot keep up have the service of a full batch.
+    Groups that cannot keep up have the service of a full batch, as those of a batch run have.
     """
+    if requirement.mode == "batch":
+        return _sized_run(requirement, replica, group, peak_groups)
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
@@ -436,11 +438,10 @@ def _size_batch_run(
 ) -> FleetSizing | LayoutRejection:
     """Return the fewest groups with which a batch run meets its deadline.
 
-    groups   = ceil(requests / group rate / (deadline - start-up))
-    duration = requests / (expected group rate * groups) + start-up
+    groups = ceil(requests / group rate / (deadline - start-up))
 
     The rate of a group is slowed by the margin, so that the deadline holds with the confidence
-    asked for. The duration is what is expected, without the margin.
+    asked for.
     """
     startup_s = startup_time_s(replica)
     # Time that is left for work after start-up.
@@ -460,11 +461,17 @@ def _size_batch_run(
             float(requirement.request_count) / group_rps / remaining_s - 1e-9
         ),
     )
-    expected_rps = saturation_rps(replica.predicted) * group.replicas
-    duration_hours = (
-        float(requirement.request_count) / (expected_rps * group_count)
-        + startup_s
-    ) / SECONDS_PER_HOUR
+    return _sized_run(requirement, replica, group, group_count)
+
+
+def _sized_run(
+    requirement: ServingRequirement,
+    replica: Replica,
+    group: ReplicaGroup,
+    group_count: int,
+) -> FleetSizing:
+    """Return so many groups of a batch run; how long it takes is without the margin."""
+    expected_s = run_time_s(requirement, replica.predicted, group, group_count)
     return FleetSizing(
         layout=replica.layout,
         replica=replica,
@@ -473,8 +480,20 @@ def _size_batch_run(
         spares=NO_SPARES,
         # A batch run keeps every slot filled.
         service=replica.closed_service(replica.max_batch),
-        duration_hours=duration_hours,
+        duration_hours=expected_s / SECONDS_PER_HOUR,
     )
+
+
+def run_time_s(
+    requirement: ServingRequirement,
+    replica: Replica,
+    group: ReplicaGroup,
+    group_count: int,
+) -> float:
+    """Return the seconds of a batch run: requests / (group rate * groups) + start-up."""
+    group_rps = saturation_rps(replica) * group.replicas
+    work_s = float(requirement.request_count) / (group_rps * group_count)
+    return work_s + startup_time_s(replica)
 
 
 def startup_time_s(replica: Replica) -> float:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from planner.cost.weekly_load import SpareGroups
 from planner.solve.cause import because
 from planner.solve.serving.rejection import rejection_reason
-from planner.solve.serving.sizing import sized_fleet
+from planner.solve.serving.sizing import run_time_s, sized_fleet
 from planner.solve.serving.spare_groups import spare_rule, up_share
 from planner.solve.solution import RivalFleet
 
@@ -54,7 +54,12 @@ def _failure_reason(
     fewer: FleetSizing,
 ) -> Cause:
     if requirement.mode == "batch":
-        return because("late", "deadline")
+        slowest_s = run_time_s(
+            requirement, fewer.replica, fewer.group, fewer.peak_groups
+        )
+        # More machines than the deadline needs are there because they cost less.
+        is_late = slowest_s > requirement.deadline_s
+        return because("late", "deadline") if is_late else because("price")
     # With spare groups one group fewer still carries the peak.
     if sizing.spares.count:
         return _missing_spare(requirement, sizing)

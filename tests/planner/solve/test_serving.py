@@ -11,13 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from planner.errors import MissingError, SpecError
+from planner.market.offer import Offer
 from planner.market.offer_filter import OfferFilter, spec_rules
 from planner.sentence import describe
 from planner.solve.cause import DEARER
+from planner.solve.serving.cloud_limit import obtainable
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingResult, ServingSearch
+from planner.solve.serving.sizing import run_time_s, sized_fleet
 from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
-from planner.spec.model import Inference
+from planner.spec.model import Batch, Inference
 from planner.workload.registry import workload_of
 from planner.workload.solver import find, what_if, why_not
 from planner.workload.solver import solve as solve_spec
@@ -41,18 +44,21 @@ def inference_spec(text: str) -> Inference:
     return spec
 
 
-def random_case(catalog, seed: int):
-    """A small catalog and a spec, drawn from a seed that the test's name shows."""
-    draw = random.Random(seed)
-    usable = [
+def buildable_offers(catalog, most_accelerators: int) -> list[Offer]:
+    return [
         o
         for kind in catalog.offer_groups
         for o in kind
         if unsupported_reason(o.instance) is None
         and o.instance.chip.bandwidth_gb_s
-        and o.instance.accelerators <= 4
+        and o.instance.accelerators <= most_accelerators
     ]
-    offers = tuple(draw.sample(usable, 7))
+
+
+def random_case(catalog, seed: int):
+    """A small catalog and a spec, drawn from a seed that the test's name shows."""
+    draw = random.Random(seed)
+    offers = tuple(draw.sample(buildable_offers(catalog, 4), 7))
     limits = [f"tpot_p95: {draw.choice([30, 60, 120])}ms"]
     limits += [
         f"ttft_p{draw.choice([50, 90, 95])}: {draw.choice([600, 1500, 4000])}ms"
@@ -389,6 +395,47 @@ deadline: 6h
     assert slower.bill is not None
     assert solution.bill is not None
     assert slower.bill.total <= solution.bill.total
+
+
+@pytest.mark.parametrize("requests", ["30k", "2M", "10M"])
+@pytest.mark.parametrize("deadline", ["2h", "12h", "4d"])
+def test_a_batch_runs_on_as_many_machines_as_cost_least(
+    catalog, requests: str, deadline: str
+) -> None:
+    # Google Cloud has no service by the hour: there the fewest machines cost least.
+    offers = random.Random(deadline).sample(
+        [
+            o
+            for o in buildable_offers(catalog, 1)
+            if o.purchase == "spot" and o.provider != "gcp"
+        ],
+        12,
+    )
+    spec = spec_of(f"""
+apiVersion: tonnage/v1
+kind: Batch
+name: batch
+model: {{name: llama-3.1-8b}}
+traffic: {{total_requests: {requests}, input_tokens: 1000, output_tokens: 200}}
+deadline: {deadline}
+""")
+    assert isinstance(spec, Batch)
+    wanted = serving_requirement(spec, lambda _: b"")
+    search = ServingSearch(catalog.price_book)
+    totals = []
+    for offer in offers:
+        for replica, group in search.one_node_replicas(wanted, offer):
+            # Far more machines than a deadline needs, or the known capacity, are tried.
+            for machines in range(1, 400 if replica.max_batch else 1):
+                fleet = sized_fleet(wanted, replica, group, machines)
+                fits = obtainable(wanted, offer, fleet)
+                slowest = run_time_s(wanted, replica, group, machines)
+                if slowest <= wanted.deadline_s and fits is fleet:
+                    bill = search.bill(wanted, fleet, offer)
+                    totals.append(bill.total)
+    best = ServingSearch(catalog.price_book).solve(wanted, offers).best
+    found = None if best is None else best.bill.total
+    assert found == min(totals, default=None)
 
 
 def test_a_workspace_holds_what_it_must(catalog) -> None:

@@ -403,9 +403,9 @@ def billed(mode: str, **words: object) -> Any:
 def test_paid_hours_are_committed_run_or_follow_the_load() -> None:
     for purchase in ("reserved_1y", "reserved_3y"):
         assert paid_node_hours(billed("batch"), fleet(), purchase) == 6 * 730
-    # A run of 2.5 h with its boot, and the hour after which it counts as idle.
+    # A run of 2.5 h with its boot, and the minute in which its machines hear that it is done.
     assert paid_node_hours(billed("batch"), fleet(), "spot") == pytest.approx(
-        6 * Decimal("3.5")
+        6 * (Decimal("2.5") + Decimal(1) / 60)
     )
     # Two groups and a spare in 50 hours of a week, one and a spare in 118.
     assert paid_node_hours(
@@ -439,7 +439,7 @@ def test_a_bill_counts_what_its_period_of_requests_sends(
     assert machines.name.startswith("6 x ")
     assert machines.pool == ("batch" if mode == "batch" else "serve")
     assert found.period == ("run" if mode == "batch" else "month")
-    months = 1 if mode != "batch" else 3.5 / 730
+    months = 1 if mode != "batch" else (2.5 + 1 / 60) / 730
     assert found.usd_hour == 6 * offer.usd_hour
     assert found.total == machines.usd
     # 16-bit weights of 8.03 billion parameters, and a fifth more of disk.
