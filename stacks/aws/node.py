@@ -15,7 +15,7 @@ from stacks.runtime.vm.node.host import BYTES_TYPE, RequestError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stacks.runtime.vm.node.host import Answer, Host
 
@@ -184,7 +184,9 @@ class AwsApi:
             raise
         return answer.headers["etag"]
 
-    def write_file(self, key: str, path: str) -> None:
+    def write_file(
+        self, key: str, path: str, pulse: Callable[[], None]
+    ) -> None:
         """Write an object in parts; it is there once all of them are."""
         file_path = self._machine.path(path)
         size = file_path.stat().st_size
@@ -200,6 +202,7 @@ class AwsApi:
                 query = f"partNumber={len(tags) + 1}&{upload}"
                 answer = self._object("PUT", key, query, body=part)
                 tags.append(answer.headers["etag"])
+                pulse()
         parts = "".join(
             f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
             for number, tag in enumerate(tags, 1)

@@ -13,7 +13,7 @@ from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
 from stacks.runtime.vm.node.host import REQUEST_TIMEOUT_S, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stacks.runtime.vm.node.host import Answer, Host
 
@@ -184,7 +184,9 @@ class AzureApi:
             raise
         return answer.headers["etag"]
 
-    def write_file(self, key: str, path: str) -> None:
+    def write_file(
+        self, key: str, path: str, pulse: Callable[[], None]
+    ) -> None:
         """Write a blob in blocks; it is there once their list is."""
         file_path = self._machine.path(path)
         size = file_path.stat().st_size
@@ -201,6 +203,7 @@ class AzureApi:
                 block_ids.append(block_id)
                 query = urlencode({"comp": "block", "blockid": block_id})
                 self._blob("PUT", key, query, body=block)
+                pulse()
         blocks = "".join(
             f"<Latest>{block_id}</Latest>" for block_id in block_ids
         )

@@ -78,6 +78,7 @@ def _resize_role(stack: StackSpec) -> Resource:
                 "compute.instanceGroupManagers.get",
                 "compute.instanceGroupManagers.update",
                 "compute.instances.delete",
+                "compute.instances.get",
                 *(FILES_PERMISSIONS if stack.file_system is not None else ()),
             ],
         },

@@ -10,11 +10,12 @@ from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
 from stacks.runtime.vm.node.host import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stacks.runtime.vm.node.host import Answer, Host
 
 METADATA_URL = "http://metadata.google.internal/computeMetadata/v1"
+COMPUTE_URL = "https://compute.googleapis.com/compute/v1"
 STORAGE_URL = "https://storage.googleapis.com"
 LUSTRE_URL = "https://lustre.googleapis.com/v1"
 POLL_S = 30.0
@@ -53,7 +54,12 @@ class GcpApi:
         return f"zones/{zone}/instances/{self._metadata('instance/name')}"
 
     def give_back(self, handle: str) -> None:
-        """Delete an instance from the group, which lowers the size of the group."""
+        """Delete an instance from the group, which lowers the size of the group.
+
+        Another one that does not run is left to its group, which makes it anew.
+        """
+        if handle != self.handle() and not self._is_running(handle):
+            return
         self._ask_group(
             "deleteInstances",
             {
@@ -66,15 +72,22 @@ class GcpApi:
         """Let the group delete the instance and create it anew."""
         self._ask_group("recreateInstances", {"instances": [self.handle()]})
 
+    def _is_running(self, handle: str) -> bool:
+        answer = self._authorized("GET", f"{self._project_url()}/{handle}")
+        status: str = answer.document()["status"]
+        return status == "RUNNING"
+
     def _ask_group(self, verb: str, body: Mapping[str, Any]) -> None:
         zone = self._metadata("instance/zone").rpartition("/")[2]
-        project = self._metadata("project/project-id")
         self._authorized(
             "POST",
-            f"https://compute.googleapis.com/compute/v1/projects/{project}/zones/{zone}"
+            f"{self._project_url()}/zones/{zone}"
             f"/instanceGroupManagers/{self._group}/{verb}",
             body,
         )
+
+    def _project_url(self) -> str:
+        return f"{COMPUTE_URL}/projects/{self._metadata('project/project-id')}"
 
     def notice(self) -> str:
         """Return that the machine is preempted or that its host will be maintained."""
@@ -179,7 +192,9 @@ class GcpApi:
         generation: str = answer.document()["generation"]
         return generation
 
-    def write_file(self, key: str, path: str) -> None:
+    def write_file(
+        self, key: str, path: str, pulse: Callable[[], None]
+    ) -> None:
         """Write an object in parts; it is there once the last one is."""
         file_path = self._machine.path(path)
         size = file_path.stat().st_size
@@ -198,6 +213,7 @@ class GcpApi:
                 start = self._send_part(
                     session, stream.read(PART_BYTES), start, size
                 )
+                pulse()
 
     def _send_part(
         self, session: str, part: bytes, start: int, size: int

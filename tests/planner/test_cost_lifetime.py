@@ -68,7 +68,7 @@ def replayed_s(
         if now < boot_s or is_busy(now):
             busy_s = now
         phase = "starting" if now < boot_s else "working"
-        state = WorkState(phase, "", "", 0.0, now, busy_s, busy_s)
+        state = WorkState(phase, "", "", 0.0, now, busy_s)
         if release_of(now, now, state, limits):
             return now
         now += float(release_time("poll_s"))

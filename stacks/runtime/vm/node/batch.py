@@ -13,16 +13,18 @@ OpenAI, so that what was made for one service runs here.
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stacks.runtime.vm.node.cloud import Conflict
+from stacks.runtime.vm.node.cloud import notice_of
 from stacks.runtime.vm.node.host import RequestError
-from stacks.runtime.vm.node.lease import RENEW_S, Leases
+from stacks.runtime.vm.node.lease import Lease, Leases
 from stacks.runtime.vm.node.serve import ServingNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from stacks.runtime.vm.node.cloud import CloudApi
     from stacks.runtime.vm.node.host import Host
@@ -34,6 +36,12 @@ ANSWER_TIMEOUT_S = 3600.0
 # Rounds in which lines that the engine could not answer are sent again, and the time between.
 MOST_ROUNDS = 5
 RETRY_S = 20.0
+# While answers are waited for, the engine and the lease are looked after so often.
+PULSE_S = 15.0
+
+
+class LeftFileError(Exception):
+    """Another node answers the file, or begins it anew."""
 
 
 class LineResult(NamedTuple):
@@ -63,8 +71,7 @@ class BatchNode:
         self._work = work
         self._settings = settings
         self._leases = Leases(machine, cloud)
-        self._node = cloud.node_name()
-        self._renewed_s = 0.0
+        self._pulsed_s = machine.now_s()
 
     def look(self) -> bool:
         """Answer one file if there is one; False once everything is answered."""
@@ -113,36 +120,19 @@ class BatchNode:
         lease_key = key.replace("/input/", "/lease/")
         if not self._leases.is_free(lease_key, keys):
             return False
-        version = self._lease(lease_key, keys.get(lease_key, ""))
-        source = self._cloud.read(key) if version else None
+        lease = Lease(
+            self._machine, self._cloud, lease_key, keys.get(lease_key, "")
+        )
+        source = self._cloud.read(key) if lease.write() else None
         if source is None:
             return False
-        answers: list[str] = []
-        errors: list[str] = []
-        # A line ends with a line feed alone: others may stand in a text.
-        pending = [line for line in source.data.split(b"\n") if line.strip()]
-        rounds = 0
-        while pending:
-            unanswered = []
-            for line, outcome in self._outcomes(pending):
-                version = self._renewed(lease_key, version)
-                if not version:
-                    self._machine.log(f"{key} was taken by another node")
-                    return True
-                if outcome.is_retried and rounds < MOST_ROUNDS:
-                    unanswered.append(line)
-                    continue
-                self._work.tell("working", f"answer {key}")
-                (errors if outcome.is_error else answers).append(outcome.text)
-            pending = unanswered
-            if pending:
-                self._machine.sleep(RETRY_S)
-                self._server.look()
-                # The engine may be started again meanwhile, or its group may be gone.
-                if not self._server.is_ready:
-                    self._cloud.delete(lease_key)
-                    return True
-                rounds += 1
+        try:
+            answers, errors = self._answer_lines(
+                source.data, partial(self._pulse, lease, key)
+            )
+        except LeftFileError as error:
+            self._machine.log(f"{key}: {error}")
+            return True
         if errors:
             self._cloud.write(
                 key.replace("/input/", "/errors/"), "".join(errors).encode()
@@ -154,30 +144,58 @@ class BatchNode:
         self._cloud.delete(lease_key)
         return True
 
-    def _lease(self, key: str, version: str) -> str:
-        """Write the lease of a file; nothing when another node has written it."""
-        self._renewed_s = self._machine.now_s()
-        record = {"node": self._node, "at": self._renewed_s}
-        try:
-            return self._cloud.write(
-                key, json.dumps(record).encode(), version=version
-            )
-        except Conflict:
-            return ""
+    def _answer_lines(
+        self, source: bytes, pulse: Callable[[], None]
+    ) -> tuple[list[str], list[str]]:
+        """Return the lines of the answers and of the errors. Raises LeftFileError."""
+        answers: list[str] = []
+        errors: list[str] = []
+        # A line ends with a line feed alone: others may stand in a text.
+        pending = [line for line in source.split(b"\n") if line.strip()]
+        rounds = 0
+        while pending:
+            unanswered = []
+            for line, outcome in self._outcomes(pending, pulse):
+                if outcome.is_retried and rounds < MOST_ROUNDS:
+                    unanswered.append(line)
+                    continue
+                (errors if outcome.is_error else answers).append(outcome.text)
+            pending = unanswered
+            rounds += 1
+            if pending:
+                self._machine.sleep(RETRY_S)
+                pulse()
+        return answers, errors
 
-    def _renewed(self, key: str, version: str) -> str:
-        """Write the lease again when that is due; nothing when another node has it."""
-        if self._machine.now_s() - self._renewed_s < RENEW_S:
-            return version
+    def _pulse(self, lease: Lease, key: str) -> None:
+        """Look after the engine and the lease while a file is answered. Raises LeftFileError."""
+        if self._machine.now_s() - self._pulsed_s < PULSE_S:
+            return
+        self._pulsed_s = self._machine.now_s()
         self._server.look()
-        return self._lease(key, version)
+        if notice := notice_of(self._machine, self._cloud):
+            self._cloud.delete(lease.key)
+            raise LeftFileError(f"the machine leaves: {notice}")
+        # The engine may be started again meanwhile, or its group may be gone.
+        if not self._server.is_ready:
+            self._cloud.delete(lease.key)
+            raise LeftFileError("the engine is started again")
+        if not lease.renew():
+            raise LeftFileError("another node has taken it")
+        self._work.tell("working", f"answer {key}")
 
     def _outcomes(
-        self, lines: list[bytes]
+        self, lines: list[bytes], pulse: Callable[[], None]
     ) -> Iterator[tuple[bytes, LineResult]]:
         """Send lines to the engine, as many at once as it takes, and yield what comes of each."""
-        with ThreadPoolExecutor(self._settings["parallel"]) as workers:
-            yield from zip(lines, workers.map(self._answer, lines), strict=True)
+        workers = ThreadPoolExecutor(self._settings["parallel"])
+        futures = [workers.submit(self._answer, line) for line in lines]
+        try:
+            for line, future in zip(lines, futures, strict=True):
+                yield line, _awaited(future, pulse)
+                pulse()
+        finally:
+            workers.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, line: bytes) -> LineResult:
         """Send a line to the engine."""
@@ -215,6 +233,15 @@ class BatchNode:
             text = _line({"custom_id": identity, "error": repr(error)})
             return LineResult(text, is_error=True)
         return LineResult(_line({"custom_id": identity, "response": response}))
+
+
+def _awaited(
+    future: Future[LineResult], pulse: Callable[[], None]
+) -> LineResult:
+    """Return what comes of a line, and look after the machine meanwhile."""
+    while not wait([future], timeout=PULSE_S).done:
+        pulse()
+    return future.result()
 
 
 def _is_part(key: str, part: str) -> bool:

@@ -170,7 +170,7 @@ class Checkpoints:
     def keep(self, rank: Rank, pulse: Callable[[], None]) -> None:
         """Bring what is new to the bucket, and delete what is not to be kept.
 
-        `pulse` is called between files.
+        `pulse` is called between files and parts of them.
         """
         if rank.number == 0:
             step = self.saved_step()
@@ -199,7 +199,9 @@ class Checkpoints:
         sizes = {}
         for path in paths:
             name = path.relative_to(self._folder / _name(step)).as_posix()
-            self._cloud.write_file(f"{PREFIX}{_name(step)}/{name}", str(path))
+            self._cloud.write_file(
+                f"{PREFIX}{_name(step)}/{name}", str(path), pulse
+            )
             sizes[name] = path.stat().st_size
             pulse()
         self._cloud.write(mark, json.dumps(sizes).encode())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from stacks.runtime.vm.node.host import RequestError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -95,14 +97,25 @@ class CloudApi(Protocol):
         Raises Conflict otherwise.
         """
 
-    def write_file(self, key: str, path: str) -> None:
-        """Write an object of any size from a file."""
+    def write_file(
+        self, key: str, path: str, pulse: Callable[[], None]
+    ) -> None:
+        """Write an object of any size from a file; `pulse` is called between its parts."""
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is missing is deleted already."""
 
     def list(self, prefix: str) -> list[Listed]:
         """Return the objects whose keys begin with a prefix, by key."""
+
+
+def notice_of(machine: Host, cloud: CloudApi) -> str:
+    """Return what the cloud has announced; a cloud that does not answer has announced nothing."""
+    try:
+        return cloud.notice()
+    except RequestError as error:
+        machine.log(f"notices are not known: {error}")
+        return ""
 
 
 def open_cloud(machine: Host, settings: Mapping[str, Any]) -> CloudApi:

@@ -64,9 +64,9 @@ class Failures:
 
 def prepare_engine(machine: Host) -> None:
     """Install what is missing of Docker and of the toolkit that gives it accelerators."""
-    if not _is_there(machine, "docker", "--version"):
+    if not machine.succeeds("docker", "--version"):
         install(machine, "docker.io")
-    if not _is_there(machine, "nvidia-ctk", "--version"):
+    if not machine.succeeds("nvidia-ctk", "--version"):
         # apt reads a key in letters when its file ends with .asc.
         key = machine.send("GET", f"{TOOLKIT_URL}/gpgkey").body.decode()
         write_whole(machine.path(TOOLKIT_KEY), key)
@@ -84,7 +84,7 @@ def prepare_engine(machine: Host) -> None:
 
 def pull(machine: Host, image: str) -> None:
     """Fetch an image that is not on the machine yet."""
-    if not _is_there(machine, "docker", "image", "inspect", image):
+    if not machine.succeeds("docker", "image", "inspect", image):
         machine.run("docker", "pull", "-q", image, timeout_s=PULL_TIMEOUT_S)
 
 
@@ -152,11 +152,3 @@ def stop(machine: Host, name: str, grace_s: int) -> None:
 def remove(machine: Host, name: str) -> None:
     """Remove a container, whatever it does; one that is missing is removed already."""
     machine.run("docker", "rm", "--force", name)
-
-
-def _is_there(machine: Host, *words: str) -> bool:
-    try:
-        machine.run(*words)
-    except CommandError:
-        return False
-    return True

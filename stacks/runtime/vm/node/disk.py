@@ -90,21 +90,21 @@ def _wait_for_image(machine: Host) -> None:
 
 
 def _is_mounted(machine: Host, path: str) -> bool:
-    return _succeeds(machine, "mountpoint", "-q", path)
+    return machine.succeeds("mountpoint", "-q", path)
 
 
 def _has_unit(machine: Host, unit: str) -> bool:
-    return _succeeds(machine, "systemctl", "cat", unit)
+    return machine.succeeds("systemctl", "cat", unit)
 
 
 def _find_labelled(machine: Host) -> bool:
     """Whether a disk, or an array once it is assembled, has our label."""
-    if _succeeds(machine, "blkid", "-L", LABEL):
+    if machine.succeeds("blkid", "-L", LABEL):
         return True
     # After a boot the array of the disks may not have been put together yet.
-    return _succeeds(machine, "mdadm", "--assemble", "--scan") and _succeeds(
-        machine, "blkid", "-L", LABEL
-    )
+    return machine.succeeds(
+        "mdadm", "--assemble", "--scan"
+    ) and machine.succeeds("blkid", "-L", LABEL)
 
 
 def _disks(machine: Host, patterns: list[str]) -> list[str]:
@@ -128,7 +128,7 @@ def _disks(machine: Host, patterns: list[str]) -> list[str]:
 def _device(machine: Host, settings: Mapping[str, Any]) -> str:
     """Return what is to be formatted: a disk, or the array of several; empty without one."""
     # A start that broke off here has made the array already.
-    if _succeeds(machine, "mdadm", "--detail", ARRAY):
+    if machine.succeeds("mdadm", "--detail", ARRAY):
         return ARRAY
     disks = (
         _disks(machine, settings["local_disks"])
@@ -138,7 +138,7 @@ def _device(machine: Host, settings: Mapping[str, Any]) -> str:
         raise StepError("the disk that was planned is not attached")
     if len(disks) < 2:
         return disks[0] if disks else ""
-    if not _succeeds(machine, "mdadm", "--version"):
+    if not machine.succeeds("mdadm", "--version"):
         install(machine, "mdadm")
     for disk in disks:
         _refuse_content(machine, disk)
@@ -183,11 +183,3 @@ def _mount(
     machine.run("systemctl", "enable", "--now", MODELS_UNIT)
     if not _is_mounted(machine, MODELS):
         raise StepError(f"{MODELS_UNIT} did not mount {source}")
-
-
-def _succeeds(machine: Host, *words: str) -> bool:
-    try:
-        machine.run(*words)
-    except CommandError:
-        return False
-    return True

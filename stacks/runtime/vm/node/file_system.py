@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stacks.runtime.vm.node.host import CommandError, write_whole
+from stacks.runtime.vm.node.host import write_whole
 from stacks.runtime.vm.node.package import install
 from stacks.runtime.vm.node.work import StepError
 
@@ -41,9 +41,9 @@ def mount_files(
     Settings: key_url, repository and packages, in which {codename} is that of the release and
     {kernel} the version of the running kernel.
     """
-    if _succeeds(machine, "mountpoint", "-q", DATA):
+    if machine.succeeds("mountpoint", "-q", DATA):
         return
-    if not _succeeds(machine, "modprobe", "lustre"):
+    if not machine.succeeds("modprobe", "lustre"):
         _install_client(machine, settings)
     machine.path(DATA).mkdir(parents=True, exist_ok=True)
     write_whole(
@@ -52,7 +52,7 @@ def mount_files(
     )
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "enable", "--now", UNIT)
-    if not _succeeds(machine, "mountpoint", "-q", DATA):
+    if not machine.succeeds("mountpoint", "-q", DATA):
         raise StepError(f"{UNIT} did not mount {DATA}")
 
 
@@ -83,11 +83,3 @@ def _install_client(machine: Host, settings: Mapping[str, Any]) -> None:
         machine, *(package.format(**values) for package in settings["packages"])
     )
     machine.run("modprobe", "lustre")
-
-
-def _succeeds(machine: Host, *words: str) -> bool:
-    try:
-        machine.run(*words)
-    except CommandError:
-        return False
-    return True

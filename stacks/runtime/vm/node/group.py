@@ -20,8 +20,11 @@ from stacks.runtime.vm.node.host import read_document, write_whole
 from stacks.runtime.vm.node.lease import RENEW_S, Leases
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stacks.runtime.vm.node.cloud import CloudApi, Stored
     from stacks.runtime.vm.node.host import Host
+    from stacks.runtime.vm.node.work import Work
 
 SEAT_PATH = "/var/lib/tonnage/seat.json"
 
@@ -286,6 +289,69 @@ class Seat:
             number, tuple(Member(*member) for member in members), is_over
         )
         return epoch, stored.version
+
+
+class Membership:
+    """The part of this node in a group: its seat, and the epoch in which it works.
+
+    `stop` ends what this node does in an epoch.
+    """
+
+    def __init__(
+        self, pool: SeatPool, work: Work, stop: Callable[[], None]
+    ) -> None:
+        self.seat: Seat | None = None
+        self.epoch: Epoch | None = None
+        self._pool = pool
+        self._work = work
+        self._stop = stop
+
+    def join(self) -> tuple[Seat, Epoch] | None:
+        """Keep the seat of this node, and return it with the epoch; nothing while it waits."""
+        if self.seat is not None and not self.seat.renew():
+            self._lose_seat()
+        if self.seat is None:
+            self.seat = self._pool.claim()
+        if self.seat is None:
+            self._work.tell("spare", "stand by for a node that is lost")
+            return None
+        epoch = self.seat.epoch()
+        if epoch != self.epoch:
+            self.leave_epoch()
+            self.epoch = epoch
+        if epoch is None:
+            present = self.seat.present()
+            self._work.tell(
+                "waiting", f"{present} of {self._pool.span} nodes are here"
+            )
+            return None
+        return self.seat, epoch
+
+    def leave_epoch(self) -> None:
+        """End what this node does in the epoch."""
+        if self.epoch is not None:
+            self._stop()
+        self.epoch = None
+
+    def fail(self) -> None:
+        """Say that this node cannot go on, so that all nodes of the group begin a new epoch."""
+        epoch = self.epoch
+        self.leave_epoch()
+        if (
+            self.seat is not None
+            and epoch is not None
+            and not self.seat.fail(epoch)
+        ):
+            self._lose_seat()
+
+    def leave(self) -> None:
+        """Give the seat up."""
+        if self.seat is not None:
+            self.seat.leave()
+
+    def _lose_seat(self) -> None:
+        self.leave_epoch()
+        self.seat = None
 
 
 def _read_record(stored: Stored) -> dict[str, Any]:

@@ -110,6 +110,14 @@ class Host:
             )
         return process.stdout + (process.stderr if with_errors else "")
 
+    def succeeds(self, *words: str) -> bool:
+        """Whether a command is there and ends with 0."""
+        try:
+            self.run(*words)
+        except CommandError:
+            return False
+        return True
+
     def send(
         self,
         method: str,

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stacks.runtime.vm.node import container, disk, health
-from stacks.runtime.vm.node.host import RequestError
+from stacks.runtime.vm.node.cloud import notice_of
 from stacks.runtime.vm.node.work import (
     FAILURES,
     BrokenMachineError,
@@ -70,7 +70,7 @@ def _watch(
 ) -> None:
     """Look after the work, until it has ended or the cloud takes the machine back."""
     checked_s = machine.now_s()
-    while not (notice := _notice(machine, cloud)):
+    while not (notice := notice_of(machine, cloud)):
         try:
             if not role.look():
                 return
@@ -84,14 +84,6 @@ def _watch(
         machine.sleep(LOOK_S)
     work.tell("working", f"leave: {notice}")
     role.leave()
-
-
-def _notice(machine: Host, cloud: CloudApi) -> str:
-    try:
-        return cloud.notice()
-    except RequestError as error:
-        machine.log(f"notices are not known: {error}")
-        return ""
 
 
 def _steps(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
+
+from stacks.runtime.vm.node.cloud import Conflict
 
 if TYPE_CHECKING:
     from stacks.runtime.vm.node.cloud import CloudApi
@@ -46,3 +49,34 @@ class Leases:
         if seen is None or seen.version != version:
             self._seen[key] = seen = Seen(version, now_s)
         return now_s - seen.first_s >= self._free_after_s
+
+
+class Lease:
+    """An object that this node writes again and again, so that it stays its own."""
+
+    def __init__(
+        self, machine: Host, cloud: CloudApi, key: str, version: str
+    ) -> None:
+        self.key = key
+        self._machine = machine
+        self._cloud = cloud
+        self._version = version
+        self._written_s = 0.0
+
+    def write(self) -> bool:
+        """Write the object; False when another node has written it."""
+        self._written_s = self._machine.now_s()
+        record = {"node": self._cloud.node_name(), "at": self._written_s}
+        try:
+            self._version = self._cloud.write(
+                self.key, json.dumps(record).encode(), version=self._version
+            )
+        except Conflict:
+            return False
+        return True
+
+    def renew(self) -> bool:
+        """Write the object again when that is due; False when another node has it."""
+        if self._machine.now_s() - self._written_s < RENEW_S:
+            return True
+        return self.write()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node import activity, container
-from stacks.runtime.vm.node.group import SeatPool
+from stacks.runtime.vm.node.group import Membership, SeatPool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,35 +40,39 @@ class ServingNode:
         self._work = work
         self._settings = settings
         self._failures = container.Failures(machine)
-        self._seat: Seat | None = None
-        self._epoch: Epoch | None = None
         self._was_started = False
         self._was_healthy = False
         self._sick_looks = 0
         self._traffic: EngineCounts | None = None
         self._moved_s = machine.now_s()
-        self._pool = (
-            SeatPool(
-                machine,
-                cloud,
-                settings["pool"],
-                group_count=settings["group_count"],
-                span=settings["span"],
+        self._membership = (
+            Membership(
+                SeatPool(
+                    machine,
+                    cloud,
+                    settings["pool"],
+                    group_count=settings["group_count"],
+                    span=settings["span"],
+                ),
+                work,
+                self._remove,
             )
             if settings["span"] > 1
             else None
         )
+        # The place of this node in a group that works.
+        self._place: tuple[Seat, Epoch] | None = None
 
     @property
     def leads(self) -> bool:
         """Whether requests come to this node: it serves alone, or leads its group."""
-        return self._seat is None or self._seat.rank == 0
+        return self._place is None or self._place[0].rank == 0
 
     @property
     def is_ready(self) -> bool:
         """Whether the engine has answered since it was started."""
         return self._was_healthy and (
-            self._pool is None or self._epoch is not None
+            self._membership is None or self._membership.epoch is not None
         )
 
     def look(self) -> bool:
@@ -77,15 +81,19 @@ class ServingNode:
             self._work.tell(
                 "unhealthy", "serve", "the engine fails again and again"
             )
-        elif self._pool is None or self._join(self._pool):
+        elif self._membership is None:
             self._keep_up()
+        else:
+            self._place = self._membership.join()
+            if self._place is not None:
+                self._keep_up()
         return True
 
     def leave(self) -> None:
         """Let the engine finish what it has begun; the balancer sends nothing to it then."""
         container.stop(self._machine, NAME, DRAIN_S)
-        if self._seat is not None:
-            self._seat.leave()
+        if self._membership is not None:
+            self._membership.leave()
 
     def _keep_up(self) -> None:
         """Start the engine when it does not run, and look at it when it does."""
@@ -100,47 +108,23 @@ class ServingNode:
         else:
             self._look_at_engine()
 
-    def _join(self, pool: SeatPool) -> bool:
-        """Keep the seat of this node, and follow the epochs of its group."""
-        if self._seat is not None and not self._seat.renew():
-            self._seat = None
-        if self._seat is None:
-            self._seat = pool.claim()
-        if self._seat is None:
-            self._leave_epoch()
-            self._work.tell("spare", "wait for a seat")
-            return False
-        epoch = self._seat.epoch()
-        if epoch != self._epoch:
-            self._leave_epoch()
-            self._epoch = epoch
-        if epoch is None:
-            present = self._seat.present()
-            self._work.tell(
-                "waiting", f"{present} of {pool.span} nodes are here"
-            )
-            return False
-        return True
-
-    def _leave_epoch(self) -> None:
-        if self._epoch is not None:
-            container.remove(self._machine, NAME)
-        self._epoch, self._was_started, self._was_healthy = None, False, False
+    def _remove(self) -> None:
+        container.remove(self._machine, NAME)
+        self._was_started = self._was_healthy = False
 
     def _start(self) -> None:
         words, variables = list(self._settings["words"]), {}
-        if self._seat is not None and self._epoch is not None:
-            leader = self._epoch.members[0].address
+        if self._place is not None:
+            seat, epoch = self._place
+            leader = epoch.members[0].address
             words += [
                 f"--nnodes={self._settings['span']}",
-                f"--node-rank={self._seat.rank}",
+                f"--node-rank={seat.rank}",
                 f"--master-addr={leader}",
                 *([] if self.leads else ["--headless"]),
             ]
             # On a machine with many interfaces the engine would guess its address.
-            variables["VLLM_HOST_IP"] = self._epoch.members[
-                self._seat.rank
-            ].address
+            variables["VLLM_HOST_IP"] = epoch.members[seat.rank].address
         container.start(
             self._machine, NAME, self._settings["container"], words, variables
         )
@@ -150,8 +134,8 @@ class ServingNode:
 
     def _look_at_engine(self) -> None:
         address = "127.0.0.1"
-        if not self.leads and self._epoch is not None:
-            address = self._epoch.members[0].address
+        if self._place is not None and not self.leads:
+            address = self._place[1].members[0].address
         traffic = activity.engine_traffic(
             self._machine, address, self._settings["port"]
         )
@@ -185,10 +169,8 @@ class ServingNode:
     def _fail(self, problem: str) -> None:
         """Count a failure and clear the way for another start, of all nodes of the group."""
         self._failures.add()
-        container.remove(self._machine, NAME)
-        self._was_started = self._was_healthy = False
         self._work.tell("starting", "serve", problem)
-        if self._seat is not None and self._epoch is not None:
-            if not self._seat.fail(self._epoch):
-                self._seat = None
-            self._epoch = None
+        if self._membership is None:
+            self._remove()
+        else:
+            self._membership.fail()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node import activity, container, file_system
 from stacks.runtime.vm.node.checkpoint import Checkpoints, Rank
-from stacks.runtime.vm.node.group import SeatPool
+from stacks.runtime.vm.node.group import Membership, SeatPool
 from stacks.runtime.vm.node.host import RequestError
 
 if TYPE_CHECKING:
@@ -45,15 +45,18 @@ class TrainingNode:
         self._settings = settings
         self._checkpoints = Checkpoints(machine, cloud, settings)
         self._failures = container.Failures(machine)
-        self._pool = SeatPool(
-            machine,
-            cloud,
-            settings["pool"],
-            group_count=1,
-            span=settings["nodes"],
+        self._membership = Membership(
+            SeatPool(
+                machine,
+                cloud,
+                settings["pool"],
+                group_count=1,
+                span=settings["nodes"],
+            ),
+            work,
+            self._remove,
         )
-        self._seat: Seat | None = None
-        self._epoch: Epoch | None = None
+        self._was_started = False
         self._kept_s = machine.now_s()
         self._last_line = ""
         self._moves_of_all = 0
@@ -65,7 +68,7 @@ class TrainingNode:
         """Do what is due, and say how it stands; False once the job has ended for good."""
         ending = self._checkpoints.ending()
         if ending is not None:
-            self._leave_epoch()
+            self._membership.leave_epoch()
             phase = "failed" if ending.problem else "done"
             self._work.tell(phase, "train", ending.problem)
             return False
@@ -73,12 +76,12 @@ class TrainingNode:
             # A job that fails everywhere is no matter of a machine.
             self._checkpoints.tell_failed(self._problem)
             return True
-        joined = self._join()
-        if joined is None:
+        place = self._membership.join()
+        if place is None:
             return True
-        seat, epoch = joined
+        seat, epoch = place
         exit_ = container.ended(self._machine, NAME)
-        if self._epoch is None:
+        if not self._was_started:
             self._start(seat, epoch)
         elif exit_ is None:
             self._look_at_job(seat, epoch)
@@ -95,35 +98,14 @@ class TrainingNode:
     def leave(self) -> None:
         """Let the job save, bring its checkpoint to the bucket, and let others begin anew."""
         container.stop(self._machine, NAME, self._settings["grace_s"])
-        if self._seat is not None and self._epoch is not None:
-            self._keep(self._seat, self._epoch)
-            self._seat.leave()
+        seat, epoch = self._membership.seat, self._membership.epoch
+        if seat is not None and epoch is not None:
+            self._keep(seat, epoch)
+        self._membership.leave()
 
-    def _join(self) -> tuple[Seat, Epoch] | None:
-        """Keep the seat of this node and return the epoch; nothing while it waits."""
-        if self._seat is not None and not self._seat.renew():
-            self._leave_epoch()
-            self._seat = None
-        if self._seat is None:
-            self._seat = self._pool.claim()
-        if self._seat is None:
-            self._work.tell("spare", "stand by for a node that is lost")
-            return None
-        epoch = self._seat.epoch()
-        if epoch != self._epoch:
-            self._leave_epoch()
-        if epoch is None:
-            present = self._seat.present()
-            self._work.tell(
-                "waiting", f"{present} of {self._pool.span} nodes are here"
-            )
-            return None
-        return self._seat, epoch
-
-    def _leave_epoch(self) -> None:
-        if self._epoch is not None:
-            container.remove(self._machine, NAME)
-        self._epoch = None
+    def _remove(self) -> None:
+        container.remove(self._machine, NAME)
+        self._was_started = False
 
     def _start(self, seat: Seat, epoch: Epoch) -> None:
         """Go on from the newest complete checkpoint, together with the others."""
@@ -148,7 +130,7 @@ class TrainingNode:
             ],
             {"TONNAGE_DONE": self._checkpoints.done_mark},
         )
-        self._epoch = epoch
+        self._was_started = True
         self._moved_s = self._machine.now_s()
 
     def _fill_files(self, seat: Seat) -> None:
@@ -184,7 +166,7 @@ class TrainingNode:
         if seat.rank == 0 and silent_s >= self._settings["hung_s"]:
             self._fail(seat, epoch, "the job has said nothing for too long")
             return
-        self._work.tell("working", "train", has_moved=has_moved)
+        self._work.tell("working", "train")
         if self._machine.now_s() - self._kept_s >= KEEP_S:
             self._kept_s = self._machine.now_s()
             self._keep(seat, epoch)
@@ -225,10 +207,8 @@ class TrainingNode:
         self._failures.add()
         self._problem = problem
         self._keep(seat, epoch)
-        self._leave_epoch()
         self._work.tell("starting", "train", problem)
-        if not seat.fail(epoch):
-            self._seat = None
+        self._membership.fail()
 
     def _rank(self, seat: Seat, epoch: Epoch) -> Rank:
         return Rank(seat.rank, self._settings["nodes"], epoch.number)

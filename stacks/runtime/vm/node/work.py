@@ -47,7 +47,6 @@ class WorkState:
     since_s    when the phase began; of a start, when the first of its tries began
     told_s     when this was written
     busy_s     when there was work at last
-    moved_s    when the work advanced at last
     """
 
     phase: str
@@ -56,7 +55,6 @@ class WorkState:
     since_s: float
     told_s: float
     busy_s: float
-    moved_s: float
 
 
 class Work:
@@ -67,9 +65,7 @@ class Work:
         now_s = machine.now_s()
         known = read_state(machine)
         # A work that is started again goes on in the phase in which it was.
-        self.state = known or WorkState(
-            "starting", "", "", now_s, now_s, now_s, now_s
-        )
+        self.state = known or WorkState("starting", "", "", now_s, now_s, now_s)
 
     def tell(
         self,
@@ -78,7 +74,6 @@ class Work:
         problem: str = "",
         *,
         is_busy: bool = True,
-        has_moved: bool = True,
     ) -> None:
         """Write what the work does now. What fails soon after its start is the same start."""
         state, now_s = self.state, self._machine.now_s()
@@ -93,8 +88,6 @@ class Work:
         state.told_s = now_s
         if is_busy:
             state.busy_s = now_s
-        if has_moved:
-            state.moved_s = now_s
         self._write()
 
     def note(self, problem: str) -> None:

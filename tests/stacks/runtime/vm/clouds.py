@@ -71,11 +71,14 @@ class Call:
         return self.world.put(key, self.body)
 
     def leave(self, name: str, *, replaced: bool = False) -> None:
-        """End a machine of the group; one that is gone is not known any more."""
+        """End a machine of the group."""
+        self.world.end(self.known(name), replaced=replaced)
+
+    def known(self, name: str) -> SandboxMachine:
+        """The machine of a name; one that is gone is not known any more."""
         for machine in self.world.machines:
             if machine.name.endswith(name) and machine.is_up:
-                self.world.end(machine, replaced=replaced)
-                return
+                return machine
         raise RequestError(400, f"ValidationError: {name} was not found")
 
     def condition(self) -> int | None:
@@ -183,16 +186,23 @@ def gcp(call: Call) -> Any:
         )
         return {}
     if call.host == "compute.googleapis.com":
-        verb = call.path.rpartition("/")[2]
-        instance = json.loads(call.body)["instances"][0]
-        call.leave(
-            instance.rpartition("/")[2], replaced=verb == "recreateInstances"
-        )
-        return {}
+        return _gcp_instance(call)
     assert call.host == "lustre.googleapis.com"
     if call.path.endswith(":importData"):
         return {"name": "operations/1", "done": True}
     return {"mountPoint": "10.0.0.9@tcp:/data"}
+
+
+def _gcp_instance(call: Call) -> Any:
+    verb = call.path.rpartition("/")[2]
+    if call.method == "GET":
+        is_stopped = call.known(verb).is_stopped
+        return {"status": "TERMINATED" if is_stopped else "RUNNING"}
+    instance = json.loads(call.body)["instances"][0]
+    call.leave(
+        instance.rpartition("/")[2], replaced=verb == "recreateInstances"
+    )
+    return {}
 
 
 def _gcp_metadata(call: Call) -> bytes:

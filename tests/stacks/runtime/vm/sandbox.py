@@ -232,6 +232,8 @@ class SandboxMachine(Host):
         self.booted_s = world.timeline.now_s
         self.ended_s: float | None = None
         self.notice = False
+        # Stopped by its cloud; its group starts it again when it can.
+        self.is_stopped = False
         self.log_lines: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         # Commands that fail, by their first word, while the function says so.

@@ -40,15 +40,12 @@ def commands_of(path: Path) -> Iterator[str]:
             continue
         function = call.func
         name = getattr(function, "attr", getattr(function, "id", ""))
-        if name not in ("run", "_succeeds", "_is_there"):
+        if name not in ("run", "succeeds") or not call.args:
             continue
         # Words of a variable are those of docker run and of apt-get.
-        first = call.args[0] if call.args else None
-        second = call.args[1] if len(call.args) > 1 else None
-        for word in (first, second if name != "run" else None):
-            if isinstance(word, ast.Constant) and isinstance(word.value, str):
-                yield word.value
-                break
+        word = call.args[0]
+        if isinstance(word, ast.Constant) and isinstance(word.value, str):
+            yield word.value
 
 
 def image_commands(image: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ PHASES = (
 
 
 def state(phase: str, since_s: float = 0, **times: float) -> WorkState:
-    now = {"told_s": math.inf, "busy_s": 0.0, "moved_s": 0.0, **times}
+    now = {"told_s": math.inf, "busy_s": 0.0, **times}
     return WorkState(phase, "step", "why", since_s, **now)
 
 
@@ -130,6 +131,26 @@ def test_a_machine_that_the_cloud_took_is_forgotten(world: World) -> None:
     assert json.loads(world.objects[alive[0]][0])["handle"].endswith(
         stays.name.rpartition("_")[2]
     )
+
+
+def test_a_spot_machine_that_is_stopped_stays_in_its_group(
+    tmp_path: Path,
+) -> None:
+    """Google Cloud stops a machine that it takes back; its group starts it when it can."""
+    world = World("gcp", tmp_path)
+    serving(world, machines=2)
+    world.run(HOUR)
+    stopped = world.machines[0]
+    stopped.is_stopped = True
+    stopped.shut_down()
+    world.run(4 * HOUR)
+    assert stopped.is_up
+    stopped.is_stopped = False
+    stopped.reboot()
+    world.run(6 * HOUR)
+    assert all(m.is_up for m in world.machines)
+    assert len([k for k in world.objects if k.startswith("alive/")]) == 2
+    world.timeline.close()
 
 
 def test_nobody_is_ended_while_the_bucket_is_not_reached(world: World) -> None:

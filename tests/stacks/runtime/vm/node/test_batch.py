@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future, wait
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from stacks.runtime.vm.node import batch as node_batch
 from tests.stacks.runtime.vm.sandbox import (
     DAY,
     HOUR,
@@ -78,6 +83,57 @@ def test_a_file_of_a_lost_machine_is_taken_by_another_one(
     world.run(DAY, lambda: not any(m.is_up for m in machines))
     assert world.timeline.now_s < 30 * MINUTE
     assert len(answered(world)) == 15
+
+
+@pytest.fixture
+def slow_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer takes ten minutes, and all machines go on meanwhile."""
+    ends_s: dict[int, float] = {}
+
+    def slow_wait(futures: list[Future[Any]], timeout: float) -> Any:
+        program = world.timeline.current()
+        assert program is not None
+        end_s = ends_s.setdefault(
+            id(futures[0]), world.timeline.now_s + 10 * MINUTE
+        )
+        if world.timeline.now_s < end_s:
+            program.sleep(timeout)
+            return SimpleNamespace(done=set())
+        return wait(futures)
+
+    monkeypatch.setattr(node_batch, "wait", slow_wait)
+
+
+@pytest.mark.usefixtures("slow_answers")
+def test_a_machine_keeps_its_file_while_it_waits_for_one_answer(
+    world: World,
+) -> None:
+    submit(world, files=1, lines=3)
+    machines = batch(world, machines=2)
+    world.run(DAY, lambda: not any(m.is_up for m in machines))
+    assert len(answered(world)) == 3
+    logs = [line for machine in machines for line in machine.log_lines]
+    assert not any("has taken it" in line for line in logs)
+    # Nobody answered a line twice: half an hour of answers, and the start.
+    assert world.timeline.now_s < 40 * MINUTE
+
+
+@pytest.mark.usefixtures("slow_answers")
+def test_a_machine_that_is_taken_back_leaves_its_file_to_another_one(
+    world: World,
+) -> None:
+    submit(world, files=1, lines=2)
+    machines = batch(world, machines=2)
+    world.run(DAY, lambda: any("/lease/" in key for key in world.objects))
+    [lease] = [key for key in world.objects if "/lease/" in key]
+    holder = json.loads(world.objects[lease][0])["node"]
+    [first] = [m for m in machines if holder.endswith(m.name[-1])]
+    first.notice = True
+    noticed_s = world.timeline.now_s
+    world.run(DAY, lambda: lease not in world.objects)
+    assert world.timeline.now_s - noticed_s <= 30
+    world.run(DAY, lambda: not any(m.is_up for m in machines if m != first))
+    assert len(answered(world)) == 2
 
 
 def test_what_is_no_request_stands_beside_the_answers(world: World) -> None:
