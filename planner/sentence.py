@@ -46,7 +46,7 @@ SENTENCES: Final = {
     "commitment": "{key}: the commitment is not allowed",
     "capacity": "{key}: at most {machines} of them at once are known to be had",
     "excluded": "excluded by {rules}",
-    "group-nodes": "its cloud: {reached:,.0f} machines of {allowed:,.0f} that InfiniBand joins",
+    "group-nodes": "its cloud: {reached:,.0f} machines of {allowed:,.0f} that the fabric joins",
     "capacity-profiles": "its cloud: {reached:,.0f} capacity profiles a week of {allowed:,.0f}",
     "told": "{told}",
     # Values to which a constraint is relaxed.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.solve.cause import Cause
     from planner.spec.model import ShutdownRule
 
-GROUP_LIMIT: Final = "infiniband_group_nodes"
+GROUP_LIMIT: Final = "group_nodes"
 PROFILE_LIMIT: Final = "capacity_profiles"
 
 
@@ -48,15 +48,18 @@ class ExceededLimit(Struct, frozen=True):
 
 
 def max_group_nodes(instance: Instance, *, spans_nodes: bool) -> int | None:
-    """Return the most machines of a type that a cloud joins by InfiniBand, None without a limit.
+    """Return the most machines of a type that their fabric joins, None without a limit.
 
-    `spans_nodes` says that a replica or a job spans several machines.
+    `spans_nodes` says that a replica or a job spans several machines. InfiniBand is attached to
+    all machines of a group, also to those that work each for itself.
     """
-    if instance.fabric != "infiniband" or not instance.attaches_fabric(
-        spans_nodes=spans_nodes
-    ):
+    is_joined = spans_nodes or (
+        instance.fabric == "infiniband"
+        and instance.attaches_fabric(spans_nodes=spans_nodes)
+    )
+    if not is_joined:
         return None
-    return cloud_limit(instance.provider, GROUP_LIMIT)
+    return cloud_limit(instance.provider, f"{instance.fabric}_{GROUP_LIMIT}")
 
 
 def profile_count(

@@ -44,8 +44,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "dnsName")
-    if stack.has_bucket:
-        output_refs["models"] = ref("models", "bucket")
+    output_refs["bucket"] = ref("models", "bucket")
     return output_refs
 
 

@@ -47,13 +47,8 @@ def resources(stack: StackSpec) -> list[Resource]:
         ),
         _role_policy("node-logs", "node", "logs", _log_statements(stack)),
         _role_policy("node-session", "node", "session", _session_statements()),
+        _role_policy("node-models", "node", "models", _model_statements(stack)),
     ]
-    if stack.has_bucket:
-        role_policies.append(
-            _role_policy(
-                "node-models", "node", "models", _model_statements(stack)
-            )
-        )
     if stack.file_system is not None:
         find_statement = {
             "Effect": "Allow",

@@ -39,8 +39,6 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, with public access blocked and encryption at rest."""
-    if not stack.has_bucket:
-        return []
     resource_tags = {**stack.tags, "Name": f"{stack.name}-models"}
     return [
         *([_checkpoint_expiry(stack)] if stack.is_training else []),

@@ -62,8 +62,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
         output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
-    if stack.has_bucket:
-        output_refs["models"] = ref("store", "name")
+    output_refs["bucket"] = ref("store", "name")
     return output_refs
 
 

@@ -49,7 +49,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             "tags": stack.tags,
         },
     )
-    identity_resources = [
+    return [
         resource_group,
         Resource(
             type="azure-native:managedidentity:UserAssignedIdentity",
@@ -78,17 +78,11 @@ def resources(stack: StackSpec) -> list[Resource]:
             )
             for _, group in stack.scaling_groups
         ),
+        _role_grant(
+            stack, "node-models", ref("models"), _built_in(BLOB_READER)
+        ),
+        _role_grant(stack, "node-work", ref("work"), _built_in(BLOB_WRITER)),
     ]
-    if stack.has_bucket:
-        identity_resources += [
-            _role_grant(
-                stack, "node-models", ref("models"), _built_in(BLOB_READER)
-            ),
-            _role_grant(
-                stack, "node-work", ref("work"), _built_in(BLOB_WRITER)
-            ),
-        ]
-    return identity_resources
 
 
 def _built_in(role_guid: str) -> str:

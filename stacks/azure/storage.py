@@ -55,8 +55,6 @@ def _checkpoint_expiry(stack: StackSpec) -> Resource:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The account and its containers."""
-    if not stack.has_bucket:
-        return []
     network_rules = {
         "defaultAction": "Allow",
         "bypass": "AzureServices",

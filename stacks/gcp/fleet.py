@@ -54,8 +54,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
     output_refs = group_outputs(stack)
     if stack.is_serving:
         output_refs["endpoint"] = ref("balancer", "ipAddress")
-    if stack.has_bucket:
-        output_refs["models"] = ref("models", "name")
+    output_refs["bucket"] = ref("models", "name")
     return output_refs
 
 
@@ -187,7 +186,7 @@ def _node_group(
                 [
                     *firewall_rules,
                     "nat",
-                    *identity.prerequisites(stack),
+                    *identity.prerequisites(),
                     *files.prerequisites(stack),
                 ]
             )

@@ -45,10 +45,15 @@ def resources(stack: StackSpec) -> list[Resource]:
     return identity_resources
 
 
-def prerequisites(stack: StackSpec) -> tuple[str, ...]:
+def prerequisites() -> tuple[str, ...]:
     """What must exist before a node can boot and do its duty."""
-    bucket_grants = ["models-read", "models-write"] if stack.has_bucket else []
-    return ("node-logs", "node-metrics", "node-resize", *bucket_grants)
+    return (
+        "node-logs",
+        "node-metrics",
+        "node-resize",
+        "models-read",
+        "models-write",
+    )
 
 
 def _service_account(

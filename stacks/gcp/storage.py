@@ -63,8 +63,6 @@ def _written_objects(bucket: str) -> str:
 
 def resources(stack: StackSpec) -> list[Resource]:
     """The bucket, and the right of the nodes to read it, and to write some of its folders."""
-    if not stack.has_bucket:
-        return []
     return [
         Resource(
             type="gcp:storage/bucket:Bucket",

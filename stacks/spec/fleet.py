@@ -89,11 +89,6 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
         return self.nodes_per_replica > 1
 
     @property
-    def uses_bucket(self) -> bool:
-        """Whether its nodes load from the bucket, and tell each other things there."""
-        return self.layout is not None or self.is_training
-
-    @property
     def fabric_attached(self) -> bool:
         """Whether the interfaces of the fast fabric are attached."""
         return self.instance.attaches_fabric(spans_nodes=self.spans_nodes)

@@ -85,11 +85,6 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         return self.job_fleet is not None
 
     @property
-    def has_bucket(self) -> bool:
-        """Whether there is a bucket, for weights and for what nodes tell each other."""
-        return any(fleet.uses_bucket for fleet in self.fleets)
-
-    @property
     def spans_nodes(self) -> bool:
         """Whether a replica of some fleet spans several nodes."""
         return any(fleet.spans_nodes for fleet in self.fleets)

@@ -64,7 +64,6 @@ MANY_NODES = (
     "p4de.24xlarge",
     "p5.48xlarge",
     "p4d.24xlarge",
-    "a3-highgpu-8g",
     "a3-megagpu-8g",
     "Standard_ND96amsr_A100_v4",
     "Standard_ND96isr_H100_v5",
@@ -197,21 +196,15 @@ def test_a_type_with_fewer_efa_interfaces_than_cards_has_none_on_card_zero(
     assert cards == list(range(1, 17))
 
 
-@pytest.mark.parametrize(
-    ("machine", "vpcs", "nics", "mtu"),
-    [("a3-highgpu-8g", 5, 5, 8244), ("a3-megagpu-8g", 9, 9, 8244)],
-)
-def test_gpudirect_machines_have_a_network_for_each_interface(
-    machine: str, vpcs: int, nics: int, mtu: int
-) -> None:
-    graph = built(LARGE, machine)
+def test_gpudirect_machines_have_a_network_for_each_interface() -> None:
+    graph = built(LARGE, "a3-megagpu-8g")
     networks = [r for r in graph.resources if r.type.endswith(":Network")]
-    found = interfaces(machine)
-    assert len(networks) == vpcs
-    assert {n.inputs["mtu"] for n in networks} == {mtu}
-    assert len(found) == nics
+    found = interfaces("a3-megagpu-8g")
+    assert len(networks) == 9
+    assert {n.inputs["mtu"] for n in networks} == {8244}
+    assert len(found) == 9
     assert {i["nicType"] for i in found} == {"GVNIC"}
-    assert len({i["network"]["$ref"] for i in found}) == nics
+    assert len({i["network"]["$ref"] for i in found}) == 9
 
 
 def test_roce_machines_have_a_zonal_profile_ten_interfaces_and_no_firewall_on_it(
@@ -524,7 +517,6 @@ TRAINERS = (
     "p5.48xlarge",
     "p4d.24xlarge",
     "p6-b200.48xlarge",
-    "a3-highgpu-8g",
     "a3-megagpu-8g",
     "a3-ultragpu-8g",
     "Standard_ND96isr_H100_v5",

@@ -69,7 +69,7 @@ def beyond_reach(
 ) -> LayoutRejection | None:
     """Return what keeps even the lower bound of the machines of a layout from being had.
 
-    More machines than are known to be had on spot, or than one InfiniBand joins.
+    More machines than are known to be had on spot, or than one fabric joins.
     """
     replica, group, _ = layout_option
     nodes = bound_nodes(layout_option)

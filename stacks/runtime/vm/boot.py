@@ -93,7 +93,6 @@ def node_settings(
             "limits": _limits(stack, fleet),
             "poll_s": int(release_time("poll_s")),
             "group": group.name,
-            "has_bucket": fleet.uses_bucket,
         },
         "disk": {
             "local_disks": _disk_patterns(stack.provider, "local"),

@@ -27,18 +27,16 @@ def container_settings(
     options      words of `docker run`
     environment  variables
     entry, lead  the program, and its first words; the words of the work come after them
-    before       commands of the machine that the fabric wants first
     """
     fabric = joined_fabric(fleet)
     work = "train" if fleet.is_training else "serve"
     rows = [row for row in _fabric_rows() if row["fabric"] == fabric]
-    texts: dict[str, list[str]] = {"option": [], "prelude": [], "before": []}
+    texts: dict[str, list[str]] = {"option": [], "prelude": []}
     for row in rows:
-        if row["work"] in ("any", work):
+        if row["work"] in ("any", work) and row["kind"] in texts:
             texts[row["kind"]].append(row["text"])
     images = lookup_table("images.csv", "image", "reference")
     fabric_image = FABRIC_IMAGE.format(image=image, fabric=fabric)
-    before = [text.split() for text in texts["before"]]
     return {
         "image": images.get(fabric_image, images[image]),
         "options": [*texts["option"], *options],
@@ -51,13 +49,70 @@ def container_settings(
             "tonnage",
             *program,
         ],
-        "before": before,
     }
+
+
+def fabric_settings(fleet: FleetSpec) -> dict[str, Any]:
+    """Return what the machine does for the fabric before a container uses it, if anything.
+
+    {"fabric": settings of `node.fabric.prepare_fabric`}, or nothing
+    """
+    fabric = joined_fabric(fleet)
+    texts: dict[str, list[str]] = {
+        "module": [],
+        "device": [],
+        "command": [],
+        "service": [],
+    }
+    for row in _fabric_rows():
+        if row["fabric"] == fabric and row["kind"] in texts:
+            texts[row["kind"]].append(row["text"])
+    if not any(texts.values()):
+        return {}
+    return {
+        "fabric": {
+            "modules": texts["module"],
+            "repositories": _repositories(fabric),
+            "devices": [text.split() for text in texts["device"]],
+            "commands": [text.split() for text in texts["command"]],
+            "services": [_service(text) for text in texts["service"]],
+        }
+    }
+
+
+def _service(text: str) -> dict[str, Any]:
+    """A service: its name, words of docker run, and after a bar what it says when it is ready."""
+    command, _, ready = text.partition(" | ")
+    name, *words = command.split()
+    return {"name": name, "words": words, "ready": ready}
+
+
+def _repositories(fabric: str) -> list[dict[str, Any]]:
+    columns: table.Columns = {
+        "fabric": table.nonempty_text,
+        "name": table.nonempty_text,
+        "key_url": table.nonempty_text,
+        "repository": table.nonempty_text,
+        "packages": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return [
+        {
+            "name": row["name"],
+            "key_url": row["key_url"],
+            "line": row["repository"],
+            "packages": row["packages"].split(";"),
+        }
+        for row in table.load_rows("stacks", "fabric_packages.csv", columns)
+        if row["fabric"] == fabric
+    ]
 
 
 def joined_fabric(fleet: FleetSpec) -> str:
     """Return the fabric by which the nodes of a fleet work together; "none" without one."""
-    is_joined = fleet.spans_nodes or fleet.working_nodes > 1
+    is_joined = fleet.spans_nodes or (
+        fleet.is_training and fleet.working_nodes > 1
+    )
     return (
         fleet.instance.fabric if is_joined and fleet.fabric_attached else "none"
     )
@@ -97,7 +152,14 @@ def _fabric_rows() -> Iterator[table.TableRow]:
     columns: table.Columns = {
         "fabric": table.nonempty_text,
         "work": table.one_of("any", "serve", "train"),
-        "kind": table.one_of("option", "prelude", "before"),
+        "kind": table.one_of(
+            "option",
+            "prelude",
+            "module",
+            "device",
+            "command",
+            "service",
+        ),
         "text": table.nonempty_text,
         "meaning": table.nonempty_text,
         **table.SOURCE_COLUMNS,

@@ -39,7 +39,7 @@ STATEMENT_STARTS: Final = (
     tokenize.NL,
 )
 PREPARING: Final = ("container", "disk", "health", "job", "package")
-JOINING: Final = ("group", "upload")
+JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
     "serve": (*JOINING, "activity", "serve"),
     "batch": (*JOINING, "activity", "serve", "batch"),

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.perf.serving.memory import vllm_constants
 from planner.perf.serving.replica import SERVING_ENGINE
-from stacks.runtime.vm.container import SERVE_IMAGE, container_settings
+from stacks.runtime.vm.container import (
+    SERVE_IMAGE,
+    container_settings,
+    fabric_settings,
+)
 from stacks.spec.stack import SERVING_PORT
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ def serving_work(
         "container": container_settings(
             fleet, SERVE_IMAGE, ["vllm", "serve", f"/{folder}"]
         ),
+        **fabric_settings(fleet),
         "words": server_words(stack, fleet, layout),
         "port": SERVING_PORT,
         "pool": group.name,

@@ -11,7 +11,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from stacks.runtime.vm.container import TRAIN_IMAGE, container_settings
+from stacks.runtime.vm.container import (
+    TRAIN_IMAGE,
+    container_settings,
+    fabric_settings,
+)
 from stacks.runtime.vm.megatron import job_arguments, job_variables
 from stacks.spec.table import lookup_table
 
@@ -46,6 +50,7 @@ def training_work(
     container["environment"] |= job_variables(training_run)
     work = {
         "container": container,
+        **fabric_settings(fleet),
         "words": [f"{JOB_FOLDER}/train.py", *argument_words(stack)],
         "pool": fleet.name,
         "nodes": fleet.working_nodes,
@@ -70,8 +75,9 @@ def training_work(
     }
     if shares_files:
         work["file_system"] = {
+            "name": "lustre",
             "key_url": _lustre(stack, "key_url"),
-            "repository": _lustre(stack, "repository"),
+            "line": _lustre(stack, "repository"),
             "packages": _lustre(stack, "packages").split(";"),
         }
     return work

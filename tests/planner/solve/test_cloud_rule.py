@@ -123,7 +123,7 @@ def test_the_next_fleet_is_taken_where_a_cloud_refuses_the_cheapest(
 @pytest.mark.parametrize(
     ("text", "machine", "why"),
     [
-        (GROUP, "Standard_ND96isr_H100_v5", "InfiniBand joins"),
+        (GROUP, "Standard_ND96isr_H100_v5", "the fabric joins"),
         (WORKSPACES, "Standard_ND96isr_H100_v5", "150 machines of 100"),
         (ZONE, "Standard_NC24ads_A100_v4", "excluded by shutdown.schedule"),
     ],
@@ -167,14 +167,26 @@ def test_profiles_are_counted_as_they_are_built(
     assert (built or [1]) == [profile_count("azure", changes, spec.shutdown)]
 
 
-def test_only_infiniband_that_is_attached_ends_at_a_group(catalog) -> None:
+def test_fabrics_that_join_no_more_machines_are_known(catalog) -> None:
+    limits = {("azure", "infiniband"): 100, ("gcp", "tcpx"): 1}
     for offer in catalog.offers:
+        fabric = offer.provider, offer.instance.fabric
         joined = max_group_nodes(offer.instance, spans_nodes=True)
-        is_limited = (offer.provider, offer.instance.fabric) == (
-            "azure",
-            "infiniband",
-        )
-        assert joined == (100 if is_limited else None)
+        assert joined == limits.get(fabric)
+
+
+def test_machines_whose_fabric_joins_none_work_each_for_itself(
+    catalog,
+) -> None:
+    """No public image has the fabric of these machines, so that nothing spans two of them."""
+    own = only(catalog, lambda o: o.instance.instance_type == "a3-highgpu-8g")
+    job = TRAINING.replace("deadline: 90d", "deadline: 9d")
+    refused = solve(own, job)
+    assert refused.status == "infeasible"
+    [pool] = solve(own, chat(model="llama-3.1-8b")).pools
+    assert pool.nodes_per_group == 1
+    too_large = chat(model="llama-3.1-405b", precision="bf16")
+    assert solve(own, too_large).status == "infeasible"
 
 
 def test_training_stands_by_within_the_group(catalog) -> None:

@@ -101,7 +101,7 @@ def _releases(
 
 
 class Agent:
-    """The agent of this node. Settings: limits, group, has_bucket."""
+    """The agent of this node. Settings: limits, group."""
 
     def __init__(
         self, machine: Host, cloud: CloudApi, settings: Mapping[str, Any]
@@ -135,9 +135,7 @@ class Agent:
         release = release_of(now_s, lived_s, state, self._limits)
         if release is not None:
             self._give_back(release)
-        elif (
-            self._settings["has_bucket"] and now_s - self._watched_s >= WATCH_S
-        ):
+        elif now_s - self._watched_s >= WATCH_S:
             self._watched_s = now_s
             self._watch_others()
 
@@ -199,8 +197,6 @@ class Agent:
 
     def _may_be_replaced(self) -> bool:
         """Whether no node of the group was replaced yet: the next one may be as broken."""
-        if not self._settings["has_bucket"]:
-            return True
         try:
             return not self._cloud.list(f"broken/{self._settings['group']}/")
         except RequestError:
@@ -208,8 +204,6 @@ class Agent:
 
     def _tell(self, release: Release) -> None:
         """Leave the reason in the bucket, where it outlives the node."""
-        if not self._settings["has_bucket"]:
-            return
         folder = "broken" if release.is_replaced else "released"
         record = {
             "reason": release.reason,

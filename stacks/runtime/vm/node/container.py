@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stacks.runtime.vm.node.host import CommandError, write_whole
-from stacks.runtime.vm.node.package import install
+from stacks.runtime.vm.node.host import CommandError
+from stacks.runtime.vm.node.package import Repository, install, install_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +17,12 @@ PULL_TIMEOUT_S = 3600.0
 FAILURES = 3
 FAILURES_S = 10_800.0
 TOOLKIT_URL = "https://nvidia.github.io/libnvidia-container"
-TOOLKIT_KEY = "/usr/share/keyrings/nvidia-container-toolkit.asc"
-TOOLKIT_LIST = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
+TOOLKIT = Repository(
+    "nvidia-container-toolkit",
+    f"{TOOLKIT_URL}/gpgkey",
+    f"{TOOLKIT_URL}/stable/deb/$(ARCH) /",
+    ["nvidia-container-toolkit"],
+)
 # Every container of accelerators: the network and the memory of the host, and pinned memory.
 RUN_WORDS = (
     "docker",
@@ -67,14 +71,7 @@ def prepare_engine(machine: Host) -> None:
     if not machine.succeeds("docker", "--version"):
         install(machine, "docker.io")
     if not machine.succeeds("nvidia-ctk", "--version"):
-        # apt reads a key in letters when its file ends with .asc.
-        key = machine.send("GET", f"{TOOLKIT_URL}/gpgkey").body.decode()
-        write_whole(machine.path(TOOLKIT_KEY), key)
-        write_whole(
-            machine.path(TOOLKIT_LIST),
-            f"deb [signed-by={TOOLKIT_KEY}] {TOOLKIT_URL}/stable/deb/$(ARCH) /\n",
-        )
-        install(machine, "nvidia-container-toolkit")
+        install_from(machine, TOOLKIT)
     if "nvidia" not in machine.run(
         "docker", "info", "--format", "{{.Runtimes}}"
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node.host import write_whole
-from stacks.runtime.vm.node.package import install
+from stacks.runtime.vm.node.package import Repository, install_from
 from stacks.runtime.vm.node.work import StepError
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ Options=noatime,flock,_netdev
 [Install]
 WantedBy=multi-user.target
 """
-KEY_PATH = "/usr/share/keyrings/tonnage-lustre.asc"
-LIST_PATH = "/etc/apt/sources.list.d/tonnage-lustre.list"
 
 
 def mount_files(
@@ -38,13 +36,13 @@ def mount_files(
 ) -> None:
     """Mount the file system; installs its client first where the image has none.
 
-    Settings: key_url, repository and packages, in which {codename} is that of the release and
-    {kernel} the version of the running kernel.
+    Settings: those of the repository of its packages.
     """
     if machine.succeeds("mountpoint", "-q", DATA):
         return
     if not machine.succeeds("modprobe", "lustre"):
-        _install_client(machine, settings)
+        install_from(machine, Repository(**settings))
+        machine.run("modprobe", "lustre")
     machine.path(DATA).mkdir(parents=True, exist_ok=True)
     write_whole(
         machine.path(f"/etc/systemd/system/{UNIT}"),
@@ -66,20 +64,3 @@ def fill_files(machine: Host, cloud: CloudApi) -> None:
     machine.path(f"{DATA}/dataset").mkdir(parents=True, exist_ok=True)
     cloud.fill_files()
     machine.path(MARK).touch()
-
-
-def _install_client(machine: Host, settings: Mapping[str, Any]) -> None:
-    values = {
-        "codename": machine.run("lsb_release", "-cs").strip(),
-        "kernel": machine.run("uname", "-r").strip(),
-    }
-    key = machine.send("GET", settings["key_url"]).body.decode()
-    write_whole(machine.path(KEY_PATH), key)
-    repository = settings["repository"].format(**values)
-    write_whole(
-        machine.path(LIST_PATH), f"deb [signed-by={KEY_PATH}] {repository}\n"
-    )
-    install(
-        machine, *(package.format(**values) for package in settings["packages"])
-    )
-    machine.run("modprobe", "lustre")

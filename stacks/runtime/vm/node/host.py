@@ -175,12 +175,12 @@ def _names(headers: Message) -> dict[str, str]:
     return {name.lower(): text for name, text in headers.items()}
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str | bytes) -> None:
     """Write a file so that a reader, or a machine that stops meanwhile, sees all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.new")
-    with unfinished.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    with unfinished.open("wb") as stream:
+        stream.write(text.encode() if isinstance(text, str) else text)
         stream.flush()
         os.fsync(stream.fileno())
     unfinished.replace(path)

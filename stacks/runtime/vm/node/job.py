@@ -103,10 +103,10 @@ def _steps(
                 partial(container.pull, machine, job["container"]["image"]),
             ),
         ]
-        steps += [
-            (f"fabric: {command[0]}", partial(_run, machine, command))
-            for command in job["container"]["before"]
-        ]
+    if "fabric" in job:
+        steps.append(
+            ("fabric", partial(_prepare_fabric, machine, job["fabric"]))
+        )
     if "file_system" in job:
         steps.append(
             ("file system", partial(_mount_files, machine, cloud, job))
@@ -123,11 +123,13 @@ def _check_health(machine: Host, settings: Mapping[str, Any]) -> None:
         raise BrokenMachineError("; ".join(problems))
 
 
-def _run(machine: Host, words: list[str]) -> None:
-    machine.run(*words)
-
-
 # What only some machines do, only they have.
+def _prepare_fabric(machine: Host, settings: Mapping[str, Any]) -> None:
+    from stacks.runtime.vm.node.fabric import prepare_fabric
+
+    prepare_fabric(machine, settings)
+
+
 def _mount_files(
     machine: Host, cloud: CloudApi, job: Mapping[str, Any]
 ) -> None:

@@ -35,6 +35,7 @@ from tests.stacks.runtime.vm.timeline import Killed, Program, Timeline
 START = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 ARRAY = "/dev/md/tonnage"
+FABRIC_SERVICE = "tonnage-rxdm"
 LOCAL_NAMES = {
     "aws": "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS{}",
     "gcp": "google-local-nvme-ssd-{}",
@@ -243,6 +244,7 @@ class SandboxMachine(Host):
         self.messages = ""
         self.containers: dict[str, Container] = {}
         self.images: set[str] = set()
+        self.missing_modules: set[str] = set()
         self.packages = {"docker", "nvidia-ctk"}
         self.runtimes = "runc"
         # By device: what it holds, and its label.
@@ -275,6 +277,18 @@ class SandboxMachine(Host):
                 # The same disk by the name of its namespace.
                 (folder / f"{name}-ns-1").symlink_to(device)
 
+    def _attach_pci(self, devices: list[list[str]]) -> None:
+        """Eight devices of each identity, and one of another."""
+        for identity, _ in [*devices, ["0x10de:0x2330", ""]]:
+            vendor, _, device = identity.partition(":")
+            for number in range(8):
+                name = f"{vendor[-2:]}{device[-2:]}:{number:02x}:00.1"
+                folder = self.path(f"/sys/bus/pci/devices/{name}")
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "vendor").write_text(f"{vendor}\n")
+                (folder / "device").write_text(f"{device}\n")
+                (folder / "resource0").touch(mode=0o600)
+
     def boot(self) -> None:
         self.booted_s = self.world.timeline.now_s
         self.accelerators = (
@@ -284,10 +298,12 @@ class SandboxMachine(Host):
         fabric.mkdir(parents=True, exist_ok=True)
         for number in range(self.settings["health"]["fabric_devices"]):
             (fabric / f"rdma{number}").touch()
+        if "devices" in self.settings["work"].get("fabric", {}):
+            self._attach_pci(self.settings["work"]["fabric"]["devices"])
         self.path("/proc").mkdir(exist_ok=True)
         self.path("/proc/loadavg").write_text("0.00 0.00 0.00 1/100 1\n")
         for unit in self.enabled:
-            self._mount(unit)
+            self._mount_unit(unit)
         self.programs = [
             self.world.timeline.start(self._unit(program.run_agent)),
             self.world.timeline.start(self._unit(program.run_work)),
@@ -316,6 +332,8 @@ class SandboxMachine(Host):
         self.shut_down()
         self.mounts.clear()
         self.array_is_up = False
+        for shown in self.path("/dev").glob("aperture_devices/*"):
+            shown.unlink()
         for path in sorted(self.path("/run").rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
         if wipes_disks:
@@ -364,7 +382,7 @@ class SandboxMachine(Host):
             raise AssertionError("requests come from programs")
         if ":8000/" in url:
             return self._engine(url, body)
-        if "libnvidia-container" in url or "keys" in url:
+        if url.endswith(("key", ".gpg", ".asc")):
             return Answer(200, {}, b"key")
         is_metadata = "169.254.169.254" in url or "metadata.google" in url
         if not (self.world.is_online() or is_metadata):
@@ -439,12 +457,19 @@ class SandboxMachine(Host):
         if verb == "enable" and words[-1].endswith(".mount"):
             if words[-1] not in self.enabled:
                 self.enabled.append(words[-1])
-            self._mount(words[-1])
+            self._mount_unit(words[-1])
         if verb == "restart":
             self.runtimes = "nvidia runc"
         return ""
 
-    def _mount(self, unit: str) -> None:
+    def _mount(self, _: str, source: str, folder: str) -> str:
+        """A bind: what lies in one folder is seen in the other."""
+        self.path(folder).rmdir()
+        self.path(folder).symlink_to(self.path(source))
+        self.mounts.add(folder)
+        return ""
+
+    def _mount_unit(self, unit: str) -> None:
         text = self.path(f"/etc/systemd/system/{unit}").read_text()
         values = dict(
             line.split("=", 1) for line in text.splitlines() if "=" in line
@@ -505,15 +530,24 @@ class SandboxMachine(Host):
     def _dmesg(self, *_: str) -> str:
         return self.messages
 
+    def _lsb_release(self, *_: str) -> str:
+        return "noble\n"
+
+    def _uname(self, *_: str) -> str:
+        return "6.11.0-1016-gcp\n"
+
     def _apt_get(self, *words: str) -> str:
         if "docker.io" in words:
             self.packages.add("docker")
+        # Packages of the modules that an image lacks.
+        if "update" not in words and not {"docker.io", "mdadm"} & set(words):
+            self.missing_modules.clear()
         if "nvidia-container-toolkit" in words:
             self.packages.add("nvidia-ctk")
         return ""
 
-    def _modprobe(self, _: str) -> str:
-        return ""
+    def _modprobe(self, module: str) -> str:
+        return self._fail(module in self.missing_modules)
 
     def _chmod(self, *_: str) -> str:
         return ""
@@ -534,7 +568,10 @@ class SandboxMachine(Host):
             self.images.add(words[-1])
         if verb == "run" and words[0] == "--detach":
             container = Container(list(words), self.world.timeline.now_s)
-            self.containers[container.option("--name")] = container
+            name = container.option("--name")
+            self.containers[name] = container
+            if name == FABRIC_SERVICE:
+                container.log = "Buffer manager initialization complete."
         if verb in ("stop", "rm") and words[-1] in self.containers:
             self.containers[words[-1]].is_running = False
             if verb == "rm":
@@ -547,7 +584,7 @@ class SandboxMachine(Host):
         container = self.containers.get(words[-1])
         if container is None:
             raise CommandError("no such container")
-        if container.is_running:
+        if container.is_running and words[-1] != FABRIC_SERVICE:
             self.job(self, container)
         if "{{.State.Running}}" in words:
             return str(container.is_running).lower()

@@ -71,13 +71,16 @@ def test_every_command_is_in_the_image_or_is_installed_first(
     text = "".join(path.read_text() for path in SOURCES)
     packages = {"docker": "docker.io", "nvidia-ctk": "nvidia-container-toolkit"}
     for name in installed:
-        assert f'install(machine, "{packages.get(name, name)}")' in text
+        package = packages.get(name, name)
+        assert (
+            f'install(machine, "{package}")' in text or f'["{package}"]' in text
+        )
 
 
 def test_commands_of_the_fabric_are_known_too() -> None:
     text = (ROOT / "stacks" / "data" / "containers.csv").read_text()
     rows = csv.DictReader(text.splitlines())
-    used = {row["text"].split()[0] for row in rows if row["kind"] == "before"}
+    used = {row["text"].split()[0] for row in rows if row["kind"] == "command"}
     assert used - COREUTILS <= image_commands("gcp").keys()
 
 
