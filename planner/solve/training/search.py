@@ -22,7 +22,12 @@ from planner.market.capacity import spot_gang_limit
 from planner.perf.common.constant import constant
 from planner.perf.training.job import ParallelLayout
 from planner.perf.training.lower_bound import step_lower_bound
-from planner.solve.cloud_rule import max_group_nodes
+from planner.solve.cause import because
+from planner.solve.cloud_rule import (
+    GROUP_LIMIT,
+    ExceededLimit,
+    max_group_nodes,
+)
 from planner.solve.training.bill import data_egress_lines, paid_node_hours
 from planner.solve.training.cluster import Cluster
 from planner.solve.training.machine_layouts import (
@@ -385,9 +390,9 @@ class TrainSearch:
         return step_s * self._stretched_steps(instance, nodes)
 
     def node_counts(self, offer_state: OfferState) -> list[int]:
-        """Return the machine counts that the bound of the work and the capacity allow.
+        """Return the machine counts that the bound of the work and the cloud allow.
 
-        Records the capacity in the state of the offer where it cuts counts off.
+        Records in the state of the offer what cuts counts off.
         """
         instance = offer_state.offer.instance
         # Fewer machines cannot do the work within the time limit.
@@ -407,6 +412,18 @@ class TrainSearch:
             for node_count in NODE_COUNTS
             if min_nodes <= node_count <= max_nodes
         ]
+        if not node_counts:
+            # The work alone takes so long on the most machines.
+            offer_state.record_late(
+                self.accelerator_bound_s(instance)
+                / (max_nodes * instance.accelerators),
+                max_nodes,
+            )
+            if group_nodes is not None and max_nodes == group_nodes:
+                offer_state.machine_limit = group_nodes
+                offer_state.cut_by = ExceededLimit(
+                    GROUP_LIMIT, math.ceil(min_nodes), group_nodes
+                ).reason
         machine_limit = spot_gang_limit(
             offer_state.offer, spot_by_name=self.requirement.spot_by_name
         )
@@ -415,6 +432,9 @@ class TrainSearch:
         ):
             return node_counts
         offer_state.machine_limit = machine_limit
+        offer_state.cut_by = because(
+            "capacity", "buy.spot", machines=machine_limit
+        )
         return [count for count in node_counts if count <= machine_limit]
 
     def build_cluster(

@@ -12,6 +12,7 @@ from planner.solve.training.ranking import RejectedOffer
 
 if TYPE_CHECKING:
     from planner.market.offer import Offer
+    from planner.solve.cause import Cause
     from planner.solve.training.ranking import FeasibleCluster
 
 
@@ -21,7 +22,8 @@ class OfferState(Struct):
     open_candidates  entries of the offer in the frontier, and sizes that were cut off unseen
     duration_s       shortest duration among its late sizes, or a lower bound of it, seconds
     nodes            machine count of that duration
-    machine_limit    most machines that are to be had, where that cut sizes off; else 0
+    cut_by           why larger sizes cannot be had, where that cut sizes off; else nothing
+    machine_limit    most machines that can
     incumbent        best feasible cluster so far
     broken_budget    key of a budget that a size violates
     time_limit_key   key of the limit that late sizes violate
@@ -32,6 +34,7 @@ class OfferState(Struct):
     open_candidates: int = 1
     duration_s: float = math.inf
     nodes: int = 0
+    cut_by: Cause | None = None
     machine_limit: int = 0
     incumbent: FeasibleCluster | None = None
     broken_budget: str = ""
@@ -45,12 +48,9 @@ class OfferState(Struct):
     def rejection(self) -> RejectedOffer:
         """Return the offer as rejected, with the constraint that it violates."""
         # More machines might do: how late fewer of them end says nothing.
-        if self.machine_limit and not self.broken_budget:
+        if self.cut_by is not None and not self.broken_budget:
             return RejectedOffer(
-                self.offer,
-                self.machine_limit,
-                math.inf,
-                because("capacity", "buy.spot", machines=self.machine_limit),
+                self.offer, self.machine_limit, math.inf, self.cut_by
             )
         rejected_by = (
             because("memory-layout", "memory")

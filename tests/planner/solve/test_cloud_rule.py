@@ -185,6 +185,15 @@ def test_machines_whose_fabric_joins_none_work_each_for_itself(
     assert refused.status == "infeasible"
     [pool] = solve(own, chat(model="llama-3.1-8b")).pools
     assert pool.nodes_per_group == 1
+    settings = SolveSettings(
+        catalog=own,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+    [answer] = why_not(spec_of(job), settings, "a3-highgpu-8g")
+    assert "machines of 1 that the fabric joins" in describe(
+        present(answer.reason)
+    )
     too_large = chat(model="llama-3.1-405b", precision="bf16")
     assert solve(own, too_large).status == "infeasible"
 
