@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.host import Host
 
 QUERY = "pcie.link.width.current,pcie.link.width.max,ecc.errors.uncorrected.volatile.total"
+SLOW_QUERY = "power.limit,power.default_limit,clocks_event_reasons.hw_slowdown"
+# An accelerator may be slow for a moment, and clouds may take a little of its power.
+SLOW_LOOK_S = 30.0
+LEAST_POWER = 0.8
 FABRIC_FOLDER = "/sys/class/infiniband"
 KERNEL_PREFIX = "NVRM: Xid"
 
@@ -51,9 +55,51 @@ def health_problems(machine: Host, settings: Mapping[str, Any]) -> list[str]:
             problems.append(f"accelerator {number} has {errors} memory errors")
     return [
         *problems,
+        *_slow_accelerators(machine),
         *_kernel_problems(machine, settings["fatal_xids"]),
         *_fabric_problems(machine, settings["fabric_devices"]),
     ]
+
+
+def _slow_accelerators(machine: Host) -> list[str]:
+    """Return the accelerators that do not run at full speed, at two looks one after the other."""
+    first = _limits(machine)
+    if not first:
+        return []
+    machine.sleep(SLOW_LOOK_S)
+    return [problem for problem in _limits(machine) if problem in first]
+
+
+def _limits(machine: Host) -> list[str]:
+    """Return what limits accelerators now; nothing where the driver does not tell."""
+    try:
+        lines = machine.run(
+            "nvidia-smi",
+            f"--query-gpu={SLOW_QUERY}",
+            "--format=csv,noheader,nounits",
+            timeout_s=60,
+        ).splitlines()
+    except CommandError as error:
+        machine.log(f"limits of the accelerators are not known: {error}")
+        return []
+    problems = []
+    for number, line in enumerate(lines):
+        limit, full_limit, slowdown = (word.strip() for word in line.split(","))
+        if slowdown == "Active":
+            problems.append(f"accelerator {number} is slowed down")
+        if _watts(limit) < LEAST_POWER * _watts(full_limit):
+            problems.append(
+                f"accelerator {number} may take {limit} of {full_limit} W"
+            )
+    return problems
+
+
+def _watts(text: str) -> float:
+    """Return a power in watts; 0 where an accelerator has no limit of its own."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _kernel_problems(machine: Host, fatal_xids: list[int]) -> list[str]:

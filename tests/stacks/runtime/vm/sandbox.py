@@ -241,6 +241,8 @@ class SandboxMachine(Host):
         self.failures: dict[str, Callable[[], bool]] = {}
         self.accelerators = 0
         self.utilization = 0.0
+        # Watts, watts by default, and whether the hardware slows an accelerator down.
+        self.limits: Callable[[], str] = lambda: "700.00, 700.00, Not Active\n"
         self.messages = ""
         self.containers: dict[str, Container] = {}
         self.images: set[str] = set()
@@ -525,6 +527,8 @@ class SandboxMachine(Host):
     def _nvidia_smi(self, *words: str) -> str:
         if "utilization" in words[0]:
             return f"{self.utilization}\n" * self.accelerators
+        if "power.limit" in words[0]:
+            return self.limits() * self.accelerators
         return "16, 16, 0\n" * self.accelerators
 
     def _dmesg(self, *_: str) -> str:

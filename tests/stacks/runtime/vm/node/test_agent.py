@@ -115,7 +115,7 @@ def test_a_machine_without_an_agent_is_given_back_by_the_others(
 
 def test_machines_with_agents_leave_each_other_alone(world: World) -> None:
     serving(world, machines=3)
-    world.run(6 * HOUR)
+    world.run(3 * HOUR)
     assert all(m.is_up for m in world.machines)
 
 
@@ -143,11 +143,11 @@ def test_a_spot_machine_that_is_stopped_stays_in_its_group(
     stopped = world.machines[0]
     stopped.is_stopped = True
     stopped.shut_down()
-    world.run(4 * HOUR)
+    world.run(2 * HOUR)
     assert stopped.is_up
     stopped.is_stopped = False
     stopped.reboot()
-    world.run(6 * HOUR)
+    world.run(3 * HOUR)
     assert all(m.is_up for m in world.machines)
     assert len([k for k in world.objects if k.startswith("alive/")]) == 2
     world.timeline.close()

@@ -249,6 +249,48 @@ def test_a_machine_that_breaks_later_is_found_within_the_hour(
     assert "Xid" in released(world, "broken")[0]
 
 
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ("700.00, 700.00, Active\n", "slowed down"),
+        ("350.00, 700.00, Not Active\n", "may take 350.00 of 700.00 W"),
+    ],
+)
+def test_a_machine_that_is_slow_for_good_is_replaced(
+    world: World, limits: str, why: str
+) -> None:
+    serving(world, limits=lambda: limits)
+    world.run(HOUR)
+    assert why in released(world, "broken")[0]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "650.00, 700.00, Not Active\n",
+        # An accelerator of a virtual machine that says nothing.
+        "[N/A], [N/A], [N/A]\n",
+    ],
+)
+def test_a_machine_that_says_nothing_of_limits_is_well(
+    world: World, limits: str
+) -> None:
+    machine = serving(world, limits=lambda: limits)
+    world.run(HOUR)
+    assert machine.is_up
+    assert released(world, "broken") == []
+
+
+def test_a_machine_that_is_slow_for_a_moment_is_well(world: World) -> None:
+    looks = iter(["700.00, 700.00, Active\n"])
+    machine = serving(
+        world, limits=lambda: next(looks, "700.00, 700.00, Not Active\n")
+    )
+    world.run(HOUR)
+    assert machine.is_up
+    assert released(world, "broken") == []
+
+
 def test_errors_of_programs_are_no_broken_machine(world: World) -> None:
     world.has_traffic = always
     machine = serving(world, messages="NVRM: Xid (PCI:0000:53:00): 31, fault\n")
