@@ -180,9 +180,17 @@ class BatchNode:
         if not self._server.is_ready:
             self._cloud.delete(lease.key)
             raise LeftFileError("the engine is started again")
-        if not lease.renew():
+        if not self._renew(lease):
             raise LeftFileError("another node has taken it")
         self._work.tell("working", f"answer {key}")
+
+    def _renew(self, lease: Lease) -> bool:
+        """Keep the lease; a cloud that does not answer for a moment takes no file away."""
+        try:
+            return lease.renew()
+        except RequestError as error:
+            self._machine.log(f"{lease.key} is not renewed: {error}")
+            return True
 
     def _outcomes(
         self, lines: list[bytes], pulse: Callable[[], None]

@@ -65,14 +65,15 @@ class Lease:
 
     def write(self) -> bool:
         """Write the object; False when another node has written it."""
-        self._written_s = self._machine.now_s()
-        record = {"node": self._cloud.node_name(), "at": self._written_s}
+        now_s = self._machine.now_s()
+        record = {"node": self._cloud.node_name(), "at": now_s}
         try:
             self._version = self._cloud.write(
                 self.key, json.dumps(record).encode(), version=self._version
             )
         except Conflict:
             return False
+        self._written_s = now_s
         return True
 
     def renew(self) -> bool:

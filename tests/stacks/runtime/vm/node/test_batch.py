@@ -119,6 +119,22 @@ def test_a_machine_keeps_its_file_while_it_waits_for_one_answer(
 
 
 @pytest.mark.usefixtures("slow_answers")
+def test_a_bucket_that_is_away_for_a_moment_costs_no_answers(
+    world: World,
+) -> None:
+    submit(world, files=1, lines=3)
+    machines = batch(world, machines=2)
+    world.is_online = lambda: (
+        not 15 * MINUTE < world.timeline.now_s < 18 * MINUTE
+    )
+    world.run(DAY, lambda: not any(m.is_up for m in machines))
+    assert len(answered(world)) == 3
+    logs = [line for machine in machines for line in machine.log_lines]
+    assert any("is not renewed" in line for line in logs)
+    assert world.timeline.now_s < 40 * MINUTE
+
+
+@pytest.mark.usefixtures("slow_answers")
 def test_a_machine_that_is_taken_back_leaves_its_file_to_another_one(
     world: World,
 ) -> None:
