@@ -161,7 +161,7 @@ def trace_requests(
         router_turn = (
             position + seed
             if load.routing == "round-robin"
-            else generator.randrange(replica_count)
+            else int(generator.random() * replica_count)
         )
         if router_turn % replica_count < simulated_count:
             lengths = _served_lengths(

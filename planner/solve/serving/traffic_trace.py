@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
 import math
 import operator
 import statistics
+import sys
 from array import array
 from bisect import bisect_right
-from collections import Counter
 from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
+from msgspec import Meta, ValidationError, convert
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
@@ -23,12 +25,25 @@ from planner.perf.serving.trace import Trace
 from planner.spec.model import TokenLengths, Traffic
 
 if TYPE_CHECKING:
+    import _csv
     from collections.abc import Callable, Iterator
 
 MIN_REQUESTS: Final = 100
 MINUTE_S: Final = 60
 MAX_BURSTINESS: Final = 20.0  # the largest burstiness that a spec may name
+# Rows that are read at once. More take longer: they leave the fast part of the memory.
+ROWS_AT_ONCE: Final = 256
 COLUMN_NAMES: Final = ("timestamp", "input_tokens", "output_tokens")
+CSV_ERRORS: Final = (
+    csv.Error,
+    IndexError,
+    KeyError,
+    ValueError,
+    ValidationError,
+)
+
+_Number: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+_Request: TypeAlias = tuple[_Number, _Number, _Number]
 
 
 def read_trace(trace_path: str, read_file: Callable[[str], bytes]) -> Trace:
@@ -52,14 +67,9 @@ def observed_traffic(traffic: Traffic, trace: Trace) -> Traffic:
     peak_rps   = requests of the busiest minute / 60
     burstiness = standard deviation / mean of the times between arrivals, at most 20
     """
-    # Minutes count from the first arrival.
-    minute_counts = Counter(
-        (arrival_s - trace.arrival_s[0]) // MINUTE_S
-        for arrival_s in trace.arrival_s
-    )
     return replace(
         traffic,
-        peak_rps=Decimal(max(minute_counts.values())) / MINUTE_S,
+        peak_rps=Decimal(max(_minute_counts(trace.arrival_s))) / MINUTE_S,
         input_tokens=_token_statistics(trace.prompt_tokens),
         output_tokens=_token_statistics(trace.answer_tokens),
         burstiness=Decimal(
@@ -69,17 +79,13 @@ def observed_traffic(traffic: Traffic, trace: Trace) -> Traffic:
 
 
 def _parse_trace(trace_path: str, trace_bytes: bytes) -> Trace:
-    csv_rows = csv.reader(
-        io.TextIOWrapper(
-            io.BytesIO(trace_bytes),
-            # utf-8-sig drops a byte order mark at the start.
-            encoding="utf-8-sig",
-            errors="replace",
-        )
-    )
+    with contextlib.suppress(*CSV_ERRORS):
+        return _read_requests(_open_csv(trace_bytes), is_plain=True)
+    # Some number is written in a rare way (`.5`), or is none.
+    csv_rows = _open_csv(trace_bytes)
     try:
-        return _read_requests(csv_rows)
-    except (csv.Error, IndexError, KeyError, ValueError):
+        return _read_requests(csv_rows, is_plain=False)
+    except CSV_ERRORS:
         message = (
             "needs numbers of 0 or more in timestamp (seconds), input_tokens, "
             "output_tokens"
@@ -91,31 +97,43 @@ def _parse_trace(trace_path: str, trace_bytes: bytes) -> Trace:
         ) from None
 
 
-def _read_requests(csv_rows: Iterator[list[str]]) -> Trace:
+def _open_csv(trace_bytes: bytes) -> _csv.Reader:
+    return csv.reader(
+        io.TextIOWrapper(
+            io.BytesIO(trace_bytes),
+            # utf-8-sig drops a byte order mark at the start.
+            encoding="utf-8-sig",
+            errors="replace",
+        )
+    )
+
+
+def _read_requests(csv_rows: Iterator[list[str]], *, is_plain: bool) -> Trace:
     """Return the requests in the order of the file.
 
-    Raises KeyError without a column, IndexError in a short row, ValueError for what is no
-    finite number of 0 or more.
+    `is_plain` reads the notation of JSON and is fast. Otherwise rows are read one by one, in all
+    notations of Python. Raises an error of CSV_ERRORS in the row that is read: KeyError without
+    a column, IndexError in a short row, others for what is no finite number of 0 or more.
     """
-    arrival_s, prompt_tokens, answer_tokens = array("d"), array("d"), array("d")
+    columns = array("d"), array("d"), array("d")
     # An empty file has no requests, but no wrong column either.
     header = next(csv_rows, COLUMN_NAMES)
     positions = {name: position for position, name in enumerate(header)}
     select_cells = itemgetter(*(positions[name] for name in COLUMN_NAMES))
-    for row in csv_rows:
+    while rows := list(islice(csv_rows, ROWS_AT_ONCE if is_plain else 1)):
         # Blank lines have no cells.
-        if row:
-            arrival, prompt, answer = map(float, select_cells(row))
-            if not (
-                0 <= arrival < math.inf
-                and 0 <= prompt < math.inf
-                and 0 <= answer < math.inf
-            ):
-                raise ValueError(row)
-            arrival_s.append(arrival)
-            prompt_tokens.append(prompt)
-            answer_tokens.append(answer)
-    return Trace(arrival_s, prompt_tokens, answer_tokens)
+        requests = [select_cells(row) for row in rows if row]
+        if not is_plain:
+            requests = [tuple(map(float, cells)) for cells in requests]
+        valid_requests = convert(requests, list[_Request], strict=False)
+        for column, numbers in zip(
+            # Only blank lines: no requests, thus no columns.
+            columns,
+            zip(*valid_requests, strict=True),
+            strict=False,
+        ):
+            column.extend(array("d", numbers))
+    return Trace(*columns)
 
 
 def _sort_requests(trace: Trace) -> None:
@@ -147,18 +165,38 @@ def _shared_moments(arrival_s: array[float]) -> Iterator[slice]:
             yield slice(start, stop)
 
 
+def _minute_counts(arrival_s: array[float]) -> Iterator[int]:
+    """Yield the requests of each minute that has some, counted from the first arrival."""
+    first_s = arrival_s[0]
+
+    def minute(time_s: float) -> float:
+        return (time_s - first_s) // MINUTE_S
+
+    start = 0
+    while start < len(arrival_s):
+        stop = bisect_right(
+            arrival_s, minute(arrival_s[start]), start, key=minute
+        )
+        yield stop - start
+        start = stop
+
+
 def _gap_variation(arrival_s: array[float]) -> float:
-    """Return the coefficient of variation of the gaps; 1 is a Poisson process."""
+    """Return the coefficient of variation of the gaps; 1 is a Poisson process.
+
+    variation = sqrt(mean of squared gaps / square of the mean gap - 1)
+    """
     gap_count = len(arrival_s) - 1
     mean_gap_s = (arrival_s[-1] - arrival_s[0]) / gap_count
     # All requests arrive at once.
     if not mean_gap_s:
         return 0.0
-    squares = (
-        ((later_s - earlier_s) / mean_gap_s - 1) ** 2
-        for earlier_s, later_s in itertools.pairwise(arrival_s)
+    gaps_s = array(
+        "d", map(operator.sub, islice(arrival_s, 1, None), arrival_s)
     )
-    return math.sqrt(math.fsum(squares) / gap_count)
+    mean_square = math.fsum(map(operator.mul, gaps_s, gaps_s)) / gap_count
+    # Equal gaps may round to slightly less than zero.
+    return math.sqrt(max(0.0, mean_square / mean_gap_s**2 - 1))
 
 
 def _token_statistics(token_counts: array[float]) -> TokenLengths:

@@ -124,6 +124,13 @@ def test_a_wrong_row_is_refused_with_its_line(cell: str, column: int) -> None:
     assert [str(x.place) for x in refused.value.problems] == ["t.csv:153:1"]
 
 
+@pytest.mark.parametrize("cell", [".5", "+0.5", " 0.5 ", "5e-1", "0_0.5"])
+def test_numbers_may_be_written_as_in_python(cell: str) -> None:
+    plain = read([HEADER, *["0.5,2,3"] * 700])
+    mixed = read([HEADER, *["0.5,2,3"] * 350, *[f"{cell},2,3"] * 350])
+    assert list(mixed) == list(plain)
+
+
 def test_short_rows_and_missing_columns_are_refused() -> None:
     for lines in ([HEADER, "1,2"], ["timestamp,input_tokens", "1,2"]):
         with pytest.raises(SpecError, match="numbers of 0 or more"):
