@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from planner.solve.settings import SolveSettings
 from planner.spec.load import load_spec
-from planner.workload.solver import solve as solve_spec
+from planner.workload.solver import find as find_fleet
 from providers.catalog.load import load_catalog
 from stacks.spec.table import unsupported_reason
 
@@ -139,14 +139,19 @@ def only(catalog: Catalog, keep: Callable[[Offer], bool]) -> Catalog:
 
 
 def solve(catalog: Catalog, text: str, keep: int = 3) -> Solution:
-    """Solve a spec given as text."""
+    """Solve a spec given as text, with what each of its wishes costs."""
+    return find(catalog, text, keep).explained()
+
+
+def find(catalog: Catalog, text: str, keep: int = 3) -> Solution:
+    """Find the fleet of a spec given as text, which takes a part of the time of `solve`."""
     solver = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
         alternative_count=keep,
     )
-    return solve_spec(spec_of(text), solver)
+    return find_fleet(spec_of(text), solver)
 
 
 @pytest.fixture

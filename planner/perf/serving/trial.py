@@ -107,14 +107,20 @@ class LateShare(Struct, frozen=True):
 class Trial:
     """A simulated run of one fleet at one load, which is extended as far as a decision needs.
 
-    batches  times of the requests of successive batches, by metric
+    batches             times of the requests of successive batches, by metric
+    first_confirmation  batches before which nothing is accepted, one of LOOKS
 
     A longer trial has all batches of a shorter one, so what is decided does not depend on the
     order of the questions.
     """
 
-    def __init__(self, batches: Iterator[RequestTimes]) -> None:
+    def __init__(
+        self,
+        batches: Iterator[RequestTimes],
+        first_confirmation: int = FIRST_CONFIRMATION,
+    ) -> None:
         self._unplayed_batches = batches
+        self._first_confirmation = first_confirmation
         self._batches: list[RequestTimes] = []
         # By number of batches, metric and seconds.
         self._late_shares: dict[tuple[int, str, float], LateShare] = {}
@@ -128,7 +134,7 @@ class Trial:
                 )
                 if late.mean - late.half_width > limit.late_share:
                     return self._decision("misses", limit, batch_count)
-            if batch_count >= FIRST_CONFIRMATION:
+            if batch_count >= self._first_confirmation:
                 decision = self._confirm(limits, batch_count)
                 if decision is not None:
                     return decision

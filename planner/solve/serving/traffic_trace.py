@@ -9,7 +9,6 @@ import itertools
 import math
 import operator
 import statistics
-import sys
 from array import array
 from bisect import bisect_right
 from decimal import Decimal
@@ -33,6 +32,7 @@ MINUTE_S: Final = 60
 MAX_BURSTINESS: Final = 20.0  # the largest burstiness that a spec may name
 # Rows that are read at once. More take longer: they leave the fast part of the memory.
 ROWS_AT_ONCE: Final = 256
+MAX_NUMBER: Final = 1e300  # infinity is no time and no number of tokens
 COLUMN_NAMES: Final = ("timestamp", "input_tokens", "output_tokens")
 CSV_ERRORS: Final = (
     csv.Error,
@@ -42,7 +42,7 @@ CSV_ERRORS: Final = (
     ValidationError,
 )
 
-_Number: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+_Number: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_NUMBER)]
 _Request: TypeAlias = tuple[_Number, _Number, _Number]
 
 

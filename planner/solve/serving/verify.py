@@ -17,7 +17,7 @@ from planner.perf.serving.monte_carlo import (
     trace_requests,
 )
 from planner.perf.serving.trace import busiest_span
-from planner.perf.serving.trial import Trial, TrialLimit
+from planner.perf.serving.trial import LOOKS, Trial, TrialLimit
 from planner.solve.serving.sizing import (
     SCREEN_FACTOR,
     LayoutRejection,
@@ -136,7 +136,9 @@ class FleetJudge:
                     ),
                     0,
                     replica_table,
-                )
+                ),
+                # Requests that are alone fill no pool: their batches do not grow worse.
+                first_confirmation=LOOKS[0],
             )
         return _missed_in(self._trials[trial_key], requirement, replica, None)
 

@@ -67,11 +67,17 @@ def node_program(cloud_modules: Iterable[str], role: str) -> NodeProgram:
 
     `cloud_modules` are those of its cloud, by their full names.
     """
-    rest = (*PREPARING, *ROLE_MODULES[role])
     return NodeProgram(
         _sources([*(f"{PACKAGE}.{name}" for name in CORE), *cloud_modules]),
-        _sources(f"{PACKAGE}.{name}" for name in rest),
+        _role_sources(role),
     )
+
+
+# Many stacks are made in one process, all of these few roles.
+@cache
+def packed_role(role: str) -> str:
+    """Return what the agent of a node may fetch, as one text."""
+    return packed(_role_sources(role))
 
 
 def packed(files_by_path: Mapping[str, str]) -> str:
@@ -91,6 +97,12 @@ def unpacked(text: str) -> dict[str, str]:
 def text_digest(text: str) -> str:
     """Return twelve hexadecimal digits that name a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _role_sources(role: str) -> dict[str, str]:
+    return _sources(
+        f"{PACKAGE}.{name}" for name in (*PREPARING, *ROLE_MODULES[role])
+    )
 
 
 def _sources(modules: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from planner.workload.solver import why_not
 from stacks.build import build_stack
 from stacks.spec.stack import derive_stack
 from stacks.spec.table import unsupported_reason
-from tests.conftest import chat, only, present, solve, spec_of
+from tests.conftest import chat, find, only, present, solve, spec_of
 
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
@@ -103,12 +103,12 @@ def test_the_next_fleet_is_taken_where_a_cloud_refuses_the_cheapest(
     catalog, monkeypatch, text: str, machines: str
 ) -> None:
     cheap = cheap_azure(catalog, machines)
-    solution = solve(cheap, text)
+    solution = find(cheap, text)
     assert solution.status != "infeasible"
     build_stack(spec_of(text), solution, "stack")
     with monkeypatch.context() as patch:
         without_limits(patch)
-        refused = solve(cheap, text)
+        refused = find(cheap, text)
     assert chosen_cloud(refused) == "azure"
     assert (refused.pools[0].instance, refused.pools[0].nodes) != (
         solution.pools[0].instance,
@@ -200,7 +200,7 @@ def test_machines_whose_fabric_joins_none_work_each_for_itself(
 
 def test_training_stands_by_within_the_group(catalog) -> None:
     """Machines that work and machines that stand by are joined by the same fabric."""
-    solution = solve(cheap_azure(catalog, "infiniband"), TRAINING)
+    solution = find(cheap_azure(catalog, "infiniband"), TRAINING)
     [pool] = solution.pools
     limit = max_group_nodes(pool.instance, spans_nodes=True)
     assert limit is None or pool.nodes <= limit
