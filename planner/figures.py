@@ -125,6 +125,19 @@ def short_count(count: int) -> str:
     return str(count)
 
 
+def byte_size(size_bytes: int) -> str:
+    """Return bytes as text in decimal units: 16.1 GB, 420 kB, 12 bytes."""
+    for unit_name, unit_bytes in (
+        ("TB", 10**12),
+        ("GB", 10**9),
+        ("MB", 10**6),
+        ("kB", 10**3),
+    ):
+        if size_bytes >= unit_bytes:
+            return f"{size_bytes / unit_bytes:,.3g} {unit_name}"
+    return f"{size_bytes} bytes"
+
+
 def percentage(fraction: float) -> str:
     """Return a fraction of 1 as text in percent."""
     return f"{fraction * 100:.0f} %"

@@ -16,12 +16,14 @@ from planner.errors import MissingError, Place, Problem, UsageError
 if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
+    from planner.plan.status import StackStatus
     from planner.plan.types import Plan
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.base import PriceSource
     from providers.simulated.world import World
     from stacks.engine.protocol import StackEngine
+    from stacks.operate.bucket import Bucket
 
 STATE_FOLDER: Final = Path(".tonnage")
 DEFAULT_WORLD: Final = "default"
@@ -249,6 +251,33 @@ def find_plan(
         stack=stack,
     )
     return FoundPlan(plan, solution)
+
+
+def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
+    """Return a stack as its state has it. Raises MissingError without one of the name."""
+    stack_status = open_engine(options).stack_status(stack_name)
+    if stack_status is None:
+        next_step = "see all stacks: tonnage status" + (
+            "" if options.simulate is None else " --simulate"
+        )
+        raise MissingError(
+            Problem(
+                code="stack",
+                message=f"no stack is named {stack_name}",
+                next_step=next_step,
+            )
+        )
+    return stack_status
+
+
+def open_bucket(status: StackStatus, options: PlanningOptions) -> Bucket:
+    """Return the bucket of a stack; on simulated clouds it is a folder beside their state."""
+    from stacks.operate.standing import bucket_of
+
+    simulated_folder = STATE_FOLDER / "simulated" / "buckets"
+    return bucket_of(
+        status, simulated_folder if options.simulate is not None else None
+    )
 
 
 def open_engine(options: PlanningOptions) -> StackEngine:

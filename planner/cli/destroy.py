@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import open_engine
-from planner.errors import MissingError, Problem, UsageError
+from planner.cli.compose import open_engine, standing_stack
+from planner.errors import Problem, UsageError
 
 
 @click.command("destroy")
@@ -24,19 +24,8 @@ def command(stack: str, **option_values: Any) -> int:
     Example: tonnage destroy chat-8b --simulate --yes
     """
     options = option.planning_options(option_values)
-    engine = open_engine(options)
     # A misspelled name is reported before any question.
-    stack_status = engine.stack_status(stack)
-    if stack_status is None:
-        next_step = "run: tonnage status" + (
-            " --simulate" if options.simulate else ""
-        )
-        problem = Problem(
-            code="stack",
-            message=f"no stack is named {stack}",
-            next_step=next_step,
-        )
-        raise MissingError(problem)
+    stack_status = standing_stack(stack, options)
     click.echo(
         f"{stack}: {len(stack_status.resources)} resources will be deleted",
         err=True,
@@ -53,7 +42,7 @@ def command(stack: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
     return progress.run_engine(
-        lambda listener: engine.destroy(stack, listener),
+        lambda listener: open_engine(options).destroy(stack, listener),
         "destroyed",
         stack,
         options,

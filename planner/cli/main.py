@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "apply": "create or change what a plan says",
     "destroy": "delete everything of a stack",
     "status": "what a stack has and costs now",
+    "upload": "bring weights, or the job of a training, to a stack",
+    "batch": "submit requests to a batch, and take its answers",
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",

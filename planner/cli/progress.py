@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from planner.cli.compose import PlanningOptions
     from stacks.engine.protocol import EngineOutcome, Listener, ProgressEvent
+    from stacks.operate.upload import LocalFile, TransferListener
 
 ACTION_MARKS = {
     "create": "+",
@@ -50,7 +51,7 @@ def run_engine(
             )
     else:
         outcome = engine_work(_print_event)
-    flags_text = _engine_flags(options)
+    flags_text = engine_flags(options)
     # A second apply of the same plan has no steps.
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
@@ -93,6 +94,51 @@ def waiting(what: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def transferring(verb: str, total_bytes: int) -> Iterator[TransferListener]:
+    """Show how far a transfer is: a bar on a terminal, else a line for each file."""
+    from stacks.operate.upload import TransferListener
+
+    def write_line(file: LocalFile, is_sent: bool) -> None:  # noqa: FBT001 - called back
+        state_text = verb if is_sent else "there already"
+        click.echo(
+            f"{file.name}  {figures.byte_size(file.size)}  {state_text}",
+            err=True,
+        )
+
+    if not sys.stderr.isatty():
+        yield TransferListener(lambda _: None, write_line)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(verb, total=total_bytes)
+
+        def advance_over(file: LocalFile, is_sent: bool) -> None:  # noqa: FBT001
+            # What is sent was counted while it was read.
+            if not is_sent:
+                bars.advance(task, file.size)
+
+        yield TransferListener(
+            lambda read_bytes: bars.advance(task, read_bytes), advance_over
+        )
+
+
 def event_line(event: ProgressEvent) -> str:
     """Return an event as one line: time, mark, resource type, name, phase."""
     # Pulumi types are package:module:Name.
@@ -131,8 +177,8 @@ def _clock_text(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
-def _engine_flags(options: PlanningOptions) -> str:
-    # The suggested command must address the same clouds and engine.
+def engine_flags(options: PlanningOptions) -> str:
+    """Return the flags with which a suggested command addresses the same clouds and engine."""
     flags_text = ""
     if options.simulate is not None:
         flags_text = (

@@ -15,6 +15,8 @@ from planner.plan.canonical import plan_schema
 from planner.spec.kinds import SPEC_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.cli.option import OptionValues
     from planner.spec.field import Field
 
@@ -40,14 +42,25 @@ PLAN_INTRO: Final = (
 )
 
 
-def commands_page() -> str:
-    """Return the page of all commands with their flags."""
-    context = click.Context(cli, info_name="tonnage")
-    page_lines = ["# Commands", "", COMMANDS_INTRO, ""]
+def _all_commands(
+    context: click.Context,
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands by name, each group before what it holds."""
     for command_name in COMMANDS:
         command = cli.get_command(context, command_name)
         if command is None:
             continue
+        yield command_name, command
+        if isinstance(command, click.Group):
+            for part_name, part in sorted(command.commands.items()):
+                yield f"{command_name} {part_name}", part
+
+
+def commands_page() -> str:
+    """Return the page of all commands with their flags."""
+    context = click.Context(cli, info_name="tonnage")
+    page_lines = ["# Commands", "", COMMANDS_INTRO, ""]
+    for command_name, command in _all_commands(context):
         argument_usages = [
             _argument_usage(help_entry)
             for help_entry in command.params

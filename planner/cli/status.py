@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from planner.cli import option
-from planner.cli.compose import open_engine
-from planner.errors import MissingError, Problem
+from planner.cli.compose import open_engine, standing_stack
 
 
 @click.command("status")
@@ -27,10 +26,10 @@ def command(stack: str | None, **option_values: Any) -> int:
     """
     from planner.render.status import stacks_page, status_page
 
-    engine = open_engine(option.planning_options(option_values))
+    options = option.planning_options(option_values)
     # Without a name the command lists the stacks.
     if stack is None:
-        stack_names = engine.stack_names()
+        stack_names = open_engine(options).stack_names()
         if option_values["format"] == "json":
             option.write_output(json.dumps(stack_names, indent=2) + "\n")
             return 0
@@ -40,15 +39,7 @@ def command(stack: str | None, **option_values: Any) -> int:
             option_values["color"],
         )
         return 0
-    stack_status = engine.stack_status(stack)
-    if stack_status is None:
-        next_step = "see all stacks: tonnage status"
-        problem = Problem(
-            code="stack",
-            message=f"no stack is named {stack}",
-            next_step=next_step,
-        )
-        raise MissingError(problem)
+    stack_status = standing_stack(stack, options)
     if option_values["format"] == "json":
         from msgspec import to_builtins
 

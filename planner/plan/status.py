@@ -63,3 +63,26 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
     resources: tuple[ResourceRef, ...]
     outputs: Properties
     facts: StackFacts | None
+
+
+class BatchJob(DocumentPart, frozen=True, kw_only=True):
+    """How far a batch is, in files of its input.
+
+    files     of the whole batch; none while it is being submitted
+    arrived   in the bucket
+    begun     that a machine works on, or has begun and left
+    answered  with answers
+    failed    in which some requests were refused
+    """
+
+    name: str
+    files: int | None
+    arrived: int
+    begun: int
+    answered: int
+    failed: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every file has its answers."""
+        return self.files is not None and self.answered >= self.files

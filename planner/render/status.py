@@ -8,7 +8,9 @@ from planner import figures
 from planner.render.page import Block, Page, PageTable, Paragraph
 
 if TYPE_CHECKING:
-    from planner.plan.status import StackStatus
+    from collections.abc import Sequence
+
+    from planner.plan.status import BatchJob, StackStatus
 
 
 def stacks_page(stack_names: list[str]) -> Page:
@@ -65,3 +67,29 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
             )
         )
     return tuple(page_blocks)
+
+
+def batch_page(stack_name: str, jobs: Sequence[BatchJob]) -> Page:
+    """Return the page of the batches of a stack."""
+    if not jobs:
+        return (Paragraph(f"{stack_name} has no batch yet"),)
+    return (
+        PageTable(
+            ("batch", ">files", ">begun", ">answered", ">with errors", ""),
+            tuple(
+                (
+                    job.name,
+                    str(job.arrived if job.files is None else job.files),
+                    str(job.begun),
+                    str(job.answered),
+                    str(job.failed),
+                    "done"
+                    if job.is_done
+                    else "being submitted"
+                    if job.files is None
+                    else "open",
+                )
+                for job in jobs
+            ),
+        ),
+    )

@@ -228,7 +228,7 @@ class AzureApi:
         query = {"restype": "container", "comp": "list", "prefix": prefix}
         while True:
             answer = self._stored(
-                "GET", f"{_container(prefix)}?{urlencode(query)}"
+                "GET", f"{container_of(prefix)}?{urlencode(query)}"
             )
             page = ET.fromstring(answer.body)  # noqa: S314 - from the cloud itself
             objects += [
@@ -254,7 +254,7 @@ class AzureApi:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        name = f"{_container(key)}/{quote(key)}"
+        name = f"{container_of(key)}/{quote(key)}"
         return self._stored(
             method, f"{name}?{query}" if query else name, body, headers
         )
@@ -331,7 +331,7 @@ class AzureApi:
         )
 
 
-def _container(key: str) -> str:
+def container_of(key: str) -> str:
     """Return the container of an object: nodes read the one and write the other."""
     return "models" if key.startswith(READ_FOLDERS) else "work"
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.lifetime import release_time
 from planner.facts import table
+from stacks.runtime.shell import fill_script, read_script
 from stacks.runtime.vm import program
 from stacks.runtime.vm.container import fabric_devices
 from stacks.runtime.vm.serving import serving_work
 from stacks.runtime.vm.training import training_work
-from stacks.shell import fill_script, read_script
 from stacks.spec.table import lookup_table
 from stacks.user_data import NodeBoot
 
@@ -39,10 +39,12 @@ def node_boot(
     """Return what the machines of a group are given; the script fits into their user data."""
     settings = node_settings(stack, fleet, group, node_cloud.settings)
     core, rest = program.node_program(node_cloud.modules, fleet.role)
-    whole_script = _script({**core, **rest}, settings, "")
-    if len(whole_script.encode()) <= node_cloud.max_bytes:
-        return NodeBoot(whole_script)
-    program_text = program.packed(rest)
+    program_text = program.packed_role(fleet.role)
+    # The whole is never smaller than a part of it.
+    if len(program_text) <= node_cloud.max_bytes:
+        whole_script = _script({**core, **rest}, settings, "")
+        if len(whole_script.encode()) <= node_cloud.max_bytes:
+            return NodeBoot(whole_script)
     program_key = (
         f"program/{group.name}/{program.text_digest(program_text)}.txt"
     )

@@ -10,6 +10,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from planner.plan.types import Launch
+from stacks.runtime.shell import fill_script
 from stacks.runtime.vm.container import nccl_environment
 from stacks.runtime.vm.megatron import job_arguments, job_variables
 from stacks.runtime.vm.training import (
@@ -17,7 +18,6 @@ from stacks.runtime.vm.training import (
     argument_words,
     notice_seconds,
 )
-from stacks.shell import fill_script
 
 if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec

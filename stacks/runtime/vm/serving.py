@@ -12,6 +12,7 @@ from stacks.runtime.vm.container import (
     fabric_settings,
 )
 from stacks.spec.stack import SERVING_PORT
+from stacks.spec.upload import model_upload
 
 if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
@@ -29,10 +30,11 @@ def serving_work(
     layout: ReplicaLayout,
 ) -> dict[str, Any]:
     """Return the settings of the work of a node that serves."""
-    folder = f"models/{stack.model_name}"
+    rule = model_upload(stack.model_name)
+    folder = f"/{rule.prefix.rstrip('/')}"
     return {
         "container": container_settings(
-            fleet, SERVE_IMAGE, ["vllm", "serve", f"/{folder}"]
+            fleet, SERVE_IMAGE, ["vllm", "serve", folder]
         ),
         **fabric_settings(fleet),
         "words": server_words(stack, fleet, layout),
@@ -41,10 +43,9 @@ def serving_work(
         "group_count": group.nodes // fleet.nodes_per_replica,
         "span": fleet.nodes_per_replica,
         "upload": {
-            "prefix": f"{folder}/",
-            "folder": f"/{folder}",
-            # Uploads in the order of names bring the tokenizer last.
-            "required": ["config.json", "model.safetensors", "tokenizer*"],
+            "prefix": rule.prefix,
+            "folder": folder,
+            "required": list(rule.required),
         },
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,

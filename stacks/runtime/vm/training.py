@@ -18,6 +18,7 @@ from stacks.runtime.vm.container import (
 )
 from stacks.runtime.vm.megatron import job_arguments, job_variables
 from stacks.spec.table import lookup_table
+from stacks.spec.upload import job_upload
 
 if TYPE_CHECKING:
     from planner.solve.solution import TrainingRun
@@ -68,9 +69,9 @@ def training_work(
         "span_steps": retention.span_steps,
         "is_spot": group.is_spot,
         "upload": {
-            "prefix": "job/",
+            "prefix": job_upload().prefix,
             "folder": JOB_FOLDER,
-            "required": ["train.py"],
+            "required": list(job_upload().required),
         },
     }
     if shares_files:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.shell import ShellTemplate, fill_script
+from stacks.runtime.shell import ShellTemplate, fill_script
 from tests.conftest import ROOT
 
 SCRIPTS = sorted((ROOT / "stacks").rglob("*.sh"))

@@ -1,0 +1,56 @@
+"""What is known of a standing stack: its bucket, and what its machines wait for in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.errors import Problem, UsageError
+from stacks.operate.bucket import Bucket
+from stacks.spec.upload import MODEL_KINDS, UploadRule, job_upload, model_upload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner.plan.status import StackStatus
+
+
+def bucket_of(status: StackStatus, simulated_folder: Path | None) -> Bucket:
+    """Return the bucket of a stack. Raises UsageError for a stack that has none.
+
+    Buckets of simulated clouds are folders of `simulated_folder`.
+    """
+    name = str(status.outputs.get("bucket", ""))
+    if not name or status.facts is None:
+        raise UsageError(
+            Problem(
+                code="bucket",
+                message=f"{status.stack} has no bucket yet",
+                next_step="complete the stack: tonnage apply",
+            )
+        )
+    return Bucket(
+        provider=status.facts.provider,
+        name=name,
+        region=status.facts.region,
+        simulated_folder=simulated_folder / name if simulated_folder else None,
+    )
+
+
+def upload_of(status: StackStatus) -> UploadRule:
+    """Return what the machines of a stack wait for. Raises UsageError where that is nothing."""
+    workload = status.facts.workload if status.facts else None
+    if workload is not None and workload.kind == "training":
+        return job_upload()
+    if (
+        workload is not None
+        and workload.kind in MODEL_KINDS
+        and workload.model is not None
+    ):
+        return model_upload(workload.model.name)
+    raise UsageError(
+        Problem(
+            code="upload",
+            message=f"the machines of {status.stack} wait for no upload",
+            next_step="copy files to them when you are signed in there",
+        )
+    )

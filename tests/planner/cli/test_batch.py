@@ -1,0 +1,88 @@
+"""The commands of batches, on simulated clouds, where nobody answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.planner.cli.conftest import Command
+
+BLUEPRINTS = Path(__file__).resolve().parents[3] / "blueprints"
+STACK = "classify-backlog"
+
+
+@pytest.fixture
+def requests(tonnage: Command, here: Path) -> Path:
+    """A standing batch stack, and a file of 25 requests to it."""
+    code, _, err = tonnage(
+        "apply", str(BLUEPRINTS / f"{STACK}.yaml"), "--simulate", "--yes"
+    )
+    assert code == 0, err
+    path = here / "night_run.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(
+                {"custom_id": f"{n}", "url": "/v1/completions", "body": {}}
+            )
+            + "\n"
+            for n in range(25)
+        )
+    )
+    return path
+
+
+def test_a_batch_is_submitted_shown_and_collected(
+    tonnage: Command, here: Path, requests: Path
+) -> None:
+    code, out, err = tonnage("batch", "status", STACK, "--simulate")
+    assert (code, out) == (0, f"{STACK} has no batch yet\n"), err
+    code, out, err = tonnage(
+        "batch", "submit", STACK, str(requests), "--lines", "10", "--simulate"
+    )
+    assert code == 0, err
+    assert out.startswith(f"submitted night-run to {STACK}: 3 files\n")
+    assert f"tonnage batch results {STACK} night-run --simulate" in out
+    code, out, _ = tonnage("batch", "status", STACK, "--simulate")
+    assert "night-run" in out
+    assert "open" in out
+    code, out, _ = tonnage("batch", "status", STACK, "--simulate", "-f", "json")
+    [job] = json.loads(out)
+    assert (job["name"], job["files"], job["answered"]) == ("night-run", 3, 0)
+
+    # What a machine would write.
+    [folder] = (here / ".tonnage/simulated/buckets").glob("*/batch/night-run")
+    for name in ("00001.jsonl", "00000.jsonl"):
+        (folder / "output").mkdir(exist_ok=True)
+        (folder / "output" / name).write_text(f'{{"custom_id": "{name}"}}\n')
+    code, out, err = tonnage(
+        "batch", "results", STACK, "night-run", "-o", "answers", "--simulate"
+    )
+    assert (code, out) == (0, "answers: 2 answers, 0 errors\n")
+    assert "night-run is not done: 2 of 3 files" in err
+    assert [
+        json.loads(line)["custom_id"]
+        for line in (here / "answers/output.jsonl").read_text().splitlines()
+    ] == ["00000.jsonl", "00001.jsonl"]
+
+
+def test_what_is_no_batch_is_refused_with_a_next_step(
+    tonnage: Command, here: Path, requests: Path
+) -> None:
+    code, _, err = tonnage("batch", "results", STACK, "nothing", "--simulate")
+    assert (code, "no batch is named nothing" in err) == (6, True)
+    (here / "-.jsonl").write_text(requests.read_text())
+    code, _, err = tonnage("batch", "submit", STACK, "./-.jsonl", "--simulate")
+    assert (code, "--job NAME" in err) == (2, True)
+    requests.write_text("{}\n")
+    code, _, err = tonnage(
+        "batch", "submit", STACK, str(requests), "--simulate"
+    )
+    assert code == 2
+    assert (
+        "night_run.jsonl:1:1  error[batch]: the request has no custom_id" in err
+    )
+    tonnage("apply", str(BLUEPRINTS / "chat-8b.yaml"), "--simulate", "--yes")
+    code, _, err = tonnage("batch", "status", "chat-8b", "--simulate")
+    assert (code, "its kind is inference" in err) == (2, True)
