@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.replica import Confidence
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan
+    from planner.solve.serving.search import ServingSearch
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.base import PriceSource
@@ -136,11 +137,15 @@ def open_world(simulate: str | None) -> World | None:
 
 
 def find_solution(
-    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    serving_search: ServingSearch | None = None,
 ) -> Solution:
     """Return the solution of a spec, with offers that a stack can be built from.
 
-    What each wish of the spec costs may still be to plan.
+    What each wish of the spec costs may still be to plan. `serving_search` is that of other
+    specs, which remembers what they have in common.
     """
     from planner.market.region import check_regions
     from planner.solve.settings import SolveSettings
@@ -156,8 +161,16 @@ def find_solution(
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         run_all=run_in_parallel,
+        serving_search=serving_search,
     )
     return find(spec_file.spec, settings)
+
+
+def shared_search(catalog: Catalog) -> ServingSearch:
+    """Return a search for many specs; each process that they are divided among has its own."""
+    from planner.solve.serving.search import ServingSearch
+
+    return ServingSearch(catalog.price_book)
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
@@ -226,13 +239,16 @@ def make_plan(
 
 
 def find_plan(
-    spec_file: SpecFile, catalog: Catalog, options: PlanningOptions
+    spec_file: SpecFile,
+    catalog: Catalog,
+    options: PlanningOptions,
+    serving_search: ServingSearch | None = None,
 ) -> FoundPlan:
     """Return the plan of a spec; an infeasible plan has no pools and no resources."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
-    solution = find_solution(spec_file, catalog, options)
+    solution = find_solution(spec_file, catalog, options, serving_search)
     stack_name = options.stack or spec_file.spec.name
     stack_status = None
     # Without a stack no engine is opened, so no account is needed.

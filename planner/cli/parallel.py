@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def results_in_order(
     if (
         len(tasks) < 2
         or multiprocessing.parent_process() is not None
-        or multiprocessing.cpu_count() < 2
+        or usable_cores() < 2
         or "fork" not in multiprocessing.get_all_start_methods()
     ):
         yield from (task() for task in tasks)
@@ -42,11 +43,19 @@ def results_in_order(
 
     _tasks[:] = tasks
     with ProcessPoolExecutor(
-        min(len(tasks), multiprocessing.cpu_count()),
+        min(len(tasks), usable_cores()),
         multiprocessing.get_context("fork"),
     ) as workers:
         yield from workers.map(_run_task, range(len(tasks)))
     _tasks.clear()
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may use: in a container often not all of the machine."""
+    # Not on every system.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _run_task(position: int) -> Any:

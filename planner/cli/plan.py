@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
+from planner.cli.compose import (
+    find_plan,
+    open_catalog,
+    open_world,
+    read_spec,
+    shared_search,
+)
 from planner.cli.parallel import results_in_order
 
 if TYPE_CHECKING:
@@ -53,8 +59,12 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     worst_exit_code = 0
     any_changed = False
     plans = []
+    # Specs of one repository often have models and traffic in common.
+    serving_search = shared_search(catalog) if len(specs) > 1 else None
     searches = [
-        partial(find_plan, read_spec(spec_path), catalog, options)
+        partial(
+            find_plan, read_spec(spec_path), catalog, options, serving_search
+        )
         for spec_path in specs
     ]
     for plan in (

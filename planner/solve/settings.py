@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.market.offer import Catalog, Instance
+    from planner.solve.serving.search import ServingSearch
 
 ResultT = TypeVar("ResultT")
 
@@ -43,6 +44,8 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count  how many alternatives of each sort are shown
     confidence         with which limits are met, and what a benchmark of the user's own taught
     run_all            runs tasks that do not depend on each other, and returns what they return
+    serving_search     search of earlier specs, whose replicas and simulated runs serve again;
+                       none for a new one
     """
 
     catalog: Catalog
@@ -51,3 +54,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count: int = 3
     confidence: Confidence = DEFAULT_CONFIDENCE
     run_all: TaskRunner = run_in_turn
+    serving_search: ServingSearch | None = None

@@ -205,6 +205,8 @@ class RoutedReplicas:
         """Simulate all replicas up to a time, in s; NEVER ends all requests."""
         for simulation in self._simulations:
             simulation.advance(until_s)
+            # Who has sent a request knows it; a long run would keep all of them.
+            simulation.finished.clear()
 
     def _least_loaded(self, position: int) -> ReplicaSimulation:
         """Return the replica with the fewest requests."""

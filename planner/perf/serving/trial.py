@@ -71,13 +71,15 @@ class SimulatedPercentile(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """What a trial says of some limits.
 
-    verdict    holds: another run would keep the limits too; misses: a limit is not kept;
-               undecided: another run may tell otherwise
-    limit      the limit that is not kept, as far as was measured; None when all are
-    reached_s  what was measured of it
+    verdict      holds: another run would keep the limits too; misses: a limit is not kept;
+                 undecided: another run may tell otherwise
+    batch_count  batches that this took
+    limit        the limit that is not kept, as far as was measured; None when all are
+    reached_s    what was measured of it
     """
 
     verdict: Verdict
+    batch_count: int
     limit: TrialLimit | None = None
     reached_s: float = 0.0
 
@@ -156,9 +158,9 @@ class Trial:
             is_repeatable &= room >= widths * late.half_width
             is_exact &= room >= 0 and self._is_exact(limit, batch_count)
         if is_repeatable:
-            return Decision("holds")
+            return Decision("holds", batch_count)
         if is_exact or is_last:
-            return Decision("undecided")
+            return Decision("undecided", batch_count)
         return None
 
     def _is_exact(self, limit: TrialLimit, batch_count: int) -> bool:
@@ -171,29 +173,20 @@ class Trial:
     def _decision(
         self, verdict: Verdict, limit: TrialLimit, batch_count: int
     ) -> Decision:
-        reached = self._percentile_after(
-            batch_count, limit.metric, limit.percentile
-        )
-        return Decision(verdict, limit, reached.estimate_s)
-
-    @property
-    def batch_count(self) -> int:
-        """Batches so far."""
-        return len(self._batches)
+        reached = self.percentile(limit.metric, limit.percentile, batch_count)
+        return Decision(verdict, batch_count, limit, reached.estimate_s)
 
     @property
     def request_count(self) -> int:
         """Requests that were counted so far."""
-        return sum(len(batch["ttft"]) for batch in self._batches)
+        return self.requests_in(len(self._batches))
 
-    def percentile(self, metric: str, percentile: int) -> SimulatedPercentile:
-        """Return a percentile over all batches so far, at least the first look's."""
-        return self._percentile_after(
-            max(LOOKS[0], len(self._batches)), metric, percentile
-        )
+    def requests_in(self, batch_count: int) -> int:
+        """Return the requests of the first batches."""
+        return sum(len(batch["ttft"]) for batch in self._batches[:batch_count])
 
-    def _percentile_after(
-        self, batch_count: int, metric: str, percentile: int
+    def percentile(
+        self, metric: str, percentile: int, batch_count: int
     ) -> SimulatedPercentile:
         """Measure a percentile over the first `batch_count` batches.
 

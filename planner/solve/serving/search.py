@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from planner import figures
 from planner.frontier import Frontier
-from planner.perf.serving.replica import Replica
+from planner.perf.serving.replica import Confidence, Replica
 from planner.solve.serving.batch_run import cheapest_run
 from planner.solve.serving.bill import serving_bill
 from planner.solve.serving.cloud_limit import beyond_reach, obtainable
@@ -66,8 +66,8 @@ HardwareKey: TypeAlias = "tuple[str, float, float, str, float | None]"
 ReplicaCache: TypeAlias = (
     "dict[tuple[HardwareKey, ReplicaLayout], dict[ConfidenceKey, Replica]]"
 )
-# Wished level, and what it has to hold for.
-ConfidenceKey: TypeAlias = "tuple[float | None, tuple[LimitedMetric, ...]]"
+# Wished confidence, and what it has to hold for.
+ConfidenceKey: TypeAlias = "tuple[Confidence, tuple[LimitedMetric, ...]]"
 # Cloud, machine type, purchase option.
 PurchaseKey: TypeAlias = "tuple[str, str, str]"
 # An offer, how many nodes a replica spans, and a layout; None stands for all of these.
@@ -75,6 +75,8 @@ _SearchEntry: TypeAlias = "tuple[Offer, tuple[int, ...], LayoutOption | None]"
 # The fewest groups of a layout on an offer that cost no more than so many USD, or the limit that
 # it misses; nothing when it is dearer.
 _Sizer: TypeAlias = "Callable[[Offer, LayoutOption, float], FleetSizing | LayoutRejection | None]"
+# Models with the lengths of their requests that are remembered. Each takes some megabytes.
+MOST_SHAPES: Final = 16
 TIE_USD: Final = Decimal("0.005")
 CENT_USD: Final = Decimal("0.01")
 
@@ -169,7 +171,7 @@ class ServingSearch:
         self._replicas_by_shape: dict[
             tuple[Llm, ServingLoad], ReplicaCache
         ] = {}
-        self._caches: dict[tuple[object, ...], _RequirementCache] = {}
+        self._caches: dict[ServingRequirement, _RequirementCache] = {}
         self._last_requirement: ServingRequirement | None = None
         self._current_cache = _RequirementCache({}, {}, {})
 
@@ -469,7 +471,7 @@ class ServingSearch:
         cached_replicas = self._cache_for(requirement).replicas.setdefault(
             cache_key, {}
         )
-        confidence_key = (requirement.confidence.level, requirement.metrics)
+        confidence_key = (requirement.confidence, requirement.metrics)
         replica = cached_replicas.get(confidence_key)
         if replica is None:
             replica = cached_replicas[confidence_key] = Replica(
@@ -487,14 +489,21 @@ class ServingSearch:
         if requirement is not self._last_requirement:
             self._last_requirement = requirement
             load_shape = requirement.load.shape
+            if len(self._replicas_by_shape) >= MOST_SHAPES:
+                self._forget()
             replicas = self._replicas_by_shape.setdefault(
                 (requirement.llm, load_shape), {}
             )
             self._current_cache = self._caches.setdefault(
-                (requirement.llm, load_shape, *_requirement_key(requirement)),
-                _RequirementCache({}, {}, replicas),
+                requirement, _RequirementCache({}, {}, replicas)
             )
         return self._current_cache
+
+    def _forget(self) -> None:
+        """Drop what is remembered of other requirements, with their simulated runs."""
+        self._caches.clear()
+        self._replicas_by_shape.clear()
+        self.judge = FleetJudge()
 
 
 def _hardware_key(node: Node, layout: ReplicaLayout) -> HardwareKey:
@@ -508,21 +517,6 @@ def _hardware_key(node: Node, layout: ReplicaLayout) -> HardwareKey:
         node.compute_fraction,
         node.scaleup_link,
         node.network_gb_s if spans_nodes else None,
-    )
-
-
-def _requirement_key(requirement: ServingRequirement) -> tuple[object, ...]:
-    return (
-        # All inputs of sizing that differ between requirements.
-        requirement.mode,
-        requirement.limits,
-        requirement.load.rate_per_s,
-        requirement.load.concurrency,
-        requirement.availability,
-        requirement.survives,
-        requirement.request_count,
-        requirement.deadline_s,
-        requirement.confidence.level,
     )
 
 

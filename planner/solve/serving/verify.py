@@ -58,9 +58,11 @@ PERCENTILES: Final = (50, 90, 95, 99)
 MOST_KEPT_REQUESTS: Final = 1_000_000  # of all runs, about 100 bytes each
 IDLE_RPS: Final = 1e-6  # a rate at which no request meets another
 SEED: Final = 1
+# Streams of requests that are kept; a stream that is asked for again is drawn again.
+MOST_STREAMS: Final = 10
 
-# Replica, number of replicas, rate in requests/s, users of a closed loop, requests of a batch.
-_TrialKey: TypeAlias = "tuple[Replica, int, float, int, int]"
+# Replica, its number, rate in requests/s, users of a closed loop, requests of a batch, recording.
+_TrialKey: TypeAlias = "tuple[Replica, int, float, int, int, Trace | None]"
 
 
 class FleetJudge:
@@ -119,7 +121,14 @@ class FleetJudge:
 
         More machines do not help then.
         """
-        trial_key = (replica, 0, 0.0, 0, batch_size(requirement, 0.0))
+        trial_key = (
+            replica,
+            0,
+            0.0,
+            0,
+            batch_size(requirement, 0.0),
+            None,
+        )
         if trial_key not in self._trials:
             replica_table = simulate.tabulate_replica(replica)
             lone_requests = self._stream(requirement.load).requests(
@@ -149,8 +158,12 @@ class FleetJudge:
         limit: LatencyLimit,
     ) -> SimulatedPercentile:
         """Return the percentile that a limit is about, as a fleet reaches it at the peak."""
-        return self._trial(requirement, sizing).percentile(
-            limit.metric, limit.percentile
+        trial = self._trial(requirement, sizing)
+        return trial.percentile(
+            limit.metric,
+            limit.percentile,
+            # What other questions have played says nothing here: answers stay the same.
+            trial.decide(trial_limits(requirement)).batch_count,
         )
 
     def check(
@@ -166,23 +179,25 @@ class FleetJudge:
         if not requirement.is_simulated:
             return None
         trial = self._trial(requirement, sizing)
-        verdict = trial.decide(trial_limits(requirement)).verdict
+        decision = trial.decide(trial_limits(requirement))
         percentile_bands = {}
         for metric, percentile in itertools.product(METRICS, PERCENTILES):
-            measured = trial.percentile(metric, percentile)
+            measured = trial.percentile(
+                metric, percentile, decision.batch_count
+            )
             percentile_bands[f"{metric}_p{percentile}_ms"] = (
                 measured.estimate_s * MS_PER_S,
                 measured.low_s * MS_PER_S,
                 measured.high_s * MS_PER_S,
             )
         return SimulationCheck(
-            request_count=trial.request_count,
-            batch_count=trial.batch_count,
+            request_count=trial.requests_in(decision.batch_count),
+            batch_count=decision.batch_count,
             decode_factor=sizing.replica.margins.decode,
             prefill_factor=sizing.replica.margins.prefill,
             added_groups=added_groups,
             percentile_bands=percentile_bands,
-            verdict="holds" if verdict == "holds" else "undecided",
+            verdict="holds" if decision.verdict == "holds" else "undecided",
             request_source="trace" if requirement.trace else "drawn",
             routing=requirement.load.routing,
         )
@@ -198,6 +213,7 @@ class FleetJudge:
             load.rate_per_s,
             load.concurrency,
             batch_size(requirement, sizing.service.in_flight),
+            requirement.trace,
         )
         if trial_key not in self._trials:
             self._forget_oldest()
@@ -216,6 +232,8 @@ class FleetJudge:
     def _stream(self, load: ServingLoad) -> RequestStream:
         """Return the requests of a load, which do not depend on its rate."""
         if load.shape not in self._streams:
+            if len(self._streams) >= MOST_STREAMS:
+                self._streams.clear()
             self._streams[load.shape] = RequestStream(load, self._seed)
         return self._streams[load.shape]
 

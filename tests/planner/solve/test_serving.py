@@ -584,6 +584,39 @@ def test_one_search_answers_every_question_as_a_new_one_does(catalog) -> None:
         assert step_tokens(again) == step_tokens(fresh)
 
 
+def test_specs_that_are_planned_together_get_the_plans_of_each_alone(
+    catalog, monkeypatch
+) -> None:
+    """Specs of the same service differ in availability, week, purchase and recording."""
+    # Few enough that what is remembered is dropped on the way.
+    monkeypatch.setattr("planner.solve.serving.search.MOST_SHAPES", 2)
+    texts = [
+        chat(traffic="peak_rps: 3", extra="buy: {spot: never}"),
+        chat(traffic="peak_rps: 3\n  profile: business-hours"),
+        chat(traffic="peak_rps: 3", sla="tpot_p95: 60ms, availability: 99.9%"),
+        chat(traffic="peak_rps: 3", sla="ttft_p99: 2s, tpot_p95: 60ms"),
+        chat(traffic="peak_rps: 3\n  routing: least-loaded"),
+        chat(model="qwen2.5-7b"),
+        chat(traffic="peak_rps: 3", sla="tpot_p95: 60ms"),
+    ]
+    settings = SolveSettings(
+        catalog=catalog,
+        unbuilt_reason=unsupported_reason,
+        read_file=lambda _: b"",
+    )
+    together = replace(
+        settings, serving_search=ServingSearch(catalog.price_book)
+    )
+    alone = [find(spec_of(text), settings) for text in texts]
+    for text, single in [*zip(texts, alone, strict=True)] * 2:
+        found = find(spec_of(text), together)
+        for part in ("status", "bill", "predictions", "simulation_check"):
+            assert getattr(found, part) == getattr(single, part), part
+        assert [rival.usd for rival in found.alternatives] == [
+            rival.usd for rival in single.alternatives
+        ]
+
+
 def step_tokens(result: ServingResult) -> int:
     """The most tokens of a step of the best fleet."""
     replica = present(result.best).sizing.replica

@@ -109,7 +109,9 @@ def test_what_is_undecided_is_judged_as_it_is_measured(
     for seed in range(100):
         trial = Trial(only_ttft(seed, percentile))
         decision = trial.decide([limit])
-        measured_s = trial.percentile("ttft", percentile).estimate_s
+        measured_s = trial.percentile(
+            "ttft", percentile, decision.batch_count
+        ).estimate_s
         if decision.verdict == "undecided":
             found.append(decision.limit is None)
             assert (measured_s <= limit.limit_s) == found[-1], seed
@@ -137,7 +139,7 @@ def test_a_run_that_is_given_up_would_seldom_have_kept_its_limit() -> None:
         if (
             decision.verdict == "undecided"
             and decision.limit is not None
-            and trial.batch_count < LOOKS[-1]
+            and decision.batch_count < LOOKS[-1]
         ):
             whole_run = itertools.chain.from_iterable(
                 batch["ttft"]
@@ -154,7 +156,7 @@ def test_the_interval_of_a_look_includes_the_truth(percentile: int) -> None:
     included = 0
     for seed in range(TRIALS):
         measured = Trial(only_ttft(seed, percentile)).percentile(
-            "ttft", percentile
+            "ttft", percentile, LOOKS[0]
         )
         included += measured.low_s <= truth <= measured.high_s
     assert included / TRIALS >= 1 - MOST_WRONG
@@ -188,12 +190,10 @@ def test_the_order_of_questions_changes_no_answer() -> None:
                 index: trial.decide(questions[index]) for index in order
             }
             measured = [
-                trial.percentile(limit.metric, limit.percentile)
+                trial.percentile(limit.metric, limit.percentile, LOOKS[0])
                 for limit in limits
             ]
-            answers.append(
-                (sorted(verdicts.items()), measured, trial.batch_count)
-            )
+            answers.append((sorted(verdicts.items()), measured))
             source.shuffle(order)
         assert answers[0] == answers[1] == answers[2], seed
 
@@ -202,9 +202,9 @@ def test_a_question_that_was_asked_before_costs_no_batch() -> None:
     trial = Trial(exponential_batches(1, 95))
     limits = limits_of(random.Random(1))
     verdict = trial.decide(limits)
-    batch_count = trial.batch_count
+    request_count = trial.request_count
     assert trial.decide(limits) == verdict
-    assert trial.batch_count == batch_count
+    assert trial.request_count == request_count
 
 
 def test_all_limits_hold_when_each_one_holds() -> None:
