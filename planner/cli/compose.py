@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.perf.serving.replica import Confidence
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan
-    from planner.solve.serving.search import ServingSearch
+    from planner.solve.settings import Memory
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
     from providers.base import PriceSource
@@ -140,15 +140,15 @@ def find_solution(
     spec_file: SpecFile,
     catalog: Catalog,
     options: PlanningOptions,
-    serving_search: ServingSearch | None = None,
+    memory: Memory | None = None,
 ) -> Solution:
     """Return the solution of a spec, with offers that a stack can be built from.
 
-    What each wish of the spec costs may still be to plan. `serving_search` is that of other
-    specs, which remembers what they have in common.
+    What each wish of the spec costs may still be to plan. `memory` is what other specs have
+    left for this one.
     """
     from planner.market.region import check_regions
-    from planner.solve.settings import SolveSettings
+    from planner.solve.settings import Memory, SolveSettings
     from planner.workload.solver import find
     from stacks.spec.table import unsupported_reason
 
@@ -161,16 +161,9 @@ def find_solution(
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         run_all=run_in_parallel,
-        serving_search=serving_search,
+        memory=memory or Memory(),
     )
     return find(spec_file.spec, settings)
-
-
-def shared_search(catalog: Catalog) -> ServingSearch:
-    """Return a search for many specs; each process that they are divided among has its own."""
-    from planner.solve.serving.search import ServingSearch
-
-    return ServingSearch(catalog.price_book)
 
 
 def load_confidence(options: PlanningOptions) -> Confidence:
@@ -242,13 +235,13 @@ def find_plan(
     spec_file: SpecFile,
     catalog: Catalog,
     options: PlanningOptions,
-    serving_search: ServingSearch | None = None,
+    memory: Memory | None = None,
 ) -> FoundPlan:
     """Return the plan of a spec; an infeasible plan has no pools and no resources."""
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
-    solution = find_solution(spec_file, catalog, options, serving_search)
+    solution = find_solution(spec_file, catalog, options, memory)
     stack_name = options.stack or spec_file.spec.name
     stack_status = None
     # Without a stack no engine is opened, so no account is needed.

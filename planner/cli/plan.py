@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import (
-    find_plan,
-    open_catalog,
-    open_world,
-    read_spec,
-    shared_search,
-)
+from planner.cli.compose import find_plan, open_catalog, open_world, read_spec
 from planner.cli.parallel import results_in_order
 
 if TYPE_CHECKING:
@@ -51,6 +45,8 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
 
     Example: tonnage plan chat.yaml -o chat.plan.json
     """
+    from planner.solve.settings import Memory
+
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     if option_values["output"] and len(specs) > 1:
@@ -59,12 +55,11 @@ def command(specs: tuple[str, ...], **option_values: Any) -> int:
     worst_exit_code = 0
     any_changed = False
     plans = []
-    # Specs of one repository often have models and traffic in common.
-    serving_search = shared_search(catalog) if len(specs) > 1 else None
+    # Specs of one repository often have models and traffic in common. Each process that they
+    # are divided among has a memory of its own.
+    memory = Memory()
     searches = [
-        partial(
-            find_plan, read_spec(spec_path), catalog, options, serving_search
-        )
+        partial(find_plan, read_spec(spec_path), catalog, options, memory)
         for spec_path in specs
     ]
     for plan in (

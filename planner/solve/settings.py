@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from planner.perf.serving.replica import Confidence
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.market.offer import Catalog, Instance
-    from planner.solve.serving.search import ServingSearch
 
 ResultT = TypeVar("ResultT")
 
@@ -35,6 +34,20 @@ class TaskRunner(Protocol):
         """Run the tasks."""
 
 
+class Memory:
+    """What solvers keep from one spec to the next. It changes how long an answer takes alone."""
+
+    def __init__(self) -> None:
+        self._kept: dict[type, Any] = {}
+
+    def get(self, kind: type[ResultT], make: Callable[[], ResultT]) -> ResultT:
+        """Return what is kept of a class; `make` makes it when it is asked for at first."""
+        if kind not in self._kept:
+            self._kept[kind] = make()
+        kept: ResultT = self._kept[kind]
+        return kept
+
+
 class SolveSettings(Struct, frozen=True, kw_only=True):
     """What solving takes besides the spec.
 
@@ -44,8 +57,7 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count  how many alternatives of each sort are shown
     confidence         with which limits are met, and what a benchmark of the user's own taught
     run_all            runs tasks that do not depend on each other, and returns what they return
-    serving_search     search of earlier specs, whose replicas and simulated runs serve again;
-                       none for a new one
+    memory             what specs leave for those that are solved after them
     """
 
     catalog: Catalog
@@ -54,4 +66,4 @@ class SolveSettings(Struct, frozen=True, kw_only=True):
     alternative_count: int = 3
     confidence: Confidence = DEFAULT_CONFIDENCE
     run_all: TaskRunner = run_in_turn
-    serving_search: ServingSearch | None = None
+    memory: Memory = field(default_factory=Memory)

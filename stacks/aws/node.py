@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from xml.etree import ElementTree as ET
 
-from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
+from stacks.runtime.vm.node.cloud import (
+    TELL_TIMEOUT_S,
+    Conflict,
+    Kept,
+    Listed,
+    Stored,
+)
 from stacks.runtime.vm.node.host import BYTES_TYPE, RequestError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from stacks.runtime.vm.node.cloud import Line
     from stacks.runtime.vm.node.host import Answer, Host
 
 METADATA_URL = "http://169.254.169.254/latest"
@@ -121,6 +128,40 @@ class AwsApi:
                 f"{member}.Dimensions.member.1.Value": self._group,
             }
         self._query("monitoring", values)
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """Put lines into the stream of this machine, which begins with its first line."""
+        stream = {
+            "logGroupName": f"/tonnage/{self._stack}",
+            "logStreamName": f"{self._group}/{self.node_name()}",
+        }
+        events = [
+            {
+                "timestamp": line.time_us // 1000,
+                "message": f"{line.source}: {line.text}",
+            }
+            for line in sorted(lines, key=lambda line: line.time_us)
+        ]
+        try:
+            self._logs("PutLogEvents", {**stream, "logEvents": events})
+        except RequestError as error:
+            if "ResourceNotFoundException" not in str(error):
+                raise
+            self._logs("CreateLogStream", stream)
+            self._logs("PutLogEvents", {**stream, "logEvents": events})
+
+    def _logs(self, action: str, document: Mapping[str, Any]) -> None:
+        self._signed(
+            "logs",
+            "POST",
+            self._service_url("logs"),
+            body=json.dumps(document).encode(),
+            headers={
+                "content-type": "application/x-amz-json-1.1",
+                "x-amz-target": f"Logs_20140328.{action}",
+            },
+            timeout_s=TELL_TIMEOUT_S,
+        )
 
     def file_system(self) -> str:
         """Find the file system by the tag of the stack: its name is known only once it exists."""
@@ -275,6 +316,7 @@ class AwsApi:
         *,
         body: bytes,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = 300,
     ) -> Answer:
         return self._machine.send(
             method,
@@ -289,7 +331,7 @@ class AwsApi:
                 now=self._machine.utc(),
             ),
             body if method in ("POST", "PUT") else None,
-            timeout_s=300,
+            timeout_s=timeout_s,
         )
 
     def _credentials(self) -> Credentials:

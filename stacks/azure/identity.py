@@ -1,4 +1,4 @@
-"""The resource group, who nodes are, and what they may do: leave their own scale set.
+"""The resource group, who nodes are, and what they may do: leave their own scale set, and tell.
 
 Role names and assignments are GUIDs, derived from the stack so that they never change.
 """
@@ -82,6 +82,18 @@ def resources(stack: StackSpec) -> list[Resource]:
             stack, "node-models", ref("models"), _built_in(BLOB_READER)
         ),
         _role_grant(stack, "node-work", ref("work"), _built_in(BLOB_WRITER)),
+        _role_grant(
+            stack, "node-logs", ref("log-rule"), _built_in(METRICS_PUBLISHER)
+        ),
+        # Machines ask for the address that Azure gave to what they may read.
+        *(
+            _role_grant(stack, f"{name}-read", ref(name), ref("leave-role"))
+            for name in (
+                "log-endpoint",
+                "log-rule",
+                *(["data-files"] if stack.file_system is not None else []),
+            )
+        ),
     ]
 
 
@@ -94,6 +106,8 @@ def _leave_role(stack: StackSpec) -> Resource:
     allowed_actions = [
         "Microsoft.Compute/virtualMachineScaleSets/read",
         "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+        "Microsoft.Insights/dataCollectionEndpoints/read",
+        "Microsoft.Insights/dataCollectionRules/read",
     ]
     if stack.file_system is not None:
         allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")

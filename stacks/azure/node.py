@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import math
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 from xml.etree import ElementTree as ET
 
-from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
+from stacks.runtime.vm.node.cloud import (
+    TELL_TIMEOUT_S,
+    Conflict,
+    Kept,
+    Listed,
+    Stored,
+)
 from stacks.runtime.vm.node.host import REQUEST_TIMEOUT_S, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from stacks.runtime.vm.node.cloud import Line
     from stacks.runtime.vm.node.host import Answer, Host
 
 METADATA_URL = "http://169.254.169.254/metadata"
@@ -37,7 +45,7 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> AzureApi:
 
 
 class AzureApi:
-    """Azure. Settings: region, account, group, numbers_machines, file_system, dataset."""
+    """Azure. Settings: stack, region, account, group, numbers_machines, file_system, dataset."""
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
@@ -47,7 +55,9 @@ class AzureApi:
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
         self._numbers_machines: bool = settings["numbers_machines"]
+        self._stack: str = settings["stack"]
         self._tokens: dict[str, Kept] = {}
+        self._log_target: tuple[str, str] | None = None
 
     def node_name(self) -> str:
         """Return the id that Azure gave the machine."""
@@ -125,6 +135,50 @@ class AzureApi:
                 },
                 resource="https://monitoring.azure.com/",
             )
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """Send lines to the table of the stack, by the rule that leads there."""
+        # It stays as long as the stack.
+        self._log_target = self._log_target or self._find_log_target()
+        endpoint, rule = self._log_target
+        instance = self._instance()
+        rows = [
+            {
+                "TimeGenerated": line.timestamp,
+                "Pool": self._scale_set,
+                "Machine": instance["vmId"],
+                "Source": line.source,
+                "Level": line.level,
+                "Line": line.text,
+                "Key": line.key,
+            }
+            for line in lines
+        ]
+        self._authorized(
+            "POST",
+            f"{endpoint}/dataCollectionRules/{rule}/streams/Custom-Tonnage"
+            "?api-version=2023-01-01",
+            gzip.compress(json.dumps(rows).encode()),
+            resource="https://monitor.azure.com",
+            headers={
+                "content-type": "application/json",
+                "content-encoding": "gzip",
+            },
+            timeout_s=TELL_TIMEOUT_S,
+        )
+
+    def _find_log_target(self) -> tuple[str, str]:
+        """Ask for the address of the endpoint and the name of the rule: Azure makes them up."""
+        found = [
+            self._authorized(
+                "GET",
+                f"{_group_url(self._instance())}/Microsoft.Insights/{kind}/"
+                f"{self._stack}-logs?api-version=2022-06-01",
+                timeout_s=TELL_TIMEOUT_S,
+            ).document()["properties"]
+            for kind in ("dataCollectionEndpoints", "dataCollectionRules")
+        ]
+        return found[0]["logsIngestion"]["endpoint"], found[1]["immutableId"]
 
     def file_system(self) -> str:
         """Ask Managed Lustre for the address of its servers."""
@@ -294,6 +348,7 @@ class AzureApi:
         *,
         resource: str = f"{MANAGEMENT_URL}/",
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = 300,
     ) -> Answer:
         """Send a request as the identity of the machine; a mapping is sent as JSON."""
         query = urlencode({"resource": resource})
@@ -310,7 +365,7 @@ class AzureApi:
             body = json.dumps(body).encode()
             sent_headers["content-type"] = "application/json"
         return self._machine.send(
-            method, url, sent_headers, body, timeout_s=300
+            method, url, sent_headers, body, timeout_s=timeout_s
         )
 
     def _instance(self) -> dict[str, Any]:

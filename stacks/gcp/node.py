@@ -6,12 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from stacks.runtime.vm.node.cloud import Conflict, Kept, Listed, Stored
+from stacks.runtime.vm.node.cloud import (
+    TELL_TIMEOUT_S,
+    Conflict,
+    Kept,
+    Listed,
+    Stored,
+)
 from stacks.runtime.vm.node.host import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from stacks.runtime.vm.node.cloud import Line
     from stacks.runtime.vm.node.host import Answer, Host
 
 METADATA_URL = "http://metadata.google.internal/computeMetadata/v1"
@@ -29,12 +36,13 @@ def open_cloud(machine: Host, settings: Mapping[str, Any]) -> GcpApi:
 
 
 class GcpApi:
-    """Google Cloud. Settings: bucket, group, metrics, file_system, dataset."""
+    """Google Cloud. Settings: stack, bucket, group, metrics, file_system, dataset."""
 
     def __init__(self, machine: Host, settings: Mapping[str, Any]) -> None:
         self._machine = machine
         self._bucket: str = settings["bucket"]
         self._group: str = settings["group"]
+        self._stack: str = settings["stack"]
         self._metrics: str = settings["metrics"]
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
@@ -100,13 +108,7 @@ class GcpApi:
         """Write points of custom metrics, each of this instance."""
         project = self._metadata("project/project-id")
         end_time = self._machine.utc().strftime("%Y-%m-%dT%H:%M:%SZ")
-        resource = {
-            "type": "gce_instance",
-            "labels": {
-                "instance_id": self.node_name(),
-                "zone": self._metadata("instance/zone").rpartition("/")[2],
-            },
-        }
+        resource = self._monitored_resource()
         series = [
             {
                 "metric": {
@@ -128,6 +130,41 @@ class GcpApi:
             f"https://monitoring.googleapis.com/v3/projects/{project}/timeSeries",
             {"timeSeries": series},
         )
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """Write log entries of this instance. One that is told again is the same entry."""
+        project = self._metadata("project/project-id")
+        self._authorized(
+            "POST",
+            "https://logging.googleapis.com/v2/entries:write",
+            {
+                "logName": f"projects/{project}/logs/tonnage",
+                "resource": self._monitored_resource(),
+                "labels": {"stack": self._stack, "group": self._group},
+                # A line that is refused keeps no other from being written.
+                "partialSuccess": True,
+                "entries": [
+                    {
+                        "timestamp": line.timestamp,
+                        "insertId": line.key,
+                        "severity": line.level or "DEFAULT",
+                        "textPayload": line.text,
+                        "labels": {"source": line.source},
+                    }
+                    for line in lines
+                ],
+            },
+            timeout_s=TELL_TIMEOUT_S,
+        )
+
+    def _monitored_resource(self) -> dict[str, Any]:
+        return {
+            "type": "gce_instance",
+            "labels": {
+                "instance_id": self.node_name(),
+                "zone": self._metadata("instance/zone").rpartition("/")[2],
+            },
+        }
 
     def file_system(self) -> str:
         """Ask Managed Lustre for the mount point."""
@@ -274,6 +311,7 @@ class GcpApi:
         url: str,
         body: bytes | Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = 300,
     ) -> Answer:
         """Send a request as the account of the machine; a mapping is sent as JSON."""
         token = self._token.get(
@@ -294,7 +332,7 @@ class GcpApi:
             else json.dumps(body).encode()
         )
         return self._machine.send(
-            method, url, sent_headers, sent_body, timeout_s=300
+            method, url, sent_headers, sent_body, timeout_s=timeout_s
         )
 
     def _metadata(self, name: str) -> str:

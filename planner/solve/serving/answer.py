@@ -59,8 +59,8 @@ def solve_serving(
 ) -> Solution:
     """Return the cheapest fleet that meets a spec, or the nearest that would do."""
     requirement = confident_requirement(spec, settings)
-    search = settings.serving_search or ServingSearch(
-        settings.catalog.price_book
+    search = settings.memory.get(
+        ServingSearch, lambda: ServingSearch(settings.catalog.price_book)
     )
     search_result = search.solve(
         requirement,

@@ -28,6 +28,7 @@ CORE: Final = (
     "agent",
     "cloud",
     "host",
+    "journal",
     "lease",
     "work",
 )

@@ -19,7 +19,7 @@ from planner.solve.serving.cloud_limit import obtainable
 from planner.solve.serving.requirement import serving_requirement
 from planner.solve.serving.search import ServingResult, ServingSearch
 from planner.solve.serving.sizing import run_time_s, sized_fleet
-from planner.solve.settings import DEFAULT_CONFIDENCE, SolveSettings
+from planner.solve.settings import DEFAULT_CONFIDENCE, Memory, SolveSettings
 from planner.spec.model import Batch, Inference
 from planner.workload.registry import workload_of
 from planner.workload.solver import find, what_if, why_not
@@ -604,12 +604,12 @@ def test_specs_that_are_planned_together_get_the_plans_of_each_alone(
         unbuilt_reason=unsupported_reason,
         read_file=lambda _: b"",
     )
-    together = replace(
-        settings, serving_search=ServingSearch(catalog.price_book)
-    )
-    alone = [find(spec_of(text), settings) for text in texts]
+    alone = [
+        find(spec_of(text), replace(settings, memory=Memory()))
+        for text in texts
+    ]
     for text, single in [*zip(texts, alone, strict=True)] * 2:
-        found = find(spec_of(text), together)
+        found = find(spec_of(text), settings)
         for part in ("status", "bill", "predictions", "simulation_check"):
             assert getattr(found, part) == getattr(single, part), part
         assert [rival.usd for rival in found.alternatives] == [

@@ -15,6 +15,7 @@ from stacks.runtime.vm.node.host import (
     read_document,
     write_whole,
 )
+from stacks.runtime.vm.node.journal import Journal
 from stacks.runtime.vm.node.lease import Leases
 from stacks.runtime.vm.node.work import read_state
 
@@ -113,6 +114,7 @@ class Agent:
         self._told_s = -TELL_S
         self._watched_s = -WATCH_S
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
+        self._journal = Journal(machine, cloud)
         self._lived_before_s = float(
             (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
         )
@@ -135,7 +137,9 @@ class Agent:
         release = release_of(now_s, lived_s, state, self._limits)
         if release is not None:
             self._give_back(release)
-        elif now_s - self._watched_s >= WATCH_S:
+            return
+        self._journal.ship()
+        if now_s - self._watched_s >= WATCH_S:
             self._watched_s = now_s
             self._watch_others()
 
@@ -150,6 +154,8 @@ class Agent:
     def _give_back(self, release: Release) -> None:
         """End this machine, in vain as often as it takes. A broken one is replaced once."""
         self._machine.log(f"gives the node back: {release.reason}")
+        # What led to it is the more worth reading.
+        self._journal.ship(at_once=True)
         is_replaced = release.is_replaced and self._may_be_replaced()
         try:
             self._tell(release)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stacks.runtime.vm.node.host import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from stacks.runtime.vm.node.host import Host
 
 # Metadata servers refuse too many questions, and give tokens that end in five minutes at least.
 TOKEN_KEPT_S = 60.0
+# A service of logs that hangs must not hold up the agent.
+TELL_TIMEOUT_S = 20.0
 
 
 class Conflict(Exception):  # noqa: N818 - a race that was lost is no error of the program
@@ -51,6 +54,28 @@ class Listed(NamedTuple):
     version: str
 
 
+class Line(NamedTuple):
+    """A line of the journal.
+
+    time_us  microseconds since 1970
+    source   the unit or the container that wrote it
+    level    DEBUG, INFO, WARNING, ERROR or CRITICAL; empty when it has none
+    key      the same when the line is told again
+    """
+
+    time_us: int
+    source: str
+    level: str
+    text: str
+    key: str
+
+    @property
+    def timestamp(self) -> str:
+        """Its time as in RFC 3339."""
+        moment = dt.datetime.fromtimestamp(self.time_us / 1e6, dt.timezone.utc)
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 class CloudApi(Protocol):
     """A cloud as a node sees it.
 
@@ -78,6 +103,9 @@ class CloudApi(Protocol):
 
     def publish(self, metrics: Mapping[str, float]) -> None:
         """Add values of now to the metrics of the scaling group."""
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """Add lines, at most 500 with 500 kB of text, to the logs of the stack."""
 
     def file_system(self) -> str:
         """Return what a node mounts as the parallel file system of the stack."""

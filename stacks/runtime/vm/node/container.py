@@ -24,6 +24,9 @@ TOOLKIT = Repository(
     ["nvidia-container-toolkit"],
 )
 # Every container of accelerators: the network and the memory of the host, and pinned memory.
+# Into the journal of the machine, where they outlive the container and have a limit. What Python
+# prints comes at once.
+LOG_WORDS = ("--log-driver=journald", "--env=PYTHONUNBUFFERED=1")
 RUN_WORDS = (
     "docker",
     "run",
@@ -33,6 +36,7 @@ RUN_WORDS = (
     "--ipc=host",
     "--ulimit=memlock=-1",
     "--ulimit=stack=67108864",
+    *LOG_WORDS,
     "--cap-add=IPC_LOCK",
     "--volume=/models:/models",
 )

@@ -86,6 +86,7 @@ def _start_service(
         "--detach",
         f"--name={name}",
         "--restart=unless-stopped",
+        *container.LOG_WORDS,
         *words,
         timeout_s=PULL_TIMEOUT_S,
     )

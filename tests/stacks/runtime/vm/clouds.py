@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,11 @@ class Call:
         self.query: dict[str, str] = query
         self.headers = {name.lower(): text for name, text in headers.items()}
         self.body: bytes = body
+
+    @property
+    def stack(self) -> str:
+        stack: str = self.machine.settings["cloud"]["stack"]
+        return stack
 
     def stored(self, key: str) -> tuple[bytes, int]:
         if key not in self.world.objects:
@@ -114,6 +120,8 @@ def aws(call: Call) -> Any:
             },
         )
         return b""
+    if call.host.startswith("logs."):
+        return _cloudwatch_logs(call)
     assert call.host.startswith("fsx.")
     return {
         "FileSystems": [
@@ -125,6 +133,26 @@ def aws(call: Call) -> Any:
             }
         ]
     }
+
+
+def _cloudwatch_logs(call: Call) -> Any:
+    document = json.loads(call.body)
+    assert document["logGroupName"] == f"/tonnage/{call.stack}"
+    stream = document["logStreamName"]
+    assert (
+        stream
+        == f"{call.machine.settings['cloud']['group']}/{call.machine.name}"
+    )
+    if call.headers["x-amz-target"] == "Logs_20140328.CreateLogStream":
+        call.world.log_streams.add(stream)
+        return b""
+    if stream not in call.world.log_streams:
+        raise RequestError(400, '{"__type":"ResourceNotFoundException"}')
+    events = document["logEvents"]
+    times = [event["timestamp"] for event in events]
+    assert times == sorted(times)
+    call.world.take_lines(call, [event["message"] for event in events])
+    return {}
 
 
 def _aws_metadata(call: Call) -> bytes:
@@ -171,26 +199,49 @@ def gcp(call: Call) -> Any:
     if call.host == "metadata.google.internal":
         return _gcp_metadata(call)
     assert call.headers["authorization"] == "Bearer t"
-    if call.host == "storage.googleapis.com":
-        return _gcs(call)
-    if call.host == "monitoring.googleapis.com":
-        series = json.loads(call.body)["timeSeries"]
-        call.world.publish(
-            call.machine,
-            {
-                s["metric"]["type"].rpartition("/")[2].title(): s["points"][0][
-                    "value"
-                ]["doubleValue"]
-                for s in series
-            },
-        )
-        return {}
-    if call.host == "compute.googleapis.com":
-        return _gcp_instance(call)
-    assert call.host == "lustre.googleapis.com"
+    return {
+        "storage.googleapis.com": _gcs,
+        "logging.googleapis.com": _cloud_logging,
+        "monitoring.googleapis.com": _cloud_monitoring,
+        "compute.googleapis.com": _gcp_instance,
+        "lustre.googleapis.com": _managed_lustre,
+    }[call.host](call)
+
+
+def _cloud_monitoring(call: Call) -> Any:
+    series = json.loads(call.body)["timeSeries"]
+    call.world.publish(
+        call.machine,
+        {
+            s["metric"]["type"].rpartition("/")[2].title(): s["points"][0][
+                "value"
+            ]["doubleValue"]
+            for s in series
+        },
+    )
+    return {}
+
+
+def _managed_lustre(call: Call) -> Any:
     if call.path.endswith(":importData"):
         return {"name": "operations/1", "done": True}
     return {"mountPoint": "10.0.0.9@tcp:/data"}
+
+
+def _cloud_logging(call: Call) -> Any:
+    document = json.loads(call.body)
+    assert document["labels"]["stack"] == call.stack
+    entries = {e["insertId"]: e for e in document["entries"]}
+    call.world.take_lines(
+        call,
+        [
+            f"{e['labels']['source']}: {e['textPayload']}"
+            for key, e in entries.items()
+            if key not in call.world.told_keys
+        ],
+    )
+    call.world.told_keys |= entries.keys()
+    return {}
 
 
 def _gcp_instance(call: Call) -> Any:
@@ -261,12 +312,34 @@ def azure(call: Call) -> Any:
             call.machine, {data["metric"]: data["series"][0]["sum"]}
         )
         return b""
+    if call.host == "e.ingest.monitor.azure.com":
+        return _log_ingestion(call)
     assert call.host == "management.azure.com"
     if call.path.endswith("/delete"):
         [instance] = json.loads(call.body)["instanceIds"]
         call.leave(instance)
         return b""
-    return {"properties": {"clientInfo": {"mgsAddress": "10.0.0.9"}}}
+    assert "/Microsoft.Insights/" not in call.path or call.path.endswith(
+        f"/{call.stack}-logs"
+    )
+    return {
+        "properties": {
+            "clientInfo": {"mgsAddress": "10.0.0.9"},
+            "immutableId": "dcr-1",
+            "logsIngestion": {"endpoint": "https://e.ingest.monitor.azure.com"},
+        }
+    }
+
+
+def _log_ingestion(call: Call) -> Any:
+    assert call.path == "/dataCollectionRules/dcr-1/streams/Custom-Tonnage"
+    assert call.headers["content-type"] == "application/json"
+    rows = json.loads(gzip.decompress(call.body))
+    assert all(row["Machine"] == call.machine.name for row in rows)
+    call.world.take_lines(
+        call, [f"{row['Source']}: {row['Line']}" for row in rows]
+    )
+    return Answer(204, {}, b"")
 
 
 def _azure_metadata(call: Call) -> Any:

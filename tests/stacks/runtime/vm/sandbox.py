@@ -154,6 +154,12 @@ class World:
         default_factory=list
     )
     replaced: list[str] = field(default_factory=list)
+    # Lines of the service of logs: machine, then source and text.
+    told: list[tuple[str, str]] = field(default_factory=list)
+    told_keys: set[str] = field(default_factory=set)
+    log_streams: set[str] = field(default_factory=set)
+    # What the service of logs answers instead, where it refuses.
+    log_refusal: Callable[[], RequestError | None] = lambda: None
     is_online: Callable[[], bool] = lambda: True
     # Whether requests come at a time.
     has_traffic: Callable[[float], bool] = lambda _: False
@@ -177,6 +183,12 @@ class World:
         self, machine: SandboxMachine, values: dict[str, float]
     ) -> None:
         self.metrics.append((self.timeline.now_s, machine.name, values))
+
+    def take_lines(self, call: clouds.Call, lines: list[str]) -> None:
+        refusal = self.log_refusal()
+        if refusal is not None:
+            raise refusal
+        self.told += [(call.machine.name, line) for line in lines]
 
     def end(self, machine: SandboxMachine, *, replaced: bool) -> None:
         """Take a machine away. A program of it that asked for that ends at once."""
@@ -236,6 +248,7 @@ class SandboxMachine(Host):
         # Stopped by its cloud; its group starts it again when it can.
         self.is_stopped = False
         self.log_lines: list[str] = []
+        self.journal: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         # Commands that fail, by their first word, while the function says so.
         self.failures: dict[str, Callable[[], bool]] = {}
@@ -370,6 +383,32 @@ class SandboxMachine(Host):
 
     def log(self, text: str) -> None:
         self.log_lines.append(text)
+        self.write("_SYSTEMD_UNIT", "tonnage-agent.service", text)
+
+    def write(self, field_name: str, writer: str, message: Any) -> None:
+        """Add an entry to the journal, of a unit or of a container."""
+        entry = {
+            "__CURSOR": f"c{len(self.journal) + 1}",
+            "__REALTIME_TIMESTAMP": str(int(self.utc().timestamp() * 1e6)),
+            field_name: writer,
+            "MESSAGE": message,
+        }
+        self.journal.append(json.dumps(entry))
+
+    def _journalctl(self, *words: str) -> str:
+        options = dict(
+            word.removeprefix("--").split("=", 1)
+            for word in words
+            if word.startswith("--") and "=" in word
+        )
+        count = int(options["lines"])
+        cursor = options.get("after-cursor")
+        entries = (
+            self.journal[int(cursor[1:]) :][:count]
+            if cursor
+            else self.journal[-count:]
+        )
+        return "".join(f"{entry}\n" for entry in entries)
 
     def send(
         self,
