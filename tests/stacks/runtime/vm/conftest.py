@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,12 +15,14 @@ from tests.stacks.runtime.vm.sandbox import World
 @pytest.fixture(params=sorted(clouds()))
 def world(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[World]:
     """An empty cloud; every test that takes it runs on each of them."""
-    # No power is lost here, and machines write every few seconds for days.
+    # No power is lost here, and machines write every few seconds for days: into memory, where
+    # the system has such a folder.
     monkeypatch.setattr("os.fsync", lambda _: None)
-    made = World(request.param, tmp_path)
-    yield made
-    made.timeline.close()
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        made = World(request.param, Path(folder))
+        yield made
+        made.timeline.close()
