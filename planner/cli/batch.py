@@ -63,6 +63,10 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
 
     job_name = option_values["job"] or _job_name(files[0])
     bucket = _batch_bucket(stack, option_values)
+    with bucket.errors():
+        batch.refuse_submitted(
+            batch.batch_jobs(bucket.folder(batch.ROOT)), job_name
+        )
     with TemporaryDirectory(prefix="tonnage-batch-") as folder:
         parts = batch.divide(files, option_values["lines"], Path(folder))
         with (

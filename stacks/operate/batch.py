@@ -115,6 +115,18 @@ def _line_error(place: Place, message: str) -> UsageError:
     )
 
 
+def refuse_submitted(jobs: Sequence[BatchJob], job_name: str) -> None:
+    """Raise UsageError when a batch is complete: its answers would be those of other requests."""
+    if any(job.name == job_name and job.files is not None for job in jobs):
+        raise UsageError(
+            Problem(
+                code="batch",
+                message=f"{job_name} was submitted already",
+                next_step="give this one another name: --job NAME",
+            )
+        )
+
+
 def close_batch(store: ObjectStore, file_count: int) -> None:
     """Say how many files a batch has: with that it is complete."""
     obstore.put(store, MANIFEST, json.dumps({"files": file_count}).encode())

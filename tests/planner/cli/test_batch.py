@@ -44,6 +44,10 @@ def test_a_batch_is_submitted_shown_and_collected(
     assert code == 0, err
     assert out.startswith(f"submitted night-run to {STACK}: 3 files\n")
     assert f"tonnage batch results {STACK} night-run --simulate" in out
+    code, _, err = tonnage(
+        "batch", "submit", STACK, str(requests), "--simulate"
+    )
+    assert (code, "night-run was submitted already" in err) == (2, True)
     code, out, _ = tonnage("batch", "status", STACK, "--simulate")
     assert "night-run" in out
     assert "open" in out

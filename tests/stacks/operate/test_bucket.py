@@ -187,6 +187,7 @@ def test_without_an_account_the_user_is_told_to_sign_in(
         (exceptions.GenericError("503\n\nDebug source:\nRust"), ResourceError),
         (OSError("no route"), ResourceError),
         (ModuleNotFoundError("boto3"), UsageError),
+        (PermissionError(13, "Permission denied", "w.bin"), UsageError),
     ],
 )
 def test_what_a_cloud_refuses_becomes_an_error_with_a_next_step(
