@@ -54,12 +54,14 @@ def read_file(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        next_step = "check the path, or write a spec with: tonnage init"
+        is_folder = isinstance(error, IsADirectoryError)
         problem = Problem(
             code="file",
-            message="no such file",
+            message="is a folder" if is_folder else "no such file",
             place=Place(path),
-            next_step=next_step,
+            next_step="name a file in it"
+            if is_folder
+            else "check the path, or write a spec with: tonnage init",
         )
         raise MissingError(problem) from error
 
