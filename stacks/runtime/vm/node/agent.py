@@ -115,6 +115,7 @@ class Agent:
         self._watched_s = -WATCH_S
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._journal = Journal(machine, cloud)
+        self._disk_problem = ""
         self._lived_before_s = float(
             (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
         )
@@ -127,9 +128,7 @@ class Agent:
         """Look at the work, tell the cloud, and give the node back when that is due."""
         now_s = self._machine.now_s()
         lived_s = self._lived_before_s + now_s - self._began_s
-        write_whole(
-            self._machine.path(LIFE_PATH), json.dumps({"lived_s": lived_s})
-        )
+        self._keep_life(lived_s)
         state = read_state(self._machine)
         if now_s - self._told_s >= TELL_S:
             self._told_s = now_s
@@ -142,6 +141,17 @@ class Agent:
         if now_s - self._watched_s >= WATCH_S:
             self._watched_s = now_s
             self._watch_others()
+
+    def _keep_life(self, lived_s: float) -> None:
+        """Write how long the node has lived. A full disk is no reason to keep it."""
+        try:
+            write_whole(
+                self._machine.path(LIFE_PATH), json.dumps({"lived_s": lived_s})
+            )
+        except OSError as error:
+            if not self._disk_problem:
+                self._machine.log(f"the life of the node is not kept: {error}")
+            self._disk_problem = str(error)
 
     def _publish(self, now_s: float, state: WorkState | None) -> None:
         """Tell the cloud that the agent lives and whether there is work; no news is no reason."""

@@ -6,9 +6,11 @@ that was offline, or has restarted, goes on where it was, and nothing is held in
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node.cloud import Line
@@ -37,6 +39,15 @@ MOST_BATCHES = 4
 # Of one source; what floods the journal would cost more than it says.
 LINES_A_MINUTE = 300
 MINUTE_US = 60_000_000
+# Nothing of the journal may end the agent, such as an entry without a time.
+FAILURES = (
+    RequestError,
+    CommandError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 FIRST_WAIT_S = 20.0
 LONGEST_WAIT_S = 600.0
 # What a cloud has not taken for so long is given up, but for the newest lines.
@@ -63,6 +74,9 @@ class Journal:
         self._cloud = cloud
         self._next_s = self._wait_s = 0.0
         self._failed_s: float | None = None
+        self._position: dict[str, Any] = (
+            read_document(machine.path(POSITION_PATH)) or {}
+        )
         self._problem = ""
 
     def ship(self, *, at_once: bool = False) -> None:
@@ -77,7 +91,7 @@ class Journal:
             for _ in range(MOST_BATCHES):
                 if not self._ship_batch():
                     break
-        except (RequestError, CommandError, ValueError) as error:
+        except FAILURES as error:
             self._put_off(now_s, str(error))
         else:
             self._wait_s, self._failed_s, self._problem = 0.0, None, ""
@@ -92,13 +106,14 @@ class Journal:
         if now_s - self._failed_s >= GIVEN_UP_S:
             self._failed_s = None
             self._machine.log("an hour of the journal is given up")
-            self._write({})
+            self._keep({})
         self._wait_s = min(LONGEST_WAIT_S, max(FIRST_WAIT_S, 2 * self._wait_s))
         self._next_s = now_s + self._wait_s
 
     def _ship_batch(self) -> bool:
         """Tell the next lines, and say whether there are more."""
-        position = read_document(self._machine.path(POSITION_PATH)) or {}
+        # What was not told is not counted either.
+        position = copy.deepcopy(self._position)
         entries = self._entries(position.get("cursor", ""))
         lines: list[Line] = []
         told_bytes = told_entries = 0
@@ -116,7 +131,7 @@ class Journal:
         if lines:
             self._cloud.tell(lines)
         if entries:
-            self._write(position)
+            self._keep(position)
         return told_entries < len(entries) or len(entries) == BATCH_LINES
 
     def _entries(self, cursor: str) -> list[dict[str, Any]]:
@@ -141,8 +156,11 @@ class Journal:
         # Other ends of lines than \n may stand in a message.
         return [json.loads(line) for line in text.split("\n") if line]
 
-    def _write(self, position: dict[str, Any]) -> None:
-        write_whole(self._machine.path(POSITION_PATH), json.dumps(position))
+    def _keep(self, position: dict[str, Any]) -> None:
+        self._position = position
+        # On a full disk it is known until the machine restarts.
+        with suppress(OSError):
+            write_whole(self._machine.path(POSITION_PATH), json.dumps(position))
 
 
 def _admitted(

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from stacks.runtime.vm.node import agent, journal
 from stacks.runtime.vm.node.host import RequestError
 from stacks.runtime.vm.node.journal import LINES_A_MINUTE, clean
 from tests.stacks.runtime.vm.sandbox import (
@@ -148,13 +149,40 @@ def test_lines_are_clean_and_without_secrets(message, text: str) -> None:
     assert clean(message) == text
 
 
+def test_a_full_disk_keeps_no_machine_and_tells_no_line_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    machine = serving(world)
+    world.run(10 * MINUTE)
+    monkeypatch.setattr(agent, "write_whole", is_full)
+    monkeypatch.setattr(journal, "write_whole", is_full)
+    say(machine, "before the end")
+    world.run(30 * HOUR, lambda: not machine.is_up)
+    assert told(world) == ["before the end"]
+    assert sum("life of the node" in x for x in machine.log_lines) == 1
+    assert told(world, "tonnage-agent")[-1].startswith("gives the node back")
+
+
 def test_a_torn_position_is_no_end(world: World) -> None:
     machine = serving(world)
     world.run(10 * MINUTE)
     machine.path("/var/lib/tonnage/journal.json").write_text('{"cursor": ')
+    machine.reboot()
     say(machine, "after")
     world.run(12 * MINUTE)
-    assert told(world)[-1] == "after"
-    assert json.loads(
-        machine.path("/var/lib/tonnage/journal.json").read_text()
-    )["cursor"]
+    assert "after" in told(world)
+    position = machine.path("/var/lib/tonnage/journal.json").read_text()
+    assert json.loads(position)["cursor"]
+
+
+@pytest.mark.parametrize("entry", ["{}", "[]", "3", '{"__CURSOR": "x"}'])
+def test_an_entry_that_cannot_be_read_ends_no_agent(
+    world: World, entry: str
+) -> None:
+    machine = serving(world)
+    world.timeline.at(300, partial(machine.journal.append, entry))
+    world.run(30 * HOUR, lambda: not machine.is_up)
+    assert "gives the node back: nobody asked for anything" in machine.log_lines
