@@ -101,6 +101,18 @@ def _releases(
         yield Release("nobody asked for anything")
 
 
+def _is_idle(now_s: float, state: WorkState | None) -> bool:
+    """Whether a node that works has had no work for some minutes.
+
+    What begins or waits has a limit of its own, and may load weights for an hour without a word.
+    """
+    return (
+        state is not None
+        and state.phase == "working"
+        and now_s - state.busy_s >= 2 * TELL_S
+    )
+
+
 class Agent:
     """The agent of this node. Settings: limits, group."""
 
@@ -130,10 +142,12 @@ class Agent:
         lived_s = self._lived_before_s + now_s - self._began_s
         self._keep_life(lived_s)
         state = read_state(self._machine)
+        release = release_of(now_s, lived_s, state, self._limits)
         if now_s - self._told_s >= TELL_S:
             self._told_s = now_s
-            self._publish(now_s, state)
-        release = release_of(now_s, lived_s, state, self._limits)
+            self._publish(
+                is_busy=release is None and not _is_idle(now_s, state)
+            )
         if release is not None:
             self._give_back(release)
             return
@@ -153,9 +167,8 @@ class Agent:
                 self._machine.log(f"the life of the node is not kept: {error}")
             self._disk_problem = str(error)
 
-    def _publish(self, now_s: float, state: WorkState | None) -> None:
+    def _publish(self, *, is_busy: bool) -> None:
         """Tell the cloud that the agent lives and whether there is work; no news is no reason."""
-        is_busy = state is not None and now_s - state.busy_s < 2 * TELL_S
         try:
             self._cloud.publish({"Heartbeat": 1, "Busy": float(is_busy)})
         except RequestError as error:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.runtime.vm.node.agent import Limits, release_of
+from stacks.runtime.vm.node.host import RequestError
 from stacks.runtime.vm.node.work import WorkState
 from tests.stacks.runtime.vm.sandbox import (
     DAY,
@@ -196,3 +197,46 @@ def ends_at(requests_s: list[float], boot_s: float, limits: Limits) -> float:
         if release_of(now_s, now_s, work, limits):
             return now_s
         now_s += 20
+
+
+def busy_values(world: World, after_s: float) -> list[float]:
+    return [
+        values["Busy"]
+        for time_s, _, values in world.metrics
+        if "Busy" in values and time_s > after_s
+    ]
+
+
+def test_a_start_that_says_nothing_for_long_is_no_idleness(
+    world: World,
+) -> None:
+    """From outside idle machines are ended, and a large image or large weights take their time."""
+    slept: list[bool] = []
+
+    def take_long() -> bool:
+        if not slept:
+            slept.append(True)
+            machine.sleep(40 * MINUTE)
+        return False
+
+    world.upload("models/llama-3.1-8b/", ["config.json"])
+    machine = world.add("serve", failures={"docker": take_long})
+    world.run(39 * MINUTE)
+    assert busy_values(world, 0)
+    assert all(busy_values(world, 0))
+
+
+def test_a_machine_that_cannot_be_given_back_is_idle_from_outside(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not end itself: then the alarm must."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RequestError(403, "not allowed")
+
+    monkeypatch.setattr(world, "end", refuse)
+    machine = world.add("serve")
+    world.run(4 * HOUR)
+    assert machine.is_up
+    # Its weights never come, so that it is given back again and again.
+    assert not any(busy_values(world, 2 * HOUR))
