@@ -33,6 +33,6 @@ class NodeBoot(NamedTuple):
     program_text: str = ""
 
 
-def base64_text(script: str) -> str:
-    """Encode a script as AWS and Azure want it."""
-    return base64.b64encode(script.encode()).decode()
+def base64_text(text: str) -> str:
+    """Encode text as clouds want scripts and bodies."""
+    return base64.b64encode(text.encode()).decode()

@@ -147,6 +147,7 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "files",
         "shutdown",
         "observe",
+        "watch",
         "identity",
         "cloud",
         "node",

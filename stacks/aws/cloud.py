@@ -14,6 +14,7 @@ from stacks.aws import (
     placement,
     shutdown,
     storage,
+    watch,
 )
 from stacks.cloud import JoinedCloud
 from stacks.spec.table import lookup_table
@@ -28,5 +29,14 @@ CLOUD: Cloud = JoinedCloud(
     ),
     fleet=fleet,
     shutdown=shutdown,
-    parts=(network, fabric, placement, storage, files, identity, observe),
+    parts=(
+        network,
+        fabric,
+        placement,
+        storage,
+        files,
+        identity,
+        observe,
+        watch,
+    ),
 )

@@ -38,9 +38,8 @@ def resources(stack: StackSpec) -> list[Resource]:
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = [
-        "CloudWatch sets a group to 0 after 30 minutes without agents"
-    ]
+    silence = f"{stack.silent_minutes} minutes without"
+    mechanisms = [f"CloudWatch sets a group to 0 after {silence} agents"]
     if stack.changes_capacity:
         mechanisms.append("Auto Scaling scheduled actions")
     if stack.ttl_s:

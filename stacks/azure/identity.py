@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
 
@@ -49,55 +51,52 @@ def resources(stack: StackSpec) -> list[Resource]:
             "tags": stack.tags,
         },
     )
+    group_names = [group.name for _, group in stack.scaling_groups]
+    # Machines ask for the address that Azure gave to what they may read.
+    read_names = ["log-endpoint", "log-rule"]
+    if stack.file_system is not None:
+        read_names.append("data-files")
+    leave_role = ref("leave-role")
+    metrics_role = built_in_role(METRICS_PUBLISHER)
+    grants = [
+        *(
+            (f"{name}-leave", f"{name}-nodes", leave_role)
+            for name in group_names
+        ),
+        *(
+            (f"{name}-metrics", f"{name}-nodes", metrics_role)
+            for name in group_names
+        ),
+        ("node-models", "models", built_in_role(BLOB_READER)),
+        ("node-work", "work", built_in_role(BLOB_WRITER)),
+        ("node-logs", "log-rule", metrics_role),
+        *((f"{name}-read", name, leave_role) for name in read_names),
+    ]
     return [
         resource_group,
-        Resource(
-            type="azure-native:managedidentity:UserAssignedIdentity",
-            name="node-identity",
-            inputs={
-                "resourceName": f"{stack.name}-node",
-                **common_inputs(stack),
-            },
-        ),
+        user_identity(stack, "node"),
         _leave_role(stack),
         *(
-            _role_grant(
-                stack,
-                f"{group.name}-leave",
-                ref(f"{group.name}-nodes"),
-                ref("leave-role"),
-            )
-            for _, group in stack.scaling_groups
-        ),
-        *(
-            _role_grant(
-                stack,
-                f"{group.name}-metrics",
-                ref(f"{group.name}-nodes"),
-                _built_in(METRICS_PUBLISHER),
-            )
-            for _, group in stack.scaling_groups
-        ),
-        _role_grant(
-            stack, "node-models", ref("models"), _built_in(BLOB_READER)
-        ),
-        _role_grant(stack, "node-work", ref("work"), _built_in(BLOB_WRITER)),
-        _role_grant(
-            stack, "node-logs", ref("log-rule"), _built_in(METRICS_PUBLISHER)
-        ),
-        # Machines ask for the address that Azure gave to what they may read.
-        *(
-            _role_grant(stack, f"{name}-read", ref(name), ref("leave-role"))
-            for name in (
-                "log-endpoint",
-                "log-rule",
-                *(["data-files"] if stack.file_system is not None else []),
-            )
+            role_grant(stack, grant_name, ref(scope), role, "node-identity")
+            for grant_name, scope, role in grants
         ),
     ]
 
 
-def _built_in(role_guid: str) -> str:
+def user_identity(stack: StackSpec, principal_name: str) -> Resource:
+    """Someone who acts in the name of the stack."""
+    return Resource(
+        type="azure-native:managedidentity:UserAssignedIdentity",
+        name=f"{principal_name}-identity",
+        inputs={
+            "resourceName": f"{stack.name}-{principal_name}",
+            **common_inputs(stack),
+        },
+    )
+
+
+def built_in_role(role_guid: str) -> str:
+    """The id of a role that every tenant has."""
     return f"/providers/Microsoft.Authorization/roleDefinitions/{role_guid}"
 
 
@@ -111,37 +110,57 @@ def _leave_role(stack: StackSpec) -> Resource:
     ]
     if stack.file_system is not None:
         allowed_actions.append("Microsoft.StorageCache/amlFilesystems/read")
+    return custom_role(
+        stack,
+        "leave",
+        "lets nodes delete instances of their own scale set",
+        allowed_actions,
+    )
+
+
+def custom_role(
+    stack: StackSpec,
+    role_name: str,
+    description: str,
+    allowed_actions: Sequence[str],
+) -> Resource:
+    """A role of the stack, which is given within its resource group."""
     role_permission = {
-        "actions": allowed_actions,
+        "actions": list(allowed_actions),
         "notActions": [],
         "dataActions": [],
         "notDataActions": [],
     }
     return Resource(
         type="azure-native:authorization:RoleDefinition",
-        name="leave-role",
+        name=f"{role_name}-role",
         inputs={
             "scope": ref("group"),
             "assignableScopes": [ref("group")],
-            "roleDefinitionId": stable_guid(stack, "leave-role"),
+            "roleDefinitionId": stable_guid(stack, f"{role_name}-role"),
             "roleType": "CustomRole",
-            "roleName": f"tonnage {stack.name} {stack.digest} leave",
-            "description": "lets nodes delete instances of their own scale set",
+            "roleName": f"tonnage {stack.name} {stack.digest} {role_name}",
+            "description": description,
             "permissions": [role_permission],
         },
     )
 
 
-def _role_grant(
-    stack: StackSpec, resource_name: str, scope_ref: Any, role_definition: Any
+def role_grant(
+    stack: StackSpec,
+    resource_name: str,
+    scope_ref: Any,
+    role_definition: Any,
+    identity_name: str,
 ) -> Resource:
+    """What an identity of the stack may do within a scope."""
     return Resource(
         type=ASSIGNMENT_TYPE,
         name=resource_name,
         inputs={
             "scope": scope_ref,
             "roleDefinitionId": role_definition,
-            "principalId": ref("node-identity", "principalId"),
+            "principalId": ref(identity_name, "principalId"),
             "principalType": "ServicePrincipal",
             "roleAssignmentName": stable_guid(stack, resource_name),
         },

@@ -1,7 +1,4 @@
-"""Logs of the machines, and an alert on machines without work, by what their agents tell.
-
-Azure's alerts notify and do not act: the agent on the node and the autoscale setting do.
-"""
+"""Where the logs of the machines go."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
-    from stacks.spec.fleet import ScalingGroup
     from stacks.spec.stack import StackSpec
 
 # What `stacks.azure.node` sends.
@@ -22,7 +18,7 @@ LOG_COLUMNS: Final = ("Pool", "Machine", "Source", "Level", "Line", "Key")
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The workspace of the logs, and the idle alert when the spec asks for idle shutdown."""
+    """The workspace of the logs, its table, and how lines come there."""
     return [
         Resource(
             type="azure-native:operationalinsights:Workspace",
@@ -35,11 +31,6 @@ def resources(stack: StackSpec) -> list[Resource]:
             },
         ),
         *_log_resources(stack),
-        *(
-            _idle_alert(stack, group)
-            for _, group in stack.scaling_groups
-            if stack.idle_s
-        ),
     ]
 
 
@@ -110,36 +101,3 @@ def _log_columns(time_type: str) -> list[Properties]:
         {"name": "TimeGenerated", "type": time_type},
         *({"name": name, "type": "string"} for name in LOG_COLUMNS),
     ]
-
-
-def _idle_alert(stack: StackSpec, group: ScalingGroup) -> Resource:
-    idle_criterion = {
-        "criterionType": "StaticThresholdCriterion",
-        "name": "busy",
-        "metricName": "Busy",
-        "operator": "LessThan",
-        "threshold": 1,
-        "timeAggregation": "Maximum",
-        "metricNamespace": "tonnage",
-        # Nobody has told it yet when the alert is made.
-        "skipMetricValidation": True,
-    }
-    return Resource(
-        type="azure-native:monitor:MetricAlert",
-        name=f"{group.name}-idle-alert",
-        inputs={
-            **common_inputs(stack),
-            "ruleName": f"{stack.group_name(group)}-idle",
-            "location": "global",
-            "enabled": True,
-            "severity": 2,
-            "scopes": [ref(f"{group.name}-nodes")],
-            "evaluationFrequency": "PT15M",
-            "windowSize": "PT1H",
-            "autoMitigate": True,
-            "criteria": {
-                "odataType": "Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
-                "allOf": [idle_criterion],
-            },
-        },
-    )

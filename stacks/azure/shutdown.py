@@ -101,14 +101,12 @@ def _autoscale_setting(stack: StackSpec, group: ScalingGroup) -> Resource:
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = (
-        ["autoscale profiles by the week"] if stack.changes_capacity else []
-    )
-    mechanisms += (
-        ["autoscale sets every scale set to 0 at the deadline"]
-        if stack.ttl_s
-        else []
-    )
+    silence = f"{stack.silent_minutes} minutes without"
+    mechanisms = [f"a logic app gives a machine back after {silence} its agent"]
+    if stack.changes_capacity:
+        mechanisms.append("autoscale profiles by the week")
+    if stack.ttl_s:
+        mechanisms.append("autoscale sets every scale set to 0 at the deadline")
     return "; ".join(mechanisms)
 
 

@@ -27,18 +27,18 @@ METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 def resources(stack: StackSpec) -> list[Resource]:
     """The accounts of nodes and of the scheduler, with their roles."""
     identity_resources = [
-        _service_account(stack, "node", "nodes"),
+        service_account(stack, "node", "nodes"),
         _resize_role(stack),
-        _role_grant("node-resize", "node-account", ref("resize-role", "name")),
-        _role_grant("node-logs", "node-account", LOG_WRITER),
-        _role_grant("node-metrics", "node-account", METRIC_WRITER),
+        role_grant("node-resize", "node-account", ref("resize-role", "name")),
+        role_grant("node-logs", "node-account", LOG_WRITER),
+        role_grant("node-metrics", "node-account", METRIC_WRITER),
     ]
     if stack.ttl_s or stack.changes_capacity:
         identity_resources.append(
-            _service_account(stack, "clock", "schedule and deadline")
+            service_account(stack, "clock", "schedule and deadline")
         )
         identity_resources.append(
-            _role_grant(
+            role_grant(
                 "clock-resize", "clock-account", ref("resize-role", "name")
             )
         )
@@ -56,7 +56,7 @@ def prerequisites() -> tuple[str, ...]:
     )
 
 
-def _service_account(
+def service_account(
     stack: StackSpec, principal_name: str, account_purpose: str
 ) -> Resource:
     """A service account; its id has 6 to 30 characters."""
@@ -90,9 +90,10 @@ def _resize_role(stack: StackSpec) -> Resource:
     )
 
 
-def _role_grant(
+def role_grant(
     resource_name: str, account_name: str, role_name: Any
 ) -> Resource:
+    """A role in the project for an account of the stack."""
     return Resource(
         type=MEMBER_TYPE,
         name=resource_name,

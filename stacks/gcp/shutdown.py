@@ -12,6 +12,7 @@ from stacks.gcp import network
 from stacks.graph import Resource, ref
 
 if TYPE_CHECKING:
+    from planner.plan.types import Properties
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
 
@@ -41,7 +42,7 @@ def _group_jobs(
             f"{capacity_change.minute_of_day // 60} * * {cron_days}"
         )
         scheduler_jobs.append(
-            _scheduler_job(
+            _clock_job(
                 stack,
                 group,
                 f"week-{change_index}",
@@ -51,7 +52,7 @@ def _group_jobs(
         )
     if stack.ttl_s:
         scheduler_jobs.append(
-            _scheduler_job(
+            _clock_job(
                 stack,
                 group,
                 "deadline",
@@ -60,7 +61,7 @@ def _group_jobs(
             )
         )
         scheduler_jobs += [
-            _scheduler_job(
+            _clock_job(
                 stack,
                 group,
                 f"deadline-week-{change_index}",
@@ -74,16 +75,14 @@ def _group_jobs(
 
 def backstop(stack: StackSpec) -> str:
     """What gives machines back when a node is wedged, in one line."""
-    mechanisms = (
-        ["Cloud Scheduler sets the size by the week"]
-        if stack.changes_capacity
-        else []
-    )
-    mechanisms += (
-        ["Cloud Scheduler sets every group to 0 at the deadline"]
-        if stack.ttl_s
-        else []
-    )
+    silence = f"{stack.silent_minutes} minutes without"
+    mechanisms = [f"a workflow gives a machine back after {silence} its agent"]
+    if stack.changes_capacity:
+        mechanisms.append("Cloud Scheduler sets the size by the week")
+    if stack.ttl_s:
+        mechanisms.append(
+            "Cloud Scheduler sets every group to 0 at the deadline"
+        )
     return "; ".join(mechanisms)
 
 
@@ -105,15 +104,40 @@ def _pause_uri(stack: StackSpec, job_name: str) -> str:
     )
 
 
-def _scheduler_job(
+def _clock_job(
     stack: StackSpec,
     group: ScalingGroup,
     job_name: str,
     cron_schedule: tuple[str, str],
     target_uri: str,
 ) -> Resource:
+    return scheduler_job(
+        stack,
+        group,
+        job_name,
+        cron_schedule,
+        {"uri": target_uri},
+        account="clock-account",
+        depends_on=("clock-resize", f"{group.name}-nodes"),
+    )
+
+
+def scheduler_job(
+    stack: StackSpec,
+    group: ScalingGroup,
+    job_name: str,
+    cron_schedule: tuple[str, str],
+    target: Properties,
+    *,
+    account: str,
+    depends_on: tuple[str, ...],
+) -> Resource:
+    """A job that asks Google Cloud for something, as an account of the stack.
+
+    `cron_schedule` is a line of cron, and its time zone.
+    """
     oauth_token = {
-        "serviceAccountEmail": ref("clock-account", "email"),
+        "serviceAccountEmail": ref(account, "email"),
         "scope": "https://www.googleapis.com/auth/cloud-platform",
     }
     job_inputs = {
@@ -124,7 +148,7 @@ def _scheduler_job(
         "attemptDeadline": "60s",
         "retryConfig": {"retryCount": 5, "minBackoffDuration": "30s"},
         "httpTarget": {
-            "uri": target_uri,
+            **target,
             "httpMethod": "POST",
             "oauthToken": oauth_token,
         },
@@ -133,5 +157,5 @@ def _scheduler_job(
         type="gcp:cloudscheduler/job:Job",
         name=f"{group.name}-{job_name}",
         inputs=job_inputs,
-        depends_on=("clock-resize", f"{group.name}-nodes"),
+        depends_on=depends_on,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from planner.cost.bill_line import cache_disk_gb
+from planner.cost.lifetime import release_time
 from planner.facts.accelerator import SIXTEEN_BIT
 from planner.perf.common import memory
 from planner.solve.capacity import capacity_changes, minute_nodes
@@ -87,6 +88,15 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     def spans_nodes(self) -> bool:
         """Whether nodes must be placed close to each other: a replica spans several."""
         return self.nodes_per_replica > 1
+
+    @property
+    def start_limit_s(self) -> int:
+        """Seconds from the boot of a node until it must work.
+
+        limit = start_limit_s + bytes to load / load_bytes_s
+        """
+        load_s = self.loaded_bytes / float(release_time("load_bytes_s"))
+        return int(release_time("start_limit_s")) + int(load_s)
 
     @property
     def fabric_attached(self) -> bool:

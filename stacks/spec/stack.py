@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
 from planner.spec.model import Training
 from planner.spec.schedule import parse_schedule
-from planner.units import HOURS_PER_DAY
+from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
 
@@ -35,7 +36,8 @@ WRITTEN_FOLDERS: Final = (
     "groups",
     "released",
 )
-# Of what belongs to a pool, and to one of its scaling groups.
+# Of what belongs to a stack, to one of its pools, and to one of their scaling groups.
+STACK_TAG: Final = "tonnage-stack"
 POOL_TAG: Final = "tonnage-pool"
 GROUP_TAG: Final = "tonnage-group"
 
@@ -133,7 +135,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
         """Tags of every resource: the labels of the spec, and whose it is."""
         return {
             **self.labels,
-            "tonnage-stack": self.name,
+            STACK_TAG: self.name,
             "managed-by": "tonnage",
         }
 
@@ -150,6 +152,20 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     def group_name(self, group: ScalingGroup) -> str:
         """The name of a scaling group in its cloud."""
         return f"{self.name}-{group.name}"
+
+    def outside_idle_s(self, fleet: FleetSpec) -> int | None:
+        """Seconds without work after which machines are given back from outside.
+
+        limit = start limit + 2 * idle limit: the agent of a machine comes first.
+        """
+        if not self.idle_s:
+            return None
+        return fleet.start_limit_s + 2 * self.idle_s
+
+    @property
+    def silent_minutes(self) -> int:
+        """Minutes without an agent after which machines are given back from outside."""
+        return int(release_time("silent_limit_s")) // SECONDS_PER_MINUTE
 
     @property
     def digest(self) -> str:

@@ -723,6 +723,9 @@ def test_the_sharding_is_told_in_the_words_of_megatron(
     assert ("--use-megatron-fsdp" in told) == (sharding != "zero1")
 
 
+READ_ROLES = ("roles/storage.objectViewer", "roles/storage.legacyBucketReader")
+
+
 def written_scopes(graph: Graph) -> list[str]:
     """What of the bucket nodes may write, right by right."""
     scopes = [
@@ -739,7 +742,7 @@ def written_scopes(graph: Graph) -> list[str]:
         inputs = resource.inputs
         if resource.type.endswith("IAMMember"):
             role = str(inputs["role"])
-            if "storage" in role and role != "roles/storage.objectViewer":
+            if "storage" in role and role not in READ_ROLES:
                 scopes += inputs["condition"]["expression"].split(" || ")
         elif resource.type == ASSIGNMENT_TYPE and str(
             inputs["roleDefinitionId"]

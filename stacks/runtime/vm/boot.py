@@ -123,13 +123,9 @@ def _work(
 
 
 def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:
-    """Return when the agent gives a node back, in seconds; 0 without a limit.
-
-    start = start_limit_s + bytes to load / load_bytes_s
-    """
-    load_s = fleet.loaded_bytes / float(release_time("load_bytes_s"))
+    """Return when the agent gives a node back, in seconds; 0 without a limit."""
     return {
-        "start": int(release_time("start_limit_s")) + int(load_s),
+        "start": fleet.start_limit_s,
         "wait": int(release_time("wait_limit_s")),
         "grace": int(release_time("boot_grace_s")),
         "idle": stack.idle_s or 0,
