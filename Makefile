@@ -16,6 +16,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 stacks/runtime/vm/node stacks/*/node.py
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_style.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.accuracy --check
 

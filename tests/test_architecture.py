@@ -34,6 +34,7 @@ OUTSIDE = {
     "google",
     "obstore",
     "boto3",
+    "botocore",
     "azure",
 }
 # The pure core does not touch these.

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from planner.cli import option, progress
 from planner.cli.compose import open_bucket, standing_stack
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stacks.operate.bucket import Bucket
 
 LINES_PER_FILE = 1000
+UNFINISHED_EXIT_CODE = 5
 
 
 @click.group("batch")
@@ -60,13 +62,15 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
     """
     from stacks.operate import batch
     from stacks.operate.upload import upload
+    from stacks.runtime.vm.node.batch import PREFIX
 
     job_name = option_values["job"] or _job_name(files[0])
-    bucket = _batch_bucket(stack, option_values)
+    bucket, is_endless = _batch_bucket(stack, option_values)
     with bucket.errors():
-        batch.refuse_submitted(
-            batch.batch_jobs(bucket.folder(batch.ROOT)), job_name
-        )
+        jobs = batch.batch_jobs(bucket.folder(PREFIX))
+    batch.refuse_submitted(jobs, job_name)
+    if not is_endless:
+        batch.refuse_ended(jobs, stack)
     with TemporaryDirectory(prefix="tonnage-batch-") as folder:
         parts = batch.divide(files, option_values["lines"], Path(folder))
         with (
@@ -75,11 +79,11 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
             ) as listener,
             bucket.errors(),
         ):
+            job_store = bucket.folder(batch.job_folder(job_name))
+            batch.open_batch(job_store, job_name, parts)
             upload(bucket.folder(batch.input_folder(job_name)), parts, listener)
-            batch.close_batch(
-                bucket.folder(f"{batch.ROOT}{job_name}/"), len(parts)
-            )
-    click.echo(f"submitted {job_name} to {stack}: {len(parts)} files")
+            batch.close_batch(job_store, len(parts))
+    click.echo(f"submitted {job_name} to {stack}: {_files(len(parts))}")
     click.echo(
         f"next: tonnage batch status {stack}{_flags(option_values)}  ·  "
         f"tonnage batch results {stack} {job_name}{_flags(option_values)}"
@@ -99,16 +103,16 @@ def status(stack: str, **option_values: Any) -> int:
 
     Example: tonnage batch status summaries --simulate
     """
-    from msgspec import to_builtins
-
     from planner.render.status import batch_page
     from stacks.operate import batch
+    from stacks.runtime.vm.node.batch import PREFIX
 
-    bucket = _batch_bucket(stack, option_values)
+    bucket, _ = _batch_bucket(stack, option_values)
     with bucket.errors():
-        jobs = batch.batch_jobs(bucket.folder(batch.ROOT))
+        jobs = batch.batch_jobs(bucket.folder(PREFIX))
     if option_values["format"] == "json":
-        option.write_output(json.dumps(to_builtins(jobs), indent=2) + "\n")
+        documents = [{**asdict(job), "state": job.state} for job in jobs]
+        option.write_output(json.dumps(documents, indent=2) + "\n")
         return 0
     option.print_page(
         batch_page(stack, jobs), option_values["format"], option_values["color"]
@@ -132,35 +136,48 @@ def status(stack: str, **option_values: Any) -> int:
 def results(stack: str, job: str, **option_values: Any) -> int:
     """Write the answers of JOB to output.jsonl, and what was refused to errors.jsonl.
 
+    A batch that is not done gives what is there, and exit code 5.
+
     Example: tonnage batch results summaries requests -o answers --simulate
     """
     from stacks.operate import batch
+    from stacks.runtime.vm.node.batch import PREFIX
 
-    bucket = _batch_bucket(stack, option_values)
+    bucket, _ = _batch_bucket(stack, option_values)
     folder = option_values["output"] or Path(job)
     with bucket.errors():
-        found = batch.find_job(batch.batch_jobs(bucket.folder(batch.ROOT)), job)
-        store = bucket.folder(f"{batch.ROOT}{job}/")
-        folder.mkdir(parents=True, exist_ok=True)
+        found = batch.find_job(
+            batch.batch_jobs(bucket.folder(PREFIX)),
+            job,
+            f"see: tonnage batch status {stack}{_flags(option_values)}",
+        )
+        store = bucket.folder(batch.job_folder(job))
+        batch.claim_folder(folder, stack, job)
         with progress.waiting("fetching answers"):
             counts = {
                 part: batch.collect(store, part, folder / f"{part}.jsonl")
-                for part in ("output", "errors")
+                for part in batch.FETCHED_PARTS
             }
     click.echo(
         f"{folder}: {counts['output']} answers, {counts['errors']} errors"
     )
-    if not found.is_done:
-        click.echo(
-            f"{job} is not done: {found.answered} of {found.files or found.arrived} "
-            "files have their answers",
-            err=True,
-        )
-    return 0
+    if found.is_done:
+        return 0
+    click.echo(
+        f"{job} is not done: {found.answered} of "
+        f"{_files(found.files or found.arrived)} answered",
+        err=True,
+    )
+    return UNFINISHED_EXIT_CODE
 
 
-def _batch_bucket(stack: str, option_values: dict[str, Any]) -> Bucket:
-    """Return the bucket of a batch stack. Raises UsageError for a stack that is none."""
+def _batch_bucket(
+    stack: str, option_values: dict[str, Any]
+) -> tuple[Bucket, bool]:
+    """Return the bucket of a batch stack, and whether its machines wait for more for ever.
+
+    Raises UsageError for a stack that is none.
+    """
     options = option.planning_options(option_values)
     stack_status = standing_stack(stack, options)
     facts = stack_status.facts
@@ -172,7 +189,8 @@ def _batch_bucket(stack: str, option_values: dict[str, Any]) -> Bucket:
                 next_step="apply a spec of kind: Batch",
             )
         )
-    return open_bucket(stack_status, options)
+    is_endless = facts is None or facts.cost_period != "run"
+    return open_bucket(stack_status, options), is_endless
 
 
 def _job_name(path: Path) -> str:
@@ -187,6 +205,10 @@ def _job_name(path: Path) -> str:
             )
         )
     return name
+
+
+def _files(count: int) -> str:
+    return f"{count} {'file' if count == 1 else 'files'}"
 
 
 def _flags(option_values: dict[str, Any]) -> str:

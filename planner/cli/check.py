@@ -11,28 +11,28 @@ from planner.cli.compose import (
     spec_folder_reader,
 )
 from planner.cli.option import write_output
-from planner.errors import Problem, SpecError, TonnageError
+from planner.errors import MissingError, SpecError, TonnageError
 from planner.market.region import check_regions
 from planner.workload.solver import check
 
 
-def _problems(spec_path: str) -> tuple[Problem, ...]:
+def _errors(spec_path: str) -> list[TonnageError]:
     """Return all that a plan would refuse in a file, and announce one that is valid."""
     try:
         spec_file = read_spec(spec_path)
     except TonnageError as error:
-        return error.problems
-    found_problems: list[Problem] = []
+        return [error]
+    errors: list[TonnageError] = []
     for check_part in (_check_regions, _check_workload):
         try:
             check_part(spec_file)
         except TonnageError as error:
-            found_problems += error.problems
-    if not found_problems:
+            errors.append(error)
+    if not errors:
         write_output(
             f"{spec_path}: valid, {type(spec_file.spec).__name__} {spec_file.spec.name}\n"
         )
-    return tuple(found_problems)
+    return errors
 
 
 def _check_regions(spec_file: SpecFile) -> None:
@@ -56,9 +56,10 @@ def command(specs: tuple[str, ...]) -> int:
     Example: tonnage check *.yaml
     """
     # All files are checked before the command fails.
-    problems = [
-        problem for spec_path in specs for problem in _problems(spec_path)
-    ]
-    if problems:
-        raise SpecError(*problems)
-    return 0
+    errors = [error for spec_path in specs for error in _errors(spec_path)]
+    if not errors:
+        return 0
+    problems = [problem for error in errors for problem in error.problems]
+    if all(isinstance(error, MissingError) for error in errors):
+        raise MissingError(*problems)
+    raise SpecError(*problems)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from planner.cli import option, progress
-from planner.cli.compose import open_engine, standing_stack
+from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.errors import Problem, UsageError
 
 
@@ -26,8 +26,14 @@ def command(stack: str, **option_values: Any) -> int:
     options = option.planning_options(option_values)
     # A misspelled name is reported before any question.
     stack_status = standing_stack(stack, options)
+    bucket_name = stack_status.outputs.get("bucket")
+    bucket_text = (
+        f", with its bucket {bucket_name}: uploads, checkpoints and answers"
+        if bucket_name
+        else ""
+    )
     click.echo(
-        f"{stack}: {len(stack_status.resources)} resources will be deleted",
+        f"{stack}: {len(stack_status.resources)} resources will be deleted{bucket_text}",
         err=True,
     )
     if not option_values["yes"]:
@@ -41,9 +47,13 @@ def command(stack: str, **option_values: Any) -> int:
         if not click.confirm(f"Delete {stack}?", default=False, err=True):
             click.echo("declined: nothing was done", err=True)
             return 0
-    return progress.run_engine(
+    exit_code = progress.run_engine(
         lambda listener: open_engine(options).destroy(stack, listener),
         "destroyed",
         stack,
         options,
     )
+    # A cloud deletes what is in its buckets with them; of a simulated one it is in a folder.
+    if bucket_name and options.simulate is not None:
+        open_bucket(stack_status, options).forget()
+    return exit_code

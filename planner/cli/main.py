@@ -181,7 +181,9 @@ def _report_error(error: Exception) -> int:
             exit_code = 0
         case OSError():
             click.echo(
-                f"error[file]: {error.filename or ''}: {error.strerror or error}",
+                "error[file]: "
+                + (f"{error.filename}: " if error.filename else "")
+                + (error.strerror or str(error)),
                 err=True,
             )
             click.echo("  next: check the path and its permissions", err=True)

@@ -35,8 +35,9 @@ def command(stack: str, folder: Path, **option_values: Any) -> int:
     options = option.planning_options(option_values)
     status = standing_stack(stack, options)
     rule = upload_of(status)
-    files = local_files(folder, rule.required)
     bucket = open_bucket(status, options)
+    with bucket.errors():
+        files = local_files(folder, rule.required)
     store = bucket.folder(rule.prefix)
     started_s = time.monotonic()
     with (

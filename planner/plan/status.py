@@ -86,3 +86,10 @@ class BatchJob(DocumentPart, frozen=True, kw_only=True):
     def is_done(self) -> bool:
         """Whether every file has its answers."""
         return self.files is not None and self.answered >= self.files
+
+    @property
+    def state(self) -> Literal["done", "open", "being submitted"]:
+        """Where it is on its way."""
+        if self.is_done:
+            return "done"
+        return "being submitted" if self.files is None else "open"

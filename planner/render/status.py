@@ -83,11 +83,7 @@ def batch_page(stack_name: str, jobs: Sequence[BatchJob]) -> Page:
                     str(job.begun),
                     str(job.answered),
                     str(job.failed),
-                    "done"
-                    if job.is_done
-                    else "being submitted"
-                    if job.files is None
-                    else "open",
+                    job.state,
                 )
                 for job in jobs
             ),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from boto3.session import Session
+from botocore.exceptions import BotoCoreError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
 
 def open_folder(bucket: str, region: str, prefix: str) -> S3Store:
     """Return the objects of a bucket under a prefix. Raises PermissionError without a profile."""
-    session = Session(region_name=region)
-    if session.get_credentials() is None:
+    try:
+        session = Session(region_name=region)
+        credentials = session.get_credentials()
+    except BotoCoreError as error:
+        raise PermissionError(str(error)) from error
+    if credentials is None:
         raise PermissionError("no credentials of AWS are configured")
     return S3Store(
         bucket,

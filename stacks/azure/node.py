@@ -158,7 +158,9 @@ class AzureApi:
             "POST",
             f"{endpoint}/dataCollectionRules/{rule}/streams/Custom-Tonnage"
             "?api-version=2023-01-01",
-            gzip.compress(json.dumps(rows).encode()),
+            gzip.compress(
+                json.dumps(rows, ensure_ascii=False).encode(errors="replace")
+            ),
             resource="https://monitor.azure.com",
             headers={
                 "content-type": "application/json",

@@ -6,6 +6,7 @@ The bucket of a simulated stack is a folder.
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
@@ -65,6 +66,11 @@ class Bucket(Struct, frozen=True, kw_only=True):
                 f"stacks.{self.provider}.bucket"
             ).open_folder(self.name, self.region, prefix)
             return store
+
+    def forget(self) -> None:
+        """Delete the folder of a bucket that is simulated."""
+        if self.simulated_folder is not None:
+            shutil.rmtree(self.simulated_folder, ignore_errors=True)
 
     @contextmanager
     def errors(self) -> Iterator[None]:

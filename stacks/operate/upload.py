@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from fnmatch import fnmatch
-from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
-from threading import Lock
+from pathlib import Path
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import obstore
@@ -21,10 +22,12 @@ from msgspec import Struct
 
 from planner.errors import Place, Problem, UsageError
 from stacks.runtime.vm.node.upload import (
+    ARRIVED,
     INDEX,
+    INDEX_ERRORS,
     MANIFEST,
-    SINGLE_FILE,
     UploadedFile,
+    missing_names,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
-ARRIVED: Final = "tonnage-arrived.json"
 PARALLEL_FILES: Final = 4
 # Parts of a file. S3 takes 10,000 of them, and those that are sent at once lie in memory.
 PART_BYTES: Final = 16 * 2**20
@@ -72,58 +74,75 @@ def local_files(folder: Path, required: Sequence[str]) -> list[LocalFile]:
     """Return the files of a folder by name, without hidden ones; links are followed.
 
     `required` are names, in which * stands for others, that an upload must have. Raises
-    UsageError when one is missing, or a file that the index of the weights names.
+    UsageError when one is missing, a file that the index of the weights names, or when a name
+    cannot be that of an object. Raises OSError for what cannot be read.
     """
-    files = [
-        LocalFile(
-            path.relative_to(folder).as_posix(), path, path.stat().st_size
-        )
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and not any(
-            part.startswith(".") for part in path.relative_to(folder).parts
-        )
-        and path.relative_to(folder).as_posix() not in (MANIFEST, ARRIVED)
-    ]
-    names = {file.name for file in files}
-    missing = [
-        pattern
-        for pattern in wanted_names(folder, required)
-        if not any(fnmatch(name, pattern) for name in names)
-    ]
-    if missing:
-        raise UsageError(
-            Problem(
-                code="upload",
-                message=f"{missing[0]} is missing"
-                + (f", and {len(missing) - 1} more" if missing[1:] else ""),
-                place=Place(str(folder)),
-                next_step="complete the folder, then upload it",
+    files = []
+    for path in _visible_files(folder):
+        name = path.relative_to(folder).as_posix()
+        if not name.isprintable():
+            raise _folder_error(
+                path, "its name has letters that cannot be printed", "rename it"
             )
+        if name not in (MANIFEST, ARRIVED):
+            files.append(LocalFile(name, path, path.stat().st_size))
+    index_path = folder / INDEX
+    try:
+        missing = missing_names(
+            [file.name for file in files],
+            required,
+            index_path.read_bytes() if index_path.is_file() else None,
+        )
+    except INDEX_ERRORS as error:
+        raise _folder_error(
+            index_path,
+            f"the index of the weights cannot be read: {error}",
+            "download the file again",
+        ) from error
+    if missing:
+        others = f", and {len(missing) - 1} more" if missing[1:] else ""
+        raise _folder_error(
+            folder,
+            f"{missing[0]} is missing{others}",
+            "complete the folder, then upload it",
         )
     return files
 
 
-def wanted_names(folder: Path, required: Sequence[str]) -> list[str]:
-    """Return the patterns of names that an upload must have, with those of its index."""
-    names = {*required}
-    index_path = folder / INDEX
-    if index_path.is_file():
-        try:
-            index = json.loads(index_path.read_text(encoding="utf-8"))
-            names.update(index["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise UsageError(
-                Problem(
-                    code="upload",
-                    message="the index of the weights cannot be read",
-                    place=Place(str(index_path)),
-                    cause=str(error),
-                    next_step="download the file again",
-                )
-            ) from error
-        names.discard(SINGLE_FILE)
-    return sorted(names)
+def _visible_files(folder: Path) -> list[Path]:
+    """Return the files below a folder, in the order of their paths, without hidden ones."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    files: list[Path] = []
+    for name, folders, file_names in os.walk(
+        folder, onerror=refuse, followlinks=True
+    ):
+        parent = Path(name)
+        # A link may lead to a folder above it.
+        if parent.resolve() in (above.resolve() for above in parent.parents):
+            folders.clear()
+            continue
+        folders[:] = [f for f in folders if not f.startswith(".")]
+        files += [
+            parent / file_name
+            for file_name in file_names
+            if not file_name.startswith(".")
+            and stat.S_ISREG((parent / file_name).stat().st_mode)
+        ]
+    return sorted(files)
+
+
+def _folder_error(path: Path, message: str, next_step: str) -> UsageError:
+    return UsageError(
+        Problem(
+            code="upload",
+            message=message,
+            place=Place(str(path)),
+            next_step=next_step,
+        )
+    )
 
 
 def upload(
@@ -136,14 +155,16 @@ def upload(
     """
     arrived = _Arrived(store)
     sent: list[LocalFile] = []
+    is_stopped = Event()
 
     def send(file: LocalFile) -> None:
         record = UploadedFile(file.name, file.size, _sha256(file.path))
         is_sent = record not in arrived
         if is_sent:
-            _put(store, file, listener)
+            arrived.begin(file.name)
+            _put(store, file, listener, is_stopped)
+            arrived.add(record)
             sent.append(file)
-        arrived.add(record)
         listener.done(file, is_sent)
 
     with ThreadPoolExecutor(PARALLEL_FILES) as workers:
@@ -153,7 +174,8 @@ def upload(
             ):
                 task.result()
         finally:
-            # After a failure, what has begun still ends, and nothing else begins.
+            # After a failure, what has begun would be sent to its end.
+            is_stopped.set()
             workers.shutdown(cancel_futures=True)
     arrived.finish({file.name for file in files})
     return UploadOutcome(
@@ -184,18 +206,22 @@ class _Arrived:
         }
 
     def __contains__(self, record: UploadedFile) -> bool:
-        is_known = self._records.get(record.name) == record
-        if not is_known:
-            self._reopen()
-        return is_known
+        return self._records.get(record.name) == record
+
+    def begin(self, name: str) -> None:
+        """Write down that a file is not what it was, before it changes: machines wait for it."""
+        with self._lock:
+            self._records.pop(name, None)
+            self._write_list()
+            if self._is_complete:
+                obstore.delete(self._store, MANIFEST)
+                self._is_complete = False
 
     def add(self, record: UploadedFile) -> None:
         """Write down that a file is there, once it is."""
         with self._lock:
-            if self._records.get(record.name) == record:
-                return
             self._records[record.name] = record
-            obstore.put(self._store, ARRIVED, _document(self._records.values()))
+            self._write_list()
 
     def finish(self, names: set[str]) -> None:
         """Write the manifest of the files of some names, which ends the upload."""
@@ -207,45 +233,48 @@ class _Arrived:
         with suppress(FileNotFoundError):
             obstore.delete(self._store, ARRIVED)
 
-    def _reopen(self) -> None:
-        """Take the manifest away before a file changes: machines wait for the next one."""
-        with self._lock:
-            if self._is_complete:
-                obstore.put(
-                    self._store, ARRIVED, _document(self._records.values())
-                )
-                obstore.delete(self._store, MANIFEST)
-                self._is_complete = False
+    def _write_list(self) -> None:
+        obstore.put(self._store, ARRIVED, _document(self._records.values()))
 
     def _read(self, name: str) -> list[UploadedFile]:
+        """Return the files of a list; none of one that cannot be read, so that all are sent."""
         try:
-            text = bytes(obstore.get(self._store, name).bytes())
-        except FileNotFoundError:
+            document = json.loads(bytes(obstore.get(self._store, name).bytes()))
+            return [
+                UploadedFile(file["name"], file["bytes"], file["sha256"])
+                for file in document["files"]
+            ]
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
             return []
-        return [
-            UploadedFile(file["name"], file["bytes"], file["sha256"])
-            for file in json.loads(text)["files"]
-        ]
 
 
 class _CountingReader(io.FileIO):
-    """A file that tells how many bytes are read of it."""
+    """A file that tells how many bytes are read of it, until it is stopped."""
 
-    def __init__(self, path: Path, count: Callable[[int], None]) -> None:
+    def __init__(
+        self, path: Path, count: Callable[[int], None], is_stopped: Event
+    ) -> None:
         super().__init__(path)
         self._count = count
+        self._is_stopped = is_stopped
 
     def read(self, size: int | None = -1) -> bytes:
         """Read bytes, and tell how many."""
+        if self._is_stopped.is_set():
+            # An InterruptedError would be read again, for ever.
+            raise ConnectionAbortedError("the upload is stopped")
         data = super().read(-1 if size is None else size) or b""
         self._count(len(data))
         return data
 
 
 def _put(
-    store: ObjectStore, file: LocalFile, listener: TransferListener
+    store: ObjectStore,
+    file: LocalFile,
+    listener: TransferListener,
+    is_stopped: Event,
 ) -> None:
-    with _CountingReader(file.path, listener.read) as stream:
+    with _CountingReader(file.path, listener.read, is_stopped) as stream:
         obstore.put(
             store,
             file.name,

@@ -666,6 +666,8 @@ def test_check_tells_all_that_is_wrong_and_not_the_first_alone(
             extra="runtime: slurm\nwhere: {regions: [us-esat-1]}",
         )
     )
-    _, _, err = tonnage("check", "spec.yaml", "missing.yaml")
+    code, _, err = tonnage("check", "spec.yaml", "missing.yaml")
+    assert code == 2
+    assert tonnage("check", "missing.yaml")[0] == 6
     for told in ("lama", "slurm", "us-esat-1", "missing.yaml"):
         assert told in err

@@ -61,7 +61,8 @@ SEED: Final = 1
 # Streams of requests that are kept; a stream that is asked for again is drawn again.
 MOST_STREAMS: Final = 10
 
-# Replica, its number, rate in requests/s, users of a closed loop, requests of a batch, recording.
+# Replica, how many of them, rate in requests/s, users of a closed loop, requests of a batch,
+# recording.
 _TrialKey: TypeAlias = "tuple[Replica, int, float, int, int, Trace | None]"
 
 

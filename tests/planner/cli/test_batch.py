@@ -63,12 +63,65 @@ def test_a_batch_is_submitted_shown_and_collected(
     code, out, err = tonnage(
         "batch", "results", STACK, "night-run", "-o", "answers", "--simulate"
     )
-    assert (code, out) == (0, "answers: 2 answers, 0 errors\n")
+    assert (code, out) == (5, "answers: 2 answers, 0 errors\n")
     assert "night-run is not done: 2 of 3 files" in err
     assert [
         json.loads(line)["custom_id"]
         for line in (here / "answers/output.jsonl").read_text().splitlines()
     ] == ["00000.jsonl", "00001.jsonl"]
+
+    (folder / "output" / "00002.jsonl").write_text('{"custom_id": "last"}\n')
+    # The same folder takes the rest of the same batch.
+    code, out, err = tonnage(
+        "batch", "results", STACK, "night-run", "-o", "answers", "--simulate"
+    )
+    assert (code, out) == (0, "answers: 3 answers, 0 errors\n"), err
+    # The machines of a batch that runs once have left.
+    code, _, err = tonnage(
+        "batch", "submit", STACK, str(requests), "--job", "more", "--simulate"
+    )
+    assert (code, "runs once" in err) == (2, True)
+
+
+def test_answers_go_with_their_stack_and_that_is_said(
+    tonnage: Command, here: Path, requests: Path
+) -> None:
+    tonnage("batch", "submit", STACK, str(requests), "--simulate")
+    code, _, err = tonnage("destroy", STACK, "--simulate", "--yes")
+    assert (code, "uploads, checkpoints and answers" in err) == (0, True)
+    assert not list((here / ".tonnage/simulated/buckets").iterdir())
+
+
+def test_what_others_wrote_is_not_written_over(
+    tonnage: Command, here: Path, requests: Path
+) -> None:
+    tonnage("batch", "submit", STACK, str(requests), "--simulate")
+    own = here / "night-run" / "output.jsonl"
+    own.parent.mkdir()
+    own.write_text("mine\n")
+    code, _, err = tonnage("batch", "results", STACK, "night-run", "--simulate")
+    assert (code, "-o FOLDER" in err) == (2, True)
+    assert own.read_text() == "mine\n"
+
+
+def test_a_name_that_was_begun_takes_only_the_same_requests(
+    tonnage: Command, here: Path, requests: Path
+) -> None:
+    """Machines may have answered files of a batch whose submission was cut off."""
+    submit = ("batch", "submit", STACK, str(requests), "--simulate")
+    assert tonnage(*submit)[0] == 0
+    [folder] = (here / ".tonnage/simulated/buckets").glob("*/batch/night-run")
+    (folder / "manifest.json").unlink()
+    (folder / "output").mkdir()
+    (folder / "output/00000.jsonl").write_text('{"custom_id": "0"}\n')
+    code, _, err = tonnage(*submit, "--lines", "10")
+    assert (code, "begun with other requests" in err) == (2, True)
+    whole = requests.read_text()
+    requests.write_text(whole.replace('"1"', '"one"'))
+    code, _, err = tonnage(*submit)
+    assert (code, "begun with other requests" in err) == (2, True)
+    requests.write_text(whole)
+    assert tonnage(*submit)[0] == 0
 
 
 def test_what_is_no_batch_is_refused_with_a_next_step(

@@ -14,6 +14,7 @@ from obstore.store import LocalStore, MemoryStore
 from planner.errors import MissingError, UsageError
 from stacks.operate import batch
 from stacks.operate.upload import TransferListener, upload
+from stacks.runtime.vm.node.batch import PREFIX
 from tests.stacks.runtime.vm.sandbox import DAY, World
 
 SILENT = TransferListener(lambda _: None, lambda *_: None)
@@ -90,6 +91,8 @@ def test_every_request_is_in_one_file_in_its_order(
         ('{"custom_id": "a", "url": "completions", "body": {}}', "no url"),
         ('{"custom_id": "a", "url": "/v1/completions"}', "no body"),
         (request("first"), "custom_id first is that of"),
+        (request("a").replace("[]", "[NaN]"), "no JSON"),
+        (request("a").replace("[]", "[" * 99_999), "no JSON"),
     ],
 )
 def test_a_wrong_request_is_refused_with_its_line(
@@ -102,6 +105,28 @@ def test_a_wrong_request_is_refused_with_its_line(
     assert str(problem.place) == f"{source}:3:1"
 
 
+def test_a_request_that_is_no_utf8_is_refused_with_its_line(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(
+        f"\ufeff{request('a')}\n".encode()
+        + b'{"custom_id": "caf\xe9", "url": "/v1/x", "body": {}}'
+    )
+    with pytest.raises(UsageError, match="no UTF-8") as refused:
+        batch.divide([source], 10, tmp_path)
+    assert str(refused.value.problems[0].place) == f"{source}:2:1"
+
+
+@pytest.mark.parametrize("manifest", [b"{", b"[]", b"{}", b'{"files": "3"}'])
+def test_a_torn_manifest_leaves_a_batch_open(manifest: bytes) -> None:
+    store = MemoryStore()
+    obstore.put(store, "job/manifest.json", manifest)
+    obstore.put(store, "README", b"")
+    [job] = batch.batch_jobs(store)
+    assert (job.name, job.state) == ("job", "being submitted")
+
+
 def test_a_file_without_requests_is_refused(tmp_path: Path) -> None:
     source = written(tmp_path / "in.jsonl", ["", " "])
     with pytest.raises(UsageError, match="no requests"):
@@ -112,7 +137,7 @@ def test_machines_answer_what_was_submitted(tmp_path: Path) -> None:
     """From the file of a user to the file of the answers, over the machines of the sandbox."""
     root = tmp_path / "bucket"
     assert submitted(tmp_path, root, lines=25, per_file=10) == 3
-    store = LocalStore(root / batch.ROOT)
+    store = LocalStore(root / PREFIX)
     [job] = batch.batch_jobs(store)
     assert (job.name, job.files, job.arrived, job.answered) == ("job", 3, 3, 0)
     assert not job.is_done
@@ -129,7 +154,7 @@ def test_machines_answer_what_was_submitted(tmp_path: Path) -> None:
     world.run(DAY, lambda: not machine.is_up)
 
     for key, (data, _) in world.objects.items():
-        if key.startswith(batch.ROOT):
+        if key.startswith(PREFIX):
             (root / key).parent.mkdir(parents=True, exist_ok=True)
             (root / key).write_bytes(data)
     [job] = batch.batch_jobs(store)
@@ -158,5 +183,5 @@ def test_an_unknown_batch_is_named_with_those_that_are_known() -> None:
     store = MemoryStore()
     obstore.put(store, "summaries/input/00000.jsonl", b"{}")
     with pytest.raises(MissingError) as missing:
-        batch.find_job(batch.batch_jobs(store), "sumaries")
+        batch.find_job(batch.batch_jobs(store), "sumaries", "look")
     assert "summaries" in missing.value.problems[0].cause

@@ -179,6 +179,22 @@ def test_without_an_account_the_user_is_told_to_sign_in(
 
 
 @pytest.mark.parametrize(
+    "config", ["[profile other]", "[profile", "[profile x]\nsource_profile=y"]
+)
+def test_a_profile_of_aws_that_cannot_be_used_is_no_bug(
+    config: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(config + "\nrole_arn=arn:aws:iam::1:role/r\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(path))
+    monkeypatch.setenv("AWS_PROFILE", "x")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    bucket = Bucket(provider="aws", name="chat-models", region="us-east-1")
+    with pytest.raises(CredentialError):
+        bucket.folder("models/m/")
+
+
+@pytest.mark.parametrize(
     ("raised", "error"),
     [
         (exceptions.PermissionDeniedError("403"), CredentialError),

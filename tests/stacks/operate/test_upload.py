@@ -6,6 +6,7 @@ import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import obstore
 import pytest
@@ -15,14 +16,13 @@ from obstore.store import LocalStore, MemoryStore
 
 from planner.errors import UsageError
 from stacks.operate.upload import (
-    ARRIVED,
     PARALLEL_FILES,
     LocalFile,
     TransferListener,
     local_files,
     upload,
 )
-from stacks.runtime.vm.node.upload import MANIFEST
+from stacks.runtime.vm.node.upload import ARRIVED, MANIFEST
 from tests.stacks.runtime.vm.sandbox import World, settings_of, state_of
 
 WEIGHTS = ("config.json", "model.safetensors", "tokenizer*")
@@ -143,6 +143,91 @@ def test_a_changed_file_takes_the_manifest_away_until_it_is_there(
     assert {n for n in after if after[n] != before[n]} == {"config.json"}
 
 
+def test_machines_wait_while_anything_is_on_its_way(tmp_path: Path) -> None:
+    """At every moment of an upload, and of a change, a machine takes nothing but a whole."""
+    folder = weights(tmp_path / "weights")
+    store = LocalStore(tmp_path / "bucket", mkdir=True)
+    model = settings_of("aws", "serve")["work"]["upload"]
+    problems: list[str] = []
+
+    def look(*_: object) -> None:
+        world = World("aws", tmp_path / f"machines-{len(problems)}")
+        for name in names_in(store):
+            path = tmp_path / "bucket" / name
+            world.put(f"{model['prefix']}{name}", path.read_bytes())
+        machine = world.add("serve")
+        world.run(300)
+        state = state_of(machine)
+        problems.append(f"{state['step']}: {state['problem']}")
+
+    listener = TransferListener(lambda _: None, look)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stacks.operate.upload.PARALLEL_FILES", 1)
+        upload(store, local_files(folder, WEIGHTS), listener)
+    assert len(problems) == 6
+    assert all("still being uploaded" in problem for problem in problems)
+
+
+def test_the_list_never_has_a_file_that_is_being_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old file comes back after the new one was sent and nobody wrote that down."""
+    folder = weights(tmp_path / "weights")
+    config = folder / "config.json"
+    config.write_text('{"a": 1}')
+    store = MemoryStore()
+    files = local_files(folder, WEIGHTS)
+    upload(store, files, SILENT)
+    config.write_text('{"a": 2}')
+    with monkeypatch.context() as patch:
+        # The list, and the file itself.
+        Failing(patch, 2)
+        with pytest.raises(OSError, match="network"):
+            upload(store, files, SILENT)
+    config.write_text('{"a": 1}')
+    upload(store, files, SILENT)
+    assert_whole(store, files)
+
+
+@pytest.mark.parametrize("list_name", [ARRIVED, MANIFEST])
+def test_a_torn_list_sends_everything_again(
+    tmp_path: Path, list_name: str
+) -> None:
+    folder = weights(tmp_path / "weights")
+    store = MemoryStore()
+    files = local_files(folder, WEIGHTS)
+    obstore.put(store, list_name, b'{"files": [{"name"')
+    assert upload(store, files, SILENT).sent_files == len(files)
+    assert_whole(store, files)
+
+
+def test_what_is_sent_stops_with_the_upload(tmp_path: Path) -> None:
+    """Nobody waits for four files of many gigabytes after Ctrl-C."""
+    large, small = tmp_path / "large.bin", tmp_path / "small.bin"
+    with large.open("wb") as stream:
+        stream.truncate(2**30)
+    small.write_bytes(b"x")
+    told: list[int] = []
+    is_pressed = Event()
+
+    def count(size: int) -> None:
+        told.append(size)
+        if size > 1:
+            is_pressed.wait(30)
+
+    def press(*_: object) -> None:
+        is_pressed.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        upload(
+            MemoryStore(),
+            [LocalFile(p.name, p, p.stat().st_size) for p in (large, small)],
+            TransferListener(count, press),
+        )
+    assert sum(told) < 2**29
+
+
 def test_what_lies_in_the_bucket_with_another_size_is_sent_again(
     tmp_path: Path,
 ) -> None:
@@ -193,9 +278,12 @@ def test_an_incomplete_folder_is_refused_before_anything_is_sent(
         local_files(folder, WEIGHTS)
 
 
-def test_an_index_that_is_torn_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "index", ['{"weight_map": [', '{"weight_map": {"a": 5}}', "[]", "{}"]
+)
+def test_an_index_that_is_torn_is_refused(tmp_path: Path, index: str) -> None:
     folder = weights(tmp_path)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": [')
+    (folder / "model.safetensors.index.json").write_text(index)
     with pytest.raises(UsageError, match="cannot be read"):
         local_files(folder, WEIGHTS)
 
@@ -209,5 +297,22 @@ def test_links_are_followed_and_hidden_files_left(tmp_path: Path) -> None:
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "config").write_text("x")
     (folder / "train.py").symlink_to(blob)
-    [file] = local_files(folder, ("train.py",))
-    assert (file.name, file.size) == ("train.py", 3)
+    (folder / "data").symlink_to(blob.parent)
+    (folder / "circle").symlink_to(folder)
+    files = local_files(folder, ("train.py",))
+    assert [(file.name, file.size) for file in files] == [
+        ("data/1", 3),
+        ("train.py", 3),
+    ]
+
+
+def test_what_cannot_be_read_or_named_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("job")
+    broken = tmp_path / "utils.py"
+    broken.symlink_to(tmp_path / "gone")
+    with pytest.raises(OSError, match=r"utils\.py"):
+        local_files(tmp_path, ())
+    broken.unlink()
+    (tmp_path / "a\nb").write_text("x")
+    with pytest.raises(UsageError, match="cannot be printed"):
+        local_files(tmp_path, ())

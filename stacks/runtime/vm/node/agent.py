@@ -128,6 +128,7 @@ class Agent:
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._journal = Journal(machine, cloud)
         self._disk_problem = ""
+        self._is_leaving = False
         self._lived_before_s = float(
             (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
         )
@@ -177,8 +178,10 @@ class Agent:
     def _give_back(self, release: Release) -> None:
         """End this machine, in vain as often as it takes. A broken one is replaced once."""
         self._machine.log(f"gives the node back: {release.reason}")
-        # What led to it is the more worth reading.
-        self._journal.ship(at_once=True)
+        # What led to it is the more worth reading, but no reason to stay.
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._journal.ship(at_once=True)
         is_replaced = release.is_replaced and self._may_be_replaced()
         try:
             self._tell(release)

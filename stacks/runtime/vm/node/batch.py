@@ -4,7 +4,7 @@
     batch/<job>/lease/00000.jsonl    the node that works on them
     batch/<job>/output/00000.jsonl   their answers, written when all of the file are there
     batch/<job>/errors/00000.jsonl   what was refused
-    batch/<job>/manifest.json        how many files there are, written last by who submits
+    batch/<job>/manifest.json        {"files": how many there are}, written last by who submits
 
 A file whose lease nobody renews is taken by another node. A line is that of the batch files of
 OpenAI, so that what was made for one service runs here.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.work import Work
 
 PREFIX = "batch/"
+MANIFEST = "manifest.json"
 # Of one request, in seconds: a long answer behind a full queue.
 ANSWER_TIMEOUT_S = 3600.0
 # Rounds in which lines that the engine could not answer are sent again, and the time between.
@@ -88,7 +89,7 @@ class BatchNode:
             and key.replace("/input/", "/output/") not in keys
             for key in keys
         )
-        manifests = [key for key in keys if key.endswith("/manifest.json")]
+        manifests = [key for key in keys if key.endswith(f"/{MANIFEST}")]
         if (
             manifests
             and not is_open
@@ -106,10 +107,8 @@ class BatchNode:
         manifest = self._cloud.read(manifest_key)
         folder = manifest_key.rpartition("/")[0]
         outputs = [key for key in keys if key.startswith(f"{folder}/output/")]
-        return (
-            manifest is not None
-            and len(outputs) >= json.loads(manifest.data)["files"]
-        )
+        count = manifest and file_count(manifest.data)
+        return count is not None and len(outputs) >= count
 
     def leave(self) -> None:
         """Stop; another node takes the file when the lease is old."""
@@ -241,6 +240,15 @@ class BatchNode:
             text = _line({"custom_id": identity, "error": repr(error)})
             return LineResult(text, is_error=True)
         return LineResult(_line({"custom_id": identity, "response": response}))
+
+
+def file_count(manifest: bytes) -> int | None:
+    """Return how many files a batch has; None when its manifest cannot be read."""
+    try:
+        count = json.loads(manifest)["files"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return count if isinstance(count, int) else None
 
 
 def _awaited(

@@ -23,10 +23,10 @@ TOOLKIT = Repository(
     f"{TOOLKIT_URL}/stable/deb/$(ARCH) /",
     ["nvidia-container-toolkit"],
 )
-# Every container of accelerators: the network and the memory of the host, and pinned memory.
 # Into the journal of the machine, where they outlive the container and have a limit. What Python
 # prints comes at once.
 LOG_WORDS = ("--log-driver=journald", "--env=PYTHONUNBUFFERED=1")
+# Every container of accelerators: the network and the memory of the host, and pinned memory.
 RUN_WORDS = (
     "docker",
     "run",

@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from stacks.runtime.vm.node.cloud import Line
+from stacks.runtime.vm.node.cloud import TELL_TIMEOUT_S, Line
 from stacks.runtime.vm.node.host import (
     CommandError,
     RequestError,
@@ -61,8 +61,13 @@ SECRETS = re.compile(
     r"(?:AKIA|ASIA)[A-Z0-9]{16}|hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{30,}"
     r"|ya29\.[\w.-]+|eyJ[\w-]+\.eyJ[\w-]+\.[\w-]*"
     r"|(?i:(?<=bearer )\S+|(?<=sig=)[^&\s\"']+|(?<=accountkey=)[^;\s]+"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|(?<=password[=:])\S+|(?<=token[=:])(?!\d+\b)\S{6,}|(?<=secret[=:])\S+)"
+    r"|(?<=authorization: basic )\S+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@))"
+)
+# Those that stand after their names, as in JSON, settings and arguments; numbers count tokens.
+NAMED_SECRETS = re.compile(
+    r"(?i)((?:password|passwd|secret|access[_-]?key|api[_-]?key)[\"']?\s*[=:]\s*"
+    r"|--(?:password|secret|api-key|token)\s+|token[\"']?\s*[=:]\s*(?![\"']?\d+\b))"
+    r"(\"[^\"]*\"|'[^']*'|[^\s,;&}]{4,})"
 )
 
 
@@ -152,6 +157,7 @@ class Journal:
             *([f"--after-cursor={cursor}"] if cursor else []),
             # A plus between two matches is an or.
             *" + ".join(matches).split(),
+            timeout_s=TELL_TIMEOUT_S,
         )
         # Other ends of lines than \n may stand in a message.
         return [json.loads(line) for line in text.split("\n") if line]
@@ -199,7 +205,8 @@ def clean(message: Any) -> str:
         ).decode("utf-8", "replace")
     text = COLORS.sub("", str(message or "")).rstrip("\r\n")
     text = UNPRINTED.sub("", text.rpartition("\r")[2])
-    return SECRETS.sub("***", text)[:LINE_CHARACTERS].strip()
+    text = NAMED_SECRETS.sub(r"\1***", SECRETS.sub("***", text))
+    return text[:LINE_CHARACTERS].strip()
 
 
 def _time_us(entry: dict[str, Any]) -> int:

@@ -1,8 +1,9 @@
 """An upload: fetched when all of it is in the bucket, and checked before it is used.
 
-An upload writes its manifest last: names, sizes and digests of its files. A node waits for the
-manifest, fetches what it does not have, and compares. A folder of the bucket without a manifest
-counts when it has the files that it must have; of weights, those that their index names.
+An upload writes its manifest last: names, sizes and digests of its files. Until then there is a
+list of what has arrived. A node waits for the manifest, fetches what it does not have, and
+compares. Files that were copied without either count when none is missing; of weights, those that
+their index names.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from stacks.runtime.vm.node.host import read_document, write_whole
 from stacks.runtime.vm.node.work import StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from stacks.runtime.vm.node.cloud import CloudApi
     from stacks.runtime.vm.node.host import Host
 
 MANIFEST = "tonnage-manifest.json"
+ARRIVED = "tonnage-arrived.json"
 INDEX = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
+# What a torn or foreign index raises.
+INDEX_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
 PART_BYTES = 64 * 2**20
 PARALLEL_PARTS = 16
 
@@ -73,18 +77,34 @@ def _files(
     listed = {
         item.key.removeprefix(prefix): item.size for item in cloud.list(prefix)
     }
-    names = {*required}
+    if ARRIVED in listed:
+        raise StepError(f"{prefix} of the bucket is still being uploaded")
     index = cloud.read(f"{prefix}{INDEX}") if INDEX in listed else None
-    if index is not None:
-        names.update(json.loads(index.data)["weight_map"].values())
-        names.discard(SINGLE_FILE)
-    missing = sorted(name for name in names if not fnmatch.filter(listed, name))
+    try:
+        missing = missing_names(listed, required, index and index.data)
+    except INDEX_ERRORS as error:
+        raise StepError(f"{prefix}{INDEX} cannot be read: {error}") from error
     if missing:
         raise StepError(
             f"{prefix} of the bucket is not complete: {missing[0]} is missing, and "
             f"{len(missing) - 1} others; upload what is missing"
         )
     return [UploadedFile(name, size) for name, size in sorted(listed.items())]
+
+
+def missing_names(
+    names: Iterable[str], required: Sequence[str], index: bytes | None
+) -> list[str]:
+    """Return what an upload of some names lacks: names of files, in which * stands for others.
+
+    `index` is that of the weights, none without one. Raises an error of INDEX_ERRORS.
+    """
+    wanted = {*required}
+    if index is not None:
+        wanted.update(json.loads(index)["weight_map"].values())
+        wanted.discard(SINGLE_FILE)
+    known = list(names)
+    return sorted(name for name in wanted if not fnmatch.filter(known, name))
 
 
 def _has_all(path: Path, files: list[UploadedFile]) -> bool:

@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from stacks.runtime.vm.node import agent, journal
+from planner.facts import table
+from stacks.runtime.vm.node import agent, journal, serve, train
 from stacks.runtime.vm.node.host import RequestError
 from stacks.runtime.vm.node.journal import LINES_A_MINUTE, clean
 from tests.stacks.runtime.vm.sandbox import (
@@ -142,6 +143,18 @@ def test_what_is_refused_for_an_hour_is_given_up_for_what_is_new(
         ),
         ("git clone https://me:pw@host/x", "git clone https://***@host/x"),
         ("password=hunter2", "password=***"),
+        ('{"password": "hunter2222"}', '{"password": ***}'),
+        ("password: hunter22", "password: ***"),
+        ("run --password hunter22 --x", "run --password *** --x"),
+        ("run --token abcdefgh", "run --token ***"),
+        ("api_key=abcd1234", "api_key=***"),
+        ("WANDB_API_KEY=abcd1234", "WANDB_API_KEY=***"),
+        ("AWS_SECRET_ACCESS_KEY=wJal/rX+", "AWS_SECRET_ACCESS_KEY=***"),
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic ***"),
+        ("x-api-key: abcd1234", "x-api-key: ***"),
+        ('client_secret="abc def"', "client_secret=***"),
+        ("max_tokens=4096 token=12", "max_tokens=4096 token=12"),
+        ("tokenizer: /models/llama", "tokenizer: /models/llama"),
         ("x" * 5000, "x" * 2000),
     ],
 )
@@ -186,3 +199,17 @@ def test_an_entry_that_cannot_be_read_ends_no_agent(
     world.timeline.at(300, partial(machine.journal.append, entry))
     world.run(30 * HOUR, lambda: not machine.is_up)
     assert "gives the node back: nobody asked for anything" in machine.log_lines
+
+
+def test_every_container_is_one_whose_lines_are_told() -> None:
+    columns = dict.fromkeys(
+        ("fabric", "work", "kind", "text", "meaning"), table.nonempty_text
+    )
+    rows = table.load_rows(
+        "stacks", "containers.csv", {**columns, **table.SOURCE_COLUMNS}
+    )
+    services = {
+        row["text"].split()[0] for row in rows if row["kind"] == "service"
+    }
+    assert services
+    assert {serve.NAME, train.NAME, *services} == set(journal.CONTAINERS)
