@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "status": "what a stack has and costs now",
     "upload": "bring weights, or the job of a training, to a stack",
     "batch": "submit requests to a batch, and take its answers",
+    "logs": "what the machines of a stack have written",
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",

@@ -9,6 +9,7 @@ from stacks.azure import fabric, files, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
+from stacks.operate.logs import WORKSPACE_OUTPUT
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
@@ -63,6 +64,7 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
             "balancer", "frontendIPConfigurations[0].privateIPAddress"
         )
     output_refs["bucket"] = ref("store", "name")
+    output_refs[WORKSPACE_OUTPUT] = ref("logs", "customerId")
     return output_refs
 
 

@@ -1,0 +1,56 @@
+"""Questions to the REST services of clouds that have no client among our packages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from requests import RequestException
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from requests import Session
+
+TIMEOUT_S: Final = 60
+# What a service says when it is busy. Questions change nothing, so they may be asked again.
+BUSY: Final = (429, 500, 502, 503, 504)
+RETRIES: Final = Retry(
+    5,
+    backoff_factor=1,
+    status_forcelist=BUSY,
+    allowed_methods=None,
+    raise_on_status=False,
+)
+REFUSED: Final = (401, 403)
+UNKNOWN: Final = 404
+FIRST_ERROR: Final = 400
+
+
+def with_retries(session: Session) -> None:
+    """Let a session ask busy services again, up to five times within half a minute."""
+    session.mount("https://", HTTPAdapter(max_retries=RETRIES))
+
+
+def ask(
+    session: Session, url: str, question: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Send a question as JSON, and return the answer.
+
+    Raises PermissionError when it is refused, FileNotFoundError when the service does not know
+    what it is about, OSError for other failures.
+    """
+    try:
+        answer = session.post(url, json=question, timeout=TIMEOUT_S)
+    except RequestException as error:
+        raise OSError(str(error)) from error
+    if answer.status_code >= FIRST_ERROR:
+        message = f"{answer.status_code}: {answer.text[:500]}"
+        if answer.status_code in REFUSED:
+            raise PermissionError(message)
+        if answer.status_code == UNKNOWN:
+            raise FileNotFoundError(message)
+        raise OSError(message)
+    document: dict[str, Any] = answer.json()
+    return document
