@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "upload": "bring weights, or the job of a training, to a stack",
     "batch": "submit requests to a batch, and take its answers",
     "logs": "what the machines of a stack have written",
+    "connect": "open a shell on a machine of a stack",
     "catalog": "the dated catalog of offers and prices",
     "models": "models that can be sized",
     "offers": "what can be bought, sorted by price",
