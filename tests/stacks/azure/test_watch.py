@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +16,12 @@ from stacks.build import build_stack
 from tests.conftest import solve, spec_of
 from tests.oracles.logic_app import Answer, LogicApp
 from tests.oracles.lost_machine import Machine, drawn, happened
-from tests.stacks.watched import SPEC
+from tests.stacks.runtime.vm.sandbox import SandboxMachine
+from tests.stacks.watched import (
+    SPEC,
+    WatchedWorld,
+    assert_a_dead_agent_ends_its_machine,
+)
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 GROUP_ID = "/subscriptions/sub/resourceGroups/group"
@@ -191,3 +197,21 @@ def test_without_an_answer_about_the_machines_nothing_goes(
 
     LogicApp(inputs["definition"], parameters_of(inputs), ask, NOW).run()
     assert len(asked) == 1
+
+
+def test_a_machine_whose_agent_has_died_ends(
+    inputs: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """The agent writes where the logic app looks for it."""
+    world = WatchedWorld("azure", tmp_path)
+    parameters = parameters_of(inputs)
+    alive = parameters["group"]["alive"]
+
+    def look(machine: SandboxMachine) -> list[str]:
+        azure = Azure(world.seen(), alive, numbers_machines=False)
+        folder = alive.rpartition("/work/")[2]
+        assert world.signs(machine) in ([], [f"{folder}{machine.name}"])
+        LogicApp(inputs["definition"], parameters, azure, NOW).run()
+        return azure.deleted
+
+    assert_a_dead_agent_ends_its_machine(world, look)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +23,16 @@ from tests.oracles.google_workflow import (
     expressions,
 )
 from tests.oracles.lost_machine import Machine, drawn, happened
-from tests.stacks.watched import SPEC
+from tests.stacks.runtime.vm.sandbox import SandboxMachine
+from tests.stacks.watched import (
+    SPEC,
+    WatchedWorld,
+    assert_a_dead_agent_ends_its_machine,
+)
 
 NOW_S = 1_800_000_000.0
 PAGE_SIZE = 2
+SANDBOX_ZONE = "z"
 SOURCE = files("stacks.gcp").joinpath("watch.yaml").read_text()
 
 
@@ -189,3 +196,20 @@ def test_expressions_are_as_short_as_google_wants() -> None:
     # An apply fills these in, and must find none.
     assert "${project}" not in SOURCE
     assert "${deadline" not in SOURCE
+
+
+def test_a_machine_whose_agent_has_died_ends(
+    argument: dict[str, Any], tmp_path: Path
+) -> None:
+    """The agent writes where the workflow looks for it."""
+    world = WatchedWorld("gcp", tmp_path)
+    group = {**argument, "zone": SANDBOX_ZONE}
+
+    def look(machine: SandboxMachine) -> list[str]:
+        google = Google(world.seen(), group)
+        prefix = f"{group['alive']}zones_{SANDBOX_ZONE}_instances_"
+        assert world.signs(machine) in ([], [f"{prefix}{machine.name}"])
+        Workflow(SOURCE, google, NOW_S, "proj").run("main", {"group": group})
+        return google.deleted
+
+    assert_a_dead_agent_ends_its_machine(world, look)
