@@ -160,6 +160,7 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         *bill_lines,
         storage_line,
         _role_line(usage, price_book, "logs", logged_gb),
+        *_watch_lines(usage, price_book),
     ]
 
 
@@ -263,6 +264,38 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         data_line,
         _role_line(usage, price_book, "public_ip", usage.network_hours),
     ]
+
+
+def _watch_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
+    """Return the lines of what looks at the machines from outside, of data/watch.csv.
+
+    quantity = quantity of a month * hours of the stack / hours of a month
+    """
+    return [
+        priced_line(
+            watch_row["name"],
+            watch_row["role"],
+            watch_row["unit"],
+            watch_row["per_month"] * usage.network_hours / HOURS_PER_MONTH,
+            (*price_book.find(usage.provider, watch_row["role"]), None)[0],
+        )
+        for watch_row in _watch_rows()
+        if watch_row["provider"] == usage.provider
+    ]
+
+
+@cache
+def _watch_rows() -> tuple[table.TableRow, ...]:
+    column_types = {
+        "provider": table.nonempty_text,
+        "role": table.nonempty_text,
+        "name": table.nonempty_text,
+        "unit": table.nonempty_text,
+        "per_month": table.finite_decimal,
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    return tuple(table.load_rows("planner.cost", "watch.csv", column_types))
 
 
 def _balancer_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:

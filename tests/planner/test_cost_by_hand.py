@@ -76,7 +76,7 @@ HALF_A_MONTH = {
 
 
 def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
-    """Half a month of one machine: 128 GB of disk, 12 GB for each of 4 starts, 3 MB an hour."""
+    """Half a month of one machine: 128 GB of disk, 12 GB for each of 4 starts, 13.5 MB an hour."""
     lines = service_lines(use("aws", **HALF_A_MONTH), PriceBook({}))
     assert [(x.name, x.unit, x.quantity) for x in lines] == [
         ("boot disks", "GB-month", 64),
@@ -88,7 +88,9 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         ("load balancer data", "GB", 320),
         ("egress", "GB", 300),
         ("object storage", "GB-month", 16),
-        ("logs", "GB", Decimal("1.095")),
+        ("logs", "GB", Decimal("4.9275")),
+        ("custom metrics", "metric-month", Decimal("0.274")),
+        ("alarms", "alarm-month", Decimal("0.411")),
     ]
     quiet = service_lines(
         use(
@@ -104,6 +106,8 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         "public_ip",
         "object_storage",
         "logs",
+        "metric",
+        "alarm",
     ]
 
 
