@@ -142,12 +142,14 @@ def test_pulumi_stays_in_its_two_modules() -> None:
 def test_every_cloud_has_the_same_rooms() -> None:
     wanted = {
         "bucket",
+        "client",
         "door",
         "logs",
         "network",
         "fabric",
         "placement",
         "fleet",
+        "size",
         "storage",
         "files",
         "shutdown",

@@ -5,12 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from azure.core.exceptions import AzureError
-from azure.identity import DefaultAzureCredential
-from requests import Session
-
+from stacks.azure.client import open_session
 from stacks.operate.logs import LogLine
-from stacks.operate.rest import ask, with_retries
+from stacks.operate.rest import send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,25 +15,18 @@ if TYPE_CHECKING:
     from stacks.operate.logs import LogQuery
 
 QUERY_URL: Final = "https://api.loganalytics.azure.com/v1/workspaces"
-SCOPE: Final = "https://api.loganalytics.io/.default"
 COLUMNS: Final = ("TimeGenerated", "Pool", "Machine", "Source", "Line")
 # Azure answers with so many rows at most.
 MOST_ROWS: Final = 30_000
 
 
 def read_lines(query: LogQuery) -> Iterator[LogLine]:
-    """Yield the lines of a stack. Raises OSError, of the kinds of `stacks.operate.rest`."""
+    """Yield the lines of a stack. Raises the errors of `stacks.operate.access`."""
     if not query.workspace:
         raise FileNotFoundError("the stack has no workspace of logs")
-    session = Session()
-    with_retries(session)
-    try:
-        token = DefaultAzureCredential().get_token(SCOPE).token
-    except AzureError as error:
-        raise PermissionError(str(error)) from error
-    session.headers["authorization"] = f"Bearer {token}"
-    answer = ask(
-        session,
+    answer = send(
+        open_session("https://api.loganalytics.io"),
+        "POST",
         f"{QUERY_URL}/{query.workspace}/query",
         {"query": _question(query)},
     )

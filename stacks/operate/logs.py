@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from planner.errors import (
-    CredentialError,
-    MissingError,
-    Problem,
-    ResourceError,
-    TonnageError,
-    UsageError,
-)
+from planner.errors import MissingError, Problem, UsageError
+from stacks.operate.access import cloud_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,41 +83,8 @@ def log_query(status: StackStatus, pool: str, since: datetime) -> LogQuery:
 
 def read_lines(provider: str, query: LogQuery) -> Iterator[LogLine]:
     """Yield the lines of a stack in their order. Raises TonnageError."""
-    with _errors(provider):
+    with cloud_errors(provider, "the logs cannot be read"):
         lines: Iterator[LogLine] = import_module(
             f"stacks.{provider}.logs"
         ).read_lines(query)
         yield from lines
-
-
-@contextmanager
-def _errors(provider: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        next_step = f"install them: pip install 'tonnage[{provider}]'"
-        raise _error(UsageError, "package", error, next_step) from error
-    except PermissionError as error:
-        next_step = "sign in to the account of the stack, with the right to read its logs"
-        raise _error(
-            CredentialError, "credentials", error, next_step
-        ) from error
-    except FileNotFoundError as error:
-        next_step = "complete the stack: tonnage apply"
-        raise _error(MissingError, "logs", error, next_step) from error
-    except OSError as error:
-        next_step = "ask again in some minutes"
-        raise _error(ResourceError, "logs", error, next_step) from error
-
-
-def _error(
-    kind: type[TonnageError], code: str, error: Exception, next_step: str
-) -> TonnageError:
-    return kind(
-        Problem(
-            code=code,
-            message="the logs cannot be read",
-            cause=str(error),
-            next_step=next_step,
-        )
-    )

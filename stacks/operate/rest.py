@@ -1,4 +1,4 @@
-"""Questions to the REST services of clouds that have no client among our packages."""
+"""Requests to the REST services of clouds that have no client among our packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from requests import Session
 
 TIMEOUT_S: Final = 60
-# What a service says when it is busy. Questions change nothing, so they may be asked again.
+# What a service says when it is busy. What is sent asks or sets, so it may be sent again.
 BUSY: Final = (429, 500, 502, 503, 504)
 RETRIES: Final = Retry(
     5,
@@ -29,20 +29,22 @@ FIRST_ERROR: Final = 400
 
 
 def with_retries(session: Session) -> None:
-    """Let a session ask busy services again, up to five times within half a minute."""
+    """Let a session try busy services again, up to five times within half a minute."""
     session.mount("https://", HTTPAdapter(max_retries=RETRIES))
 
 
-def ask(
-    session: Session, url: str, question: Mapping[str, Any]
+def send(
+    session: Session,
+    method: str,
+    url: str,
+    document: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Send a question as JSON, and return the answer.
+    """Send a request, with a document as JSON, and return the document of the answer.
 
-    Raises PermissionError when it is refused, FileNotFoundError when the service does not know
-    what it is about, OSError for other failures.
+    Raises the errors of `stacks.operate.access`.
     """
     try:
-        answer = session.post(url, json=question, timeout=TIMEOUT_S)
+        answer = session.request(method, url, json=document, timeout=TIMEOUT_S)
     except RequestException as error:
         raise OSError(str(error)) from error
     if answer.status_code >= FIRST_ERROR:
@@ -52,5 +54,5 @@ def ask(
         if answer.status_code == UNKNOWN:
             raise FileNotFoundError(message)
         raise OSError(message)
-    document: dict[str, Any] = answer.json()
-    return document
+    answer_document: dict[str, Any] = answer.json() if answer.text else {}
+    return answer_document

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 from typing import Any
 
-import google.auth
 import pytest
-from google.auth.credentials import AnonymousCredentials
 
 from planner.errors import (
     CredentialError,
@@ -20,16 +14,13 @@ from planner.errors import (
     ResourceError,
     TonnageError,
 )
-from stacks.azure import logs as azure_logs
-from stacks.gcp import logs as gcp_logs
-from stacks.operate import rest
 from stacks.operate.logs import LogLine, LogQuery, log_query, read_lines
+from tests.stacks.operate.conftest import Answer, Cloud
 from tests.stacks.operate.test_standing import status_of
 
 START = datetime(2026, 11, 23, 12, tzinfo=UTC)
 TEXTS = ["ready", "GET /v1: 200", "sagt: \u201eja\u201c", "", "bye"]
 WORKSPACE = "6c1d7b9e-0000-0000-0000-000000000001"
-Answer = tuple[int, dict[str, Any]]
 
 
 def expected(group: str = "chat-serve") -> list[LogLine]:
@@ -110,55 +101,6 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Answer]] = {
 }
 
 
-class Cloud:
-    """A service on this machine, in place of those of the clouds."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[dict[str, Any]], Answer] = aws_answer
-        self.asked: list[str] = []
-
-
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    service = Cloud()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            size = int(self.headers["Content-Length"])
-            service.asked.append(self.path)
-            status, document = service.answer(json.loads(self.rfile.read(size)))
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH_LOGS", url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setattr(gcp_logs, "LIST_URL", f"{url}/v2/entries:list")
-    monkeypatch.setattr(azure_logs, "QUERY_URL", f"{url}/v1/workspaces")
-    monkeypatch.setattr(
-        google.auth, "default", lambda **_: (AnonymousCredentials(), "proj")
-    )
-    monkeypatch.setattr(
-        azure_logs,
-        "DefaultAzureCredential",
-        lambda: SimpleNamespace(get_token=lambda _: SimpleNamespace(token="t")),
-    )
-    # Sessions ask again over https alone; here nobody waits.
-    monkeypatch.setattr(rest, "RETRIES", 0)
-    yield service
-    server.shutdown()
-    server.server_close()
-
-
 def question(group: str = "") -> LogQuery:
     return LogQuery(
         stack="chat",
@@ -175,10 +117,11 @@ def question(group: str = "") -> LogQuery:
 def test_lines_are_those_that_machines_wrote(
     provider: str, group: str, cloud: Cloud
 ) -> None:
-    cloud.answer = ANSWERS[provider]
+    cloud.answer = lambda request: ANSWERS[provider](request.document())
     assert list(read_lines(provider, question(group))) == expected()
     if provider == "azure":
-        assert cloud.asked == [f"/v1/workspaces/{WORKSPACE}/query"]
+        [request] = cloud.asked
+        assert request.path == f"/v1/workspaces/{WORKSPACE}/query"
 
 
 AWS_CODES = {

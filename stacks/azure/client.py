@@ -1,0 +1,37 @@
+"""Azure as the owner of a stack sees it: with the identity that the tools of Azure use."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from azure.core.exceptions import AzureError
+from azure.identity import DefaultAzureCredential
+from requests import Session
+
+from stacks.operate.rest import with_retries
+
+# Pulumi takes the first, the clients of Azure the second.
+SUBSCRIPTION_NAMES: Final = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
+
+
+def open_session(resource: str) -> Session:
+    """Return a session for a resource of Azure. Raises PermissionError without a login."""
+    try:
+        token = DefaultAzureCredential().get_token(f"{resource}/.default").token
+    except AzureError as error:
+        raise PermissionError(str(error)) from error
+    session = Session()
+    session.headers["authorization"] = f"Bearer {token}"
+    with_retries(session)
+    return session
+
+
+def subscription() -> str:
+    """Return the subscription that is chosen. Raises PermissionError without one."""
+    for name in SUBSCRIPTION_NAMES:
+        if os.environ.get(name):
+            return os.environ[name]
+    raise PermissionError(
+        f"no subscription is chosen: set {SUBSCRIPTION_NAMES[0]}"
+    )
