@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SPEC ?= blueprints/chat-70b.yaml
 
-.PHONY: plan test check fit accuracy bench docs docs-check clean
+.PHONY: plan test check fit accuracy bench docs docs-check cloud-test clean
 
 plan: $(VENV)/.base
 	$(BIN)/tonnage plan $(SPEC)
@@ -34,6 +34,11 @@ accuracy: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.bench
+
+# One small machine of your own account, an hour of it, and everything destroyed at the end.
+cloud-test: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(CLOUD)]"
+	TONNAGE_CLOUD=$(CLOUD) $(BIN)/python -m pytest -q -p no:randomly tests/cloud
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
