@@ -69,8 +69,7 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
     with bucket.errors():
         jobs = batch.batch_jobs(bucket.folder(PREFIX))
     batch.refuse_submitted(jobs, job_name)
-    if not is_endless:
-        batch.refuse_ended(jobs, stack)
+    have_left = not is_endless and batch.has_ended(jobs)
     with TemporaryDirectory(prefix="tonnage-batch-") as folder:
         parts = batch.divide(files, option_values["lines"], Path(folder))
         with (
@@ -84,6 +83,12 @@ def submit(stack: str, files: tuple[Path, ...], **option_values: Any) -> int:
             upload(bucket.folder(batch.input_folder(job_name)), parts, listener)
             batch.close_batch(job_store, len(parts))
     click.echo(f"submitted {job_name} to {stack}: {_files(len(parts))}")
+    if have_left:
+        click.echo(
+            f"its machines have left; bring them back: tonnage start {stack}"
+            f"{_flags(option_values)}",
+            err=True,
+        )
     click.echo(
         f"next: tonnage batch status {stack}{_flags(option_values)}  ·  "
         f"tonnage batch results {stack} {job_name}{_flags(option_values)}"

@@ -150,17 +150,9 @@ def refuse_submitted(jobs: Sequence[BatchJob], job_name: str) -> None:
         raise _name_error(f"{job_name} was submitted already")
 
 
-def refuse_ended(jobs: Sequence[BatchJob], stack: str) -> None:
-    """Raise UsageError when the machines of a stack that runs once have left, or are leaving."""
-    if jobs and all(job.is_done for job in jobs):
-        raise UsageError(
-            Problem(
-                code="batch",
-                message=f"{stack} runs once, and all that it was given is answered",
-                cause="its machines have left",
-                next_step="plan the spec with another --stack, apply that, and submit to it",
-            )
-        )
+def has_ended(jobs: Sequence[BatchJob]) -> bool:
+    """Whether all that was submitted is answered: machines that run once have left then."""
+    return bool(jobs) and all(job.is_done for job in jobs)
 
 
 def open_batch(
