@@ -1,4 +1,4 @@
-"""The resource group, who nodes are, and what they may do: leave their own scale set, and tell.
+"""The resource group, who nodes are, and what they may do: leave, move to a new host, and tell.
 
 Role names and assignments are GUIDs, derived from the stack so that they never change.
 """
@@ -70,12 +70,22 @@ def resources(stack: StackSpec) -> list[Resource]:
         ("node-models", "models", built_in_role(BLOB_READER)),
         ("node-work", "work", built_in_role(BLOB_WRITER)),
         ("node-logs", "log-rule", metrics_role),
+        ("node-move", "group", ref("move-role")),
         *((f"{name}-read", name, leave_role) for name in read_names),
     ]
     return [
         resource_group,
         user_identity(stack, "node"),
         _leave_role(stack),
+        custom_role(
+            stack,
+            "move",
+            "lets nodes move to other hardware when theirs is broken",
+            [
+                "Microsoft.Compute/virtualMachines/redeploy/action",
+                "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action",
+            ],
+        ),
         *(
             role_grant(stack, grant_name, ref(scope), role, "node-identity")
             for grant_name, scope, role in grants

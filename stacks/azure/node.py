@@ -89,8 +89,20 @@ class AzureApi:
         )
 
     def replace(self) -> None:
-        """Delete the machine. Azure does not start another one: the set is one smaller."""
-        self.give_back(self.handle())
+        """Move this machine to other hardware, where it boots with empty local disks.
+
+        A scale set does not replace what is deleted from it.
+        """
+        instance = self._instance()
+        machine_path = (
+            f"{self._scale_set_url(instance)}/virtualMachines/{self.handle()}"
+            if self._numbers_machines
+            else f"{_group_url(instance)}/Microsoft.Compute/virtualMachines/"
+            f"{instance['name']}"
+        )
+        self._authorized(
+            "POST", f"{machine_path}/redeploy?api-version=2024-03-01"
+        )
 
     def notice(self) -> str:
         """Return the kind of an announced event that ends this machine."""

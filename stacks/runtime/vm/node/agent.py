@@ -38,6 +38,8 @@ GONE = (404, 410)
 GONE_WORDS = ("not found", "does not exist", "validationerror")
 # The cloud ends the machine meanwhile; else it is asked again.
 RETRY_S = 300.0
+# Azure announces ten minutes before that it moves a machine.
+REPLACED_S = 1800.0
 
 
 class Limits(NamedTuple):
@@ -191,7 +193,8 @@ class Agent:
                 self._cloud.give_back(self._cloud.handle())
         except (RequestError, CommandError) as error:
             self._machine.log(f"the cloud did not take the node: {error}")
-        self._machine.sleep(RETRY_S)
+            is_replaced = False
+        self._machine.sleep(REPLACED_S if is_replaced else RETRY_S)
 
     def _watch_others(self) -> None:
         """Say in the bucket that this agent lives, and give back machines whose agents do not."""

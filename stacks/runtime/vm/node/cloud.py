@@ -96,7 +96,7 @@ class CloudApi(Protocol):
         """End a machine and lower the wished number of machines by one."""
 
     def replace(self) -> None:
-        """End this machine; the cloud starts another one."""
+        """End this machine; the cloud starts it anew on other hardware, or another one."""
 
     def notice(self) -> str:
         """Return what the cloud has announced to do with this machine; empty without news."""

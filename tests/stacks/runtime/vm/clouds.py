@@ -319,6 +319,10 @@ def azure(call: Call) -> Any:
         [instance] = json.loads(call.body)["instanceIds"]
         call.leave(instance)
         return b""
+    if call.path.endswith("/redeploy"):
+        name = call.path.split("/")[-2]
+        call.world.move(call.known(name))
+        return b""
     assert "/Microsoft.Insights/" not in call.path or call.path.endswith(
         f"/{call.stack}-logs"
     )

@@ -200,6 +200,14 @@ class World:
         if current is not None and current in machine.programs:
             raise Killed
 
+    def move(self, machine: SandboxMachine) -> None:
+        """Boot a machine on other hardware, ten minutes after that was announced."""
+        self.replaced.append(machine.name)
+        self.timeline.at(
+            self.timeline.now_s + 10 * MINUTE,
+            lambda: machine.reboot(wipes_disks=True),
+        )
+
     def add(
         self, role: str, settings: Mapping[str, Any] | None = None, **state: Any
     ) -> SandboxMachine:
