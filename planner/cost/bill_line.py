@@ -69,6 +69,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `sent_gb`, `received_gb`  traffic with clients, GB
     `serves_traffic`  whether there are a load balancer and egress
     `network_hours`  hours in which the network exists
+    `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
     """
 
     provider: str
@@ -79,6 +80,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     received_gb: Decimal
     serves_traffic: bool
     network_hours: Decimal = HOURS_PER_MONTH
+    fetched_gb: Decimal = Decimal(0)
 
 
 @cache
@@ -232,7 +234,7 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     """Return the lines of the NAT gateway, its traffic and its public address.
 
     The gateway is paid by the hour or by the node-hour. Object storage has a private
-    endpoint, so only container images pass the NAT.
+    endpoint, so only container images and weights from elsewhere pass the NAT.
     """
     node_starts = (
         # Starts a month of an always-on node * mean running nodes.
@@ -256,8 +258,8 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         usage,
         price_book,
         "nat_data",
-        # Each node start pulls the container image once.
-        usage_value("container_image_gb") * node_starts,
+        # Each node start pulls the container image once, and weights from a hub.
+        (usage_value("container_image_gb") + usage.fetched_gb) * node_starts,
     )
     return [
         nat_line,

@@ -107,6 +107,11 @@ def assemble(
             kind=workload.name,
             name=spec.name,
             model=_model(llm) if llm is not None else None,
+            weights=(
+                spec.model.weights
+                if isinstance(spec, Inference | Batch)
+                else None
+            ),
         ),
         solution=_outcome(solution, _metric_limits(spec)),
         alternatives=tuple(map(_alternative, solution.alternatives)),

@@ -121,6 +121,12 @@ class WorkloadRef(DocumentPart, frozen=True, kw_only=True):
             description="the model; none for a machine that was asked for by its memory"
         ),
     ]
+    weights: Annotated[
+        str | None,
+        Meta(
+            description="where machines get the weights, as the spec says; none: they load none"
+        ),
+    ]
 
 
 class FunnelStep(DocumentPart, frozen=True, kw_only=True):

@@ -458,6 +458,8 @@ def _shutdown_phrases(plan: Plan) -> list[str]:
     ]
     if shutdown.schedule:
         shutdown_phrases.append(shutdown.schedule)
+    receivers = plan.spec.normalized.get("notify", ())
+    shutdown_phrases.append(f"notify: {', '.join(receivers) or 'nobody'}")
     if shutdown.backstop:
         shutdown_phrases.append(f"enforced from outside: {shutdown.backstop}")
     return shutdown_phrases

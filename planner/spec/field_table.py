@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
 from planner.facts.cloud import clouds
+from planner.facts.receiver import receiver_forms
 from planner.spec import unit
 from planner.spec.field import (
     Block,
@@ -62,6 +63,18 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     "address": TextPattern(
         r"(s3|gs|abfss?|https)://[A-Za-z0-9._~/@%+-]+",
         "an address such as s3://bucket/folder",
+    ),
+    "receiver": TextPattern(
+        "|".join(form.pattern for form in receiver_forms()),
+        "mailto:name@example.com, an https address, or the name of a topic",
+    ),
+    "weights": TextPattern(
+        r"bucket|hf(:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._/-]+)?",
+        "bucket, hf, or hf:owner/name@revision",
+    ),
+    "secret": TextPattern(
+        r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",
+        "secret://NAME, or on Azure secret://VAULT/NAME",
     ),
     "labels": LabelTable(
         TextPattern(r"[a-z][a-z0-9_-]{0,30}", "a key of a-z, 0-9, _ and -", 31),

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
+from planner.facts.receiver import read_receiver
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
 from planner.spec.model import (
@@ -142,6 +143,9 @@ def _check_spec(spec: Spec) -> Spec:
     if isinstance(spec, Training):
         problems.extend(_dataset_problems(spec))
     problems.extend(_purchase_problems(spec.buy))
+    problems.extend(_receiver_problems(spec))
+    if not isinstance(spec, Workspace):
+        problems.extend(_weights_problems(spec))
     if problems:
         raise SpecError(*problems)
     return spec
@@ -197,6 +201,55 @@ def _purchase_problems(purchase: PurchaseRule) -> list[Problem]:
             code="conflict",
             message=message,
             place=purchase.place,
+            next_step=next_step,
+        )
+    ]
+
+
+def _receiver_problems(spec: Spec) -> list[Problem]:
+    """A topic belongs to one cloud, so the others may not be chosen."""
+    return [
+        Problem(
+            code="conflict",
+            message=f"notify: {receiver.address} is a topic of {receiver.cloud} alone",
+            place=spec.where.place or spec.place,
+            next_step=f"write where: {{clouds: [{receiver.cloud}]}}, or a mail address",
+        )
+        for receiver in map(read_receiver, spec.notify)
+        if receiver.cloud is not None
+        and set(spec.where.clouds) != {receiver.cloud}
+    ]
+
+
+def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
+    """Weights from Hugging Face want a repository, and a token wants weights from there."""
+    model, clouds = spec.model, set(spec.where.clouds)
+    is_hub = model.weights.startswith("hf")
+    is_vault = model.token is not None and "/" in model.token.split("://")[1]
+    if isinstance(spec, Training) and (is_hub or model.token):
+        message = (
+            "model.weights: a training reads its weights by its own program"
+        )
+        next_step = "remove it, and load them in train.py"
+    elif is_hub and ":" not in model.weights and model.name is None:
+        message = "model.weights: hf needs a repository"
+        next_step = "write weights: hf:owner/name"
+    elif model.token and not is_hub:
+        message = "model.token is for weights from Hugging Face"
+        next_step = "write weights: hf, or remove the token"
+    elif is_vault and clouds != {"azure"}:
+        message = "model.token: a key vault is on Azure alone"
+        next_step = "write where: {clouds: [azure]}, or secret://NAME"
+    elif model.token and not is_vault and "azure" in clouds:
+        message = "model.token: on Azure a secret is in a key vault"
+        next_step = "write secret://VAULT/NAME, or where: {clouds: [aws, gcp]}"
+    else:
+        return []
+    return [
+        Problem(
+            code="weights",
+            message=message,
+            place=model.place,
             next_step=next_step,
         )
     ]

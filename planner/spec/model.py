@@ -29,6 +29,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     precision     allowed precisions of the weights
     kv_precision  precision of the KV cache
     context       longest sequence that must fit, tokens
+    weights       where machines get them: bucket, or hf with or without a repository and revision
+    token         address of the secret that the hub asks for
     """
 
     place: Place
@@ -38,6 +40,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ("auto",)
     kv_precision: str = "auto"
     context: int | None = None
+    weights: str = "bucket"
+    token: str | None = None
 
 
 class LatencyLimit(Struct, frozen=True, kw_only=True):
@@ -174,7 +178,10 @@ class WorkspaceGpus(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadBase(Struct, frozen=True, kw_only=True):
-    """Fields that all kinds of workloads share."""
+    """Fields that all kinds of workloads share.
+
+    notify  addresses of who is told of trouble and cost
+    """
 
     place: Place
     name: str
@@ -182,6 +189,7 @@ class WorkloadBase(Struct, frozen=True, kw_only=True):
     where: PlacementRule = field(default_factory=PlacementRule)
     buy: PurchaseRule = field(default_factory=PurchaseRule)
     shutdown: ShutdownRule = field(default_factory=ShutdownRule)
+    notify: tuple[str, ...] = ()
     runtime: Runtime = "vm"
 
 

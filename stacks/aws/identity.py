@@ -49,6 +49,15 @@ def resources(stack: StackSpec) -> list[Resource]:
         _role_policy("node-session", "node", "session", _session_statements()),
         _role_policy("node-models", "node", "models", _model_statements(stack)),
     ]
+    if stack.hub_weights is not None and stack.hub_weights.token:
+        role_policies.append(
+            _role_policy(
+                "node-token",
+                "node",
+                "token",
+                [_secret_statement(stack.hub_weights.token)],
+            )
+        )
     if stack.file_system is not None:
         find_statement = {
             "Effect": "Allow",
@@ -175,6 +184,15 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
             ],
         },
     ]
+
+
+def _secret_statement(secret_name: str) -> Properties:
+    """One secret, whose ARN ends with six letters that AWS adds."""
+    return {
+        "Effect": "Allow",
+        "Action": "secretsmanager:GetSecretValue",
+        "Resource": f"arn:aws:secretsmanager:*:*:secret:{secret_name}-??????",
+    }
 
 
 def _session_statements() -> list[Properties]:

@@ -163,6 +163,21 @@ class AwsApi:
             timeout_s=TELL_TIMEOUT_S,
         )
 
+    def secret(self, name: str) -> str:
+        """Return a secret of Secrets Manager."""
+        answer = self._signed(
+            "secretsmanager",
+            "POST",
+            self._service_url("secretsmanager"),
+            body=json.dumps({"SecretId": name}).encode(),
+            headers={
+                "content-type": "application/x-amz-json-1.1",
+                "x-amz-target": "secretsmanager.GetSecretValue",
+            },
+        )
+        text: str = answer.document()["SecretString"]
+        return text
+
     def file_system(self) -> str:
         """Find the file system by the tag of the stack: its name is known only once it exists."""
         tag = {"Key": "tonnage-stack", "Value": self._stack}

@@ -194,6 +194,17 @@ class AzureApi:
         ]
         return found[0]["logsIngestion"]["endpoint"], found[1]["immutableId"]
 
+    def secret(self, name: str) -> str:
+        """Return a secret by the name of its vault and its own, VAULT/NAME."""
+        vault, _, secret_name = name.partition("/")
+        answer = self._authorized(
+            "GET",
+            f"https://{vault}.vault.azure.net/secrets/{secret_name}?api-version=7.4",
+            resource="https://vault.azure.net",
+        )
+        text: str = answer.document()["value"]
+        return text
+
     def file_system(self) -> str:
         """Ask Managed Lustre for the address of its servers."""
         instance = self._instance()

@@ -14,6 +14,7 @@ from planner.units import SECONDS_PER_MINUTE
 from stacks.azure import fabric, storage
 from stacks.azure.identity import (
     BLOB_READER,
+    METRICS_PUBLISHER,
     built_in_role,
     common_inputs,
     custom_role,
@@ -59,6 +60,13 @@ def resources(stack: StackSpec) -> list[Resource]:
             built_in_role(BLOB_READER),
             "watch-identity",
         ),
+        role_grant(
+            stack,
+            "watch-metrics",
+            ref("group"),
+            built_in_role(METRICS_PUBLISHER),
+            "watch-identity",
+        ),
         *(
             _logic_app(stack, fleet, group)
             for fleet, group in stack.scaling_groups
@@ -101,6 +109,7 @@ def _settings(
     """What the logic app knows of a group. Times are in minutes; 0 is no idle limit."""
     return {
         # Uniform sets number their machines after the last _, Flexible ones use the whole name.
+        "region": stack.region,
         "numbers_machines": fabric.has_infiniband(fleet),
         "alive": f"https://{storage.account_name(stack)}.blob.core.windows.net"
         f"/work/alive/{group.name}/",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -165,6 +166,17 @@ class GcpApi:
                 "zone": self._metadata("instance/zone").rpartition("/")[2],
             },
         }
+
+    def secret(self, name: str) -> str:
+        """Return the newest version of a secret of the project."""
+        project = self._metadata("project/project-id")
+        answer = self._authorized(
+            "GET",
+            f"https://secretmanager.googleapis.com/v1/projects/{project}/secrets/"
+            f"{name}/versions/latest:access",
+        )
+        payload: str = answer.document()["payload"]["data"]
+        return base64.b64decode(payload).decode()
 
     def file_system(self) -> str:
         """Ask Managed Lustre for the mount point."""

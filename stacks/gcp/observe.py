@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 METRICS: Final = {
     "busy": "1 while the machine has work",
     "heartbeat": "1 while the agent of the machine lives",
+    "trouble": "1 when the machine or its work has failed",
 }
 
 

@@ -27,6 +27,7 @@ PERMISSIONS: Final = (
     "compute.instanceGroupManagers.update",
     "compute.instances.delete",
     "compute.instances.list",
+    "monitoring.timeSeries.create",
     "monitoring.timeSeries.list",
     "workflows.executions.create",
 )

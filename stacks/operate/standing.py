@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Problem, UsageError
 from stacks.operate.bucket import Bucket
-from stacks.spec.upload import MODEL_KINDS, UploadRule, job_upload, model_upload
+from stacks.spec.upload import (
+    BUCKET_WEIGHTS,
+    MODEL_KINDS,
+    UploadRule,
+    job_upload,
+    model_upload,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,12 +51,13 @@ def upload_of(status: StackStatus) -> UploadRule:
         workload is not None
         and workload.kind in MODEL_KINDS
         and workload.model is not None
+        and workload.weights == BUCKET_WEIGHTS
     ):
         return model_upload(workload.model.name)
     raise UsageError(
         Problem(
             code="upload",
             message=f"the machines of {status.stack} wait for no upload",
-            next_step="copy files to them when you are signed in there",
+            next_step="see what they wait for: tonnage status",
         )
     )

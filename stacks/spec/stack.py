@@ -10,17 +10,21 @@ from msgspec import Struct
 
 from planner.cost.lifetime import release_time
 from planner.facts.cloud import cloud_of_address
-from planner.spec.model import Training
+from planner.facts.receiver import read_receiver
+from planner.spec.model import Batch, Inference, Training
 from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
+from stacks.spec.upload import hub_weights
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
+    from planner.facts.receiver import Receiver
     from planner.solve.solution import Solution, TrainingRun
     from planner.spec.model import Spec
     from stacks.spec.fleet import FleetSpec, ScalingGroup
+    from stacks.spec.upload import HubWeights
 
 SERVING_PORT: Final = 8000
 # Days for which checkpoints stay after a run.
@@ -45,16 +49,20 @@ GROUP_TAG: Final = "tonnage-group"
 class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
+    `receivers` are told of trouble and cost. Machines wait for the bucket, or have `hub_weights`.
+
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.
     """
 
     name: str
     labels: dict[str, str]
+    receivers: tuple[Receiver, ...]
     provider: str
     region: str
     fleets: tuple[FleetSpec, ...]
     model_name: str
+    hub_weights: HubWeights | None
     idle_s: int | None
     ttl_s: int | None
     timezone: str
@@ -204,12 +212,18 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
     return StackSpec(
         name=stack_name,
         labels=spec.labels,
+        receivers=tuple(map(read_receiver, spec.notify)),
         provider=provider,
         region=region,
         fleets=tuple(
             derive_fleet(spec, solution, pool) for pool in solution.pools
         ),
         model_name=solution.llm.model if solution.llm else "",
+        hub_weights=(
+            hub_weights(spec.model, solution.llm)
+            if isinstance(spec, Inference | Batch) and solution.llm
+            else None
+        ),
         idle_s=int(shutdown.idle) if shutdown.idle else None,
         ttl_s=int(shutdown.ttl) if shutdown.ttl else None,
         timezone=parse_schedule(schedule)[3] if schedule else "UTC",

@@ -1,12 +1,21 @@
-"""What machines wait for in their bucket before they begin to work."""
+"""What machines need before they begin to work, and where they get it."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from stacks.spec.table import stack_error
+
+if TYPE_CHECKING:
+    from planner.facts.llm import Llm
+    from planner.spec.model import ModelSpec
+
 MODEL_KINDS: Final = ("inference", "batch")
+SECRET_SCHEME: Final = "secret://"  # noqa: S105 - a scheme
+BUCKET_WEIGHTS: Final = "bucket"
+DEFAULT_REVISION: Final = "main"
 
 
 class UploadRule(Struct, frozen=True):
@@ -18,6 +27,39 @@ class UploadRule(Struct, frozen=True):
 
     prefix: str
     required: tuple[str, ...]
+
+
+class HubWeights(Struct, frozen=True):
+    """Weights on Hugging Face.
+
+    token  name of the secret that opens the repository, empty when it is open
+    """
+
+    repository: str
+    revision: str
+    token: str
+
+
+def hub_weights(model: ModelSpec, llm: Llm) -> HubWeights | None:
+    """Return what machines fetch from Hugging Face; nothing when they wait for the bucket.
+
+    Raises SpecError when no repository is known.
+    """
+    place, _, revision = model.weights.partition("@")
+    kind, _, repository = place.partition(":")
+    if kind != "hf":
+        return None
+    # An id as somebody wrote it says more than the model that it belongs to.
+    if not repository and model.name is not None and "/" in model.name:
+        repository = model.name
+    repository = repository or llm.hub_name
+    if not repository:
+        raise stack_error(
+            f"model.weights: no repository of {llm.model} is known",
+            "write it, for example weights: hf:owner/name",
+        )
+    token = (model.token or "").removeprefix(SECRET_SCHEME)
+    return HubWeights(repository, revision or DEFAULT_REVISION, token)
 
 
 def model_upload(model_name: str) -> UploadRule:

@@ -171,7 +171,10 @@ def serving_bill(
         provider=offer.provider,
         node_hours=node_hours,
         cache_gb=cache_disk_gb(offer.instance.nvme_gb, stored_gb),
-        stored_gb_months=stored_gb * months,
+        stored_gb_months=Decimal(0)
+        if requirement.fetches_weights
+        else stored_gb * months,
+        fetched_gb=stored_gb if requirement.fetches_weights else Decimal(0),
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,

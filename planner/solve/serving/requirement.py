@@ -61,6 +61,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `confidence`  probability with which the limits are met, given the prediction error
     `trace`  recorded requests, None without a recording
     `notes`  assumptions that the plan reports
+    `fetches_weights`  whether machines fetch the weights from outside the cloud
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -79,6 +80,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     confidence: Confidence = field(default_factory=Confidence)
     trace: Trace | None = None
     notes: tuple[Cause, ...] = field(default_factory=tuple)
+    fetches_weights: bool = False
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -283,6 +285,7 @@ def _shared_fields(
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
+        "fetches_weights": model_spec.weights != "bucket",
         "precisions": resolve_precisions(model_spec, architecture),
         "kv_precision": kv_precision,
         "notes": notes,

@@ -42,8 +42,8 @@ STATEMENT_STARTS: Final = (
 PREPARING: Final = ("container", "disk", "health", "job", "package")
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
-    "serve": (*JOINING, "activity", "serve"),
-    "batch": (*JOINING, "activity", "serve", "batch"),
+    "serve": (*JOINING, "activity", "hub", "serve"),
+    "batch": (*JOINING, "activity", "hub", "serve", "batch"),
     "train": (
         *JOINING,
         "activity",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.perf.common.layout import ReplicaLayout
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.stack import StackSpec
+    from stacks.spec.upload import UploadRule
 
 # What vLLM calls formats that checkpoints are converted to when it loads them.
 DTYPES: Final = {"fp16": "float16", "fp32": "float32"}
@@ -42,14 +43,31 @@ def serving_work(
         "pool": group.name,
         "group_count": group.nodes // fleet.nodes_per_replica,
         "span": fleet.nodes_per_replica,
-        "upload": {
-            "prefix": rule.prefix,
-            "folder": folder,
-            "required": list(rule.required),
-        },
+        **_weights(stack, rule, folder),
         # Of a batch: requests at once, and whether it ends.
         "parallel": fleet.max_batch,
         "runs_once": fleet.runs_once,
+    }
+
+
+def _weights(stack: StackSpec, rule: UploadRule, folder: str) -> dict[str, Any]:
+    """Return where the weights come from: an upload to the bucket, or Hugging Face."""
+    hub = stack.hub_weights
+    if hub is None:
+        return {
+            "upload": {
+                "prefix": rule.prefix,
+                "folder": folder,
+                "required": list(rule.required),
+            }
+        }
+    return {
+        "hub": {
+            "repository": hub.repository,
+            "revision": hub.revision,
+            "folder": folder,
+            "secret": hub.token,
+        }
     }
 
 

@@ -40,6 +40,7 @@ class Azure:
         self._alive = alive
         self._numbers = numbers_machines
         self.deleted: list[str] = []
+        self.troubled: list[str] = []
 
     def __call__(self, request: dict[str, Any]) -> Answer:
         identity = request["authentication"]
@@ -49,6 +50,14 @@ class Azure:
         if uri.startswith(self._alive):
             assert identity["audience"] == "https://storage.azure.com/"
             return self._written(uri, request["headers"])
+        if ".monitoring.azure.com" in uri:
+            assert uri.endswith(f".monitoring.azure.com{SET_ID}/metrics")
+            assert identity["audience"] == "https://monitoring.azure.com/"
+            data = request["body"]["data"]["baseData"]
+            assert (data["namespace"], data["metric"]) == ("tonnage", "Trouble")
+            [point] = data["series"]
+            self.troubled += point["dimValues"]
+            return Answer(200, {})
         assert identity["audience"] == f"{MANAGEMENT}/"
         if uri == f"{MANAGEMENT}{SET_ID}/delete":
             [handle] = request["body"]["instanceIds"]
@@ -163,6 +172,7 @@ def test_who_is_lost_goes_and_nobody_else(
     answered = {m.name for m in machines if not m.refused}
     assert must_go & answered <= set(azure.deleted) <= must_go
     assert len(azure.deleted) == len(set(azure.deleted))
+    assert azure.troubled == azure.deleted
 
 
 def test_a_machine_of_unknown_age_is_left_alone(

@@ -45,6 +45,7 @@ class Google:
         self._machines = {machine.name: machine for machine in machines}
         self._argument = argument
         self.deleted: list[str] = []
+        self.troubled: list[str] = []
 
     def __call__(self, method: str, url: str, sent: Mapping[str, Any]) -> Any:
         zone_url = f"https://compute.googleapis.com/compute/v1/projects/proj/zones/{self._argument['zone']}"
@@ -63,6 +64,16 @@ class Google:
             url
             == "https://monitoring.googleapis.com/v3/projects/proj/timeSeries"
         )
+        if method == "post":
+            [series] = sent["timeSeries"]
+            assert series["metric"] == {
+                "type": f"{self._argument['metrics']}/trouble",
+                "labels": {"group": self._argument["group"]},
+            }
+            labels = series["resource"]["labels"]
+            assert labels["zone"] == self._argument["zone"]
+            self.troubled.append(labels["instance_id"].removeprefix("id-"))
+            return {}
         return self._told(sent)
 
     def _page(self, query: Mapping[str, Any]) -> Any:
@@ -159,6 +170,7 @@ def test_who_is_lost_goes_and_nobody_else(
     answered = {m.name for m in machines if not m.refused}
     assert must_go & answered <= set(google.deleted) <= must_go
     assert len(google.deleted) == len(set(google.deleted))
+    assert google.troubled == google.deleted
 
 
 def test_a_machine_that_was_never_started_is_left_alone(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LIFE_PATH = "/var/lib/tonnage/life.json"
 # The cloud is told so often that the agent lives.
 TELL_S = 60.0
+# Alarms look back five minutes, so trouble is told for longer.
+FAILED_S = 600.0
 # Machines of a group look after each other so often, and for so long an agent may be silent.
 WATCH_S = 300.0
 SILENT_AFTER_S = 1800.0
@@ -60,10 +62,15 @@ class Limits(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Why a node is given back, and whether another one is to take its place."""
+    """Why a node is given back.
+
+    is_replaced  whether another one is to take its place
+    is_trouble   whether people want to know: nothing of this sort is planned
+    """
 
     reason: str
     is_replaced: bool = False
+    is_trouble: bool = True
 
 
 def release_of(
@@ -80,7 +87,7 @@ def _releases(
     now_s: float, lived_s: float, state: WorkState | None, limits: Limits
 ) -> Iterator[Release]:
     if limits.ttl and lived_s >= limits.ttl:
-        yield Release("its time to live is over")
+        yield Release("its time to live is over", is_trouble=False)
     if state is None:
         if limits.start and now_s >= limits.start:
             yield Release("its work has never begun")
@@ -88,7 +95,7 @@ def _releases(
     phase_s, silent_s = now_s - state.since_s, now_s - state.told_s
     problem = f": {state.problem}" if state.problem else ""
     if state.phase == "done":
-        yield Release("its work is done")
+        yield Release("its work is done", is_trouble=False)
     if state.phase == "failed":
         yield Release(f"its work fails again and again{problem}")
     if state.phase == "unhealthy":
@@ -100,7 +107,7 @@ def _releases(
         yield Release(f"it waited too long: {state.step}")
     idle_s = now_s - max(state.busy_s, limits.grace)
     if state.phase == "working" and limits.idle and idle_s >= limits.idle:
-        yield Release("nobody asked for anything")
+        yield Release("nobody asked for anything", is_trouble=False)
 
 
 def _is_idle(now_s: float, state: WorkState | None) -> bool:
@@ -112,6 +119,15 @@ def _is_idle(now_s: float, state: WorkState | None) -> bool:
         state is not None
         and state.phase == "working"
         and now_s - state.busy_s >= 2 * TELL_S
+    )
+
+
+def _has_failed(now_s: float, state: WorkState | None) -> bool:
+    """Whether the work has failed in the last minutes."""
+    return (
+        state is not None
+        and state.failed_s is not None
+        and now_s - state.failed_s < FAILED_S
     )
 
 
@@ -146,10 +162,17 @@ class Agent:
         self._keep_life(lived_s)
         state = read_state(self._machine)
         release = release_of(now_s, lived_s, state, self._limits)
-        if now_s - self._told_s >= TELL_S:
+        # Of a node that leaves this is the last word.
+        if release is not None or now_s - self._told_s >= TELL_S:
             self._told_s = now_s
             self._publish(
-                is_busy=release is None and not _is_idle(now_s, state)
+                {
+                    "Heartbeat": True,
+                    "Busy": release is None and not _is_idle(now_s, state),
+                    "Trouble": release.is_trouble
+                    if release is not None
+                    else _has_failed(now_s, state),
+                }
             )
         if release is not None:
             self._give_back(release)
@@ -170,10 +193,12 @@ class Agent:
                 self._machine.log(f"the life of the node is not kept: {error}")
             self._disk_problem = str(error)
 
-    def _publish(self, *, is_busy: bool) -> None:
-        """Tell the cloud that the agent lives and whether there is work; no news is no reason."""
+    def _publish(self, signs: Mapping[str, bool]) -> None:
+        """Tell the cloud what alarms and charts look at; a cloud without an ear is no reason."""
         try:
-            self._cloud.publish({"Heartbeat": 1, "Busy": float(is_busy)})
+            self._cloud.publish(
+                {name: float(is_so) for name, is_so in signs.items()}
+            )
         except RequestError as error:
             self._machine.log(f"metrics are not published: {error}")
 

@@ -107,6 +107,9 @@ class CloudApi(Protocol):
     def tell(self, lines: Sequence[Line]) -> None:
         """Add lines, at most 500 with 500 kB of text, to the logs of the stack."""
 
+    def secret(self, name: str) -> str:
+        """Return the newest text of a secret of the cloud's store."""
+
     def file_system(self) -> str:
         """Return what a node mounts as the parallel file system of the stack."""
 

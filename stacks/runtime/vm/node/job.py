@@ -111,6 +111,10 @@ def _steps(
         steps.append(
             ("file system", partial(_mount_files, machine, cloud, job))
         )
+    if "hub" in job:
+        steps.append(
+            ("weights", partial(_fetch_repository, machine, cloud, job))
+        )
     if "upload" in job:
         steps.append(("upload", partial(_fetch_upload, machine, cloud, job)))
     return steps
@@ -136,6 +140,14 @@ def _mount_files(
     from stacks.runtime.vm.node.file_system import mount_files
 
     mount_files(machine, cloud, job["file_system"])
+
+
+def _fetch_repository(
+    machine: Host, cloud: CloudApi, job: Mapping[str, Any]
+) -> None:
+    from stacks.runtime.vm.node.hub import fetch_repository
+
+    fetch_repository(machine, cloud, job["hub"], job["container"]["image"])
 
 
 def _fetch_upload(

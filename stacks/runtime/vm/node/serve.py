@@ -169,7 +169,7 @@ class ServingNode:
     def _fail(self, problem: str) -> None:
         """Count a failure and clear the way for another start, of all nodes of the group."""
         self._failures.add()
-        self._work.tell("starting", "serve", problem)
+        self._work.fail("serve", problem)
         if self._membership is None:
             self._remove()
         else:

@@ -207,7 +207,7 @@ class TrainingNode:
         self._failures.add()
         self._problem = problem
         self._keep(seat, epoch)
-        self._work.tell("starting", "train", problem)
+        self._work.fail("train", problem)
         self._membership.fail()
 
     def _rank(self, seat: Seat, epoch: Epoch) -> Rank:

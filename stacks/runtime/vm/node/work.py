@@ -47,6 +47,7 @@ class WorkState:
     since_s    when the phase began; of a start, when the first of its tries began
     told_s     when this was written
     busy_s     when there was work at last
+    failed_s   when the work ended or hung at last without being done; nothing if it never did
     """
 
     phase: str
@@ -55,6 +56,7 @@ class WorkState:
     since_s: float
     told_s: float
     busy_s: float
+    failed_s: float | None = None
 
 
 class Work:
@@ -89,6 +91,11 @@ class Work:
         if is_busy:
             state.busy_s = now_s
         self._write()
+
+    def fail(self, step: str, problem: str) -> None:
+        """Write that the work has ended or hung, and starts again."""
+        self.state.failed_s = self._machine.now_s()
+        self.tell("starting", step, problem)
 
     def note(self, problem: str) -> None:
         """Write why the work cannot be looked at. That is no word of it: silence has a limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Mapping
@@ -80,6 +81,11 @@ class Call:
         """End a machine of the group."""
         self.world.end(self.known(name), replaced=replaced)
 
+    def secret(self, name: str) -> str:
+        if name not in self.world.secrets:
+            raise RequestError(403, "no such secret, or no right to read it")
+        return self.world.secrets[name]
+
     def known(self, name: str) -> SandboxMachine:
         """The machine of a name; one that is gone is not known any more."""
         for machine in self.world.machines:
@@ -99,30 +105,47 @@ def aws(call: Call) -> Any:
     if call.host == "169.254.169.254":
         return _aws_metadata(call)
     assert "authorization" in call.headers
-    values = dict(parse_qsl(call.body.decode("latin-1")))
     if ".s3." in call.host:
         return _s3(call)
-    if call.host.startswith("autoscaling."):
-        assert values["Action"] == "TerminateInstanceInAutoScalingGroup"
-        call.leave(
-            values["InstanceId"],
-            replaced=values["ShouldDecrementDesiredCapacity"] == "false",
-        )
-        return b""
-    if call.host.startswith("monitoring."):
-        call.world.publish(
-            call.machine,
-            {
-                values[f"MetricData.member.{n}.MetricName"]: float(
-                    values[f"MetricData.member.{n}.Value"]
-                )
-                for n in (1, 2)
-            },
-        )
-        return b""
-    if call.host.startswith("logs."):
-        return _cloudwatch_logs(call)
-    assert call.host.startswith("fsx.")
+    return {
+        "autoscaling": _auto_scaling,
+        "fsx": _fsx,
+        "logs": _cloudwatch_logs,
+        "monitoring": _cloudwatch,
+        "secretsmanager": _secrets_manager,
+    }[call.host.partition(".")[0]](call)
+
+
+def _auto_scaling(call: Call) -> Any:
+    values = dict(parse_qsl(call.body.decode()))
+    assert values["Action"] == "TerminateInstanceInAutoScalingGroup"
+    call.leave(
+        values["InstanceId"],
+        replaced=values["ShouldDecrementDesiredCapacity"] == "false",
+    )
+    return b""
+
+
+def _cloudwatch(call: Call) -> Any:
+    values = dict(parse_qsl(call.body.decode()))
+    call.world.publish(
+        call.machine,
+        {
+            values[f"MetricData.member.{n}.MetricName"]: float(
+                values[f"MetricData.member.{n}.Value"]
+            )
+            for n in (1, 2, 3)
+        },
+    )
+    return b""
+
+
+def _secrets_manager(call: Call) -> Any:
+    assert call.headers["x-amz-target"] == "secretsmanager.GetSecretValue"
+    return {"SecretString": call.secret(json.loads(call.body)["SecretId"])}
+
+
+def _fsx(call: Call) -> Any:
     return {
         "FileSystems": [
             {
@@ -205,6 +228,7 @@ def gcp(call: Call) -> Any:
         "monitoring.googleapis.com": _cloud_monitoring,
         "compute.googleapis.com": _gcp_instance,
         "lustre.googleapis.com": _managed_lustre,
+        "secretmanager.googleapis.com": _secret_manager,
     }[call.host](call)
 
 
@@ -226,6 +250,12 @@ def _managed_lustre(call: Call) -> Any:
     if call.path.endswith(":importData"):
         return {"name": "operations/1", "done": True}
     return {"mountPoint": "10.0.0.9@tcp:/data"}
+
+
+def _secret_manager(call: Call) -> Any:
+    name = call.path.removeprefix("/v1/projects/p/secrets/")
+    text = call.secret(name.removesuffix("/versions/latest:access"))
+    return {"payload": {"data": base64.b64encode(text.encode()).decode()}}
 
 
 def _cloud_logging(call: Call) -> Any:
@@ -304,24 +334,33 @@ def azure(call: Call) -> Any:
     if call.host == "169.254.169.254":
         return _azure_metadata(call)
     assert call.headers["authorization"] == "Bearer t"
-    if call.host.endswith(".blob.core.windows.net"):
-        return _blobs(call)
-    if call.host.endswith(".monitoring.azure.com"):
-        data = json.loads(call.body)["data"]["baseData"]
-        call.world.publish(
-            call.machine, {data["metric"]: data["series"][0]["sum"]}
-        )
-        return b""
-    if call.host == "e.ingest.monitor.azure.com":
-        return _log_ingestion(call)
-    assert call.host == "management.azure.com"
+    return {
+        "blob.core.windows.net": _blobs,
+        "monitoring.azure.com": _azure_monitor,
+        "vault.azure.net": _key_vault,
+        "ingest.monitor.azure.com": _log_ingestion,
+        "azure.com": _azure_management,
+    }[call.host.partition(".")[2]](call)
+
+
+def _azure_monitor(call: Call) -> Any:
+    data = json.loads(call.body)["data"]["baseData"]
+    call.world.publish(call.machine, {data["metric"]: data["series"][0]["sum"]})
+    return b""
+
+
+def _key_vault(call: Call) -> Any:
+    vault, name = call.host.partition(".")[0], call.path.rpartition("/")[2]
+    return {"value": call.secret(f"{vault}/{name}")}
+
+
+def _azure_management(call: Call) -> Any:
     if call.path.endswith("/delete"):
         [instance] = json.loads(call.body)["instanceIds"]
         call.leave(instance)
         return b""
     if call.path.endswith("/redeploy"):
-        name = call.path.split("/")[-2]
-        call.world.move(call.known(name))
+        call.world.move(call.known(call.path.split("/")[-2]))
         return b""
     assert "/Microsoft.Insights/" not in call.path or call.path.endswith(
         f"/{call.stack}-logs"

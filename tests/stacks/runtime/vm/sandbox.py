@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import bz2
 import datetime as dt
+import fnmatch
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -154,6 +155,10 @@ class World:
         default_factory=list
     )
     replaced: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)
+    # What the hub has, by repository, and the token that it wants.
+    hub: dict[str, list[str]] = field(default_factory=dict)
+    hub_token: str = ""
     # Lines of the service of logs: machine, then source and text.
     told: list[tuple[str, str]] = field(default_factory=list)
     told_keys: set[str] = field(default_factory=set)
@@ -623,6 +628,8 @@ class SandboxMachine(Host):
             self.containers[name] = container
             if name == FABRIC_SERVICE:
                 container.log = "Buffer manager initialization complete."
+        if verb == "run" and "--entrypoint=python3" in words:
+            self._fetch_from_hub(words)
         if verb in ("stop", "rm") and words[-1] in self.containers:
             self.containers[words[-1]].is_running = False
             if verb == "rm":
@@ -630,6 +637,28 @@ class SandboxMachine(Host):
         if verb in ("inspect", "logs"):
             return self._look_into(words)
         return ""
+
+    def _fetch_from_hub(self, words: tuple[str, ...]) -> None:
+        """What snapshot_download does: the files of a repository, for who may have them."""
+        repository, _, folder, *patterns = words[words.index("-c") + 2 :]
+        env_files = [
+            word.partition("=")[2]
+            for word in words
+            if word.startswith("--env-file=")
+        ]
+        tokens = [self.path(name).read_text() for name in env_files]
+        assert all(
+            self.path(name).stat().st_mode & 0o077 == 0 for name in env_files
+        )
+        if self.world.hub_token and tokens != [
+            f"HF_TOKEN={self.world.hub_token}\n"
+        ]:
+            raise CommandError("docker ended with 1: GatedRepoError: 401")
+        if not self.world.is_online():
+            raise CommandError("docker ended with 1: LocalEntryNotFoundError")
+        for name in self.world.hub[repository]:
+            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
+                (self.path(folder) / name).write_text(name)
 
     def _look_into(self, words: tuple[str, ...]) -> str:
         container = self.containers.get(words[-1])
