@@ -155,6 +155,8 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "shutdown",
         "observe",
         "watch",
+        "alarm",
+        "dashboard",
         "identity",
         "cloud",
         "node",

@@ -155,12 +155,14 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         bill_lines += egress_lines(usage.provider, usage.sent_gb, price_book)
     # Logs grow with node-hours, an assumption of data/usage.csv.
     logged_gb = usage.node_hours * usage_value("log_gb_per_node_hour")
-    storage_line = _role_line(
-        usage, price_book, "object_storage", usage.stored_gb_months
-    )
+    if usage.stored_gb_months:
+        bill_lines.append(
+            _role_line(
+                usage, price_book, "object_storage", usage.stored_gb_months
+            )
+        )
     return [
         *bill_lines,
-        storage_line,
         _role_line(usage, price_book, "logs", logged_gb),
         *_watch_lines(usage, price_book),
     ]

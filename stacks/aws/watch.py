@@ -6,10 +6,12 @@ itself; the alarms are for agents that cannot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.lifetime import release_time
+from stacks.aws import alarm
 from stacks.graph import Resource, ref
+from stacks.spec.metric import NAMESPACE
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 PERIOD_S: Final = 300
 # Seconds that an alarm of five-minute periods can look back.
 MAX_LOOKBACK_S: Final = 86_400
-NAMESPACE: Final = "tonnage"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -82,10 +83,15 @@ def _dead_alarm(stack: StackSpec, group: ScalingGroup) -> Resource:
             "threshold": 1,
             "comparisonOperator": "GreaterThanOrEqualToThreshold",
             "treatMissingData": "notBreaching",
-            "alarmActions": [ref(f"{group.name}-to-zero", "arn")],
+            "alarmActions": _actions(stack, group),
             "tags": stack.tags,
         },
     )
+
+
+def _actions(stack: StackSpec, group: ScalingGroup) -> list[Any]:
+    """No machine is wanted any more, and people are told."""
+    return [ref(f"{group.name}-to-zero", "arn"), *alarm.targets(stack)]
 
 
 def _query(
@@ -126,7 +132,7 @@ def _idle_alarms(
                 "comparisonOperator": "LessThanThreshold",
                 # Without agents nothing is known: that is the other alarm.
                 "treatMissingData": "notBreaching",
-                "alarmActions": [ref(f"{group.name}-to-zero", "arn")],
+                "alarmActions": _actions(stack, group),
                 "tags": stack.tags,
             },
         )

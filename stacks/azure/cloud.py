@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stacks.azure import (
+    alarm,
+    dashboard,
     fabric,
     files,
     fleet,
@@ -38,5 +40,7 @@ CLOUD: Cloud = JoinedCloud(
         identity,
         observe,
         watch,
+        alarm,
+        dashboard,
     ),
 )

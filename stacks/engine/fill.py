@@ -11,15 +11,20 @@ if TYPE_CHECKING:
 
     from planner.plan.types import Properties
 
-PLACEHOLDER = re.compile(r"\$\{(project|deadline\.[a-z0-9]+)\}")
+PLACEHOLDER = re.compile(r"\$\{(project|started\.month|deadline\.[a-z0-9]+)\}")
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
 
 def placeholder_values(
     project: str, started_at: datetime, ttl_s: Decimal | None
 ) -> dict[str, str]:
-    """Return what `${...}` stands for; the deadline counts from the first apply."""
-    placeholders = {"project": project}
+    """Return what `${...}` stands for: dates count from the first apply."""
+    placeholders = {
+        "project": project,
+        "started.month": started_at.astimezone(UTC).strftime(
+            "%Y-%m-01T00:00:00Z"
+        ),
+    }
     if ttl_s is not None:
         # Every form of the deadline is UTC, in whatever zone the clock is.
         deadline = (started_at + timedelta(seconds=float(ttl_s))).astimezone(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from stacks.cloud import JoinedCloud
 from stacks.gcp import (
+    alarm,
+    dashboard,
     fabric,
     files,
     fleet,
@@ -38,5 +40,7 @@ CLOUD: Cloud = JoinedCloud(
         identity,
         observe,
         watch,
+        alarm,
+        dashboard,
     ),
 )

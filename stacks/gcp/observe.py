@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stacks.graph import Resource
+from stacks.spec.metric import told_metrics
 
 if TYPE_CHECKING:
     from stacks.spec.stack import StackSpec
-
-# What an agent tells once a minute, in lower case.
-METRICS: Final = {
-    "busy": "1 while the machine has work",
-    "heartbeat": "1 while the agent of the machine lives",
-    "trouble": "1 when the machine or its work has failed",
-}
 
 
 def metric_prefix(stack: StackSpec) -> str:
@@ -27,14 +21,15 @@ def resources(stack: StackSpec) -> list[Resource]:
     return [
         Resource(
             type="gcp:monitoring/metricDescriptor:MetricDescriptor",
-            name=f"{metric}-metric",
+            name=f"{metric.name.lower()}-metric",
             inputs={
-                "type": f"{metric_prefix(stack)}/{metric}",
+                "type": f"{metric_prefix(stack)}/{metric.name.lower()}",
                 "metricKind": "GAUGE",
                 "valueType": "DOUBLE",
-                "description": meaning,
+                "unit": metric.unit,
+                "description": metric.meaning,
                 "labels": [{"key": "group", "valueType": "STRING"}],
             },
         )
-        for metric, meaning in METRICS.items()
+        for metric in told_metrics(stack)
     ]

@@ -49,7 +49,8 @@ GROUP_TAG: Final = "tonnage-group"
 class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
-    `receivers` are told of trouble and cost. Machines wait for the bucket, or have `hub_weights`.
+    `planned_usd` is the bill of a month or of the run, rounded up. `receivers` are told of trouble
+    and of a higher cost. Machines wait for the bucket, or have `hub_weights`.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.
@@ -61,6 +62,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     provider: str
     region: str
     fleets: tuple[FleetSpec, ...]
+    planned_usd: int
     model_name: str
     hub_weights: HubWeights | None
     idle_s: int | None
@@ -218,6 +220,7 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         fleets=tuple(
             derive_fleet(spec, solution, pool) for pool in solution.pools
         ),
+        planned_usd=math.ceil(solution.bill.total) if solution.bill else 0,
         model_name=solution.llm.model if solution.llm else "",
         hub_weights=(
             hub_weights(spec.model, solution.llm)

@@ -39,20 +39,26 @@ STATEMENT_STARTS: Final = (
     tokenize.NEWLINE,
     tokenize.NL,
 )
-PREPARING: Final = ("container", "disk", "health", "job", "package")
+PREPARING: Final = (
+    "activity",
+    "container",
+    "disk",
+    "health",
+    "job",
+    "package",
+)
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {
-    "serve": (*JOINING, "activity", "hub", "serve"),
-    "batch": (*JOINING, "activity", "hub", "serve", "batch"),
+    "serve": (*JOINING, "hub", "serve"),
+    "batch": (*JOINING, "hub", "serve", "batch"),
     "train": (
         *JOINING,
-        "activity",
         "checkpoint",
         "file_system",
         "retention",
         "train",
     ),
-    "workspace": ("activity", "workspace"),
+    "workspace": ("workspace",),
 }
 
 

@@ -71,6 +71,31 @@ def accelerators_work(machine: Host) -> bool:
     return any(float(line) >= BUSY_UTILIZATION for line in lines)
 
 
+def accelerator_numbers(machine: Host) -> dict[str, float]:
+    """Return the mean utilization in per cent and the power in watts; what is told of them."""
+    lines = machine.run(
+        "nvidia-smi",
+        "--query-gpu=utilization.gpu,power.draw",
+        "--format=csv,noheader,nounits",
+        timeout_s=30,
+    ).splitlines()
+    rows = [[_number(cell) for cell in line.split(",")] for line in lines]
+    shares = [row[0] for row in rows if row[0] is not None]
+    watts = [row[1] for row in rows if row[1] is not None]
+    return {
+        **({"Utilization": sum(shares) / len(shares)} if shares else {}),
+        **({"Power": sum(watts)} if watts else {}),
+    }
+
+
+def _number(text: str) -> float | None:
+    """Return a number; nothing for [N/A]."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def people_work(machine: Host, seconds: float) -> bool:
     """Whether somebody typed in the last `seconds`, or programs keep the processors busy."""
     load = float(machine.path("/proc/loadavg").read_text().split()[0])

@@ -172,6 +172,7 @@ class Agent:
                     "Trouble": release.is_trouble
                     if release is not None
                     else _has_failed(now_s, state),
+                    **(state.numbers if state is not None else {}),
                 }
             )
         if release is not None:
@@ -193,11 +194,11 @@ class Agent:
                 self._machine.log(f"the life of the node is not kept: {error}")
             self._disk_problem = str(error)
 
-    def _publish(self, signs: Mapping[str, bool]) -> None:
+    def _publish(self, numbers: Mapping[str, float]) -> None:
         """Tell the cloud what alarms and charts look at; a cloud without an ear is no reason."""
         try:
             self._cloud.publish(
-                {name: float(is_so) for name, is_so in signs.items()}
+                {name: float(number) for name, number in numbers.items()}
             )
         except RequestError as error:
             self._machine.log(f"metrics are not published: {error}")

@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stacks.runtime.vm.node import container, disk, health
+from stacks.runtime.vm.node import activity, container, disk, health
 from stacks.runtime.vm.node.cloud import notice_of
 from stacks.runtime.vm.node.work import (
     FAILURES,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stacks.runtime.vm.node.work import Work
 
 LOOK_S = 15.0
+MEASURE_S = 60.0
 HEALTH_S = 3600.0
 # What a machine is bought for, by the module and the class that do it.
 ROLES = {
@@ -70,10 +71,14 @@ def _watch(
 ) -> None:
     """Look after the work, until it has ended or the cloud takes the machine back."""
     checked_s = machine.now_s()
+    measured_s = -MEASURE_S
     while not (notice := notice_of(machine, cloud)):
         try:
             if not role.look():
                 return
+            if machine.now_s() - measured_s >= MEASURE_S:
+                measured_s = machine.now_s()
+                work.measure(activity.accelerator_numbers(machine))
             if machine.now_s() - checked_s >= HEALTH_S:
                 _check_health(machine, health_settings)
                 checked_s = machine.now_s()

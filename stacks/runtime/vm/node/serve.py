@@ -45,6 +45,7 @@ class ServingNode:
         self._sick_looks = 0
         self._traffic: EngineCounts | None = None
         self._moved_s = machine.now_s()
+        self._counted_s = machine.now_s()
         self._membership = (
             Membership(
                 SeatPool(
@@ -129,6 +130,7 @@ class ServingNode:
             self._machine, NAME, self._settings["container"], words, variables
         )
         self._was_started, self._was_healthy, self._sick_looks = True, False, 0
+        self._traffic = None
         self._moved_s = self._machine.now_s()
         self._work.tell("starting", "load the model")
 
@@ -157,7 +159,9 @@ class ServingNode:
         """Say whether there was work, and restart an engine that has some and does none."""
         before, self._traffic = self._traffic, traffic
         has_tokens = before is not None and traffic.tokens != before.tokens
-        if has_tokens or not traffic.requests:
+        self._measure(before, traffic)
+        # Requests may come before the first look at an engine that has loaded for long.
+        if before is None or has_tokens or not traffic.requests:
             self._moved_s = self._machine.now_s()
         if self._machine.now_s() - self._moved_s >= HUNG_S:
             self._fail("the engine has requests and makes no tokens")
@@ -165,6 +169,20 @@ class ServingNode:
         self._work.tell(
             "working", "serve", is_busy=has_tokens or traffic.requests > 0
         )
+
+    def _measure(self, before: EngineCounts | None, now: EngineCounts) -> None:
+        """Keep the load for the charts; the nodes that follow have that of their leader."""
+        now_s = self._machine.now_s()
+        if self.leads:
+            # An engine that was started again counts from zero.
+            tokens = max(0.0, now.tokens - before.tokens) if before else 0.0
+            self._work.measure(
+                {
+                    "Requests": now.requests,
+                    "Tokens": tokens / max(1.0, now_s - self._counted_s),
+                }
+            )
+        self._counted_s = now_s
 
     def _fail(self, problem: str) -> None:
         """Count a failure and clear the way for another start, of all nodes of the group."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from stacks.runtime.vm.node.host import (
@@ -14,7 +14,7 @@ from stacks.runtime.vm.node.host import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stacks.runtime.vm.node.host import Host
 
@@ -48,6 +48,7 @@ class WorkState:
     told_s     when this was written
     busy_s     when there was work at last
     failed_s   when the work ended or hung at last without being done; nothing if it never did
+    numbers    what charts show of it, by the name of the metric
     """
 
     phase: str
@@ -57,6 +58,7 @@ class WorkState:
     told_s: float
     busy_s: float
     failed_s: float | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
 
 
 class Work:
@@ -95,7 +97,12 @@ class Work:
     def fail(self, step: str, problem: str) -> None:
         """Write that the work has ended or hung, and starts again."""
         self.state.failed_s = self._machine.now_s()
+        self.state.numbers = {}
         self.tell("starting", step, problem)
+
+    def measure(self, numbers: Mapping[str, float]) -> None:
+        """Keep what charts show; the agent tells it once a minute."""
+        self.state.numbers.update(numbers)
 
     def note(self, problem: str) -> None:
         """Write why the work cannot be looked at. That is no word of it: silence has a limit."""

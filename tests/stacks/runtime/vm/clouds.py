@@ -134,7 +134,8 @@ def _cloudwatch(call: Call) -> Any:
             values[f"MetricData.member.{n}.MetricName"]: float(
                 values[f"MetricData.member.{n}.Value"]
             )
-            for n in (1, 2, 3)
+            for n in range(1, 20)
+            if f"MetricData.member.{n}.Value" in values
         },
     )
     return b""

@@ -14,13 +14,17 @@ from hypothesis import strategies as st
 from stacks.runtime.vm.node.agent import Limits, release_of
 from stacks.runtime.vm.node.host import RequestError
 from stacks.runtime.vm.node.work import WorkState
+from stacks.spec.metric import told_metrics
 from tests.stacks.runtime.vm.sandbox import (
     DAY,
     HOUR,
     MINUTE,
     World,
     settings_of,
+    stack_of,
 )
+
+WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
 
 LIMITS = Limits(start=2700, wait=7200, grace=1800, idle=3600, ttl=100_000)
 PHASES = (
@@ -34,9 +38,13 @@ PHASES = (
 )
 
 
-def state(phase: str, since_s: float = 0, **times: float) -> WorkState:
-    now = {"told_s": math.inf, "busy_s": 0.0, **times}
-    return WorkState(phase, "step", "why", since_s, **now)
+def state(
+    phase: str,
+    since_s: float = 0,
+    told_s: float = math.inf,
+    busy_s: float = 0,
+) -> WorkState:
+    return WorkState(phase, "step", "why", since_s, told_s, busy_s)
 
 
 @pytest.mark.parametrize(
@@ -240,3 +248,66 @@ def test_a_machine_that_cannot_be_given_back_is_idle_from_outside(
     assert machine.is_up
     # Its weights never come, so that it is given back again and again.
     assert not any(busy_values(world, 2 * HOUR))
+
+
+def troubled(world: World) -> list[float]:
+    """When trouble was told."""
+    return [
+        time_s
+        for time_s, _, values in world.metrics
+        if values.get("Trouble") == 1
+    ]
+
+
+def test_work_that_fails_is_trouble_for_some_minutes(world: World) -> None:
+    world.has_traffic = lambda _: True
+    world.upload("models/llama-3.1-8b/", WEIGHTS)
+    machine = world.add("serve")
+
+    def die() -> None:
+        machine.containers["tonnage-serve"].is_running = False
+
+    world.timeline.at(HOUR, die)
+    world.run(3 * HOUR)
+    assert machine.is_up
+    # Alarms look at five minutes.
+    assert HOUR <= min(troubled(world)) <= HOUR + 2 * MINUTE
+    assert HOUR + 5 * MINUTE <= max(troubled(world)) <= HOUR + 15 * MINUTE
+
+
+def test_a_machine_that_breaks_says_so_before_it_leaves(world: World) -> None:
+    world.upload("models/llama-3.1-8b/", WEIGHTS)
+    machine = world.add("serve", accelerators=7)
+    world.run(10 * MINUTE)
+    assert machine.name in {
+        name for _, name, values in world.metrics if values.get("Trouble")
+    }
+
+
+def test_what_is_planned_is_no_trouble(world: World) -> None:
+    world.upload("models/llama-3.1-8b/", WEIGHTS)
+    machine = world.add("serve")
+    world.run(DAY, lambda: not machine.is_up)
+    assert not machine.is_up
+    assert troubled(world) == []
+
+
+@pytest.mark.parametrize("role", ["serve", "workspace"])
+def test_machines_tell_what_alarms_and_charts_show(
+    world: World, role: str
+) -> None:
+    world.has_traffic = lambda _: True
+    world.upload("models/llama-3.1-8b/", WEIGHTS)
+    world.add(role, utilization=80.0)
+    world.run(30 * MINUTE)
+    told: dict[str, float] = {}
+    for _, _, values in world.metrics:
+        told |= values
+    stack = stack_of(world.provider, role)
+    assert told.keys() == {metric.name for metric in told_metrics(stack)}
+    count = settings_of(world.provider, role)["health"]["accelerators"]
+    assert told["Utilization"] == 80
+    assert told["Power"] == pytest.approx(350.5 * count)
+    if role == "serve":
+        # The engine of the sandbox runs one request, and makes a token a second.
+        assert (told["Requests"], told["Tokens"]) == (1, 1)

@@ -55,6 +55,19 @@ def test_a_service_without_requests_is_given_back(world: World) -> None:
     assert released(world) == ["nobody asked for anything"]
 
 
+def test_requests_right_after_a_long_load_are_no_hung_engine(
+    world: World,
+) -> None:
+    world.has_traffic = always
+    world.load_s = 20 * MINUTE
+    machine = serving(world)
+    world.run(2 * HOUR)
+    runs = [
+        w for w in machine.commands if w[:3] == ("docker", "run", "--detach")
+    ]
+    assert len(runs) == 1
+
+
 def test_a_service_with_few_requests_stays(world: World) -> None:
     """One request in 40 minutes moves few bytes, and is a request."""
     world.has_traffic = lambda now_s: now_s % (40 * MINUTE) < MINUTE
