@@ -226,25 +226,33 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     model, clouds = spec.model, set(spec.where.clouds)
     is_hub = model.weights.startswith("hf")
     is_vault = model.token is not None and "/" in model.token.split("://")[1]
-    if isinstance(spec, Training) and (is_hub or model.token):
-        message = (
-            "model.weights: a training reads its weights by its own program"
-        )
-        next_step = "remove it, and load them in train.py"
-    elif is_hub and ":" not in model.weights and model.name is None:
-        message = "model.weights: hf needs a repository"
-        next_step = "write weights: hf:owner/name"
-    elif model.token and not is_hub:
-        message = "model.token is for weights from Hugging Face"
-        next_step = "write weights: hf, or remove the token"
-    elif is_vault and clouds != {"azure"}:
-        message = "model.token: a key vault is on Azure alone"
-        next_step = "write where: {clouds: [azure]}, or secret://NAME"
-    elif model.token and not is_vault and "azure" in clouds:
-        message = "model.token: on Azure a secret is in a key vault"
-        next_step = "write secret://VAULT/NAME, or where: {clouds: [aws, gcp]}"
-    else:
-        return []
+    rules = (
+        (
+            isinstance(spec, Training) and (is_hub or model.token is not None),
+            "model.weights: a training reads its weights by its own program",
+            "remove it, and load them in train.py",
+        ),
+        (
+            is_hub and ":" not in model.weights and model.name is None,
+            "model.weights: hf needs a repository",
+            "write weights: hf:owner/name",
+        ),
+        (
+            model.token is not None and not is_hub,
+            "model.token is for weights from Hugging Face",
+            "write weights: hf, or remove the token",
+        ),
+        (
+            is_vault and clouds != {"azure"},
+            "model.token: a key vault is on Azure alone",
+            "write where: {clouds: [azure]}, or secret://NAME",
+        ),
+        (
+            model.token is not None and not is_vault and "azure" in clouds,
+            "model.token: on Azure a secret is in a key vault",
+            "write secret://VAULT/NAME, or where: {clouds: [aws, gcp]}",
+        ),
+    )
     return [
         Problem(
             code="weights",
@@ -252,7 +260,9 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             place=model.place,
             next_step=next_step,
         )
-    ]
+        for is_broken, message, next_step in rules
+        if is_broken
+    ][:1]
 
 
 def _position(problem: Problem) -> tuple[int, int]:

@@ -89,8 +89,9 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         ("egress", "GB", 300),
         ("object storage", "GB-month", 16),
         ("logs", "GB", Decimal("4.9275")),
-        ("custom metrics", "metric-month", Decimal("0.274")),
-        ("alarms", "alarm-month", Decimal("0.411")),
+        ("dashboard", "dashboard-month", Decimal("0.1370")),
+        ("custom metrics", "metric-month", Decimal("0.9589")),
+        ("alarms", "alarm-month", Decimal("0.5479")),
     ]
     quiet = service_lines(
         use(
@@ -106,6 +107,7 @@ def test_every_quantity_is_that_of_a_pocket_calculator() -> None:
         "public_ip",
         "object_storage",
         "logs",
+        "dashboard",
         "metric",
         "alarm",
     ]
@@ -366,3 +368,12 @@ def test_weekends_of_a_profile_follow_its_weekdays() -> None:
     assert weekly_load(own, None).relative_load == tuple(
         (hour + 1) / 168 for hour in range(168)
     )
+
+
+def test_weights_from_a_hub_pass_the_gateway_at_each_start() -> None:
+    """100 GB and an image of 12 GB at each of 4 starts a month, for half of it."""
+    lines = service_lines(
+        use("aws", **HALF_A_MONTH, fetched_gb=Decimal(100)), PriceBook({})
+    )
+    [nat_data] = [line for line in lines if line.name == "NAT data"]
+    assert nat_data.quantity == 2 * (100 + 12)

@@ -14,6 +14,11 @@ from hypothesis import strategies as st
 
 from planner.errors import SpecError, TonnageError
 from planner.facts.accelerator import accelerators, is_named
+from planner.facts.receiver import (
+    ReceiverForm,
+    read_receiver,
+    receiver_forms,
+)
 from planner.spec import unit
 from planner.spec.load import load_spec, plain_values
 from planner.spec.model import Batch, Inference, Training
@@ -391,3 +396,64 @@ def test_an_accelerator_that_nobody_knows_is_refused_where_it_stands(
     assert told in problem.next_step
     assert problem.place is not None
     assert problem.place.line == text[: text.index(word)].count("\n") + 1
+
+
+HUB_RULES = {
+    "hf:owner/name": ("params: 8B, weights: hf", "aws"),
+    "or remove the token": ("name: llama-3.1-8b, token: 'secret://t'", "aws"),
+    "secret://NAME": (
+        "name: llama-3.1-8b, weights: hf, token: 'secret://v/t'",
+        "aws",
+    ),
+    "secret://VAULT/NAME": (
+        "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
+        "azure",
+    ),
+    "bucket, hf, or": ("name: llama-3.1-8b, weights: hub", "aws"),
+    "secret://NAME, or on": ("name: llama-3.1-8b, token: hf_abc", "aws"),
+}
+
+
+@pytest.mark.parametrize("words", HUB_RULES)
+def test_weights_from_a_hub_want_a_repository_and_a_secret(words: str) -> None:
+    model, cloud = HUB_RULES[words]
+    text = chat(extra=f"where: {{clouds: [{cloud}]}}").replace(
+        "model: {name: llama-3.1-8b, precision: auto}", f"model: {{{model}}}"
+    )
+    assert model in text
+    with pytest.raises(SpecError) as caught:
+        spec_of(text)
+    [problem] = caught.value.problems
+    assert words in problem.next_step
+    assert present(problem.place).line > 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://example.com",
+        "https://me:secret@example.com",
+        "mailto:nobody",
+        "arn:aws:sqs:us-east-1:123456789012:queue",
+        "projects/p/topics/",
+    ],
+)
+def test_what_no_alarm_can_reach_is_refused(address: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=f'notify: ["{address}"]'))
+    assert caught.value.problems[0].code == "value"
+
+
+@pytest.mark.parametrize("form", receiver_forms(), ids=lambda f: f.example)
+def test_a_topic_belongs_to_the_cloud_that_is_chosen(
+    form: ReceiverForm,
+) -> None:
+    notify = f'notify: ["{form.example}"]'
+    assert read_receiver(form.example).kind == form.kind
+    if form.cloud is None:
+        assert spec_of(chat(extra=notify)).notify == (form.example,)
+        return
+    with pytest.raises(SpecError) as caught:
+        spec_of(chat(extra=notify))
+    assert caught.value.problems[0].code == "conflict"
+    spec_of(chat(extra=f"{notify}\nwhere: {{clouds: [{form.cloud}]}}"))

@@ -118,6 +118,16 @@ def _batch_hours(
     return max(life_hours(life), Decimal(sizing.duration_hours))
 
 
+def _weights_gb(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Decimal:
+    """Return the size of the checkpoint, GB, which is not that of loaded weights."""
+    return (
+        Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
+        / BYTES_PER_BILLED_GB
+    )
+
+
 def serving_bill(
     requirement: ServingRequirement,
     sizing: FleetSizing,
@@ -134,11 +144,8 @@ def serving_bill(
     life = fleet_lifetime(requirement, sizing)
     months = life_hours(life) / HOURS_PER_MONTH
     node_hours = paid_node_hours(requirement, sizing, offer.purchase)
-    # Size of the checkpoint in object storage, not of loaded weights.
-    stored_gb = (
-        Decimal(int(memory.checkpoint_bytes(requirement.llm, sizing.layout)))
-        / BYTES_PER_BILLED_GB
-    )
+    weights_gb = _weights_gb(requirement, sizing)
+    stored_gb = Decimal(0) if requirement.fetches_weights else weights_gb
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
         # A closed loop has no arrival rate: requests = completions.
@@ -170,11 +177,9 @@ def serving_bill(
     usage = Usage(
         provider=offer.provider,
         node_hours=node_hours,
-        cache_gb=cache_disk_gb(offer.instance.nvme_gb, stored_gb),
-        stored_gb_months=Decimal(0)
-        if requirement.fetches_weights
-        else stored_gb * months,
-        fetched_gb=stored_gb if requirement.fetches_weights else Decimal(0),
+        cache_gb=cache_disk_gb(offer.instance.nvme_gb, weights_gb),
+        stored_gb_months=stored_gb * months,
+        fetched_gb=weights_gb - stored_gb,
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,

@@ -104,6 +104,12 @@ def node_settings(
         "health": {
             "accelerators": fleet.instance.accelerators,
             "fabric_devices": fabric_devices(fleet),
+            "disk_gb_s": _least_disk_speed(fleet),
+            "all_reduce_gb_s": _least_speed(
+                "all_reduce",
+                fleet.instance.accelerator,
+                fleet.instance.accelerators,
+            ),
             "fatal_xids": sorted(
                 int(xid) for xid in lookup_table("xids.csv", "xid", "meaning")
             ),
@@ -131,6 +137,34 @@ def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:
         "idle": stack.idle_s or 0,
         "ttl": stack.ttl_s or 0,
     }
+
+
+def _least_disk_speed(fleet: FleetSpec) -> float:
+    """Return what the disk of the weights must write, GB/s; 0 for a machine without one."""
+    if fleet.instance.nvme_gb:
+        return _least_speed("disk", "local", 0)
+    return _least_speed("disk", "data", 0) if fleet.data_disk_gb else 0.0
+
+
+def _least_speed(kind: str, name: str, count: int) -> float:
+    """Return the least speed of data/speeds.csv, GB/s; 0 where none is known."""
+    columns: table.Columns = {
+        "kind": table.one_of("all_reduce", "disk"),
+        "accelerator": table.nonempty_text,
+        "accelerators": table.integer_between(0, 1024),
+        "gb_s": table.real_between(0.001, 10_000),
+        "meaning": table.nonempty_text,
+        **table.SOURCE_COLUMNS,
+    }
+    for row in table.load_rows("stacks", "speeds.csv", columns):
+        if (row["kind"], row["accelerator"], row["accelerators"]) == (
+            kind,
+            name,
+            count,
+        ):
+            speed: float = row["gb_s"]
+            return speed
+    return 0.0
 
 
 def _disk_patterns(provider: str, kind: str) -> list[str]:

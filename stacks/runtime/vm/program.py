@@ -46,6 +46,7 @@ PREPARING: Final = (
     "health",
     "job",
     "package",
+    "speed",
 )
 JOINING: Final = ("fabric", "group", "upload")
 ROLE_MODULES: Final = {

@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stacks.runtime.vm.node import activity, container, disk, health
+from stacks.runtime.vm.node import activity, container, disk, health, speed
 from stacks.runtime.vm.node.cloud import notice_of
 from stacks.runtime.vm.node.work import (
     FAILURES,
@@ -108,6 +108,17 @@ def _steps(
                 partial(container.pull, machine, job["container"]["image"]),
             ),
         ]
+        steps.append(
+            (
+                "speed",
+                partial(
+                    speed.check_speed,
+                    machine,
+                    settings["health"],
+                    job["container"]["image"],
+                ),
+            )
+        )
     if "fabric" in job:
         steps.append(
             ("fabric", partial(_prepare_fabric, machine, job["fabric"]))

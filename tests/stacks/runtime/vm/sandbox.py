@@ -267,6 +267,8 @@ class SandboxMachine(Host):
         self.failures: dict[str, Callable[[], bool]] = {}
         self.accelerators = 0
         self.utilization = 0.0
+        self.disk_gb_s = 2.0
+        self.bus_gb_s = 480.0
         # Watts, watts by default, and whether the hardware slows an accelerator down.
         self.limits: Callable[[], str] = lambda: "700.00, 700.00, Not Active\n"
         self.messages = ""
@@ -591,6 +593,12 @@ class SandboxMachine(Host):
     def _lsb_release(self, *_: str) -> str:
         return "noble\n"
 
+    def _dd(self, *words: str) -> str:
+        """Write a gibibyte past the memory of the system."""
+        assert "oflag=direct" in words
+        self.sleep(2**30 / (self.disk_gb_s * 1e9))
+        return ""
+
     def _uname(self, *_: str) -> str:
         return "6.11.0-1016-gcp\n"
 
@@ -630,8 +638,11 @@ class SandboxMachine(Host):
             self.containers[name] = container
             if name == FABRIC_SERVICE:
                 container.log = "Buffer manager initialization complete."
-        if verb == "run" and "--entrypoint=python3" in words:
+        if verb == "run" and "--name=tonnage-hub" in words:
             self._fetch_from_hub(words)
+        if verb == "run" and "--name=tonnage-speed" in words:
+            self.sleep(40)
+            return f"busbw {self.bus_gb_s}\n"
         if verb in ("stop", "rm") and words[-1] in self.containers:
             self.containers[words[-1]].is_running = False
             if verb == "rm":
