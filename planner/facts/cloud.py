@@ -20,6 +20,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     package          its package of Pulumi
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
+    secret_form      how a secret of its store is named
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
     spread_zones     most zones of a region that the nodes of a pool are spread over
     capacity_code    error code of a request that finds no machine
@@ -30,6 +31,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     package: str
     region_property: str
     url_schemes: tuple[str, ...]
+    secret_form: str
     mixes_on_fabric: bool
     spread_zones: int
     capacity_code: str
@@ -46,6 +48,7 @@ def clouds() -> dict[str, CloudFacts]:
         "package": table.nonempty_text,
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
+        "secret_form": table.nonempty_text,
         "mixes_on_fabric": table.yes_or_no,
         "spread_zones": table.integer_between(1, 9),
         "capacity_code": table.nonempty_text,

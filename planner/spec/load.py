@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
+from planner.facts.cloud import clouds
 from planner.facts.receiver import read_receiver
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
@@ -223,12 +224,13 @@ def _receiver_problems(spec: Spec) -> list[Problem]:
 
 def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     """Weights from Hugging Face want a repository, and a token wants weights from there."""
-    model, clouds = spec.model, set(spec.where.clouds)
+    model = spec.model
     is_hub = model.weights.startswith("hf")
-    is_vault = model.token is not None and "/" in model.token.split("://")[1]
+    secret = (model.token or "").removeprefix("secret://")
+    forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
     rules = (
         (
-            isinstance(spec, Training) and (is_hub or model.token is not None),
+            isinstance(spec, Training) and (is_hub or secret),
             "model.weights: a training reads its weights by its own program",
             "remove it, and load them in train.py",
         ),
@@ -238,19 +240,20 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             "write weights: hf:owner/name",
         ),
         (
-            model.token is not None and not is_hub,
+            secret and not is_hub,
             "model.token is for weights from Hugging Face",
             "write weights: hf, or remove the token",
         ),
         (
-            is_vault and clouds != {"azure"},
-            "model.token: a key vault is on Azure alone",
-            "write where: {clouds: [azure]}, or secret://NAME",
+            secret and len(forms) > 1,
+            "model.token: the clouds of where.clouds name secrets differently",
+            "write where: {clouds: […]} with the cloud that has the secret",
         ),
         (
-            model.token is not None and not is_vault and "azure" in clouds,
-            "model.token: on Azure a secret is in a key vault",
-            "write secret://VAULT/NAME, or where: {clouds: [aws, gcp]}",
+            secret
+            and any(form.count("/") != secret.count("/") for form in forms),
+            "model.token has not the form of the cloud's secrets",
+            f"write secret://{min(forms, default='')}",
         ),
     )
     return [

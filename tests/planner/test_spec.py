@@ -401,13 +401,17 @@ def test_an_accelerator_that_nobody_knows_is_refused_where_it_stands(
 HUB_RULES = {
     "hf:owner/name": ("params: 8B, weights: hf", "aws"),
     "or remove the token": ("name: llama-3.1-8b, token: 'secret://t'", "aws"),
-    "secret://NAME": (
+    "write secret://NAME": (
         "name: llama-3.1-8b, weights: hf, token: 'secret://v/t'",
         "aws",
     ),
-    "secret://VAULT/NAME": (
+    "write secret://VAULT/NAME": (
         "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
         "azure",
+    ),
+    "with the cloud that has the secret": (
+        "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
+        "aws, azure",
     ),
     "bucket, hf, or": ("name: llama-3.1-8b, weights: hub", "aws"),
     "secret://NAME, or on": ("name: llama-3.1-8b, token: hf_abc", "aws"),
