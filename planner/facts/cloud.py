@@ -77,10 +77,10 @@ def _routing_rows() -> dict[tuple[str, ...], table.TableRow]:
 
 
 def built_routings(cloud: str) -> tuple[str, ...]:
-    """Return how the load balancer that is built on a cloud can spread requests, sorted.
+    """Return how requests can be spread on a cloud, sorted.
 
-    Balancers spread connections, so this holds for requests with connections of their own. Every
-    other routing needs a router that the user runs.
+    Balancers spread connections at random, so that holds for requests with connections of their
+    own. The other ways are those of a router on the machines.
     """
     return tuple(
         sorted(

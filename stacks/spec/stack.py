@@ -21,12 +21,15 @@ from stacks.spec.upload import hub_weights
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
     from planner.facts.receiver import Receiver
+    from planner.perf.serving.load import Routing
     from planner.solve.solution import Solution, TrainingRun
     from planner.spec.model import Spec
     from stacks.spec.fleet import FleetSpec, ScalingGroup
     from stacks.spec.upload import HubWeights
 
 SERVING_PORT: Final = 8000
+# Of the engine behind a router, inside the stack.
+ROUTED_PORT: Final = 8001
 # Days for which checkpoints stay after a run.
 LEFT_DAYS: Final = 30
 
@@ -39,6 +42,7 @@ WRITTEN_FOLDERS: Final = (
     "checkpoints",
     "groups",
     "released",
+    "routes",
 )
 # Of what belongs to a stack, to one of its pools, and to one of their scaling groups.
 STACK_TAG: Final = "tonnage-stack"
@@ -65,6 +69,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     planned_usd: int
     model_name: str
     hub_weights: HubWeights | None
+    routing: Routing
     idle_s: int | None
     ttl_s: int | None
     timezone: str
@@ -95,6 +100,18 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     def is_training(self) -> bool:
         """Whether it trains, and so writes checkpoints."""
         return self.job_fleet is not None
+
+    @property
+    def has_router(self) -> bool:
+        """Whether machines route requests among each other; the balancer spreads at random."""
+        return (
+            self.routing != "random"
+            and sum(
+                group.nodes // fleet.nodes_per_replica
+                for fleet, group in self.scaling_groups
+            )
+            > 1
+        )
 
     @property
     def spans_nodes(self) -> bool:
@@ -226,6 +243,9 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
             hub_weights(spec.model, solution.llm)
             if isinstance(spec, Inference | Batch) and solution.llm
             else None
+        ),
+        routing=(
+            spec.traffic.routing if isinstance(spec, Inference) else "random"
         ),
         idle_s=int(shutdown.idle) if shutdown.idle else None,
         ttl_s=int(shutdown.ttl) if shutdown.ttl else None,

@@ -165,6 +165,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         url_schemes=("shelf",),
         mixes_on_fabric=True,
         spread_zones=1,
+        secret_form="NAME",
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",
         source="this test",

@@ -11,7 +11,8 @@ from stacks.runtime.vm.container import (
     container_settings,
     fabric_settings,
 )
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import ROUTED_PORT, SERVING_PORT
+from stacks.spec.table import lookup_table
 from stacks.spec.upload import model_upload
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def serving_work(
         ),
         **fabric_settings(fleet),
         "words": server_words(stack, fleet, layout),
-        "port": SERVING_PORT,
+        "port": _engine_port(stack),
+        **_router(stack),
         "pool": group.name,
         "group_count": group.nodes // fleet.nodes_per_replica,
         "span": fleet.nodes_per_replica,
@@ -71,6 +73,24 @@ def _weights(stack: StackSpec, rule: UploadRule, folder: str) -> dict[str, Any]:
     }
 
 
+def _engine_port(stack: StackSpec) -> int:
+    return ROUTED_PORT if stack.has_router else SERVING_PORT
+
+
+def _router(stack: StackSpec) -> dict[str, Any]:
+    """Return what a machine knows of the router, where the stack has one."""
+    if not stack.has_router:
+        return {}
+    return {
+        "router": {
+            "image": lookup_table("images.csv", "image", "reference")["router"],
+            "routing": stack.routing,
+            "port": SERVING_PORT,
+            "engine_port": ROUTED_PORT,
+        }
+    }
+
+
 def server_words(
     stack: StackSpec, fleet: FleetSpec, layout: ReplicaLayout
 ) -> list[str]:
@@ -78,7 +98,7 @@ def server_words(
     gpu_memory_share = vllm_constants(SERVING_ENGINE.software_year)["share"]
     options = {
         "--served-model-name": stack.model_name,
-        "--port": SERVING_PORT,
+        "--port": _engine_port(stack),
         "--tensor-parallel-size": layout.tp,
         "--pipeline-parallel-size": layout.pp,
         "--max-num-seqs": fleet.max_batch,

@@ -51,10 +51,10 @@ def _total(lines: list[str], names: tuple[str, ...]) -> float:
     )
 
 
-def is_healthy(machine: Host, port: int) -> bool:
-    """Whether the engine of this machine says that it is well."""
+def is_healthy(machine: Host, port: int, address: str = "127.0.0.1") -> bool:
+    """Whether the engine at an address says that it is well."""
     try:
-        machine.send("GET", f"http://127.0.0.1:{port}/health", timeout_s=10)
+        machine.send("GET", f"http://{address}:{port}/health", timeout_s=10)
     except RequestError:
         return False
     return True

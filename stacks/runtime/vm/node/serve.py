@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node import activity, container
 from stacks.runtime.vm.node.group import Membership, SeatPool
+from stacks.runtime.vm.node.router import Router
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,11 @@ HUNG_S = 300.0
 
 
 class ServingNode:
-    """The engine of this node. Settings: container, words, port, pool, group_count, span."""
+    """The engine of this node.
+
+    Settings: container, words, port (of the engine), pool, group_count, span, and router where
+    machines route requests among each other.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,11 @@ class ServingNode:
             if settings["span"] > 1
             else None
         )
+        self._router = (
+            Router(machine, cloud, settings["router"])
+            if "router" in settings
+            else None
+        )
         # The place of this node in a group that works.
         self._place: tuple[Seat, Epoch] | None = None
 
@@ -88,11 +98,17 @@ class ServingNode:
             self._place = self._membership.join()
             if self._place is not None:
                 self._keep_up()
+        if self._router is not None:
+            self._router.look(is_ready=self.is_ready and self.leads)
         return True
 
     def leave(self) -> None:
         """Let the engine finish what it has begun; the balancer sends nothing to it then."""
+        if self._router is not None:
+            self._router.leave()
         container.stop(self._machine, NAME, DRAIN_S)
+        if self._router is not None:
+            self._router.stop()
         if self._membership is not None:
             self._membership.leave()
 

@@ -11,6 +11,7 @@ import bz2
 import datetime as dt
 import fnmatch
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -436,7 +437,7 @@ class SandboxMachine(Host):
     ) -> Answer:
         if threading.current_thread() is threading.main_thread():
             raise AssertionError("requests come from programs")
-        if ":8000/" in url:
+        if re.match(r"http://[\d.]+:800[01]/", url):
             return self._engine(url, body)
         if url.endswith(("key", ".gpg", ".asc")):
             return Answer(200, {}, b"key")
@@ -451,11 +452,14 @@ class SandboxMachine(Host):
         address = url.removeprefix("http://").partition(":")[0]
         host = self
         if address != "127.0.0.1":
-            host = next(
+            there = [
                 m
                 for m in self.world.machines
                 if m.address == address and m.is_up
-            )
+            ]
+            if not there:
+                raise RequestError(0, "no route to host")
+            [host] = there
         container = host.containers.get("tonnage-serve")
         if (
             container is None
@@ -636,6 +640,8 @@ class SandboxMachine(Host):
             container = Container(list(words), self.world.timeline.now_s)
             name = container.option("--name")
             self.containers[name] = container
+            if name == "tonnage-router":
+                container.log = self._router_config()
             if name == FABRIC_SERVICE:
                 container.log = "Buffer manager initialization complete."
         if verb == "run" and "--name=tonnage-hub" in words:
@@ -643,6 +649,9 @@ class SandboxMachine(Host):
         if verb == "run" and "--name=tonnage-speed" in words:
             self.sleep(40)
             return f"busbw {self.bus_gb_s}\n"
+        if verb == "kill":
+            # The proxy reads its configuration again.
+            self.containers[words[-1]].log = self._router_config()
         if verb in ("stop", "rm") and words[-1] in self.containers:
             self.containers[words[-1]].is_running = False
             if verb == "rm":
@@ -650,6 +659,9 @@ class SandboxMachine(Host):
         if verb in ("inspect", "logs"):
             return self._look_into(words)
         return ""
+
+    def _router_config(self) -> str:
+        return self.path("/run/tonnage/router/nginx.conf").read_text()
 
     def _fetch_from_hub(self, words: tuple[str, ...]) -> None:
         """What snapshot_download does: the files of a repository, for who may have them."""

@@ -1,0 +1,278 @@
+"""Requests that machines route among each other, in the sandbox and by a real proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.runtime.vm.node.router import CONFIG, METHODS
+from tests.stacks.runtime.vm.sandbox import (
+    HOUR,
+    MINUTE,
+    SandboxMachine,
+    World,
+    settings_of,
+    state_of,
+)
+
+MODEL = "models/llama-3.1-8b/"
+WEIGHTS = ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+def service(world: World, count: int) -> list[SandboxMachine]:
+    """Machines of a service with a router, which have requests all the time."""
+    world.has_traffic = lambda _: True
+    world.upload(MODEL, WEIGHTS)
+    settings: dict[str, Any] = settings_of(world.provider, "serve")
+    router = {
+        "image": "nginx",
+        "routing": "least-loaded",
+        "port": 8000,
+        "engine_port": 8001,
+    }
+    work = {**settings["work"], "port": 8001, "router": router}
+    return [
+        world.add("serve", {**settings, "work": work}) for _ in range(count)
+    ]
+
+
+def leaders(world: World) -> list[str]:
+    """The machines whose proxy tells the balancer that it is well."""
+    return [
+        machine.name
+        for machine in world.machines
+        if machine.is_up and "return 200" in proxy(machine)
+    ]
+
+
+def proxy(machine: SandboxMachine) -> str:
+    """What the proxy of a machine has read."""
+    container = machine.containers.get("tonnage-router")
+    return container.log if container and container.is_running else ""
+
+
+def engines(machine: SandboxMachine) -> list[str]:
+    return re.findall(r"server ([\d.]+):8001 max_fails", proxy(machine))
+
+
+def addresses(world: World) -> list[str]:
+    return sorted(m.address for m in world.machines if m.is_up)
+
+
+def test_one_machine_takes_all_requests_and_routes_to_all(
+    world: World,
+) -> None:
+    service(world, 3)
+    world.run(20 * MINUTE)
+    assert leaders(world) == ["chat_1"]
+    for machine in world.machines:
+        assert sorted(engines(machine)) == addresses(world)
+
+
+def test_nobody_is_routed_to_an_engine_that_is_not_ready(world: World) -> None:
+    service(world, 2)
+
+    def another() -> None:
+        service(world, 1)
+
+    world.timeline.at(30 * MINUTE, another)
+    world.run(33 * MINUTE)
+    # The third one still loads.
+    assert [len(engines(m)) for m in world.machines[:2]] == [2, 2]
+    world.run(HOUR)
+    assert [len(engines(m)) for m in world.machines] == [3, 3, 3]
+
+
+def test_the_next_machine_leads_when_the_first_one_is_lost(
+    world: World,
+) -> None:
+    first, *_ = service(world, 3)
+    world.timeline.at(HOUR, lambda: world.end(first, replaced=False))
+    world.run(HOUR + MINUTE)
+    assert leaders(world) == ["chat_2"]
+    assert all(first.address not in engines(m) for m in world.machines[1:])
+    world.run(2 * HOUR)
+    # What a lost machine has left is cleared away.
+    routes = [key for key in world.objects if key.startswith("routes/")]
+    assert routes == ["routes/chat_2", "routes/chat_3"]
+
+
+def test_a_broken_engine_is_left_out_and_comes_back(world: World) -> None:
+    first, second = service(world, 2)
+
+    def die() -> None:
+        first.containers["tonnage-serve"].is_running = False
+
+    world.timeline.at(HOUR, die)
+    world.run(HOUR + MINUTE)
+    assert leaders(world) == [second.name]
+    assert engines(second) == [second.address]
+    world.run(HOUR + 15 * MINUTE)
+    assert leaders(world) == [first.name]
+    assert sorted(engines(second)) == addresses(world)
+
+
+def test_a_machine_with_a_notice_leads_no_more_and_drains(
+    world: World,
+) -> None:
+    first, second = service(world, 2)
+
+    def announce() -> None:
+        first.notice = True
+
+    world.timeline.at(HOUR, announce)
+    world.run(HOUR + MINUTE)
+    assert leaders(world) == [second.name]
+    assert engines(second) == [second.address]
+    stops = [w for w in first.commands if w[:2] == ("docker", "stop")]
+    # The proxy outlives the engine: what it has begun comes back through it.
+    assert [w[-1] for w in stops] == ["tonnage-serve", "tonnage-router"]
+
+
+def test_a_proxy_that_ends_is_started_again(world: World) -> None:
+    first, _ = service(world, 2)
+
+    def die() -> None:
+        first.containers["tonnage-router"].is_running = False
+
+    world.timeline.at(HOUR, die)
+    world.run(HOUR + MINUTE)
+    assert leaders(world) == [first.name]
+    assert state_of(first)["phase"] == "working"
+
+
+class Engine(ThreadingHTTPServer):
+    """An engine that answers after a time, and knows how much it had to do at once."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.seconds = seconds
+        self.lock = threading.Lock()
+        self.running = 0
+        self.most = 0
+        self.answered = 0
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Engine
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        with self.server.lock:
+            self.server.running += 1
+            self.server.most = max(self.server.most, self.server.running)
+        time.sleep(self.server.seconds)
+        with self.server.lock:
+            self.server.running -= 1
+            self.server.answered += 1
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def slow_and_fast() -> Iterator[list[Engine]]:
+    """Three engines, one of which takes ten times as long."""
+    servers = [Engine(0.5), Engine(0.05), Engine(0.05)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield servers
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.enable_socket
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on PATH")
+@pytest.mark.parametrize("routing", sorted(METHODS))
+def test_a_real_proxy_takes_the_configuration_and_routes_so(
+    tmp_path: Path, slow_and_fast: list[Engine], routing: str
+) -> None:
+    port = free_port()
+    config = CONFIG.format(
+        method=METHODS[routing],
+        servers="\n".join(
+            f"    server 127.0.0.1:{engine.port} max_fails=0;"
+            for engine in slow_and_fast
+        ),
+        port=port,
+        health=200,
+    ).replace("/tmp/nginx.pid", str(tmp_path / "nginx.pid"))
+    path = tmp_path / "nginx.conf"
+    path.write_text(config)
+    process = subprocess.Popen(
+        ["nginx", "-p", str(tmp_path), "-c", str(path), "-g", "daemon off;"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(port)
+        with ThreadPoolExecutor(12) as clients:
+            answers = list(clients.map(lambda n: ask(port, n), range(240)))
+    finally:
+        process.terminate()
+        process.wait(10)
+    assert answers == list(range(240))
+    slow, *fast = (engine.answered for engine in slow_and_fast)
+    if routing == "least-loaded":
+        # By turns the slow one would have a third, and everybody would wait for it.
+        assert slow < 60
+        assert slow_and_fast[0].most <= 6
+    else:
+        assert slow == pytest.approx(80, abs=8)
+    assert slow + sum(fast) == 240
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            status, _ = talk(port, "GET", "/health", "")
+        except OSError:
+            time.sleep(0.05)
+        else:
+            assert status == 200
+            return
+    raise AssertionError("the proxy does not answer")
+
+
+def ask(port: int, number: int) -> int:
+    _, body = talk(port, "POST", "/v1/completions", json.dumps(number))
+    answer: int = json.loads(body)
+    return answer
+
+
+def talk(port: int, method: str, path: str, body: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(method, path, body)
+        with connection.getresponse() as response:
+            return response.status, response.read()
