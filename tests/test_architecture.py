@@ -157,6 +157,7 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "watch",
         "alarm",
         "dashboard",
+        "home",
         "identity",
         "cloud",
         "node",

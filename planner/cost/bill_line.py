@@ -69,6 +69,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `sent_gb`, `received_gb`  traffic with clients, GB
     `serves_traffic`  whether there are a load balancer and egress
     `network_hours`  hours in which the network exists
+    `kept_gb`  disks that stay when machines go, GB
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
     """
 
@@ -81,6 +82,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     serves_traffic: bool
     network_hours: Decimal = HOURS_PER_MONTH
     fetched_gb: Decimal = Decimal(0)
+    kept_gb: Decimal = Decimal(0)
 
 
 @cache
@@ -148,7 +150,23 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     bill_lines = [_disk_line(usage, price_book, months)]
     # No cache disk when local NVMe holds the weights.
     if usage.cache_gb:
-        bill_lines.append(_cache_line(usage, price_book, months))
+        bill_lines.append(
+            _disk_space_line(
+                "model and data disks",
+                usage,
+                price_book,
+                usage.cache_gb * months,
+            )
+        )
+    if usage.kept_gb:
+        bill_lines.append(
+            _disk_space_line(
+                "disks that are kept",
+                usage,
+                price_book,
+                usage.kept_gb * usage.network_hours / HOURS_PER_MONTH,
+            )
+        )
     bill_lines += _network_lines(usage, price_book)
     if usage.serves_traffic:
         bill_lines += _balancer_lines(usage, price_book)
@@ -214,8 +232,8 @@ def _disk_line(
     )
 
 
-def _cache_line(
-    usage: Usage, price_book: PriceBook, months: Decimal
+def _disk_space_line(
+    line_name: str, usage: Usage, price_book: PriceBook, gb_months: Decimal
 ) -> BillLine:
     # Without a price of its own a cache disk costs as a boot disk.
     disk_prices = price_book.find(
@@ -223,13 +241,7 @@ def _cache_line(
     ) or price_book.find(usage.provider, "disk")
     service_price = disk_prices[0] if disk_prices else None
     price_unit = service_price.unit if service_price else "GB-month"
-    return priced_line(
-        "model and data disks",
-        "disk",
-        price_unit,
-        usage.cache_gb * months,
-        service_price,
-    )
+    return priced_line(line_name, "disk", price_unit, gb_months, service_price)
 
 
 def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:

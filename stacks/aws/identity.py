@@ -42,16 +42,16 @@ def resources(stack: StackSpec) -> list[Resource]:
     """The role of the nodes with its policies, and the profile that carries it."""
     profile_name = iam_role_name(stack, "node")
     role_policies = [
-        _role_policy(
+        role_policy(
             "node-own-group", "node", "own-group", _group_statements(stack)
         ),
-        _role_policy("node-logs", "node", "logs", _log_statements(stack)),
-        _role_policy("node-session", "node", "session", _session_statements()),
-        _role_policy("node-models", "node", "models", _model_statements(stack)),
+        role_policy("node-logs", "node", "logs", _log_statements(stack)),
+        role_policy("node-session", "node", "session", _session_statements()),
+        role_policy("node-models", "node", "models", _model_statements(stack)),
     ]
     if stack.hub_weights is not None and stack.hub_weights.token:
         role_policies.append(
-            _role_policy(
+            role_policy(
                 "node-token",
                 "node",
                 "token",
@@ -65,7 +65,7 @@ def resources(stack: StackSpec) -> list[Resource]:
             "Resource": "*",
         }
         role_policies.append(
-            _role_policy("node-files", "node", "files", [find_statement])
+            role_policy("node-files", "node", "files", [find_statement])
         )
     return [
         iam_role(stack, "node", "ec2.amazonaws.com"),
@@ -109,12 +109,13 @@ def policy_document(statements: list[Properties]) -> str:
     return json.dumps(policy_body, sort_keys=True, separators=(",", ":"))
 
 
-def _role_policy(
+def role_policy(
     resource_name: str,
     principal_name: str,
     policy_name: str,
     statements: list[Properties],
 ) -> Resource:
+    """What a role of the stack may do."""
     return Resource(
         type="aws:iam/rolePolicy:RolePolicy",
         name=resource_name,
@@ -133,7 +134,7 @@ def scale_policy(stack: StackSpec, principal_name: str) -> Resource:
         "Action": "autoscaling:UpdateAutoScalingGroup",
         "Resource": group_arn_patterns(stack),
     }
-    return _role_policy(
+    return role_policy(
         f"{principal_name}-scale",
         principal_name,
         "scale-own-group",

@@ -33,6 +33,9 @@ PART_BYTES = 64 * 2**20
 MOST_PARTS = 10_000
 CONFLICTS = (409, 412)
 GONE = ("DELETING", "FAILED")
+# Where a volume is attached, and the link that the system makes of its id.
+HOME_DEVICE = "/dev/sdg"
+HOME_LINK = "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"
 
 
 class Credentials(NamedTuple):
@@ -161,6 +164,46 @@ class AwsApi:
                 "x-amz-target": f"Logs_20140328.{action}",
             },
             timeout_s=TELL_TIMEOUT_S,
+        )
+
+    def home_disk(self) -> list[str]:
+        """Attach a volume of the stack that is kept."""
+        machine = self.node_name()
+        volumes = self._homes("attachment.instance-id", machine)
+        for volume in () if volumes else self._homes("status", "available"):
+            try:
+                self._ec2(
+                    "AttachVolume",
+                    {
+                        "VolumeId": volume,
+                        "InstanceId": machine,
+                        "Device": HOME_DEVICE,
+                    },
+                )
+            except RequestError as error:
+                # Another machine was faster.
+                if error.status != 400:
+                    raise
+                continue
+            volumes = [volume]
+            break
+        if not volumes:
+            raise RequestError(409, "other machines have all disks")
+        return [HOME_LINK + volumes[0].replace("-", "")]
+
+    def _homes(self, filter_name: str, text: str) -> list[str]:
+        """Return the volumes of the stack that are kept and pass a filter."""
+        filters = ("tag:tonnage-home", self._stack), (filter_name, text)
+        values = {}
+        for number, (name, value) in enumerate(filters, 1):
+            values[f"Filter.{number}.Name"] = name
+            values[f"Filter.{number}.Value.1"] = value
+        answer = self._ec2("DescribeVolumes", values)
+        return sorted(set(_texts(answer.body, "volumeId")))
+
+    def _ec2(self, action: str, values: Mapping[str, str]) -> Answer:
+        return self._query(
+            "ec2", {"Action": action, "Version": "2016-11-15", **values}
         )
 
     def secret(self, name: str) -> str:

@@ -10,6 +10,7 @@ from stacks.azure import (
     fabric,
     files,
     fleet,
+    home,
     identity,
     network,
     observe,
@@ -42,5 +43,6 @@ CLOUD: Cloud = JoinedCloud(
         watch,
         alarm,
         dashboard,
+        home,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.cost.bill_line import usage_value
-from stacks.azure import fabric, files, placement, storage
+from stacks.azure import fabric, files, home, placement, storage
 from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
@@ -252,4 +252,5 @@ def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
         "numbers_machines": fabric.has_infiniband(fleet),
         "file_system": files.file_system_name(stack),
         "dataset": files.dataset_url(stack.dataset_uri),
+        "homes": home.disk_names(stack),
     }

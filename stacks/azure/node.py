@@ -32,6 +32,9 @@ PART_BYTES = 64 * 2**20
 READ_FOLDERS = ("models/", "job/", "program/")
 FILL_TIMEOUT_S = 86_400.0
 QUOTE = '"'
+# The place of the disk of a workspace, and the folders of links by that number.
+HOME_LUN = 10
+HOME_LINKS = ("/dev/disk/azure/data/by-lun/", "/dev/disk/azure/scsi1/lun")
 MOST_PARTS = 50_000
 # The first question after events switches their service on.
 EVENTS_TIMEOUT_S = 130.0
@@ -54,6 +57,7 @@ class AzureApi:
         self._scale_set: str = settings["group"]
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
+        self._homes: list[str] = settings["homes"]
         self._numbers_machines: bool = settings["numbers_machines"]
         self._stack: str = settings["stack"]
         self._tokens: dict[str, Kept] = {}
@@ -93,15 +97,8 @@ class AzureApi:
 
         A scale set does not replace what is deleted from it.
         """
-        instance = self._instance()
-        machine_path = (
-            f"{self._scale_set_url(instance)}/virtualMachines/{self.handle()}"
-            if self._numbers_machines
-            else f"{_group_url(instance)}/Microsoft.Compute/virtualMachines/"
-            f"{instance['name']}"
-        )
         self._authorized(
-            "POST", f"{machine_path}/redeploy?api-version=2024-03-01"
+            "POST", f"{self._machine_url()}/redeploy?api-version=2024-03-01"
         )
 
     def notice(self) -> str:
@@ -193,6 +190,45 @@ class AzureApi:
             for kind in ("dataCollectionEndpoints", "dataCollectionRules")
         ]
         return found[0]["logsIngestion"]["endpoint"], found[1]["immutableId"]
+
+    def home_disk(self) -> list[str]:
+        """Attach a disk of the stack that is kept."""
+        instance = self._instance()
+        owners = {}
+        for name in self._homes:
+            disk_path = f"{_group_url(instance)}/Microsoft.Compute/disks/{name}"
+            disk = self._authorized(
+                "GET", f"{disk_path}?api-version=2024-03-02"
+            ).document()
+            owners[disk["id"]] = disk.get("managedBy", "")
+        own_end = f"/virtualmachines/{self.handle()}".lower()
+        if not any(
+            owner.lower().endswith(own_end) for owner in owners.values()
+        ):
+            free = [disk_id for disk_id, owner in owners.items() if not owner]
+            if not free:
+                raise RequestError(409, "other machines have all disks")
+            disk = {
+                "diskId": free[0],
+                "lun": HOME_LUN,
+                "caching": "None",
+                "deleteOption": "Detach",
+            }
+            self._authorized(
+                "POST",
+                f"{self._machine_url()}/attachDetachDataDisks?api-version=2024-07-01",
+                {"dataDisksToAttach": [disk]},
+            )
+        return [f"{folder}{HOME_LUN}" for folder in HOME_LINKS]
+
+    def _machine_url(self) -> str:
+        instance = self._instance()
+        return (
+            f"{self._scale_set_url(instance)}/virtualMachines/{self.handle()}"
+            if self._numbers_machines
+            else f"{_group_url(instance)}/Microsoft.Compute/virtualMachines/"
+            f"{instance['name']}"
+        )
 
     def secret(self, name: str) -> str:
         """Return a secret by the name of its vault and its own, VAULT/NAME."""

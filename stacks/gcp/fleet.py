@@ -9,6 +9,7 @@ from stacks.cloud import group_outputs
 from stacks.gcp import (
     fabric,
     files,
+    home,
     identity,
     network,
     observe,
@@ -258,4 +259,5 @@ def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
         "metrics": observe.metric_prefix(stack),
         "file_system": files.file_system_name(stack),
         "dataset": stack.dataset_uri,
+        "homes": home.disk_names(stack),
     }

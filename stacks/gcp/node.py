@@ -29,6 +29,7 @@ LUSTRE_URL = "https://lustre.googleapis.com/v1"
 POLL_S = 30.0
 PART_BYTES = 64 * 2**20  # a multiple of 256 KiB, as resumable uploads want
 NO_OBJECT = "0"
+HOME_DEVICE = "tonnage-home"
 
 
 def open_cloud(machine: Host, settings: Mapping[str, Any]) -> GcpApi:
@@ -47,6 +48,7 @@ class GcpApi:
         self._metrics: str = settings["metrics"]
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
+        self._homes: list[str] = settings["homes"]
         self._token = Kept(machine)
 
     def node_name(self) -> str:
@@ -166,6 +168,38 @@ class GcpApi:
                 "zone": self._metadata("instance/zone").rpartition("/")[2],
             },
         }
+
+    def home_disk(self) -> list[str]:
+        """Attach a disk of the stack that is kept."""
+        machine = f"{self._project_url()}/{self.handle()}"
+        zone_url = machine.rpartition("/instances/")[0]
+        users = {
+            name: self._authorized("GET", f"{zone_url}/disks/{name}")
+            .document()
+            .get("users", [])
+            for name in self._homes
+        }
+        own_path = machine.partition("/projects/")[2]
+        if not any(
+            user.endswith(own_path)
+            for names in users.values()
+            for user in names
+        ):
+            free = [name for name, names in users.items() if not names]
+            if not free:
+                raise RequestError(409, "other machines have all disks")
+            disk_path = f"{zone_url.partition('/v1/')[2]}/disks/{free[0]}"
+            self._authorized(
+                "POST",
+                f"{machine}/attachDisk",
+                {
+                    "source": disk_path,
+                    "deviceName": HOME_DEVICE,
+                    "mode": "READ_WRITE",
+                    "autoDelete": False,
+                },
+            )
+        return [f"/dev/disk/by-id/google-{HOME_DEVICE}"]
 
     def secret(self, name: str) -> str:
         """Return the newest version of a secret of the project."""

@@ -39,8 +39,9 @@ class ScalingGroup(Struct, frozen=True, kw_only=True):
 class FleetSpec(Struct, frozen=True, kw_only=True):
     """The machines of one pool, as they are built.
 
-    `data_disk_gb` is GB of the disk beside the boot disk, 0 without one. `spare_nodes` stand by
-    for a training job. `loaded_bytes` are those that a node loads before it works. A batch that
+    `data_disk_gb` is GB of the disk beside the boot disk, 0 without one, and `home_gb` GB of that
+    which each user of a workspace keeps when machines change. `spare_nodes` stand by for a
+    training job. `loaded_bytes` are those that a node loads before it works. A batch that
     `runs_once` ends when everything is answered; others wait for more.
 
     `zones` are those that its nodes may be in: one when they must be close to each other or to
@@ -60,6 +61,7 @@ class FleetSpec(Struct, frozen=True, kw_only=True):
     token_budget: int
     quantize_on_load: bool
     data_disk_gb: int
+    home_gb: int
     spare_nodes: int
     loaded_bytes: int
     runs_once: bool
@@ -113,7 +115,10 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         and training_run is not None
         and training_run.storage.file_system is not None
     )
-    needs_one_zone = pool.nodes_per_group > 1 or shares_files
+    # A disk that is kept is in one zone, as a file system is.
+    needs_one_zone = (
+        pool.nodes_per_group > 1 or shares_files or isinstance(spec, Workspace)
+    )
     return FleetSpec(
         name=pool.name,
         instance=pool.instance,
@@ -126,7 +131,12 @@ def derive_fleet(spec: Spec, solution: Solution, pool: SizedPool) -> FleetSpec:
         context_tokens=pool.context_tokens,
         token_budget=pool.token_budget,
         quantize_on_load=_quantizes_on_load(solution, pool),
-        data_disk_gb=_data_disk_gb(spec, solution, pool),
+        data_disk_gb=_data_disk_gb(solution, pool),
+        home_gb=(
+            int(spec.disk / BYTES_PER_BILLED_GB)
+            if isinstance(spec, Workspace)
+            else 0
+        ),
         spare_nodes=pool.spares.count if is_training else 0,
         loaded_bytes=_loaded_bytes(solution, pool),
         runs_once=pool.role == "batch" and pool.run_window_s == 0,
@@ -170,10 +180,8 @@ def _scaling_groups(
     return tuple(scaling_groups)
 
 
-def _data_disk_gb(spec: Spec, solution: Solution, pool: SizedPool) -> int:
+def _data_disk_gb(solution: Solution, pool: SizedPool) -> int:
     """GB of the disk of a node beside its boot disk; none when local NVMe does."""
-    if pool.role == "workspace" and isinstance(spec, Workspace):
-        return int(spec.disk / BYTES_PER_BILLED_GB)
     if pool.role == "train" and solution.training_run is not None:
         return solution.training_run.data_disk_gb
     if pool.layout is None or solution.llm is None:

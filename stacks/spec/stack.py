@@ -48,6 +48,8 @@ WRITTEN_FOLDERS: Final = (
 STACK_TAG: Final = "tonnage-stack"
 POOL_TAG: Final = "tonnage-pool"
 GROUP_TAG: Final = "tonnage-group"
+# Of the disks that a workspace keeps.
+HOME_TAG: Final = "tonnage-home"
 
 
 class StackSpec(Struct, frozen=True, kw_only=True):
@@ -112,6 +114,16 @@ class StackSpec(Struct, frozen=True, kw_only=True):
             )
             > 1
         )
+
+    @property
+    def homes(self) -> dict[str, FleetSpec]:
+        """The disks that users of a workspace keep, by name, each with its fleet."""
+        return {
+            f"{fleet.name}-home-{number}": fleet
+            for fleet in self.fleets
+            if fleet.home_gb
+            for number in range(fleet.nodes)
+        }
 
     @property
     def spans_nodes(self) -> bool:

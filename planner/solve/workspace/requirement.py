@@ -203,7 +203,8 @@ def workspace_bill(
         provider=offer.provider,
         node_hours=machine_hours,
         # Idle shutdown is not predicted: every scheduled hour is paid.
-        cache_gb=Decimal(spec.disk) / BYTES_PER_BILLED_GB,
+        cache_gb=Decimal(0),
+        kept_gb=spec.users * Decimal(spec.disk) / BYTES_PER_BILLED_GB,
         stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),
         received_gb=Decimal(0),

@@ -100,6 +100,7 @@ def node_settings(
             "local_disks": _disk_patterns(stack.provider, "local"),
             "data_disk": _disk_patterns(stack.provider, "data"),
             "has_disk": bool(fleet.data_disk_gb or fleet.instance.nvme_gb),
+            "has_home": bool(fleet.home_gb),
         },
         "health": {
             "accelerators": fleet.instance.accelerators,

@@ -59,7 +59,7 @@ ROLE_MODULES: Final = {
         "retention",
         "train",
     ),
-    "workspace": ("workspace",),
+    "workspace": ("home", "workspace"),
 }
 
 

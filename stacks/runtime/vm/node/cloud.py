@@ -110,6 +110,13 @@ class CloudApi(Protocol):
     def secret(self, name: str) -> str:
         """Return the newest text of a secret of the cloud's store."""
 
+    def home_disk(self) -> list[str]:
+        """Attach a disk of the stack that is kept, and return the names of its device.
+
+        It is the one that this machine has already, or else one that no machine has. Raises
+        RequestError while all are taken.
+        """
+
     def file_system(self) -> str:
         """Return what a node mounts as the parallel file system of the stack."""
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 LABEL = "tonnage"
 ARRAY = "/dev/md/tonnage"
 MODELS = "/models"
-MODELS_UNIT = "models.mount"
 # Where a unit of the image mounts local disks that it has joined, and how long that may take.
 IMAGE_MOUNT = "/opt/dlami/nvme"
 IMAGE_UNIT = "dlami-nvme"
@@ -31,11 +30,11 @@ Conflicts=umount.target
 Before=umount.target
 """
 MOUNT_TEXT = """[Unit]
-Description=disk of weights and checkpoints
+Description=disk of tonnage
 Before=docker.service
 {order}[Mount]
 What={source}
-Where=/models
+Where={where}
 Type={kind}
 Options={options}
 [Install]
@@ -50,46 +49,33 @@ def mount_models(machine: Host, settings: Mapping[str, Any]) -> None:
     has_disk, whether there must be one. Raises StepError when a disk holds something that is not
     ours: nothing that was not made here is ever formatted.
     """
-    if _is_mounted(machine, MODELS):
+    if is_mounted(machine, MODELS):
         return
     if _has_unit(machine, IMAGE_UNIT):
         _wait_for_image(machine)
         folder = f"{IMAGE_MOUNT}/models"
         machine.path(folder).mkdir(parents=True, exist_ok=True)
-        _mount(
-            machine,
-            folder,
-            "none",
-            "bind",
-            order=LATE_ORDER,
-        )
+        mount(machine, MODELS, folder, "none", "bind", order=LATE_ORDER)
         return
     if not _find_labelled(machine):
         device = _device(machine, settings)
         if not device:
             machine.path(MODELS).mkdir(parents=True, exist_ok=True)
             return
-        _refuse_content(machine, device)
-        machine.run(
-            "mkfs.ext4", "-q", "-m", "0", "-L", LABEL, device, timeout_s=900
-        )
-    _mount(
-        machine,
-        f"/dev/disk/by-label/{LABEL}",
-        "ext4",
-        "noatime",
-    )
+        format_new(machine, device, LABEL)
+    mount(machine, MODELS, f"/dev/disk/by-label/{LABEL}", "ext4", "noatime")
 
 
 def _wait_for_image(machine: Host) -> None:
     deadline_s = machine.now_s() + IMAGE_WAIT_S
-    while not _is_mounted(machine, IMAGE_MOUNT):
+    while not is_mounted(machine, IMAGE_MOUNT):
         if machine.now_s() >= deadline_s:
             raise StepError(f"{IMAGE_UNIT} has not mounted {IMAGE_MOUNT}")
         machine.sleep(POLL_S)
 
 
-def _is_mounted(machine: Host, path: str) -> bool:
+def is_mounted(machine: Host, path: str) -> bool:
+    """Whether something is mounted at a folder."""
     return machine.succeeds("mountpoint", "-q", path)
 
 
@@ -130,12 +116,12 @@ def _device(machine: Host, settings: Mapping[str, Any]) -> str:
     # A start that broke off here has made the array already.
     if machine.succeeds("mdadm", "--detail", ARRAY):
         return ARRAY
-    disks = (
-        _disks(machine, settings["local_disks"])
-        or _disks(machine, settings["data_disk"])[:1]
-    )
-    if not disks and settings["has_disk"]:
-        raise StepError("the disk that was planned is not attached")
+    disks = _disks(machine, settings["local_disks"])
+    # A machine without one may have another disk of the network, which is not for this.
+    if settings["has_disk"]:
+        disks = disks or _disks(machine, settings["data_disk"])[:1]
+        if not disks:
+            raise StepError("the disk that was planned is not attached")
     if len(disks) < 2:
         return disks[0] if disks else ""
     if not machine.succeeds("mdadm", "--version"):
@@ -166,20 +152,35 @@ def _refuse_content(machine: Host, device: str) -> None:
     raise StepError(f"{device} holds something that was not made here")
 
 
-def _mount(
-    machine: Host, source: str, kind: str, options: str, *, order: str = ""
+def format_new(machine: Host, device: str, label: str) -> None:
+    """Make a file system on a blank device. Raises StepError when it holds something."""
+    _refuse_content(machine, device)
+    machine.run(
+        "mkfs.ext4", "-q", "-m", "0", "-L", label, device, timeout_s=900
+    )
+
+
+def mount(
+    machine: Host,
+    where: str,
+    source: str,
+    kind: str,
+    options: str,
+    *,
+    order: str = "",
 ) -> None:
-    """Mount something at /models now and after every boot.
+    """Mount something at a folder of the root now and after every boot. Raises StepError.
 
     `order` has the lines of the unit that say what it waits for.
     """
+    unit = f"{where.strip('/')}.mount"
     write_whole(
-        machine.path(f"/etc/systemd/system/{MODELS_UNIT}"),
+        machine.path(f"/etc/systemd/system/{unit}"),
         MOUNT_TEXT.format(
-            source=source, kind=kind, options=options, order=order
+            where=where, source=source, kind=kind, options=options, order=order
         ),
     )
     machine.run("systemctl", "daemon-reload")
-    machine.run("systemctl", "enable", "--now", MODELS_UNIT)
-    if not _is_mounted(machine, MODELS):
-        raise StepError(f"{MODELS_UNIT} did not mount {source}")
+    machine.run("systemctl", "enable", "--now", unit)
+    if not is_mounted(machine, where):
+        raise StepError(f"{unit} did not mount {source}")

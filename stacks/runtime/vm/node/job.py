@@ -100,6 +100,8 @@ def _steps(
         ("health", partial(_check_health, machine, settings["health"])),
     ]
     job = settings["work"]
+    if settings["disk"]["has_home"]:
+        steps.append(("home", partial(_mount_home, machine, cloud)))
     if "container" in job:
         steps += [
             ("container engine", partial(container.prepare_engine, machine)),
@@ -144,6 +146,12 @@ def _check_health(machine: Host, settings: Mapping[str, Any]) -> None:
 
 
 # What only some machines do, only they have.
+def _mount_home(machine: Host, cloud: CloudApi) -> None:
+    from stacks.runtime.vm.node.home import mount_home
+
+    mount_home(machine, cloud)
+
+
 def _prepare_fabric(machine: Host, settings: Mapping[str, Any]) -> None:
     from stacks.runtime.vm.node.fabric import prepare_fabric
 

@@ -109,6 +109,7 @@ def aws(call: Call) -> Any:
         return _s3(call)
     return {
         "autoscaling": _auto_scaling,
+        "ec2": _ec2,
         "fsx": _fsx,
         "logs": _cloudwatch_logs,
         "monitoring": _cloudwatch,
@@ -124,6 +125,28 @@ def _auto_scaling(call: Call) -> Any:
         replaced=values["ShouldDecrementDesiredCapacity"] == "false",
     )
     return b""
+
+
+def _ec2(call: Call) -> Any:
+    values = dict(parse_qsl(call.body.decode()))
+    if values["Action"] == "AttachVolume":
+        assert values["InstanceId"] == call.machine.name
+        call.machine.attach_home(
+            values["VolumeId"],
+            "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"
+            + values["VolumeId"].replace("-", ""),
+        )
+        return b"<A/>"
+    assert values["Action"] == "DescribeVolumes"
+    assert values["Filter.1.Name"] == "tag:tonnage-home"
+    wants_own = values["Filter.2.Name"] == "attachment.instance-id"
+    rows = "".join(
+        f"<item><volumeId>{name}</volumeId></item>"
+        for name, home in call.world.homes.items()
+        if home.holder is (call.machine if wants_own else None)
+    )
+    space = "http://ec2.amazonaws.com/doc/2016-11-15/"
+    return f'<D xmlns="{space}"><volumeSet>{rows}</volumeSet></D>'.encode()
 
 
 def _cloudwatch(call: Call) -> Any:
@@ -277,6 +300,18 @@ def _cloud_logging(call: Call) -> Any:
 
 def _gcp_instance(call: Call) -> Any:
     verb = call.path.rpartition("/")[2]
+    if "/disks/" in call.path:
+        holder = call.world.homes[verb].holder
+        path = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instances"
+        return {"users": [f"{path}/{holder.name}"]} if holder else {}
+    if verb == "attachDisk":
+        sent = json.loads(call.body)
+        assert call.path.split("/")[-2] == call.machine.name
+        name = sent["source"].removeprefix("projects/p/zones/z/disks/")
+        call.machine.attach_home(
+            name, f"/dev/disk/by-id/google-{sent['deviceName']}"
+        )
+        return {"name": "operation-1"}
     if call.method == "GET":
         is_stopped = call.known(verb).is_stopped
         return {"status": "TERMINATED" if is_stopped else "RUNNING"}
@@ -362,6 +397,19 @@ def _azure_management(call: Call) -> Any:
         return b""
     if call.path.endswith("/redeploy"):
         call.world.move(call.known(call.path.split("/")[-2]))
+        return b""
+    if "/Microsoft.Compute/disks/" in call.path:
+        name = call.path.rpartition("/")[2]
+        holder = call.world.homes[name].holder
+        owner = f"/x/virtualMachines/{holder.name.upper()}" if holder else ""
+        return {"id": call.path, **({"managedBy": owner} if owner else {})}
+    if call.path.endswith("/attachDetachDataDisks"):
+        [disk] = json.loads(call.body)["dataDisksToAttach"]
+        assert disk["deleteOption"] == "Detach"
+        call.machine.attach_home(
+            disk["diskId"].rpartition("/")[2],
+            f"/dev/disk/azure/data/by-lun/{disk['lun']}",
+        )
         return b""
     assert "/Microsoft.Insights/" not in call.path or call.path.endswith(
         f"/{call.stack}-logs"

@@ -143,6 +143,14 @@ class Container:
 
 
 @dataclass
+class Home:
+    """A disk that outlives machines: what it holds, its label, and who has it."""
+
+    contents: tuple[str, str] = ("", "")
+    holder: SandboxMachine | None = None
+
+
+@dataclass
 class World:
     """One cloud, its bucket, and the machines of a group."""
 
@@ -156,6 +164,7 @@ class World:
         default_factory=list
     )
     replaced: list[str] = field(default_factory=list)
+    homes: dict[str, Home] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     # What the hub has, by repository, and the token that it wants.
     hub: dict[str, list[str]] = field(default_factory=dict)
@@ -200,6 +209,7 @@ class World:
         """Take a machine away. A program of it that asked for that ends at once."""
         machine.ended_s = self.timeline.now_s
         machine.shut_down()
+        machine.drop_homes()
         if replaced:
             self.replaced.append(machine.name)
         current = self.timeline.current()
@@ -229,6 +239,9 @@ class World:
         if boot.program_key:
             self.put(boot.program_key, boot.program_text.encode())
         self.machines.append(machine)
+        if role == "workspace" and not self.homes:
+            names = machine.settings["cloud"].get("homes", ["vol-1"])
+            self.homes = {name: Home() for name in names}
         machine.attach_disks(int(state.get("local_disks", 2)))
         machine.boot()
         return machine
@@ -308,6 +321,30 @@ class SandboxMachine(Host):
                 # The same disk by the name of its namespace.
                 (folder / f"{name}-ns-1").symlink_to(device)
 
+    def attach_home(self, name: str, link: str) -> None:
+        """A disk that is kept appears under the link that its cloud gives it."""
+        home = self.world.homes[name]
+        if home.holder is not None:
+            raise RequestError(400, f"{name} is in use")
+        home.holder = self
+        device = self.path("/dev/nvme9n1")
+        device.write_text("")
+        self.disks[str(device)] = home.contents
+        self.path(link).parent.mkdir(parents=True, exist_ok=True)
+        self.path(link).symlink_to(device)
+
+    def drop_homes(self) -> None:
+        device = str(self.path("/dev/nvme9n1"))
+        for home in self.world.homes.values():
+            if home.holder is self:
+                home.contents, home.holder = self.disks[device], None
+
+    def home(self) -> str:
+        """The name of the disk that this machine has, empty without one."""
+        return next(
+            (n for n, h in self.world.homes.items() if h.holder is self), ""
+        )
+
     def _attach_pci(self, devices: list[list[str]]) -> None:
         """Eight devices of each identity, and one of another."""
         for identity, _ in [*devices, ["0x10de:0x2330", ""]]:
@@ -368,7 +405,11 @@ class SandboxMachine(Host):
         for path in sorted(self.path("/run").rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
         if wipes_disks:
-            self.disks = dict.fromkeys(self.disks, ("", ""))
+            kept = str(self.path("/dev/nvme9n1"))
+            self.disks = {
+                name: held if name == kept else ("", "")
+                for name, held in self.disks.items()
+            }
         self.boot()
 
     def kill_agent(self) -> None:
@@ -534,10 +575,15 @@ class SandboxMachine(Host):
         values = dict(
             line.split("=", 1) for line in text.splitlines() if "=" in line
         )
-        is_label = values["What"].startswith("/dev/disk/by-label/")
-        if not is_label or self._labelled():
+        _, is_label, wanted = values["What"].partition("/dev/disk/by-label/")
+        if not is_label or self._labelled(wanted):
             self.mounts.add(values["Where"])
             folder = self.path(values["Where"])
+            if values["Where"] == "/work" and not folder.is_symlink():
+                # The next machine sees what this one has written.
+                kept = self.world.folder / "homes" / self.home()
+                kept.mkdir(parents=True, exist_ok=True)
+                folder.symlink_to(kept)
             if values["Type"] == "lustre":
                 # Machines share it, and one that is up sees what others write.
                 shared = self.world.folder / "shared"
@@ -546,15 +592,15 @@ class SandboxMachine(Host):
                 folder.symlink_to(shared)
             folder.mkdir(parents=True, exist_ok=True)
 
-    def _labelled(self) -> bool:
+    def _labelled(self, wanted: str) -> bool:
         return any(
-            label == "tonnage" and (device != ARRAY or self.array_is_up)
+            label == wanted and (device != ARRAY or self.array_is_up)
             for device, (_, label) in self.disks.items()
         )
 
     def _blkid(self, option: str, word: str) -> str:
         if option == "-L":
-            return self._fail(not self._labelled())
+            return self._fail(not self._labelled(word))
         if not self.disks[word][0]:
             raise CommandError("nothing found", 2)
         return ""
