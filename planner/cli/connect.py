@@ -20,6 +20,11 @@ from planner.errors import Problem, UsageError
 @click.argument("machine", default="")
 @click.argument("remote_command", nargs=-1, type=click.UNPROCESSED)
 @click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    help="Bring a port of the machine here, such as 8888 of JupyterLab.",
+)
+@click.option(
     "--print",
     "is_printed",
     is_flag=True,
@@ -33,12 +38,14 @@ def command(
     machine: str,
     remote_command: tuple[str, ...],
     *,
+    port: int | None,
     is_printed: bool,
     **option_values: Any,
 ) -> int:
     """Open a shell on MACHINE of STACK, or run REMOTE_COMMAND there, with the tools of its cloud.
 
-    MACHINE is not needed where there is one. Words after -- are the command.
+    MACHINE is not needed where there is one. Words after -- are the command. With --port nothing
+    runs there: the port is reached as localhost until the command ends.
 
     Example: tonnage connect chat-8b --print
     """
@@ -58,6 +65,7 @@ def command(
         status,
         find_machine(found, stack, machine),
         shlex.join(remote_command),
+        port,
     )
     if is_printed:
         click.echo(shlex.join(words))

@@ -24,3 +24,13 @@ def command(door: Door, remote_command: str) -> list[str]:
             f"--parameters={json.dumps({'command': [remote_command]})}",
         ]
     return words
+
+
+def tunnel(door: Door, port: int) -> list[str]:
+    """Return the words that bring a port of the machine to the same port here."""
+    ports = {"portNumber": [str(port)], "localPortNumber": [str(port)]}
+    return [
+        *command(door, ""),
+        "--document-name=AWS-StartPortForwardingSession",
+        f"--parameters={json.dumps(ports)}",
+    ]

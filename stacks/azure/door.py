@@ -36,3 +36,15 @@ def command(door: Door, remote_command: str) -> list[str]:
         "--command-id=RunShellScript",
         f"--scripts={remote_command}",
     ]
+
+
+def tunnel(door: Door, port: int) -> list[str]:
+    """Raise UsageError: the agent of Azure runs commands, and brings no port."""
+    raise UsageError(
+        Problem(
+            code="machine",
+            message=f"port {port} of {door.handle} cannot be brought here",
+            cause="machines on Azure run commands, and nothing else reaches them",
+            next_step="run a command there: tonnage connect STACK MACHINE -- COMMAND",
+        )
+    )

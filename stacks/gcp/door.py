@@ -22,3 +22,8 @@ def command(door: Door, remote_command: str) -> list[str]:
     if remote_command:
         words.append(f"--command={remote_command}")
     return words
+
+
+def tunnel(door: Door, port: int) -> list[str]:
+    """Return the words that bring a port of the machine to the same port here."""
+    return [*command(door, ""), "--", "-N", f"-L{port}:localhost:{port}"]

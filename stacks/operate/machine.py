@@ -104,11 +104,14 @@ def find_machine(
 
 
 def door_command(
-    status: StackStatus, machine: LivingMachine, remote_command: str
+    status: StackStatus,
+    machine: LivingMachine,
+    remote_command: str,
+    port: int | None = None,
 ) -> list[str]:
-    """Return the words that open a shell on a machine, or run a command there.
+    """Return the words that open a shell on a machine, run a command there, or bring a port here.
 
-    Raises UsageError where the cloud of the stack has no shell.
+    Raises UsageError where the cloud of the stack has no such way.
     """
     facts = status.facts
     assert facts is not None  # noqa: S101 - it has a bucket, so it has facts
@@ -119,7 +122,10 @@ def door_command(
         group=str(status.outputs.get(f"group_{group}", "")),
         resource_group=str(status.outputs.get("resource_group", "")),
     )
-    words: list[str] = import_module(f"stacks.{facts.provider}.door").command(
-        door, remote_command
+    way = import_module(f"stacks.{facts.provider}.door")
+    words: list[str] = (
+        way.command(door, remote_command)
+        if port is None
+        else way.tunnel(door, port)
     )
     return words

@@ -15,6 +15,7 @@ from stacks.runtime.vm import program
 from stacks.runtime.vm.container import fabric_devices
 from stacks.runtime.vm.serving import serving_work
 from stacks.runtime.vm.training import training_work
+from stacks.runtime.vm.workspace import workspace_work
 from stacks.spec.table import lookup_table
 from stacks.user_data import NodeBoot
 
@@ -126,7 +127,7 @@ def _work(
         return training_work(stack, fleet, group, stack.training_run)
     if fleet.layout is not None:
         return serving_work(stack, fleet, group, fleet.layout)
-    return {}
+    return workspace_work(fleet)
 
 
 def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:

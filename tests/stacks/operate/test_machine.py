@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import pytest
 from obstore.store import LocalStore, MemoryStore
 
 from planner.errors import MissingError, UsageError
+from stacks.aws.door import tunnel as aws_tunnel
 from stacks.azure.door import command
+from stacks.azure.door import tunnel as azure_tunnel
+from stacks.gcp.door import tunnel as gcp_tunnel
 from stacks.operate.machine import (
     LOST_AFTER,
     SIGNS,
@@ -149,6 +153,54 @@ def test_the_way_to_a_machine_is_that_of_its_cloud(
     assert out == expected.replace("GROUP", group) + "\n"
     # A simulated machine has no shell.
     assert tonnage(*words, "--simulate", *typed[1:])[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "handle", "expected"),
+    [
+        (
+            aws_tunnel,
+            "i-0a1",
+            [
+                "aws",
+                "ssm",
+                "start-session",
+                "--region=us-east-1",
+                "--target=i-0a1",
+                "--document-name=AWS-StartPortForwardingSession",
+                '--parameters={"portNumber": ["8888"], "localPortNumber": ["8888"]}',
+            ],
+        ),
+        (
+            gcp_tunnel,
+            GCP_HANDLE,
+            [
+                "gcloud",
+                "compute",
+                "ssh",
+                "chat-8b-serve-x1y2",
+                "--zone=us-east4-a",
+                "--tunnel-through-iap",
+                "--",
+                "-N",
+                "-L8888:localhost:8888",
+            ],
+        ),
+    ],
+)
+def test_a_port_is_brought_here(
+    tunnel: Callable[[Door, int], list[str]],
+    handle: str,
+    expected: list[str],
+) -> None:
+    door = Door(handle=handle, region="us-east-1", group="g", resource_group="")
+    assert tunnel(door, 8888) == expected
+
+
+def test_azure_brings_no_port() -> None:
+    door = Door(handle="3", region="eastus", group="g", resource_group="r")
+    with pytest.raises(UsageError, match="cannot be brought"):
+        azure_tunnel(door, 8888)
 
 
 def test_azure_wants_a_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, NamedTuple
 
 from stacks.runtime.vm.node.host import CommandError, RequestError
@@ -107,6 +108,21 @@ def people_work(machine: Host, seconds: float) -> bool:
         now - max(terminal.stat().st_atime, terminal.stat().st_mtime) < seconds
         for terminal in machine.path("/dev/pts").glob("[0-9]*")
     )
+
+
+def notebook_is_used(machine: Host, port: int, seconds: float) -> bool:
+    """Whether JupyterLab has been used in the last `seconds`: by people, or by a kernel."""
+    try:
+        answer = machine.send(
+            "GET", f"http://127.0.0.1:{port}/api/status", timeout_s=10
+        )
+    except RequestError:
+        return False
+    # Python 3.10 reads no Z.
+    used_at = dt.datetime.fromisoformat(
+        answer.document()["last_activity"].replace("Z", "+00:00")
+    )
+    return (machine.utc() - used_at).total_seconds() < seconds
 
 
 def last_line(machine: Host, container: str) -> str:

@@ -302,7 +302,9 @@ def _gcp_instance(call: Call) -> Any:
     verb = call.path.rpartition("/")[2]
     if "/disks/" in call.path:
         holder = call.world.homes[verb].holder
-        path = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instances"
+        path = (
+            "https://www.googleapis.com/compute/v1/projects/p/zones/z/instances"
+        )
         return {"users": [f"{path}/{holder.name}"]} if holder else {}
     if verb == "attachDisk":
         sent = json.loads(call.body)

@@ -11,8 +11,10 @@ from tests.stacks.runtime.vm.sandbox import (
     HOUR,
     MINUTE,
     START,
+    Container,
     SandboxMachine,
     World,
+    state_of,
 )
 
 
@@ -73,3 +75,44 @@ def test_accelerators_that_do_not_answer_are_no_work(world: World) -> None:
     world.run(DAY, lambda: not machine.is_up)
     assert machine.ended_s is not None
     assert machine.ended_s <= 1.5 * HOUR + 10 * MINUTE
+
+
+def test_somebody_who_edits_a_notebook_keeps_it(world: World) -> None:
+    machine = world.add("workspace")
+
+    def edits() -> None:
+        machine.edited_s = world.timeline.now_s
+
+    for quarter in range(24):
+        world.timeline.at(quarter * HOUR / 4, edits)
+    world.run(6 * HOUR)
+    assert machine.is_up
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert 6.75 * HOUR <= machine.ended_s <= 7 * HOUR
+
+
+def test_a_notebook_server_that_ends_is_started_again(world: World) -> None:
+    machine = world.add("workspace", utilization=90.0)
+
+    def die() -> None:
+        machine.containers["tonnage-notebook"].is_running = False
+
+    for hour in (1, 2):
+        world.timeline.at(hour * HOUR, die)
+    world.run(3 * HOUR)
+    assert machine.containers["tonnage-notebook"].is_running
+    assert state_of(machine)["problem"] == ""
+
+
+def test_a_notebook_server_that_cannot_run_leaves_the_machine_to_its_user(
+    world: World,
+) -> None:
+    def end(_: SandboxMachine, server: Container) -> None:
+        server.is_running, server.code = False, 1
+
+    machine = world.add("workspace", utilization=90.0, job=end)
+    world.run(3 * HOUR)
+    assert machine.is_up
+    assert state_of(machine)["phase"] == "working"
+    assert "ends again and again" in state_of(machine)["problem"]
