@@ -69,8 +69,10 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
         "mailto:name@example.com, an https address, or the name of a topic",
     ),
     "weights": TextPattern(
-        r"bucket|hf(:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._/-]+)?",
-        "bucket, hf, or hf:owner/name@revision",
+        r"bucket|hf(:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._/-]+)?"
+        r"|(s3|gs)://[a-z0-9][a-z0-9._-]+(/[A-Za-z0-9._~+%=-]+)*/?"
+        r"|abfss://[a-z0-9-]+@[a-z0-9]+\.dfs\.core\.windows\.net(/[A-Za-z0-9._~+%=-]+)*/?",
+        "bucket, hf, hf:owner/name@revision, or an address such as s3://bucket/folder",
     ),
     "secret": TextPattern(
         r"secret://[A-Za-z0-9][A-Za-z0-9_+=.@-]*(/[A-Za-z0-9-]+)?",

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from planner.errors import Place, Problem, SpecError
-from planner.facts.cloud import clouds
+from planner.facts.cloud import cloud_of_address, clouds
 from planner.facts.receiver import read_receiver
 from planner.spec.field import Block, Choice, ProblemReport
 from planner.spec.kinds import SPEC_KINDS, workload_kind
@@ -227,10 +227,12 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
     model = spec.model
     is_hub = model.weights.startswith("hf")
     secret = (model.token or "").removeprefix("secret://")
+    weights_cloud = cloud_of_address(model.weights)
     forms = {clouds()[cloud].secret_form for cloud in spec.where.clouds}
     rules = (
         (
-            isinstance(spec, Training) and (is_hub or secret),
+            isinstance(spec, Training)
+            and (model.weights != "bucket" or secret),
             "model.weights: a training reads its weights by its own program",
             "remove it, and load them in train.py",
         ),
@@ -238,6 +240,12 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             is_hub and ":" not in model.weights and model.name is None,
             "model.weights: hf needs a repository",
             "write weights: hf:owner/name",
+        ),
+        (
+            "://" in model.weights
+            and set(spec.where.clouds) != {weights_cloud},
+            f"model.weights: {model.weights} is a bucket of {weights_cloud} alone",
+            f"write where: {{clouds: [{weights_cloud}]}}",
         ),
         (
             secret and not is_hub,

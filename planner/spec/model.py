@@ -29,7 +29,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     precision     allowed precisions of the weights
     kv_precision  precision of the KV cache
     context       longest sequence that must fit, tokens
-    weights       where machines get them: bucket, or hf with or without a repository and revision
+    weights       where machines get them: bucket, an address, or hf with or without a repository
     token         address of the secret that the hub asks for
     """
 

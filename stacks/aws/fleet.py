@@ -246,4 +246,9 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 
 def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to AWS."""
-    return {"region": stack.region, "bucket": storage.bucket_name(stack)}
+    place = stack.weights_place
+    return {
+        "region": stack.region,
+        "bucket": storage.bucket_name(stack),
+        "weights": {"bucket": place.bucket} if place else {},
+    }

@@ -15,6 +15,7 @@ from stacks.spec.stack import WRITTEN_FOLDERS
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from stacks.spec.stack import StackSpec
+    from stacks.spec.upload import WeightsPlace
 
 
 def log_group_name(stack: StackSpec) -> str:
@@ -56,6 +57,15 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "node",
                 "token",
                 [_secret_statement(stack.hub_weights.token)],
+            )
+        )
+    if stack.weights_place is not None:
+        role_policies.append(
+            role_policy(
+                "node-weights",
+                "node",
+                "weights",
+                _weights_statements(stack.weights_place),
             )
         )
     if stack.file_system is not None:
@@ -183,6 +193,24 @@ def _model_statements(stack: StackSpec) -> list[Properties]:
             "Resource": [
                 f"{bucket_arn}/{folder}/*" for folder in WRITTEN_FOLDERS
             ],
+        },
+    ]
+
+
+def _weights_statements(place: WeightsPlace) -> list[Properties]:
+    """One folder of a bucket, to be read."""
+    bucket_arn = f"arn:aws:s3:::{place.bucket}"
+    return [
+        {
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": bucket_arn,
+            "Condition": {"StringLike": {"s3:prefix": f"{place.prefix}*"}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": f"{bucket_arn}/{place.prefix}*",
         },
     ]
 

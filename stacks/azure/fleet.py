@@ -244,6 +244,14 @@ def _load_balancer(stack: StackSpec) -> Resource:
     )
 
 
+def _weights(stack: StackSpec) -> dict[str, str]:
+    """The account and the container of weights that there are already."""
+    if stack.weights_place is None:
+        return {}
+    container, _, host = stack.weights_place.bucket.partition("@")
+    return {"account": host.partition(".")[0], "container": container}
+
+
 def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to Azure."""
     return {
@@ -253,4 +261,5 @@ def node_settings(stack: StackSpec, fleet: FleetSpec) -> dict[str, Any]:
         "file_system": files.file_system_name(stack),
         "dataset": files.dataset_url(stack.dataset_uri),
         "homes": home.disk_names(stack),
+        "weights": _weights(stack),
     }

@@ -58,6 +58,8 @@ class AzureApi:
         self._file_system: str = settings["file_system"]
         self._dataset: str = settings["dataset"]
         self._homes: list[str] = settings["homes"]
+        # Of an account that is not the stack's; that one has several.
+        self._container: str = settings.get("container", "")
         self._numbers_machines: bool = settings["numbers_machines"]
         self._stack: str = settings["stack"]
         self._tokens: dict[str, Kept] = {}
@@ -343,7 +345,8 @@ class AzureApi:
         query = {"restype": "container", "comp": "list", "prefix": prefix}
         while True:
             answer = self._stored(
-                "GET", f"{container_of(prefix)}?{urlencode(query)}"
+                "GET",
+                f"{self._container or container_of(prefix)}?{urlencode(query)}",
             )
             page = ET.fromstring(answer.body)  # noqa: S314 - from the cloud itself
             objects += [
@@ -369,7 +372,7 @@ class AzureApi:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        name = f"{container_of(key)}/{quote(key)}"
+        name = f"{self._container or container_of(key)}/{quote(key)}"
         return self._stored(
             method, f"{name}?{query}" if query else name, body, headers
         )

@@ -254,10 +254,12 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
 
 def node_settings(stack: StackSpec, _: FleetSpec) -> dict[str, Any]:
     """What a node needs to know to speak to Google Cloud."""
+    place = stack.weights_place
     return {
         "bucket": storage.bucket_name(stack),
         "metrics": observe.metric_prefix(stack),
         "file_system": files.file_system_name(stack),
         "dataset": stack.dataset_uri,
         "homes": home.disk_names(stack),
+        "weights": {"bucket": place.bucket} if place else {},
     }

@@ -62,8 +62,28 @@ def _written_objects(bucket: str) -> str:
 
 
 def resources(stack: StackSpec) -> list[Resource]:
-    """The bucket, and the right of the nodes to read it, and to write some of its folders."""
+    """The bucket, and the right of the nodes to read it, and to write some of its folders.
+
+    They also read the bucket that the weights are in, when it is another one.
+    """
+    place = stack.weights_place
+    others = (
+        []
+        if place is None
+        else [
+            Resource(
+                type="gcp:storage/bucketIAMMember:BucketIAMMember",
+                name="weights-read",
+                inputs={
+                    "bucket": place.bucket,
+                    "role": "roles/storage.objectViewer",
+                    "member": ref("node-account", "member"),
+                },
+            )
+        ]
+    )
     return [
+        *others,
         Resource(
             type="gcp:storage/bucket:Bucket",
             name="models",

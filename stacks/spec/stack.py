@@ -16,7 +16,7 @@ from planner.spec.schedule import parse_schedule
 from planner.units import HOURS_PER_DAY, SECONDS_PER_MINUTE
 from stacks.spec.fleet import derive_fleet
 from stacks.spec.table import stack_error
-from stacks.spec.upload import hub_weights
+from stacks.spec.upload import hub_weights, weights_place
 
 if TYPE_CHECKING:
     from planner.cost.file_system import FileSystem
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.solve.solution import Solution, TrainingRun
     from planner.spec.model import Spec
     from stacks.spec.fleet import FleetSpec, ScalingGroup
-    from stacks.spec.upload import HubWeights
+    from stacks.spec.upload import HubWeights, WeightsPlace
 
 SERVING_PORT: Final = 8000
 # Of the engine behind a router, inside the stack.
@@ -56,7 +56,8 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     """Fleets in one region of one cloud. Seconds; `idle_s` and `ttl_s` are None when absent.
 
     `planned_usd` is the bill of a month or of the run, rounded up. `receivers` are told of trouble
-    and of a higher cost. Machines wait for the bucket, or have `hub_weights`.
+    and of a higher cost. Weights
+    are in the bucket of the stack, on the hub, or in a place that there is already.
 
     `training_run` is how a training job runs; its data lie at `dataset_uri` and, when it has a
     parallel file system, in `file_system`.
@@ -71,6 +72,7 @@ class StackSpec(Struct, frozen=True, kw_only=True):
     planned_usd: int
     model_name: str
     hub_weights: HubWeights | None
+    weights_place: WeightsPlace | None
     routing: Routing
     idle_s: int | None
     ttl_s: int | None
@@ -254,6 +256,11 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         hub_weights=(
             hub_weights(spec.model, solution.llm)
             if isinstance(spec, Inference | Batch) and solution.llm
+            else None
+        ),
+        weights_place=(
+            weights_place(spec.model)
+            if isinstance(spec, Inference | Batch)
             else None
         ),
         routing=(

@@ -29,6 +29,27 @@ class UploadRule(Struct, frozen=True):
     required: tuple[str, ...]
 
 
+class WeightsPlace(Struct, frozen=True):
+    """Weights in a bucket that the account has already.
+
+    bucket  its name; of Azure container@account.dfs.core.windows.net
+    prefix  of the keys, with a slash at its end unless it is empty
+    """
+
+    bucket: str
+    prefix: str
+
+
+def weights_place(model: ModelSpec) -> WeightsPlace | None:
+    """Return where the weights are, when that is an address."""
+    _, has_scheme, address = model.weights.partition("://")
+    if not has_scheme:
+        return None
+    bucket, _, path = address.partition("/")
+    path = path.strip("/")
+    return WeightsPlace(bucket, f"{path}/" if path else "")
+
+
 class HubWeights(Struct, frozen=True):
     """Weights on Hugging Face.
 

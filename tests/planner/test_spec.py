@@ -413,7 +413,11 @@ HUB_RULES = {
         "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
         "aws, azure",
     ),
-    "bucket, hf, or": ("name: llama-3.1-8b, weights: hub", "aws"),
+    "write where: {clouds: [gcp]}": (
+        "name: llama-3.1-8b, weights: 'gs://team-llms/f'",
+        "aws",
+    ),
+    "bucket, hf, hf:owner": ("name: llama-3.1-8b, weights: hub", "aws"),
     "secret://NAME, or on": ("name: llama-3.1-8b, token: hf_abc", "aws"),
 }
 

@@ -145,7 +145,9 @@ def serving_bill(
     months = life_hours(life) / HOURS_PER_MONTH
     node_hours = paid_node_hours(requirement, sizing, offer.purchase)
     weights_gb = _weights_gb(requirement, sizing)
-    stored_gb = Decimal(0) if requirement.fetches_weights else weights_gb
+    # Weights that the account has already are paid for without the stack.
+    stored_gb = weights_gb if requirement.weights == "bucket" else Decimal(0)
+    fetched_gb = weights_gb if requirement.weights == "hub" else Decimal(0)
     monthly_requests = requirement.requests_per_month
     if requirement.mode == "closed":
         # A closed loop has no arrival rate: requests = completions.
@@ -179,7 +181,7 @@ def serving_bill(
         node_hours=node_hours,
         cache_gb=cache_disk_gb(offer.instance.nvme_gb, weights_gb),
         stored_gb_months=stored_gb * months,
-        fetched_gb=weights_gb - stored_gb,
+        fetched_gb=fetched_gb,
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),
         serves_traffic=serves_traffic,

@@ -61,7 +61,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     `confidence`  probability with which the limits are met, given the prediction error
     `trace`  recorded requests, None without a recording
     `notes`  assumptions that the plan reports
-    `fetches_weights`  whether machines fetch the weights from outside the cloud
+    `weights`  where they are: in the bucket of the stack, on a hub, or in a bucket of the account
     """
 
     mode: Literal["open", "closed", "batch"]
@@ -80,7 +80,7 @@ class ServingRequirement(Struct, frozen=True, kw_only=True):
     confidence: Confidence = field(default_factory=Confidence)
     trace: Trace | None = None
     notes: tuple[Cause, ...] = field(default_factory=tuple)
-    fetches_weights: bool = False
+    weights: Literal["bucket", "hub", "account"] = "bucket"
 
     def without_limit(self, limit_key: str) -> ServingRequirement:
         """Return the same requirement without one limit."""
@@ -274,6 +274,12 @@ def _check_context(
         raise SpecError(_traffic_problem(model_spec.place, message, next_step))
 
 
+def _weights_kind(weights: str) -> Literal["bucket", "hub", "account"]:
+    if weights == "bucket":
+        return "bucket"
+    return "account" if "://" in weights else "hub"
+
+
 def _shared_fields(
     model_spec: ModelSpec, architecture: Llm
 ) -> dict[str, object]:
@@ -285,7 +291,7 @@ def _shared_fields(
     notes = assumed_architecture(architecture)
     return {
         "llm": architecture,
-        "fetches_weights": model_spec.weights != "bucket",
+        "weights": _weights_kind(model_spec.weights),
         "precisions": resolve_precisions(model_spec, architecture),
         "kv_precision": kv_precision,
         "notes": notes,

@@ -53,12 +53,13 @@ def serving_work(
 
 
 def _weights(stack: StackSpec, rule: UploadRule, folder: str) -> dict[str, Any]:
-    """Return where the weights come from: an upload to the bucket, or Hugging Face."""
-    hub = stack.hub_weights
+    """Return where the weights come from: a bucket, or Hugging Face."""
+    hub, place = stack.hub_weights, stack.weights_place
     if hub is None:
         return {
             "upload": {
-                "prefix": rule.prefix,
+                "prefix": rule.prefix if place is None else place.prefix,
+                "is_elsewhere": place is not None,
                 "folder": folder,
                 "required": list(rule.required),
             }

@@ -70,6 +70,7 @@ def training_work(
         "is_spot": group.is_spot,
         "upload": {
             "prefix": job_upload().prefix,
+            "is_elsewhere": False,
             "folder": JOB_FOLDER,
             "required": list(job_upload().required),
         },

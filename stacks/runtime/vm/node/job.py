@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stacks.runtime.vm.node import activity, container, disk, health, speed
-from stacks.runtime.vm.node.cloud import notice_of
+from stacks.runtime.vm.node.cloud import notice_of, open_cloud
 from stacks.runtime.vm.node.work import (
     FAILURES,
     BrokenMachineError,
@@ -134,7 +134,13 @@ def _steps(
             ("weights", partial(_fetch_repository, machine, cloud, job))
         )
     if "upload" in job:
-        steps.append(("upload", partial(_fetch_upload, machine, cloud, job)))
+        bucket = cloud
+        if job["upload"]["is_elsewhere"]:
+            cloud_settings = settings["cloud"]
+            bucket = open_cloud(
+                machine, {**cloud_settings, **cloud_settings["weights"]}
+            )
+        steps.append(("upload", partial(_fetch_upload, machine, bucket, job)))
     return steps
 
 

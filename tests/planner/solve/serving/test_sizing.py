@@ -393,7 +393,7 @@ def billed(mode: str, **words: object) -> Any:
         ),
         "requests_per_month": Decimal(1_000_000),
         "runs_daily": False,
-        "fetches_weights": False,
+        "weights": "bucket",
         "shutdown": ShutdownRule(idle=Decimal(3600)),
         "period": "run" if mode == "batch" else "month",
         "week": weekly_load("business-hours", None),

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tests.stacks.runtime.vm.sandbox import SandboxMachine, World
 
 
+# A bucket, or an account, that is not the stack's.
+FOREIGN = "teamweights"
+
+
 def answer(
     world: World,
     machine: SandboxMachine,
@@ -57,10 +61,18 @@ class Call:
         stack: str = self.machine.settings["cloud"]["stack"]
         return stack
 
+    @property
+    def objects(self) -> dict[str, tuple[bytes, int]]:
+        """Those of the bucket that is asked: of the stack, or of somebody else, to be read."""
+        if FOREIGN not in self.host + self.path:
+            return self.world.objects
+        assert self.method == "GET"
+        return self.world.foreign
+
     def stored(self, key: str) -> tuple[bytes, int]:
-        if key not in self.world.objects:
+        if key not in self.objects:
             raise RequestError(404, "no such object")
-        return self.world.objects[key]
+        return self.objects[key]
 
     def part(self, key: str, header: str) -> tuple[bytes, int]:
         data, version = self.stored(key)
@@ -228,7 +240,7 @@ def _s3(call: Call) -> Any:
         rows = "".join(
             f"<Contents><Key>{escape(name)}</Key><Size>{len(data)}</Size>"
             f"<ETag>&quot;{version}&quot;</ETag></Contents>"
-            for name, (data, version) in sorted(call.world.objects.items())
+            for name, (data, version) in sorted(call.objects.items())
             if name.startswith(call.query["prefix"])
         )
         return f'<L xmlns="http://s3.amazonaws.com/doc/">{rows}</L>'.encode()
@@ -355,7 +367,7 @@ def _gcs(call: Call) -> Any:
                     "size": str(len(data)),
                     "generation": str(version),
                 }
-                for key, (data, version) in sorted(call.world.objects.items())
+                for key, (data, version) in sorted(call.objects.items())
                 if key.startswith(call.query["prefix"])
             ]
         }
@@ -470,13 +482,14 @@ def _blobs(call: Call) -> Any:
             f"<Blob><Name>{escape(blob)}</Name><Properties>"
             f"<Content-Length>{len(data)}</Content-Length><Etag>{version}</Etag>"
             "</Properties></Blob>"
-            for blob, (data, version) in sorted(call.world.objects.items())
+            for blob, (data, version) in sorted(call.objects.items())
             if blob.startswith(call.query["prefix"])
         )
         text = f"<E><Blobs>{rows}</Blobs><NextMarker /></E>"
         return b"\xef\xbb\xbf" + text.encode()
     is_read_only = key.startswith(("models/", "job/"))
-    assert container == ("models" if is_read_only else "work")
+    own = "models" if is_read_only else "work"
+    assert container == ("llms" if FOREIGN in call.host else own)
     if call.method == "GET":
         data, version = call.part(key, "x-ms-range")
         return Answer(200, {"etag": f'"{version}"'}, data)

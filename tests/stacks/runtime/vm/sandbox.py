@@ -159,6 +159,8 @@ class World:
     stack: str = "chat"
     timeline: Timeline = field(default_factory=Timeline)
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    # Of a bucket that the account has already.
+    foreign: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     machines: list[SandboxMachine] = field(default_factory=list)
     metrics: list[tuple[float, str, dict[str, float]]] = field(
         default_factory=list

@@ -120,6 +120,42 @@ def test_weights_behind_a_wrong_token_give_the_machine_back(
     assert word in reason
 
 
+PLACES = {
+    "aws": {"bucket": "teamweights"},
+    "gcp": {"bucket": "teamweights"},
+    "azure": {"account": "teamweights", "container": "llms"},
+}
+
+
+@pytest.mark.parametrize("prefix", ["", "llms/llama/"])
+def test_weights_come_from_a_bucket_that_there_is_already(
+    world: World, prefix: str
+) -> None:
+    world.has_traffic = lambda _: True
+    settings: dict[str, Any] = settings_of(world.provider, "serve")
+    upload = {
+        **settings["work"]["upload"],
+        "prefix": prefix,
+        "is_elsewhere": True,
+    }
+    machine = world.add(
+        "serve",
+        {
+            **settings,
+            "cloud": {**settings["cloud"], "weights": PLACES[world.provider]},
+            "work": {**settings["work"], "upload": upload},
+        },
+    )
+    world.run(10 * MINUTE)
+    assert state_of(machine)["step"] == "upload"
+    for name in FILES:
+        world.foreign[prefix + name] = (name.encode(), 1)
+    world.run(HOUR)
+    assert state_of(machine)["phase"] == "working"
+    config = machine.path(FOLDER) / "config.json"
+    assert config.read_text() == "config.json"
+
+
 def test_a_hub_that_is_away_for_a_while_is_asked_again(world: World) -> None:
     world.has_traffic = lambda _: True
     world.is_online = lambda: world.timeline.now_s > 10 * MINUTE
