@@ -33,6 +33,17 @@ def resize(
             f"{figures.dollars(size.nodes * size.usd_hour, cents=True)}/h",
             err=True,
         )
+    facts = status.facts
+    if (
+        facts is not None
+        and facts.standing_usd_month is not None
+        and not any(size.nodes for size in sizes)
+    ):
+        click.echo(
+            "disks that are kept, network, balancer and bucket stay: "
+            f"{figures.dollars(facts.standing_usd_month)} a month",
+            err=True,
+        )
     if options.simulate is not None or status.facts is None:
         raise UsageError(
             Problem(

@@ -19,9 +19,9 @@ from planner.cli.resize import resize
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(stack: str, **option_values: Any) -> int:
-    """Give all machines of STACK back. What is on their disks is lost; the bucket stays.
+    """Give all machines of STACK back, and say what the rest costs until it is destroyed.
 
-    Network, balancer, file system and bucket are paid for until the stack is destroyed.
+    What is on their disks is lost, but for /work of a workspace. The bucket stays.
 
     Example: tonnage stop chat-8b
     """

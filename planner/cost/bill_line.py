@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 
 CENT: Final = Decimal("0.01")
 QUANTITY_STEP: Final = Decimal("0.0001")
+KEPT_DISK: Final = "kept_disk"
+# What stays when all machines of a stack are stopped.
+STANDING_KINDS: Final = frozenset(
+    {
+        KEPT_DISK,
+        "alarm",
+        "alert",
+        "dashboard",
+        "file_system",
+        "load_balancer",
+        "nat",
+        "object_storage",
+        "public_ip",
+        "scheduler_job",
+        "workflow_action",
+        "workflow_step",
+    }
+)
 ROLE_LABELS: Final = {
     "disk": ("boot disks", "GB-month"),
     "load_balancer": ("load balancer", "hour"),
@@ -153,6 +171,7 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         bill_lines.append(
             _disk_space_line(
                 "model and data disks",
+                "disk",
                 usage,
                 price_book,
                 usage.cache_gb * months,
@@ -162,6 +181,7 @@ def service_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         bill_lines.append(
             _disk_space_line(
                 "disks that are kept",
+                KEPT_DISK,
                 usage,
                 price_book,
                 usage.kept_gb * usage.network_hours / HOURS_PER_MONTH,
@@ -233,7 +253,11 @@ def _disk_line(
 
 
 def _disk_space_line(
-    line_name: str, usage: Usage, price_book: PriceBook, gb_months: Decimal
+    line_name: str,
+    line_kind: str,
+    usage: Usage,
+    price_book: PriceBook,
+    gb_months: Decimal,
 ) -> BillLine:
     # Without a price of its own a cache disk costs as a boot disk.
     disk_prices = price_book.find(
@@ -241,7 +265,9 @@ def _disk_space_line(
     ) or price_book.find(usage.provider, "disk")
     service_price = disk_prices[0] if disk_prices else None
     price_unit = service_price.unit if service_price else "GB-month"
-    return priced_line(line_name, "disk", price_unit, gb_months, service_price)
+    return priced_line(
+        line_name, line_kind, price_unit, gb_months, service_price
+    )
 
 
 def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
@@ -261,7 +287,7 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
     if node_prices:
         nat_line = priced_line(
             "NAT gateway",
-            "nat",
+            "nat_per_node",
             node_prices[0].unit,
             usage.node_hours,
             node_prices[0],

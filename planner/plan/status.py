@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from planner.cost.bill_line import STANDING_KINDS
 from planner.plan.types import (
     DocumentPart,
     Period,
@@ -19,7 +20,10 @@ from planner.plan.types import (
 
 
 class StackFacts(DocumentPart, frozen=True, kw_only=True):
-    """What a standing stack was applied with, for its status."""
+    """What a standing stack was applied with, for its status.
+
+    `standing_usd_month` is paid for also while no machine runs; none for what is paid by the run.
+    """
 
     provider: str
     region: str
@@ -27,6 +31,7 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
     cost_period: Period
     total: Decimal
     usd_hour: Decimal
+    standing_usd_month: Decimal | None
     workload: WorkloadRef
     shutdown: Shutdown
 
@@ -40,6 +45,18 @@ class StackFacts(DocumentPart, frozen=True, kw_only=True):
             cost_period=plan.cost.period,
             total=plan.cost.total,
             usd_hour=plan.cost.usd_hour,
+            standing_usd_month=(
+                sum(
+                    (
+                        line.usd or Decimal(0)
+                        for line in plan.cost.lines
+                        if line.kind in STANDING_KINDS
+                    ),
+                    Decimal(0),
+                )
+                if plan.cost.period == "month"
+                else None
+            ),
             workload=plan.workload,
             shutdown=plan.shutdown,
         )

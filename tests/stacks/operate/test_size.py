@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from planner.errors import CredentialError, MissingError, UsageError
 from stacks.operate.size import GroupSize, find_group, planned_sizes, set_size
+from tests.conftest import ROOT
 from tests.stacks.operate.conftest import Answer, Cloud, Request
 from tests.stacks.operate.test_standing import status_of
 
@@ -134,3 +136,24 @@ def test_commands_say_what_it_costs(
     assert code == 2
     assert told in err
     assert "its machines always run" in err
+
+
+def test_stop_says_what_the_rest_costs(tonnage) -> None:
+    status = status_of(tonnage, "chat-8b")
+    assert status.facts is not None
+    _, out, _ = tonnage(
+        "plan", str(ROOT / "blueprints/chat-8b.yaml"), "-f", "json"
+    )
+    bill = {
+        line["name"]: Decimal(line["usd"])
+        for line in json.loads(out)["cost"]["lines"]
+    }
+    # The gateway of Google Cloud is paid by the machine and hour.
+    stays = ("public address", "load balancer", "object storage")
+    watched = ("alert", "scheduler job", "workflow")
+    expected = sum(bill[name] for name in (*stays, *watched))
+    assert status.facts.standing_usd_month == expected
+    _, _, err = tonnage("stop", "chat-8b", "--simulate", "--yes")
+    assert f"stay: ${expected:.0f} a month" in err
+    _, _, err = tonnage("start", "chat-8b", "--simulate", "--yes")
+    assert "stay:" not in err
