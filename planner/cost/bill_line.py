@@ -28,6 +28,7 @@ STANDING_KINDS: Final = frozenset(
         KEPT_DISK,
         "alarm",
         "alert",
+        "bastion",
         "dashboard",
         "file_system",
         "load_balancer",
@@ -40,6 +41,7 @@ STANDING_KINDS: Final = frozenset(
     }
 )
 ROLE_LABELS: Final = {
+    "bastion": ("way in to the machines", "hour"),
     "disk": ("boot disks", "GB-month"),
     "load_balancer": ("load balancer", "hour"),
     "load_balancer_data": ("load balancer data", "GB"),
@@ -87,6 +89,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `sent_gb`, `received_gb`  traffic with clients, GB
     `serves_traffic`  whether there are a load balancer and egress
     `network_hours`  hours in which the network exists
+    `has_people`  whether people work on the machines, and need a way in
     `kept_gb`  disks that stay when machines go, GB
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
     """
@@ -101,6 +104,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     network_hours: Decimal = HOURS_PER_MONTH
     fetched_gb: Decimal = Decimal(0)
     kept_gb: Decimal = Decimal(0)
+    has_people: bool = False
 
 
 @cache
@@ -271,7 +275,7 @@ def _disk_space_line(
 
 
 def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
-    """Return the lines of the NAT gateway, its traffic and its public address.
+    """Return the lines of the NAT gateway and its traffic, of public addresses, and of the way in.
 
     The gateway is paid by the hour or by the node-hour. Object storage has a private
     endpoint, so only container images and weights from elsewhere pass the NAT.
@@ -301,10 +305,22 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         # Each node start pulls the container image once, and weights from a hub.
         (usage_value("container_image_gb") + usage.fetched_gb) * node_starts,
     )
+    # On other clouds the way in costs nothing.
+    has_bastion = usage.has_people and price_book.find(
+        usage.provider, "bastion"
+    )
+    addresses = 2 if has_bastion else 1
     return [
         nat_line,
         data_line,
-        _role_line(usage, price_book, "public_ip", usage.network_hours),
+        _role_line(
+            usage, price_book, "public_ip", addresses * usage.network_hours
+        ),
+        *(
+            [_role_line(usage, price_book, "bastion", usage.network_hours)]
+            if has_bastion
+            else []
+        ),
     ]
 
 

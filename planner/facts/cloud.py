@@ -7,6 +7,7 @@ routings.csv has the routers that are built on it.
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
     secret_form      how a secret of its store is named
+    door             where a port that people reach from outside listens: loopback or address
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
     spread_zones     most zones of a region that the nodes of a pool are spread over
     capacity_code    error code of a request that finds no machine
@@ -32,6 +34,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     region_property: str
     url_schemes: tuple[str, ...]
     secret_form: str
+    door: Literal["loopback", "address"]
     mixes_on_fabric: bool
     spread_zones: int
     capacity_code: str
@@ -49,6 +52,7 @@ def clouds() -> dict[str, CloudFacts]:
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
         "secret_form": table.nonempty_text,
+        "door": table.one_of("loopback", "address"),
         "mixes_on_fabric": table.yes_or_no,
         "spread_zones": table.integer_between(1, 9),
         "capacity_code": table.nonempty_text,

@@ -1,4 +1,4 @@
-"""The way to a machine on Azure: commands that its agent of Azure runs, and no shell."""
+"""The way to a machine on Azure: commands that its agent of Azure runs, and ports by a bastion."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def command(door: Door, remote_command: str) -> list[str]:
             Problem(
                 code="machine",
                 message="machines on Azure run commands and open no shell",
+                cause="a workspace has one in JupyterLab: --port 8888",
                 next_step="name a command: -- journalctl -n 100 -u tonnage-work",
             )
         )
@@ -39,12 +40,33 @@ def command(door: Door, remote_command: str) -> list[str]:
 
 
 def tunnel(door: Door, port: int) -> list[str]:
-    """Raise UsageError: the agent of Azure runs commands, and brings no port."""
-    raise UsageError(
-        Problem(
-            code="machine",
-            message=f"port {port} of {door.handle} cannot be brought here",
-            cause="machines on Azure run commands, and nothing else reaches them",
-            next_step="run a command there: tonnage connect STACK MACHINE -- COMMAND",
+    """Return the words that bring a port of a machine to the same port here.
+
+    Raises UsageError where people do not work on the machines: nothing else reaches those.
+    """
+    if not door.bastion:
+        raise UsageError(
+            Problem(
+                code="machine",
+                message=f"port {port} of {door.handle} cannot be brought here",
+                cause="machines that nobody works on have no way in on Azure",
+                next_step="run a command there: tonnage connect STACK MACHINE -- COMMAND",
+            )
         )
+    provider = f"{door.group_id}/providers/Microsoft.Compute"
+    machine_id = (
+        f"{provider}/virtualMachineScaleSets/{door.group}/virtualMachines/{door.handle}"
+        if door.handle.isdigit()
+        else f"{provider}/virtualMachines/{door.handle}"
     )
+    return [
+        "az",
+        "network",
+        "bastion",
+        "tunnel",
+        f"--name={door.bastion}",
+        f"--resource-group={door.resource_group}",
+        f"--target-resource-id={machine_id}",
+        f"--resource-port={port}",
+        f"--port={port}",
+    ]

@@ -10,6 +10,7 @@ from stacks.azure.identity import common_inputs
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.operate.logs import WORKSPACE_OUTPUT
+from stacks.operate.machine import BASTION_OUTPUT, GROUP_OUTPUT
 from stacks.spec.stack import SERVING_PORT
 from stacks.spec.table import lookup_table
 from stacks.user_data import base64_text
@@ -59,6 +60,9 @@ def outputs(stack: StackSpec) -> dict[str, Reference]:
         **group_outputs(stack),
         "resource_group": ref("group", "name"),
     }
+    if stack.homes:
+        output_refs[BASTION_OUTPUT] = ref("bastion", "name")
+        output_refs[GROUP_OUTPUT] = ref("group")
     if stack.is_serving:
         output_refs["endpoint"] = ref(
             "balancer", "frontendIPConfigurations[0].privateIPAddress"

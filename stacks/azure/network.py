@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stacks.azure import files
 from stacks.azure.identity import common_inputs
 from stacks.graph import Resource, ref
-from stacks.spec.stack import SERVING_PORT
+from stacks.spec.stack import NOTEBOOK_PORT, SERVING_PORT
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NETWORK_CIDR: Final = "10.42.0.0/16"
 NODE_CIDR: Final = "10.42.0.0/20"
+# Of the way in to a workspace; the name of its subnet is Azure's.
+BASTION_CIDR: Final = "10.42.255.0/26"
+BASTION_SUBNET: Final = "AzureBastionSubnet"
 
 
 def resources(stack: StackSpec) -> list[Resource]:
@@ -78,13 +81,78 @@ def resources(stack: StackSpec) -> list[Resource]:
                 "privateEndpointNetworkPolicies": "Disabled",
             },
         ),
+        *_bastion(stack),
+    ]
+
+
+def _bastion(stack: StackSpec) -> list[Resource]:
+    """The way in to machines that people work on: it asks who they are, and brings ports."""
+    if not stack.homes:
+        return []
+    shared_inputs = common_inputs(stack)
+    return [
+        Resource(
+            type="azure-native:network:Subnet",
+            name="bastion-subnet",
+            inputs={
+                "resourceGroupName": ref("group", "name"),
+                "virtualNetworkName": ref("network", "name"),
+                "subnetName": BASTION_SUBNET,
+                "addressPrefix": BASTION_CIDR,
+            },
+            # Subnets of a network are made one after the other.
+            depends_on=("subnet",),
+        ),
+        Resource(
+            type="azure-native:network:PublicIPAddress",
+            name="bastion-address",
+            inputs={
+                "publicIpAddressName": f"{stack.name}-bastion",
+                "sku": {"name": "Standard"},
+                "publicIPAllocationMethod": "Static",
+                **shared_inputs,
+            },
+        ),
+        Resource(
+            type="azure-native:network:BastionHost",
+            name="bastion",
+            inputs={
+                "bastionHostName": f"{stack.name}-bastion",
+                # The cheapest that brings ports to a person.
+                "sku": {"name": "Standard"},
+                "enableTunneling": True,
+                "ipConfigurations": [
+                    {
+                        "name": "address",
+                        "subnet": {"id": ref("bastion-subnet")},
+                        "publicIPAddress": {"id": ref("bastion-address")},
+                    }
+                ],
+                **shared_inputs,
+            },
+        ),
     ]
 
 
 def _security_rules(stack: StackSpec) -> list[Properties]:
     """What may come in: nodes from nodes, requests from the network, probes; nothing else."""
+    notebooks = str(NOTEBOOK_PORT)
     inbound_rules = [
-        _security_rule("nodes", 100, NODE_CIDR, "*", "*"),
+        *(
+            [
+                _security_rule(
+                    "notebooks", 100, BASTION_CIDR, notebooks, "Tcp"
+                ),
+                # Users of one workspace have no business in each other's notebooks.
+                {
+                    **_security_rule("neighbours", 101, "*", notebooks, "Tcp"),
+                    "access": "Deny",
+                },
+            ]
+            if stack.homes
+            else []
+        ),
+        _security_rule("nodes", 102, NODE_CIDR, "*", "*"),
         *files.security_rules(stack),
     ]
     if stack.is_serving:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SIGNS: Final = "alive/"
 # An agent writes every five minutes, and is lost after half an hour.
+# Outputs of a workspace on Azure.
+BASTION_OUTPUT: Final = "bastion"
+GROUP_OUTPUT: Final = "resource_group_id"
 LOST_AFTER: Final = timedelta(minutes=30)
 
 
@@ -42,12 +45,16 @@ class Door(Struct, frozen=True, kw_only=True):
 
     group           its scaling group, by the name in the cloud
     resource_group  that of the stack, on Azure alone
+    group_id        its id, of a workspace on Azure
+    bastion         the way in to a workspace on Azure
     """
 
     handle: str
     region: str
     group: str
     resource_group: str
+    group_id: str = ""
+    bastion: str = ""
 
 
 def machines(store: ObjectStore, now: datetime) -> list[LivingMachine]:
@@ -121,6 +128,8 @@ def door_command(
         region=facts.region,
         group=str(status.outputs.get(f"group_{group}", "")),
         resource_group=str(status.outputs.get("resource_group", "")),
+        group_id=str(status.outputs.get(GROUP_OUTPUT, "")),
+        bastion=str(status.outputs.get(BASTION_OUTPUT, "")),
     )
     way = import_module(f"stacks.{facts.provider}.door")
     words: list[str] = (

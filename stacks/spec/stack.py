@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stacks.spec.upload import HubWeights, WeightsPlace
 
 SERVING_PORT: Final = 8000
+# Of JupyterLab on a machine of a workspace.
+NOTEBOOK_PORT: Final = 8888
 # Of the engine behind a router, inside the stack.
 ROUTED_PORT: Final = 8001
 # Days for which checkpoints stay after a run.

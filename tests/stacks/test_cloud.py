@@ -166,6 +166,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         mixes_on_fabric=True,
         spread_zones=1,
         secret_form="NAME",
+        door="loopback",
         capacity_code="NO_BIRDS",
         quota_code="TOO_MANY_BIRDS",
         source="this test",

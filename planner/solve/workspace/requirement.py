@@ -204,6 +204,7 @@ def workspace_bill(
         node_hours=machine_hours,
         # Idle shutdown is not predicted: every scheduled hour is paid.
         cache_gb=Decimal(0),
+        has_people=True,
         kept_gb=spec.users * Decimal(spec.disk) / BYTES_PER_BILLED_GB,
         stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),

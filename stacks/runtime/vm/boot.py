@@ -127,7 +127,7 @@ def _work(
         return training_work(stack, fleet, group, stack.training_run)
     if fleet.layout is not None:
         return serving_work(stack, fleet, group, fleet.layout)
-    return workspace_work(fleet)
+    return workspace_work(stack, fleet)
 
 
 def _limits(stack: StackSpec, fleet: FleetSpec) -> dict[str, int]:

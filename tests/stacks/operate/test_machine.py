@@ -197,7 +197,39 @@ def test_a_port_is_brought_here(
     assert tunnel(door, 8888) == expected
 
 
-def test_azure_brings_no_port() -> None:
+GROUP_ID = "/subscriptions/s/resourceGroups/r"
+
+
+@pytest.mark.parametrize(
+    ("handle", "machine"),
+    [
+        ("desk_ab12", "virtualMachines/desk_ab12"),
+        ("3", "virtualMachineScaleSets/desk-workspace/virtualMachines/3"),
+    ],
+)
+def test_azure_brings_a_port_of_a_workspace(handle: str, machine: str) -> None:
+    door = Door(
+        handle=handle,
+        region="eastus",
+        group="desk-workspace",
+        resource_group="r",
+        group_id=GROUP_ID,
+        bastion="desk-bastion",
+    )
+    assert azure_tunnel(door, 8888) == [
+        "az",
+        "network",
+        "bastion",
+        "tunnel",
+        "--name=desk-bastion",
+        "--resource-group=r",
+        f"--target-resource-id={GROUP_ID}/providers/Microsoft.Compute/{machine}",
+        "--resource-port=8888",
+        "--port=8888",
+    ]
+
+
+def test_azure_brings_no_port_of_other_machines() -> None:
     door = Door(handle="3", region="eastus", group="g", resource_group="r")
     with pytest.raises(UsageError, match="cannot be brought"):
         azure_tunnel(door, 8888)

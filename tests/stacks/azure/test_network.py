@@ -1,0 +1,64 @@
+"""The rules of a network of Azure, and the way in to machines that people work on."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from stacks.azure.network import BASTION_CIDR, NETWORK_CIDR, NODE_CIDR
+from stacks.build import build_stack
+from stacks.spec.stack import NOTEBOOK_PORT
+from tests.conftest import ROOT, solve, spec_of
+from tests.stacks.told import inputs_of
+
+CASES = sorted((ROOT / "tests" / "cases" / "azure").glob("*/spec.yaml"))
+
+
+def rules_of(catalog: Any, text: str) -> list[dict[str, Any]]:
+    spec = spec_of(text)
+    graph = build_stack(spec, solve(catalog, text, keep=0), spec.name).graph
+    [group] = inputs_of(graph, "NetworkSecurityGroup").values()
+    rules: list[dict[str, Any]] = group["securityRules"]
+    return rules
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
+def test_rules_have_numbers_that_azure_takes(catalog, path) -> None:
+    rules = rules_of(catalog, path.read_text())
+    numbers = [rule["priority"] for rule in rules]
+    assert len(set(numbers)) == len(numbers)
+    assert all(100 <= number <= 4096 for number in numbers)
+
+
+def test_only_the_bastion_comes_to_a_notebook(catalog) -> None:
+    [path] = [path for path in CASES if path.parent.name == "workspace"]
+    rules = rules_of(catalog, path.read_text())
+
+    def admits(source: str) -> bool:
+        """Whether the first rule by number that covers a source lets it in."""
+        for rule in sorted(rules, key=lambda rule: rule["priority"]):
+            prefix = rule["sourceAddressPrefix"]
+            covers = prefix == "*" or (
+                prefix[0].isdigit()
+                and ip_network(source).subnet_of(ip_network(prefix))
+            )
+            if covers and rule["destinationPortRange"] in (
+                "*",
+                str(NOTEBOOK_PORT),
+            ):
+                return bool(rule["access"] == "Allow")
+        return False
+
+    assert admits(BASTION_CIDR)
+    assert not admits(NODE_CIDR)
+    assert not admits("10.42.99.0/24")
+
+
+def test_the_way_in_has_a_place_of_its_own() -> None:
+    bastion, nodes = ip_network(BASTION_CIDR), ip_network(NODE_CIDR)
+    assert bastion.subnet_of(ip_network(NETWORK_CIDR))
+    assert not bastion.overlaps(nodes)
+    # Azure wants a /26 at least.
+    assert bastion.prefixlen <= 26
