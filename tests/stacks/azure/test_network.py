@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ def test_only_the_bastion_comes_to_a_notebook(catalog) -> None:
             prefix = rule["sourceAddressPrefix"]
             covers = prefix == "*" or (
                 prefix[0].isdigit()
-                and ip_network(source).subnet_of(ip_network(prefix))
+                and IPv4Network(source).subnet_of(IPv4Network(prefix))
             )
             if covers and rule["destinationPortRange"] in (
                 "*",
@@ -57,8 +57,8 @@ def test_only_the_bastion_comes_to_a_notebook(catalog) -> None:
 
 
 def test_the_way_in_has_a_place_of_its_own() -> None:
-    bastion, nodes = ip_network(BASTION_CIDR), ip_network(NODE_CIDR)
-    assert bastion.subnet_of(ip_network(NETWORK_CIDR))
+    bastion, nodes = IPv4Network(BASTION_CIDR), IPv4Network(NODE_CIDR)
+    assert bastion.subnet_of(IPv4Network(NETWORK_CIDR))
     assert not bastion.overlaps(nodes)
     # Azure wants a /26 at least.
     assert bastion.prefixlen <= 26
