@@ -40,7 +40,7 @@ def resize(
         and not any(size.nodes for size in sizes)
     ):
         click.echo(
-            "disks that are kept, network, balancer and bucket stay: "
+            "what does not go with the machines stays: "
             f"{figures.dollars(facts.standing_usd_month)} a month",
             err=True,
         )

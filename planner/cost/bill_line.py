@@ -91,6 +91,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     `network_hours`  hours in which the network exists
     `has_people`  whether people work on the machines, and need a way in
     `kept_gb`  disks that stay when machines go, GB
+    `scheduled_starts`  starts of machines that the hours of the week cause
     `fetched_gb`  weights that each start of a node fetches from outside the cloud, GB
     """
 
@@ -102,6 +103,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     received_gb: Decimal
     serves_traffic: bool
     network_hours: Decimal = HOURS_PER_MONTH
+    scheduled_starts: Decimal = Decimal(0)
     fetched_gb: Decimal = Decimal(0)
     kept_gb: Decimal = Decimal(0)
     has_people: bool = False
@@ -285,6 +287,7 @@ def _network_lines(usage: Usage, price_book: PriceBook) -> list[BillLine]:
         usage_value("node_starts_per_month")
         * usage.node_hours
         / HOURS_PER_MONTH
+        + usage.scheduled_starts
     )
     # Google Cloud charges NAT for each VM and hour.
     node_prices = price_book.find(usage.provider, "nat_per_node")

@@ -41,6 +41,15 @@ class SpareGroups(Struct, frozen=True):
 NO_SPARES: Final = SpareGroups()
 
 
+def weekly_starts(hourly_nodes: tuple[int, ...]) -> int:
+    """Return how many machines start in a week, by the nodes of its hours."""
+    before = (*hourly_nodes[-1:], *hourly_nodes[:-1])
+    return sum(
+        max(0, nodes - earlier)
+        for earlier, nodes in zip(before, hourly_nodes, strict=True)
+    )
+
+
 class Week(Struct, frozen=True, dict=True):
     """Load and running share of each of the 168 hours of a week.
 

@@ -72,7 +72,6 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     tied              whether the output head shares the input embedding
     mlp_matrices      weight matrices of an MLP: 3 with a gate, 2 without
     precision         precision of the released weights
-    hub_name          its repository on Hugging Face, empty when none is known
     is_assumed        whether layers and width are assumed, of a size alone
     """
 
@@ -109,7 +108,6 @@ class Llm(Struct, frozen=True, kw_only=True, dict=True):
     max_context: int = 0
     mlp_matrices: int = 3
     precision: str = "bf16"
-    hub_name: str = ""
     source: str = ""
     as_of: str = "unknown"
     is_assumed: bool = False
@@ -273,7 +271,6 @@ def _architecture(table_row: table.TableRow) -> Llm | None:
             f"{table_row['model']} has no parameter count, layers, width or heads",
         )
     return Llm(
-        hub_name=table_row["hf_name"],
         params=table_row["params_b"] * 1e9,
         active_params=table_row["active_b"] * 1e9,
         **cells,

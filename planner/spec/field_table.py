@@ -70,7 +70,7 @@ FIELD_TYPES: Final[dict[str, FieldType]] = {
     ),
     "weights": TextPattern(
         r"bucket|hf(:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)?(@[A-Za-z0-9._/-]+)?"
-        r"|(s3|gs)://[a-z0-9][a-z0-9._-]+(/[A-Za-z0-9._~+%=-]+)*/?"
+        r"|(s3://[a-z0-9][a-z0-9-]+|gs://[a-z0-9][a-z0-9._-]+)(/[A-Za-z0-9._~+%=-]+)*/?"
         r"|abfss://[a-z0-9-]+@[a-z0-9]+\.dfs\.core\.windows\.net(/[A-Za-z0-9._~+%=-]+)*/?",
         "bucket, hf, hf:owner/name@revision, or an address such as s3://bucket/folder",
     ),

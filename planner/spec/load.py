@@ -237,8 +237,10 @@ def _weights_problems(spec: Inference | Batch | Training) -> list[Problem]:
             "remove it, and load them in train.py",
         ),
         (
-            is_hub and ":" not in model.weights and model.name is None,
-            "model.weights: hf needs a repository",
+            is_hub
+            and ":" not in model.weights
+            and "/" not in (model.name or ""),
+            "model.weights: hf needs a repository, and a model's name is none",
             "write weights: hf:owner/name",
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
-from stacks.aws import fabric, files, network, placement, storage
+from stacks.aws import fabric, files, home, network, placement, storage
 from stacks.cloud import group_outputs
 from stacks.graph import Resource, ref
 from stacks.spec.stack import SERVING_PORT
@@ -175,7 +175,11 @@ def _node_group(
         group_inputs["placementGroup"] = ref(
             placement.group_resource(fleet), "name"
         )
-    dependencies = [*network.prerequisites(fleet), *files.prerequisites(stack)]
+    dependencies = [
+        *network.prerequisites(fleet),
+        *files.prerequisites(stack),
+        *home.prerequisites(stack),
+    ]
     if fleet.is_serving:
         group_inputs["targetGroupArns"] = [ref("targets", "arn")]
         dependencies.append("listener")
@@ -225,6 +229,10 @@ def _load_balancer(stack: StackSpec) -> list[Resource]:
                 "vpcId": ref("vpc"),
                 "deregistrationDelay": 120,
                 "healthCheck": health_check,
+                # Answers on their way outlive the health of a machine, and of a router.
+                "targetHealthStates": [
+                    {"enableUnhealthyConnectionTermination": False}
+                ],
                 "tags": stack.tags,
             },
         ),

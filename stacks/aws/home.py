@@ -33,6 +33,10 @@ def resources(stack: StackSpec) -> list[Resource]:
                         "Name": f"{stack.name}-{name}",
                     },
                 },
+                # A disk with files keeps the place and the size that it was made with.
+                options={
+                    "ignore_changes": ["availabilityZone", "size", "type"]
+                },
             )
             for name, fleet in stack.homes.items()
         ),
@@ -55,3 +59,8 @@ def _statements(stack: StackSpec) -> list[Properties]:
             "Condition": own,
         },
     ]
+
+
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
+    """What a machine attaches, and must leave before it is deleted."""
+    return (*stack.homes, "node-home") if stack.homes else ()

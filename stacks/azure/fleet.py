@@ -101,7 +101,10 @@ def _scale_set(
         type="azure-native:compute:VirtualMachineScaleSet",
         name=f"{group.name}-nodes",
         inputs=scale_set_inputs,
-        depends_on=files.prerequisites(stack),
+        depends_on=(
+            *files.prerequisites(stack),
+            *home.prerequisites(stack),
+        ),
         options={
             "replace_on_changes": IMMUTABLE_INPUTS,
             "delete_timeout": "45m",

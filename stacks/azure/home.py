@@ -42,6 +42,8 @@ def resources(stack: StackSpec) -> list[Resource]:
                     "creationData": {"createOption": "Empty"},
                     "sku": {"name": kind},
                 },
+                # A disk with files keeps the place and the size that it was made with.
+                options={"ignore_changes": ["diskSizeGB", "sku", "zones"]},
             )
         )
     return [
@@ -65,3 +67,8 @@ def resources(stack: StackSpec) -> list[Resource]:
 def disk_names(stack: StackSpec) -> list[str]:
     """The names by which machines ask for the disks."""
     return [f"{stack.name}-{name}" for name in stack.homes]
+
+
+def prerequisites(stack: StackSpec) -> tuple[str, ...]:
+    """What a machine attaches, and must leave before it is deleted."""
+    return (*stack.homes, "node-home") if stack.homes else ()

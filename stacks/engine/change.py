@@ -114,7 +114,14 @@ def _resource_step(
     if prior_record["type"] != resource.type:
         return ResourceStep("replace", resource.type, resource.name, ("type",))
     prior_inputs = prior_record["inputs"]
-    target_inputs = resource.inputs
+    target_inputs = {
+        **resource.inputs,
+        **{
+            property_name: prior_inputs[property_name]
+            for property_name in resource.options.get("ignore_changes", [])
+            if property_name in prior_inputs
+        },
+    }
     changed_keys = tuple(
         property_name
         for property_name in sorted({*prior_inputs, *target_inputs})

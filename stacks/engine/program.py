@@ -102,6 +102,7 @@ class Program:
                 self.registered[dependency_name]
                 for dependency_name in resource.depends_on
             ],
+            ignore_changes=graph_options.get("ignore_changes"),
             replace_on_changes=graph_options.get("replace_on_changes"),
             delete_before_replace=graph_options.get("delete_before_replace"),
             custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from planner.cost.bill_line import usage_value
 from stacks.cloud import group_outputs
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 # Of every family that asks for no other.
-DEFAULT_DISK_TYPE: Final = "pd-balanced"
 
 
 def resources(
@@ -90,16 +89,7 @@ def _node_template(
 
 
 def _node_disks(fleet: FleetSpec) -> list[Properties]:
-    family_disks = lookup_table("boot_disks.csv", "family", "disk")
-    machine_type = fleet.instance.instance_type
-    disk_type = next(
-        (
-            family_disk
-            for machine_family, family_disk in family_disks.items()
-            if machine_type.startswith(machine_family)
-        ),
-        DEFAULT_DISK_TYPE,
-    )
+    disk_type = home.disk_type(fleet.instance.instance_type)
     boot_disk = {
         "boot": True,
         "autoDelete": True,
@@ -189,6 +179,7 @@ def _node_group(
                     "nat",
                     *identity.prerequisites(),
                     *files.prerequisites(stack),
+                    *home.prerequisites(stack),
                 ]
             )
         ),

@@ -21,11 +21,6 @@ FILES_PERMISSIONS: Final = (  # to find the file system of the data, and to fill
     "lustre.instances.importData",
     "lustre.operations.get",
 )
-HOME_PERMISSIONS: Final = (  # to attach the disks that a workspace keeps
-    "compute.disks.get",
-    "compute.disks.use",
-    "compute.instances.attachDisk",
-)
 METRIC_WRITER: Final = "roles/monitoring.metricWriter"
 
 
@@ -102,7 +97,6 @@ def _resize_role(stack: StackSpec) -> Resource:
                 "compute.instances.delete",
                 "compute.instances.get",
                 *(FILES_PERMISSIONS if stack.file_system is not None else ()),
-                *(HOME_PERMISSIONS if stack.homes else ()),
             ],
         },
     )

@@ -256,8 +256,8 @@ def derive_stack(spec: Spec, solution: Solution, stack_name: str) -> StackSpec:
         planned_usd=math.ceil(solution.bill.total) if solution.bill else 0,
         model_name=solution.llm.model if solution.llm else "",
         hub_weights=(
-            hub_weights(spec.model, solution.llm)
-            if isinstance(spec, Inference | Batch) and solution.llm
+            hub_weights(spec.model)
+            if isinstance(spec, Inference | Batch)
             else None
         ),
         weights_place=(

@@ -9,7 +9,6 @@ from msgspec import Struct
 from stacks.spec.table import stack_error
 
 if TYPE_CHECKING:
-    from planner.facts.llm import Llm
     from planner.spec.model import ModelSpec
 
 MODEL_KINDS: Final = ("inference", "batch")
@@ -61,23 +60,22 @@ class HubWeights(Struct, frozen=True):
     token: str
 
 
-def hub_weights(model: ModelSpec, llm: Llm) -> HubWeights | None:
+def hub_weights(model: ModelSpec) -> HubWeights | None:
     """Return what machines fetch from Hugging Face; nothing when they wait for the bucket.
 
-    Raises SpecError when no repository is known.
+    The name of a known model is no repository: several share one architecture. Raises SpecError
+    when none is named.
     """
     place, _, revision = model.weights.partition("@")
     kind, _, repository = place.partition(":")
     if kind != "hf":
         return None
-    # An id as somebody wrote it says more than the model that it belongs to.
     if not repository and model.name is not None and "/" in model.name:
         repository = model.name
-    repository = repository or llm.hub_name
     if not repository:
         raise stack_error(
-            f"model.weights: no repository of {llm.model} is known",
-            "write it, for example weights: hf:owner/name",
+            "model.weights: hf needs a repository",
+            "write weights: hf:owner/name",
         )
     token = (model.token or "").removeprefix(SECRET_SCHEME)
     return HubWeights(repository, revision or DEFAULT_REVISION, token)

@@ -22,7 +22,12 @@ from planner.cost.energy import (
 )
 from planner.cost.file_system import file_systems
 from planner.cost.service_price import PriceBook, ServicePrice
-from planner.cost.weekly_load import SpareGroups, running_shares, weekly_load
+from planner.cost.weekly_load import (
+    SpareGroups,
+    running_shares,
+    weekly_load,
+    weekly_starts,
+)
 from planner.facts.accelerator import accelerators
 from tests.conftest import present
 
@@ -377,3 +382,20 @@ def test_weights_from_a_hub_pass_the_gateway_at_each_start() -> None:
     )
     [nat_data] = [line for line in lines if line.name == "NAT data"]
     assert nat_data.quantity == 2 * (100 + 12)
+
+
+@pytest.mark.parametrize(
+    ("hours", "starts"),
+    [
+        ((2,) * 168, 0),
+        # Ten hours on five days, with two machines.
+        (((0,) * 7 + (2,) * 10 + (0,) * 7) * 5 + (0,) * 48, 10),
+        # Through the end of the week: what runs on Sunday night runs on Monday.
+        ((1,) * 12 + (0,) * 144 + (1,) * 12, 1),
+        ((1,) * 84 + (3,) * 84, 2),
+    ],
+)
+def test_machines_start_where_the_hours_of_the_week_rise(
+    hours: tuple[int, ...], starts: int
+) -> None:
+    assert weekly_starts(hours) == starts

@@ -401,16 +401,18 @@ def test_an_accelerator_that_nobody_knows_is_refused_where_it_stands(
 HUB_RULES = {
     "hf:owner/name": ("params: 8B, weights: hf", "aws"),
     "or remove the token": ("name: llama-3.1-8b, token: 'secret://t'", "aws"),
+    "weights: hf:owner": ("name: llama-3.1-8b, weights: hf", "aws"),
+    "such as s3://bucket": ("name: llama-3.1-8b, weights: 's3://a.b/c'", "aws"),
     "write secret://NAME": (
-        "name: llama-3.1-8b, weights: hf, token: 'secret://v/t'",
+        "name: meta-llama/Llama-3.1-8B, weights: hf, token: 'secret://v/t'",
         "aws",
     ),
     "write secret://VAULT/NAME": (
-        "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
+        "name: meta-llama/Llama-3.1-8B, weights: hf, token: 'secret://t'",
         "azure",
     ),
     "with the cloud that has the secret": (
-        "name: llama-3.1-8b, weights: hf, token: 'secret://t'",
+        "name: meta-llama/Llama-3.1-8B, weights: hf, token: 'secret://t'",
         "aws, azure",
     ),
     "write where: {clouds: [gcp]}": (

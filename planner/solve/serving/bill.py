@@ -23,12 +23,14 @@ from planner.cost.lifetime import (
     standing_hours,
     standing_lifetime,
 )
+from planner.cost.weekly_load import weekly_starts
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
 from planner.perf.common import memory
 from planner.solve.serving.sizing import expected_service, startup_time_s
 from planner.units import (
     BYTES_PER_BILLED_GB,
     HOURS_PER_MONTH,
+    HOURS_PER_WEEK,
     SECONDS_PER_HOUR,
     SECONDS_PER_MONTH,
 )
@@ -118,6 +120,18 @@ def _batch_hours(
     return max(life_hours(life), Decimal(sizing.duration_hours))
 
 
+def _scheduled_starts(
+    requirement: ServingRequirement, sizing: FleetSizing
+) -> Decimal:
+    """Return the starts of machines in a month that the hours of the week cause."""
+    if requirement.mode == "batch":
+        return Decimal(0)
+    hourly_nodes = requirement.week.hourly_nodes(
+        sizing.peak_groups, sizing.nodes_per_group, sizing.spares
+    )
+    return weekly_starts(hourly_nodes) * HOURS_PER_MONTH / HOURS_PER_WEEK
+
+
 def _weights_gb(
     requirement: ServingRequirement, sizing: FleetSizing
 ) -> Decimal:
@@ -181,6 +195,7 @@ def serving_bill(
         node_hours=node_hours,
         cache_gb=cache_disk_gb(offer.instance.nvme_gb, weights_gb),
         stored_gb_months=stored_gb * months,
+        scheduled_starts=_scheduled_starts(requirement, sizing) * months,
         fetched_gb=fetched_gb,
         sent_gb=sent_gb * months if serves_traffic else Decimal(0),
         received_gb=received_gb * months if serves_traffic else Decimal(0),

@@ -16,7 +16,12 @@ from planner.cost.lifetime import (
     standing_hours,
     standing_lifetime,
 )
-from planner.cost.weekly_load import NO_SPARES, Week, weekly_load
+from planner.cost.weekly_load import (
+    NO_SPARES,
+    Week,
+    weekly_load,
+    weekly_starts,
+)
 from planner.facts import llm
 from planner.facts.accelerator import accelerators
 from planner.market.purchase import COMMITTED_PURCHASES, machine_line
@@ -205,6 +210,10 @@ def workspace_bill(
         # Idle shutdown is not predicted: every scheduled hour is paid.
         cache_gb=Decimal(0),
         has_people=True,
+        scheduled_starts=spec.users
+        * weekly_starts(scheduled_week(spec).hourly_nodes(1, 1))
+        * life_hours(life)
+        / HOURS_PER_WEEK,
         kept_gb=spec.users * Decimal(spec.disk) / BYTES_PER_BILLED_GB,
         stored_gb_months=Decimal(0),
         sent_gb=Decimal(0),

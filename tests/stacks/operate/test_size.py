@@ -154,6 +154,6 @@ def test_stop_says_what_the_rest_costs(tonnage) -> None:
     expected = sum(bill[name] for name in (*stays, *watched))
     assert status.facts.standing_usd_month == expected
     _, _, err = tonnage("stop", "chat-8b", "--simulate", "--yes")
-    assert f"stay: ${expected:.0f} a month" in err
+    assert f"stays: ${expected:.0f} a month" in err
     _, _, err = tonnage("start", "chat-8b", "--simulate", "--yes")
-    assert "stay:" not in err
+    assert "stays:" not in err

@@ -80,9 +80,9 @@ def accelerator_numbers(machine: Host) -> dict[str, float]:
         "--format=csv,noheader,nounits",
         timeout_s=30,
     ).splitlines()
-    rows = [[_number(cell) for cell in line.split(",")] for line in lines]
-    shares = [row[0] for row in rows if row[0] is not None]
-    watts = [row[1] for row in rows if row[1] is not None]
+    cells = [line.partition(",") for line in lines]
+    shares = [n for first, _, _ in cells if (n := _number(first)) is not None]
+    watts = [n for _, _, last in cells if (n := _number(last)) is not None]
     return {
         **({"Utilization": sum(shares) / len(shares)} if shares else {}),
         **({"Power": sum(watts)} if watts else {}),
@@ -111,18 +111,46 @@ def people_work(machine: Host, seconds: float) -> bool:
 
 
 def notebook_is_used(machine: Host, port: int, seconds: float) -> bool:
-    """Whether JupyterLab has been used in the last `seconds`: by people, or by a kernel."""
-    try:
-        answer = machine.send(
-            "GET", f"http://127.0.0.1:{port}/api/status", timeout_s=10
-        )
-    except RequestError:
-        return False
-    # Python 3.10 reads no Z.
-    used_at = dt.datetime.fromisoformat(
-        answer.document()["last_activity"].replace("Z", "+00:00")
+    """Whether a kernel of JupyterLab is busy, or it or a terminal was used in the last `seconds`.
+
+    A page that somebody has left open is no use: it asks by itself.
+    """
+    for kind in ("kernels", "terminals"):
+        try:
+            answer = machine.send(
+                "GET",
+                f"http://127.0.0.1:{port}/api/{kind}?no_track_activity=1",
+                timeout_s=10,
+            )
+        except RequestError:
+            return False
+        for entry in answer.document():
+            # Python 3.10 reads no Z.
+            used_at = dt.datetime.fromisoformat(
+                entry["last_activity"].replace("Z", "+00:00")
+            )
+            age_s = (machine.utc() - used_at).total_seconds()
+            if entry.get("execution_state") == "busy" or age_s < seconds:
+                return True
+    return False
+
+
+def files_change(machine: Host, folder: str, minutes: int) -> bool:
+    """Whether a file of a folder was written in the last minutes: an editor saves, a copy runs."""
+    found = machine.run(
+        "find",
+        folder,
+        "-xdev",
+        "-maxdepth",
+        "6",
+        "-type",
+        "f",
+        "-mmin",
+        f"-{minutes}",
+        "-print",
+        "-quit",
     )
-    return (machine.utc() - used_at).total_seconds() < seconds
+    return bool(found.strip())
 
 
 def last_line(machine: Host, container: str) -> str:

@@ -147,6 +147,8 @@ class Agent:
         self._journal = Journal(machine, cloud)
         self._disk_problem = ""
         self._is_leaving = False
+        # When another machine was given back because its agent was silent.
+        self._lost_other_s = -FAILED_S
         self._lived_before_s = float(
             (read_document(machine.path(LIFE_PATH)) or {}).get("lived_s", 0)
         )
@@ -171,7 +173,8 @@ class Agent:
                     "Busy": release is None and not _is_idle(now_s, state),
                     "Trouble": release.is_trouble
                     if release is not None
-                    else _has_failed(now_s, state),
+                    else _has_failed(now_s, state)
+                    or now_s - self._lost_other_s < FAILED_S,
                     **(state.numbers if state is not None else {}),
                 }
             )
@@ -246,6 +249,7 @@ class Agent:
     def _end_silent(self, key: str, handle: str) -> None:
         """Give back a machine whose agent is silent; it may be gone already."""
         self._machine.log(f"gives {handle} back: its agent is silent")
+        self._lost_other_s = self._machine.now_s()
         try:
             self._cloud.give_back(handle)
         except RequestError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "tonnage-hub"
 DONE = ".tonnage-hub.json"
-# In memory, and gone with the container.
+# In memory. The container that knows it too is removed as soon as it ends.
 TOKEN_PATH = "/run/tonnage/hub.env"  # noqa: S105 - the name of a file
 # The agent ends a start that takes too long before that.
 DOWNLOAD_TIMEOUT_S = 86_400.0
@@ -31,8 +31,9 @@ DOWNLOAD_TIMEOUT_S = 86_400.0
 DOWNLOAD = (
     "import sys; from huggingface_hub import snapshot_download; "
     "snapshot_download(sys.argv[1], revision=sys.argv[2], local_dir=sys.argv[3], "
-    "allow_patterns=sys.argv[4:])"
+    "allow_patterns=sys.argv[4:], ignore_patterns=['original/*', 'metal/*', 'consolidated*'])"
 )
+# Copies of the same weights in other forms are left out above.
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken", "*.jinja")
 
 
@@ -57,6 +58,7 @@ def fetch_repository(
         machine.run(
             "docker",
             "run",
+            "--rm",
             f"--name={NAME}",
             "--network=host",
             "--log-driver=journald",

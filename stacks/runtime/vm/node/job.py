@@ -121,6 +121,10 @@ def _steps(
                 ),
             )
         )
+    if "router" in job:
+        steps.append(
+            ("router", partial(container.pull, machine, job["router"]["image"]))
+        )
     if "fabric" in job:
         steps.append(
             ("fabric", partial(_prepare_fabric, machine, job["fabric"]))

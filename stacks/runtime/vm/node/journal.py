@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 POSITION_PATH = "/var/lib/tonnage/journal.json"
 UNITS = ("tonnage-agent", "tonnage-work")
-CONTAINERS = ("tonnage-serve", "tonnage-train", "tonnage-rxdm")
+CONTAINERS = (
+    "tonnage-serve",
+    "tonnage-train",
+    "tonnage-rxdm",
+    "tonnage-router",
+    "tonnage-notebook",
+    "tonnage-hub",
+)
 # What every cloud takes in one request: lines, bytes of text, and time between them.
 BATCH_LINES = 500
 BATCH_BYTES = 500_000

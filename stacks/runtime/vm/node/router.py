@@ -1,9 +1,9 @@
 """A router for the machines of a service: each request goes to the engine that has the fewest.
 
-Every machine runs the proxy, and the first one by name whose engine is ready leads: it alone tells
-the balancer that it is well, so all requests pass its proxy, and its counts are those of the whole
-service. When it is lost, the others see it within a minute, and the next one leads. Two that lead
-for a moment spread requests a little worse, and lose none.
+Every machine runs the proxy, and the one whose engine has been ready for longest leads: it alone
+tells the balancer that it is well, so all requests pass its proxy, and its counts are those of the
+whole service. Machines that come later change nothing. When it is lost, the others see it within a
+minute, and the next one leads. Two that lead for a moment spread requests a little worse.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ FOLDER = "routes/"
 NAME = "tonnage-router"
 CONFIG_FOLDER = "/run/tonnage/router"
 CONFIG_PATH = f"{CONFIG_FOLDER}/nginx.conf"
-# Long enough for an answer that takes an hour, and for what is on its way at the end.
 DRAIN_S = 20
+# An engine may miss so many questions: each change of the list resets the counts of the proxy.
+MISSES = 2
 # Records are listed so often, and engines are asked at every look.
 LIST_S = 30.0
 PROBE_WORKERS = 16
@@ -34,6 +35,7 @@ PROBE_WORKERS = 16
 LOST_S = 1800.0
 # Workers share their counts only in a zone.
 CONFIG = """worker_processes auto;
+worker_rlimit_nofile 65536;
 error_log stderr warn;
 pid /tmp/nginx.pid;
 events {{ worker_connections 16384; }}
@@ -45,6 +47,8 @@ http {{
     {method}
 {servers}
     keepalive 256;
+    # The engine closes idle connections after five seconds.
+    keepalive_timeout 4s;
   }}
   server {{
     listen {port};
@@ -66,8 +70,9 @@ METHODS = {"least-loaded": "least_conn;", "round-robin": ""}
 
 
 class Route(NamedTuple):
-    """The engine of a machine."""
+    """The engine of a machine, and since when it is ready; the first one leads."""
 
+    since: str
     node: str
     address: str
 
@@ -85,9 +90,12 @@ class Router:
         self._own_key = f"{FOLDER}{self._node}"
         self._is_told = False
         self._listed_s = -LIST_S
-        # Routes by their keys, and since when nobody answers at them.
+        self._since = ""
+        # Routes by their keys, with versions, and since when nobody answers at them.
         self._routes: dict[str, Route] = {}
+        self._versions: dict[str, str] = {}
         self._lost_s: dict[str, float] = {}
+        self._misses: dict[str, int] = {}
         self._config = ""
 
     def look(self, *, is_ready: bool) -> None:
@@ -113,27 +121,40 @@ class Router:
         if is_ready == self._is_told:
             return
         if is_ready:
-            record = {"node": self._node, "address": self._cloud.address()}
-            self._cloud.write(self._own_key, json.dumps(record).encode())
+            self._since = self._machine.utc().isoformat(timespec="seconds")
+            self._write_record()
         else:
             self._cloud.delete(self._own_key)
         self._is_told = is_ready
         self._listed_s = -LIST_S
 
-    def _list(self) -> None:
-        """Read the records of all machines; one that is known is not read again."""
-        keys = {item.key for item in self._cloud.list(FOLDER)}
-        self._routes = {
-            key: route for key, route in self._routes.items() if key in keys
+    def _write_record(self) -> None:
+        record = {
+            "since": self._since,
+            "node": self._node,
+            "address": self._cloud.address(),
         }
-        for key in keys - self._routes.keys():
+        self._cloud.write(self._own_key, json.dumps(record).encode())
+
+    def _list(self) -> None:
+        """Read the records of all machines; one that has not changed is not read again."""
+        versions = {item.key: item.version for item in self._cloud.list(FOLDER)}
+        if self._is_told and self._own_key not in versions:
+            # Somebody who could not reach this machine took it for lost.
+            self._write_record()
+        self._routes = {
+            key: route
+            for key, route in self._routes.items()
+            if versions.get(key) == self._versions.get(key)
+        }
+        for key in versions.keys() - self._routes.keys():
             stored = self._cloud.read(key)
             if stored is not None:
-                record = json.loads(stored.data)
-                self._routes[key] = Route(record["node"], record["address"])
+                self._routes[key] = Route(**json.loads(stored.data))
+        self._versions = versions
 
     def _ready_routes(self) -> list[Route]:
-        """Return the engines that answer, by the names of their machines."""
+        """Return the engines that answer, the one that has been ready for longest first."""
         keys = sorted(self._routes)
         with ThreadPoolExecutor(PROBE_WORKERS) as workers:
             answers = list(
@@ -150,12 +171,13 @@ class Router:
         for key, is_well in zip(keys, answers, strict=True):
             if is_well:
                 self._lost_s.pop(key, None)
-            elif now_s - self._lost_s.setdefault(key, now_s) >= LOST_S:
-                self._cloud.delete(key)
+                self._misses[key] = 0
+            else:
+                self._misses[key] = self._misses.get(key, MISSES) + 1
+                if now_s - self._lost_s.setdefault(key, now_s) >= LOST_S:
+                    self._cloud.delete(key)
         return sorted(
-            self._routes[key]
-            for key, is_well in zip(keys, answers, strict=True)
-            if is_well
+            self._routes[key] for key in keys if self._misses[key] < MISSES
         )
 
     def _apply(self, ready: list[Route], *, leads: bool) -> None:

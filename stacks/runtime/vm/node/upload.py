@@ -74,9 +74,12 @@ def _files(
             UploadedFile(file["name"], file["bytes"], file["sha256"])
             for file in json.loads(manifest.data)["files"]
         ]
-    listed = {
-        item.key.removeprefix(prefix): item.size for item in cloud.list(prefix)
-    }
+    listed = _without_folders(
+        {
+            item.key.removeprefix(prefix): item.size
+            for item in cloud.list(prefix)
+        }
+    )
     if ARRIVED in listed:
         raise StepError(f"{prefix} of the bucket is still being uploaded")
     index = cloud.read(f"{prefix}{INDEX}") if INDEX in listed else None
@@ -90,6 +93,18 @@ def _files(
             f"{len(missing) - 1} others; upload what is missing"
         )
     return [UploadedFile(name, size) for name, size in sorted(listed.items())]
+
+
+def _without_folders(listed: dict[str, int]) -> dict[str, int]:
+    """Leave out the empty objects by which consoles and file systems mark folders."""
+    folders = {
+        name.rpartition("/")[0] for name in listed if "/" in name.strip("/")
+    }
+    return {
+        name: size
+        for name, size in listed.items()
+        if name and not name.endswith("/") and (size or name not in folders)
+    }
 
 
 def missing_names(

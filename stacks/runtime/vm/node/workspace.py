@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacks.runtime.vm.node import activity, container
+from stacks.runtime.vm.node.home import HOME
+from stacks.runtime.vm.node.host import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +19,7 @@ NAME = "tonnage-notebook"
 # A key that was pressed so lately is work.
 TYPED_S = 120.0
 # An editor saves less often than a key is pressed.
-EDITED_S = 300.0
+EDITED_MINUTES = 5
 STOP_S = 30
 
 
@@ -48,8 +50,9 @@ class WorkspaceNode:
             activity.accelerators_work(self._machine)
             or activity.people_work(self._machine, TYPED_S)
             or activity.notebook_is_used(
-                self._machine, self._settings["port"], EDITED_S
+                self._machine, self._settings["port"], TYPED_S
             )
+            or activity.files_change(self._machine, HOME, EDITED_MINUTES)
         )
         self._work.tell("working", "wait for people", problem, is_busy=is_busy)
         return True
@@ -67,6 +70,11 @@ class WorkspaceNode:
             self._failures.add()
         if self._failures.are_many:
             return f"JupyterLab ends again and again: {exit_.last_lines}"
-        container.start(self._machine, NAME, self._settings["container"], [])
         self._was_started = True
+        try:
+            container.start(
+                self._machine, NAME, self._settings["container"], []
+            )
+        except CommandError as error:
+            return f"JupyterLab does not start: {error}"
         return ""

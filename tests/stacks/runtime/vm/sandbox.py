@@ -178,6 +178,8 @@ class World:
     # What the service of logs answers instead, where it refuses.
     log_refusal: Callable[[], RequestError | None] = lambda: None
     is_online: Callable[[], bool] = lambda: True
+    # Whether two machines, by their addresses, do not reach each other.
+    cut_off: Callable[[str, str], bool] = lambda _a, _b: False
     # Whether requests come at a time.
     has_traffic: Callable[[float], bool] = lambda _: False
     load_s: float = 300.0
@@ -283,8 +285,10 @@ class SandboxMachine(Host):
         self.failures: dict[str, Callable[[], bool]] = {}
         self.accelerators = 0
         self.utilization = 0.0
-        # When somebody edited a notebook at last.
-        self.edited_s = 0.0
+        # When somebody saved a file at last, and used a kernel.
+        self.edited_s = -DAY
+        self.kernel_s = -DAY
+        self.kernel_state = "idle"
         self.disk_gb_s = 2.0
         self.bus_gb_s = 480.0
         # Watts, watts by default, and whether the hardware slows an accelerator down.
@@ -482,8 +486,8 @@ class SandboxMachine(Host):
     ) -> Answer:
         if threading.current_thread() is threading.main_thread():
             raise AssertionError("requests come from programs")
-        if url == "http://127.0.0.1:8888/api/status":
-            return self._notebook()
+        if url.startswith("http://127.0.0.1:8888/api/"):
+            return self._notebook(url.rpartition("/")[2].partition("?")[0])
         if re.match(r"http://[\d.]+:800[01]/", url):
             return self._engine(url, body)
         if url.endswith(("key", ".gpg", ".asc")):
@@ -495,15 +499,23 @@ class SandboxMachine(Host):
             self.world, self, method, url, headers or {}, body or b""
         )
 
-    def _notebook(self) -> Answer:
-        """JupyterLab, which counts its own start as use."""
+    def _notebook(self, kind: str) -> Answer:
+        """JupyterLab, with a kernel that somebody has used, and no terminal."""
         found = self.containers.get("tonnage-notebook")
         if found is None or not found.is_running:
             raise RequestError(0, "connection refused")
-        used_s = max(found.started_s, self.edited_s)
-        used_at = START + dt.timedelta(seconds=used_s)
-        status = {"last_activity": used_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-        return Answer(200, {}, json.dumps(status).encode())
+        used_at = START + dt.timedelta(seconds=self.kernel_s)
+        kernel = {
+            "execution_state": self.kernel_state,
+            "last_activity": used_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        }
+        entries = [kernel] if kind == "kernels" else []
+        return Answer(200, {}, json.dumps(entries).encode())
+
+    def _find(self, folder: str, *_: str) -> str:
+        """The files of /work that were written in the last five minutes."""
+        age_s = self.world.timeline.now_s - self.edited_s
+        return f"{folder}/notebook.ipynb\n" if age_s < 300 else ""
 
     def _engine(self, url: str, body: bytes | None) -> Answer:
         address = url.removeprefix("http://").partition(":")[0]
@@ -514,7 +526,7 @@ class SandboxMachine(Host):
                 for m in self.world.machines
                 if m.address == address and m.is_up
             ]
-            if not there:
+            if not there or self.world.cut_off(self.address, address):
                 raise RequestError(0, "no route to host")
             [host] = there
         container = host.containers.get("tonnage-serve")

@@ -122,7 +122,8 @@ def test_a_broken_engine_is_left_out_and_comes_back(world: World) -> None:
     assert leaders(world) == [second.name]
     assert engines(second) == [second.address]
     world.run(HOUR + 15 * MINUTE)
-    assert leaders(world) == [first.name]
+    # It comes back as the one that has been ready for less long.
+    assert leaders(world) == [second.name]
     assert sorted(engines(second)) == addresses(world)
 
 
@@ -141,6 +142,32 @@ def test_a_machine_with_a_notice_leads_no_more_and_drains(
     stops = [w for w in first.commands if w[:2] == ("docker", "stop")]
     # The proxy outlives the engine: what it has begun comes back through it.
     assert [w[-1] for w in stops] == ["tonnage-serve", "tonnage-router"]
+
+
+def test_a_machine_that_was_cut_off_is_routed_to_again(world: World) -> None:
+    """For an hour the second machine reaches nobody, and nobody reaches it."""
+    first, second = service(world, 2)
+    cut = second.address
+    world.cut_off = lambda a, b: (
+        HOUR < world.timeline.now_s < 2 * HOUR and (a == cut) != (b == cut)
+    )
+    world.run(1.5 * HOUR)
+    assert engines(first) == [first.address]
+    world.run(3 * HOUR)
+    assert sorted(engines(first)) == addresses(world)
+    assert leaders(world) == [first.name]
+
+
+def test_one_question_that_is_missed_changes_nothing(world: World) -> None:
+    first, second = service(world, 2)
+    world.run(30 * MINUTE)
+    now_s = world.timeline.now_s
+    world.cut_off = lambda a, b: a != b and world.timeline.now_s < now_s + 14
+    reloads = len(first.commands)
+    world.run(now_s + 10 * MINUTE)
+    kills = [w for w in first.commands[reloads:] if w[:2] == ("docker", "kill")]
+    assert kills == []
+    assert sorted(engines(first)) == sorted([first.address, second.address])
 
 
 def test_a_proxy_that_ends_is_started_again(world: World) -> None:

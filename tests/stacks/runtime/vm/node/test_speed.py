@@ -76,7 +76,7 @@ def test_a_slow_machine_takes_no_work(
     )
 
 
-def test_an_image_without_the_program_is_no_broken_machine(
+def test_a_measure_that_cannot_be_taken_is_no_broken_machine(
     world: World,
 ) -> None:
     machine = booted(world)

@@ -92,6 +92,19 @@ def test_somebody_who_edits_a_notebook_keeps_it(world: World) -> None:
     assert 6.75 * HOUR <= machine.ended_s <= 7 * HOUR
 
 
+def test_a_kernel_that_computes_keeps_it(world: World) -> None:
+    machine = world.add("workspace", kernel_state="busy")
+    world.run(6 * HOUR)
+    assert machine.is_up
+
+
+def test_an_idle_kernel_does_not_keep_it(world: World) -> None:
+    machine = world.add("workspace", kernel_s=20 * MINUTE)
+    world.run(DAY, lambda: not machine.is_up)
+    assert machine.ended_s is not None
+    assert machine.ended_s <= 1.75 * HOUR
+
+
 def test_a_notebook_server_that_ends_is_started_again(world: World) -> None:
     machine = world.add("workspace", utilization=90.0)
 
@@ -103,6 +116,19 @@ def test_a_notebook_server_that_ends_is_started_again(world: World) -> None:
     world.run(3 * HOUR)
     assert machine.containers["tonnage-notebook"].is_running
     assert state_of(machine)["problem"] == ""
+
+
+def test_a_container_engine_that_refuses_leaves_the_machine_to_its_user(
+    world: World,
+) -> None:
+    machine = world.add("workspace", utilization=90.0)
+    world.run(10 * MINUTE)
+    machine.containers.clear()
+    machine.failures["docker"] = lambda: True
+    world.run(4 * HOUR)
+    assert machine.is_up
+    assert state_of(machine)["phase"] == "working"
+    assert "JupyterLab" in state_of(machine)["problem"]
 
 
 def test_a_notebook_server_that_cannot_run_leaves_the_machine_to_its_user(
