@@ -141,7 +141,7 @@ class Agent:
         self._cloud = cloud
         self._settings = settings
         self._limits = Limits(**settings["limits"])
-        self._told_s = -TELL_S
+        self._told_s = self._kept_s = -TELL_S
         self._watched_s = -WATCH_S
         self._leases = Leases(machine, cloud, SILENT_AFTER_S)
         self._journal = Journal(machine, cloud)
@@ -161,7 +161,9 @@ class Agent:
         """Look at the work, tell the cloud, and give the node back when that is due."""
         now_s = self._machine.now_s()
         lived_s = self._lived_before_s + now_s - self._began_s
-        self._keep_life(lived_s)
+        if now_s - self._kept_s >= TELL_S:
+            self._kept_s = now_s
+            self._keep_life(lived_s)
         state = read_state(self._machine)
         release = release_of(now_s, lived_s, state, self._limits)
         # Of a node that leaves this is the last word.

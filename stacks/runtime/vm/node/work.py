@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stacks.runtime.vm.node.host import (
@@ -112,7 +112,7 @@ class Work:
 
     def _write(self) -> None:
         write_whole(
-            self._machine.path(STATE_PATH), json.dumps(asdict(self.state))
+            self._machine.path(STATE_PATH), json.dumps(vars(self.state))
         )
 
 

@@ -12,7 +12,6 @@ import datetime as dt
 import fnmatch
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -131,8 +130,9 @@ class Container:
     is_running: bool = True
     code: int = 0
     log: str = "begun"
-    # Of a job: the step from which it went on.
+    # Of a job: the step from which it went on, and the last one that it has saved.
     base: int | None = None
+    saved: int = 0
 
     def option(self, name: str) -> str:
         return next(
@@ -484,8 +484,6 @@ class SandboxMachine(Host):
         *,
         timeout_s: float = 30,
     ) -> Answer:
-        if threading.current_thread() is threading.main_thread():
-            raise AssertionError("requests come from programs")
         if url.startswith("http://127.0.0.1:8888/api/"):
             return self._notebook(url.rpartition("/")[2].partition("?")[0])
         if re.match(r"http://[\d.]+:800[01]/", url):

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable
 
-
-def closed_lock() -> threading.Lock:
-    """A lock that one thread opens for another: turns change a million times, and it is fast."""
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
+from greenlet import getcurrent, greenlet
 
 
 class Killed(BaseException):
@@ -26,35 +20,28 @@ class Program:
         self.wake_s = timeline.now_s
         self.is_killed = False
         self.has_ended = False
-        self.error: BaseException | None = None
-        self._turn = closed_lock()
+        self.context = greenlet(self._run)
         self._target = target
-        self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        self._turn.acquire()
         try:
             if not self.is_killed:
                 self._target()
         except Killed:
             pass
-        except BaseException as error:  # noqa: BLE001 - told by the timeline
-            self.error = error
-        self.has_ended = True
-        self.timeline.turn.release()
+        finally:
+            self.has_ended = True
 
     def sleep(self, seconds: float) -> None:
         self.wake_s = self.timeline.now_s + seconds
-        self.timeline.turn.release()
-        self._turn.acquire()
+        self.timeline.context.switch()
         if self.is_killed:
             raise Killed
 
     def resume(self) -> None:
-        self._turn.release()
-        self.timeline.turn.acquire()
-        if self.error is not None:
-            raise self.error
+        """Let it run until it sleeps again, or has ended; its errors are raised here."""
+        self.context.parent = self.timeline.context = getcurrent()
+        self.context.switch()
 
 
 class Timeline:
@@ -62,13 +49,13 @@ class Timeline:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.turn = closed_lock()
+        # Who lets the programs run.
+        self.context = getcurrent()
         self._programs: list[Program] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
 
     def start(self, target: Callable[[], None]) -> Program:
         program = Program(self, target)
-        program.thread.start()
         self._programs.append(program)
         return program
 
@@ -78,12 +65,12 @@ class Timeline:
     def kill(self, program: Program) -> None:
         """End a program where it sleeps."""
         program.is_killed = True
-        if threading.current_thread() is not program.thread:
+        if program is not self.current():
             program.wake_s = self.now_s
 
     def current(self) -> Program | None:
-        thread = threading.current_thread()
-        return next((p for p in self._programs if p.thread is thread), None)
+        context = getcurrent()
+        return next((p for p in self._programs if p.context is context), None)
 
     def run(
         self, until_s: float, stop: Callable[[], bool] = lambda: False

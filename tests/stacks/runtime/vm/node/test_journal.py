@@ -8,7 +8,15 @@ from functools import partial
 import pytest
 
 from planner.facts import table
-from stacks.runtime.vm.node import agent, journal, serve, train
+from stacks.runtime.vm.node import (
+    agent,
+    hub,
+    journal,
+    router,
+    serve,
+    train,
+    workspace,
+)
 from stacks.runtime.vm.node.host import RequestError
 from stacks.runtime.vm.node.journal import LINES_A_MINUTE, clean
 from tests.stacks.runtime.vm.sandbox import (
@@ -212,4 +220,5 @@ def test_every_container_is_one_whose_lines_are_told() -> None:
         row["text"].split()[0] for row in rows if row["kind"] == "service"
     }
     assert services
-    assert {serve.NAME, train.NAME, *services} == set(journal.CONTAINERS)
+    own = {module.NAME for module in (hub, router, serve, train, workspace)}
+    assert own | services == set(journal.CONTAINERS)

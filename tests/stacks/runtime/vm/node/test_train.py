@@ -62,9 +62,13 @@ class Job:
         first = container.base // self.save_every + 1
         last = min(step, self.last_step) // self.save_every
         # All ranks step, save and end together.
-        for member in members.values():
-            for saved in range(first, last + 1):
-                self.save(member, saved * self.save_every)
+        for rank, member in members.items():
+            member_container = member.containers["tonnage-train"]
+            for saved in range(
+                max(first, member_container.saved + 1), last + 1
+            ):
+                self.save(member, int(rank), saved * self.save_every)
+            member_container.saved = max(member_container.saved, last)
         # The log of most jobs is that of one rank.
         members["0"].containers["tonnage-train"].log = f"step {step}"
         if step >= self.last_step:
@@ -81,8 +85,7 @@ class Job:
         self.resumed.append((machine.name, step))
         return step
 
-    def save(self, machine: SandboxMachine, step: int) -> None:
-        rank = int(machine.containers["tonnage-train"].option("--node-rank"))
+    def save(self, machine: SandboxMachine, rank: int, step: int) -> None:
         shard = machine.path(self.folder) / f"iter_{step:07d}" / f"rank{rank}"
         if shard.exists():
             return
