@@ -47,6 +47,7 @@ ZONE = """apiVersion: tonnage/v1
 kind: Workspace
 name: w
 accelerator: {memory: 20GiB}
+users: 20
 shutdown: {schedule: "weekdays 08:00-18:00 Asia/Kathmandu"}
 """
 TRAINING = """apiVersion: tonnage/v1
