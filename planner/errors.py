@@ -5,7 +5,9 @@ TonnageError
 ├── SpecError         2   one or more problems in a spec
 ├── CredentialError   3   a cloud refused the caller
 ├── ResourceError     4   a resource failed; the state is saved
+├── PolicyError       5   what would be done is not allowed
 ├── MissingError      6   no such stack, plan, model or blueprint
+├── CancelledError    8   a signal ended the run; the state is saved
 ├── InfeasibleError  10   proved: nothing meets every constraint
 ├── StaleError       11   the plan no longer matches the spec, the catalog or the state
 ├── LockedError      12   somebody else works on the stack
@@ -93,10 +95,22 @@ class ResourceError(TonnageError):
     exit_code = 4
 
 
+class PolicyError(TonnageError):
+    """What would be done needs a permission that was not given."""
+
+    exit_code = 5
+
+
 class MissingError(TonnageError):
     """A named stack, plan, model or blueprint does not exist."""
 
     exit_code = 6
+
+
+class CancelledError(TonnageError):
+    """A signal ended the run; what it did is saved."""
+
+    exit_code = 8
 
 
 class InfeasibleError(TonnageError):

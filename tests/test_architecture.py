@@ -133,8 +133,9 @@ def test_pulumi_stays_in_its_two_modules() -> None:
         if any(t.split(".")[0] == "pulumi" for t in imports(p))
     }
     assert users == {
-        "stacks.engine.program",
-        "stacks.engine.pulumi",
+        "stacks.engine.pulumi.command",
+        "stacks.engine.pulumi.program",
+        "stacks.engine.pulumi.session",
         "providers.simulated.plugin",
     }
 

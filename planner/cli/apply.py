@@ -19,28 +19,32 @@ from planner.cli.compose import (
     read_file,
 )
 from planner.errors import InfeasibleError, Problem, UsageError
+from planner.plan.staleness import check_staleness
 
 if TYPE_CHECKING:
     from planner.cli.option import OptionValues
     from planner.market.offer import Catalog
+    from planner.plan.status import StackStatus
     from planner.plan.types import Plan
 
 
 @click.command("apply")
 @click.argument("path", metavar="PLAN|SPEC")
 @option.planning_flags
+@option.allow
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
 def command(path: str, **option_values: Any) -> int:
-    """Create or change a stack. A PLAN asks nothing; a SPEC shows its plan and asks.
+    """Create or change a stack. A PLAN asks only before data or service go; a SPEC always asks.
 
-    A plan that no longer matches its spec, the catalog or the stack is refused (exit 11), and
-    nothing is touched. A second apply changes nothing.
+    A plan that no longer matches what it was made from is refused (exit 11), and nothing is
+    touched. A second apply changes nothing, and one after a crash goes on from there.
 
     Example: tonnage apply chat.plan.json --simulate
     """
     from planner.plan.canonical import is_plan, parse_plan
+    from stacks.engine.protocol import RunControl
 
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
@@ -48,7 +52,7 @@ def command(path: str, **option_values: Any) -> int:
     # A saved plan is the approval, so only a spec needs a question.
     if is_plan(file_bytes):
         plan = parse_plan(file_bytes, path)
-        _refuse_stale(plan, path, catalog, options)
+        spec_sha256 = _spec_sha256(plan, path)
     else:
         reviewed_plan = _plan_and_confirm(
             path, file_bytes, catalog, (options, option_values)
@@ -57,6 +61,7 @@ def command(path: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
         plan = reviewed_plan
+        spec_sha256 = plan.spec.sha256
     if not plan.solution.pools:
         next_step = "relax what tonnage plan shows"
         raise InfeasibleError(
@@ -66,8 +71,21 @@ def command(path: str, **option_values: Any) -> int:
                 next_step=next_step,
             )
         )
+
+    def check(stack_status: StackStatus | None) -> None:
+        check_staleness(
+            plan,
+            spec_sha256=spec_sha256,
+            catalog_sha256=catalog.sha256,
+            stack_status=stack_status,
+        )
+
     return progress.run_engine(
-        lambda listener: open_engine(options).apply(plan, listener),
+        lambda listener, stop: open_engine(options).apply(
+            plan,
+            listener,
+            RunControl(stop=stop, check=check, allow=option_values["allow"]),
+        ),
         "applied",
         plan.stack.name,
         options,
@@ -111,20 +129,6 @@ def _plan_and_confirm(
         raise UsageError(problem)
     return (
         plan if click.confirm("Create this?", default=False, err=True) else None
-    )
-
-
-def _refuse_stale(
-    plan: Plan, path: str, catalog: Catalog, options: PlanningOptions
-) -> None:
-    from planner.plan.staleness import check_staleness
-
-    stack_status = open_engine(options).stack_status(plan.stack.name)
-    check_staleness(
-        plan,
-        spec_sha256=_spec_sha256(plan, path),
-        catalog_sha256=catalog.sha256,
-        stack_status=stack_status,
     )
 
 

@@ -311,7 +311,7 @@ def open_engine(options: PlanningOptions) -> StackEngine:
         from stacks.engine.simulated import SimulatedEngine
 
         return SimulatedEngine(world, STATE_FOLDER / "simulated")
-    from stacks.engine.pulumi import PulumiEngine
+    from stacks.engine.pulumi.engine import PulumiEngine
 
     return PulumiEngine(
         STATE_FOLDER / ("pulumi-simulated" if world else "pulumi"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,32 +10,33 @@ from planner.cli import option, progress
 from planner.cli.compose import open_bucket, open_engine, standing_stack
 from planner.errors import Problem, UsageError
 
+if TYPE_CHECKING:
+    from planner.plan.status import StackStatus
+
 
 @click.command("destroy")
 @click.argument("stack", callback=option.check_stack_name)
 @option.simulate
 @option.engine
 @option.backend
+@option.allow
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(stack: str, **option_values: Any) -> int:
-    """Delete everything of STACK, dependents first; asks before it does.
+    """Delete everything of STACK but what holds data, dependents first; asks before it does.
+
+    Buckets, disks and file systems stay, and the stack with them, until --allow delete-data.
 
     Example: tonnage destroy chat-8b --simulate --yes
     """
+    from stacks.engine.protocol import RunControl
+
     options = option.planning_options(option_values)
     # A misspelled name is reported before any question.
     stack_status = standing_stack(stack, options)
-    bucket_name = stack_status.outputs.get("bucket")
-    bucket_text = (
-        f", with its bucket {bucket_name}: uploads, checkpoints and answers"
-        if bucket_name
-        else ""
-    )
-    click.echo(
-        f"{stack}: {len(stack_status.resources)} resources will be deleted{bucket_text}",
-        err=True,
-    )
+    deletes_data = "delete-data" in option_values["allow"]
+    for line in _deletion_lines(stack_status, deletes_data=deletes_data):
+        click.echo(line, err=True)
     if not option_values["yes"]:
         if option_values["no_input"]:
             problem = Problem(
@@ -48,12 +49,42 @@ def command(stack: str, **option_values: Any) -> int:
             click.echo("declined: nothing was done", err=True)
             return 0
     exit_code = progress.run_engine(
-        lambda listener: open_engine(options).destroy(stack, listener),
+        lambda listener, stop: open_engine(options).destroy(
+            stack,
+            listener,
+            RunControl(stop=stop, allow=option_values["allow"]),
+        ),
         "destroyed",
         stack,
         options,
     )
     # A cloud deletes what is in its buckets with them; of a simulated one it is in a folder.
-    if bucket_name and options.simulate is not None:
+    if (
+        deletes_data
+        and stack_status.outputs.get("bucket")
+        and options.simulate is not None
+    ):
         open_bucket(stack_status, options).forget()
     return exit_code
+
+
+def _deletion_lines(
+    stack_status: StackStatus, *, deletes_data: bool
+) -> list[str]:
+    """Say how much is deleted, and of what holds data each."""
+    from stacks.engine.keep import held_data
+
+    data_texts = [
+        f"{resource.name} ({held_data(resource.type)})"
+        for resource in (*stack_status.resources, *stack_status.retained)
+        if held_data(resource.type)
+    ]
+    exception = "" if deletes_data or not data_texts else ", but for data"
+    resource_count = len(stack_status.resources)
+    lines = [
+        f"{stack_status.stack}: {resource_count} resources will be deleted{exception}"
+    ]
+    if data_texts:
+        verb = "deleted with their data" if deletes_data else "kept"
+        lines.append(f"  {verb}: {', '.join(data_texts)}")
+    return lines

@@ -96,6 +96,29 @@ color = click.option(
 no_input = click.option(
     "--no-input", is_flag=True, help="Never ask; refuse where one would."
 )
+PERMISSIONS = ("delete-data", "outage")
+
+
+def parse_permissions(
+    _context: click.Context, _parameter: click.Parameter, names_text: str
+) -> Any:
+    """Return the permissions of a list with commas; raises BadParameter for another word."""
+    names = frozenset(filter(None, names_text.split(",")))
+    for name in sorted(names):
+        if name not in PERMISSIONS:
+            raise click.BadParameter(
+                f"'{name}' is none of {', '.join(PERMISSIONS)}"
+            )
+    return names
+
+
+allow = click.option(
+    "--allow",
+    metavar="WHAT,...",
+    default="",
+    callback=parse_permissions,
+    help="Allow delete-data, outage, or both without asking.",
+)
 exit_code = click.option(
     "--exit-code", is_flag=True, help="Exit with 20 when something changes."
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from planner.cli.compose import PlanningOptions
     from stacks.engine.protocol import EngineOutcome, Listener, ProgressEvent
+    from stacks.engine.stop import StopRequest
     from stacks.operate.upload import LocalFile, TransferListener
 
 ACTION_MARKS = {
@@ -24,12 +25,14 @@ ACTION_MARKS = {
     "update": "~",
     "replace": "±",
     "delete": "-",
+    "keep": "=",
+    "adopt": "=",
     "same": "=",
 }
 
 
 def run_engine(
-    engine_work: Callable[[Listener], EngineOutcome],
+    engine_work: Callable[[Listener, StopRequest], EngineOutcome],
     done_verb: str,
     stack_name: str,
     options: PlanningOptions,
@@ -38,29 +41,58 @@ def run_engine(
 ) -> int:
     """Run an engine, show its progress and summary, and return the exit code 0.
 
-    `usd_hour` is the cost of the stack after the run, USD per hour; None after a destroy.
+    The first signal lets it finish what is in flight; the error of the engine then says how to go
+    on. `usd_hour` is the cost of the stack after the run, USD per hour; None after a destroy.
     """
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.status import Status
+    from stacks.engine.stop import StopRequest, stop_on_signals
 
-        rich_console = Console(stderr=True)
-        with Status("starting", console=rich_console) as status_line:
-            outcome = engine_work(
-                lambda event: _show_live(event, rich_console, status_line)
-            )
-    else:
-        outcome = engine_work(_print_event)
+    stop = StopRequest()
+    with stop_on_signals(stop, _say_stopping):
+        outcome = _listened(lambda listener: engine_work(listener, stop))
+    _print_outcome(outcome, done_verb, stack_name, options, usd_hour)
+    return 0
+
+
+def _say_stopping(signal_name: str) -> None:
+    click.echo(
+        f"{signal_name}: finishing what is in flight; a second signal ends at once",
+        err=True,
+    )
+
+
+def _listened(
+    engine_work: Callable[[Listener], EngineOutcome],
+) -> EngineOutcome:
+    """Run an engine and show its progress: live on a terminal, else line by line."""
+    if not sys.stderr.isatty():
+        return engine_work(_print_event)
+    from rich.console import Console
+    from rich.status import Status
+
+    rich_console = Console(stderr=True)
+    with Status("starting", console=rich_console) as status_line:
+        return engine_work(
+            lambda event: _show_live(event, rich_console, status_line)
+        )
+
+
+def _print_outcome(
+    outcome: EngineOutcome,
+    done_verb: str,
+    stack_name: str,
+    options: PlanningOptions,
+    usd_hour: Decimal | None,
+) -> None:
     flags_text = engine_flags(options)
     # A second apply of the same plan has no steps.
     if not outcome.steps:
         click.echo(f"{stack_name}: up to date, nothing was changed")
-        return 0
+        return
     action_counts = {
         step_action: sum(
             engine_step.action == step_action for engine_step in outcome.steps
         )
-        for step_action in ACTION_MARKS
+        for step_action in ("create", "update", "replace", "delete")
     }
     counts_text = ", ".join(
         f"{ACTION_MARKS[step_action]} {step_count}"
@@ -68,8 +100,10 @@ def run_engine(
         if step_count
     )
     click.echo(
-        f"{done_verb} {stack_name}: {counts_text} in {_clock_text(outcome.elapsed_s)}"
+        f"{done_verb} {stack_name}: {counts_text or 'nothing to do'} "
+        f"in {_clock_text(outcome.elapsed_s)}"
     )
+    _print_kept(outcome, stack_name, flags_text)
     for output_name, output_value in sorted(outcome.outputs.items()):
         click.echo(f"  {output_name}  {output_value}")
     if usd_hour is not None:
@@ -78,7 +112,19 @@ def run_engine(
             f"next: tonnage status {stack_name}{flags_text}  ·  tonnage destroy "
             f"{stack_name}{flags_text}"
         )
-    return 0
+
+
+def _print_kept(
+    outcome: EngineOutcome, stack_name: str, flags_text: str
+) -> None:
+    """Say what was left in the cloud for its data, and how it is deleted."""
+    kept_names = [step.name for step in outcome.steps if step.action == "keep"]
+    if kept_names:
+        click.echo(
+            f"  kept for their data  {', '.join(kept_names)}\n"
+            f"  delete them with  tonnage destroy {stack_name}{flags_text} "
+            "--allow delete-data"
+        )
 
 
 @contextmanager
@@ -147,6 +193,8 @@ def event_line(event: ProgressEvent) -> str:
         "begin": f"{event.step.action} ...",
         "done": "done",
         "failed": "FAILED",
+        "retry": "refused, tried again",
+        "found": "an earlier run had done it",
     }
     detail_text = f"  {event.detail}" if event.detail else ""
     action_mark = ACTION_MARKS[event.step.action]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -17,6 +17,9 @@ from planner.plan.types import (
     Shutdown,
     WorkloadRef,
 )
+
+# What is done with a stack; one that stands is "applied".
+Operation: TypeAlias = Literal["applying", "applied", "destroying", "destroyed"]
 
 
 class StackFacts(DocumentPart, frozen=True, kw_only=True):
@@ -77,7 +80,22 @@ class StackStatus(DocumentPart, frozen=True, kw_only=True):
     plan: Annotated[str, Meta(description="digest of the plan applied last")]
     state_sha256: str
     complete: Annotated[bool, Meta(description="the last apply did not fail")]
+    operation: Annotated[
+        Operation,
+        Meta(
+            description="applying and destroying: a run that has not ended, or was cut off; "
+            "destroyed: only what holds data is left"
+        ),
+    ]
     resources: tuple[ResourceRef, ...]
+    retained: Annotated[
+        tuple[ResourceRef, ...],
+        Meta(description="left in the cloud for the data that they hold"),
+    ] = ()
+    pending: Annotated[
+        tuple[str, ...],
+        Meta(description="resources with a call whose end is not known"),
+    ] = ()
     outputs: Properties
     facts: StackFacts | None
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner import figures
-from planner.render.page import Block, Page, PageTable, Paragraph
+from planner.render.page import (
+    LINE_WIDTH,
+    Block,
+    Page,
+    PageTable,
+    Paragraph,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.plan.status import BatchJob, StackStatus
+    from planner.plan.status import BatchJob, Operation, StackStatus
+
+OPERATION_PHRASES: Final[dict[Operation, str]] = {
+    "applied": "complete",
+    "applying": "INCOMPLETE: the last apply did not end well",
+    "destroying": "HALF DESTROYED: the last destroy did not end well",
+    "destroyed": "destroyed, but for its data",
+}
 
 
 def stacks_page(stack_names: list[str]) -> Page:
@@ -23,19 +36,15 @@ def stacks_page(stack_names: list[str]) -> Page:
 def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
     stack_facts = stack_status.facts
-    completeness = (
-        "complete"
-        if stack_status.complete
-        else "INCOMPLETE: the last apply failed"
-    )
     headline = (
         f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
-        f"·  {completeness}"
+        f"·  {OPERATION_PHRASES[stack_status.operation]}"
     )
     page_blocks: list[Block] = [
         Paragraph(headline, "strong" if stack_status.complete else "bad")
     ]
-    if stack_facts:
+    is_gone = stack_status.operation == "destroyed"
+    if stack_facts and not is_gone:
         page_blocks.append(
             PageTable(
                 ("", "", "", ">"),
@@ -50,11 +59,30 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
                 ),
             )
         )
+    if stack_status.pending:
+        page_blocks.append(
+            Paragraph(
+                "! a run was cut off, and it is not known what came of: "
+                f"{', '.join(stack_status.pending)}",
+                "warn",
+                LINE_WIDTH,
+            )
+        )
+    if stack_status.retained:
+        page_blocks.append(
+            PageTable(
+                ("kept for its data", "type"),
+                tuple(
+                    (resource.name, resource.type)
+                    for resource in stack_status.retained
+                ),
+            )
+        )
     output_rows = tuple(
         (output_name, str(output_value))
         for output_name, output_value in sorted(stack_status.outputs.items())
     )
-    if output_rows:
+    if output_rows and not is_gone:
         page_blocks.append(PageTable(("output", "value"), output_rows))
     if full:
         page_blocks.append(

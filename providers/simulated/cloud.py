@@ -59,9 +59,16 @@ class SimulatedCloud:
         self.region = region
 
     def create(
-        self, resource_type: str, resource_name: str, inputs: Properties
+        self,
+        resource_type: str,
+        resource_name: str,
+        inputs: Properties,
+        origin: str = "",
     ) -> tuple[str, Properties]:
-        """Create an object and return its id and outputs. Raises CloudError."""
+        """Create an object and return its id and outputs. Raises CloudError.
+
+        `origin` identifies the call, so that its object is found when the answer was lost.
+        """
         self._inject_fault("create", resource_type, resource_name)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
@@ -82,6 +89,7 @@ class SimulatedCloud:
             "inputs": inputs,
             "outputs": outputs,
             "region": self.region,
+            "origin": origin,
         }
         return object_id, outputs
 
@@ -139,21 +147,13 @@ class SimulatedCloud:
         """Return an object, or `None` when it does not exist."""
         return self.memory.objects.get(object_id)
 
-    def immutable_changes(
-        self,
-        resource_type: str,
-        prior_inputs: Properties,
-        target_inputs: Properties,
-    ) -> list[str]:
-        """Return the changed properties that force a replacement."""
-        immutable_names = _immutable_names().get(resource_type, frozenset())
-        return [
-            property_name
-            for property_name in sorted({*prior_inputs, *target_inputs})
-            if property_name in immutable_names
-            and prior_inputs.get(property_name)
-            != target_inputs.get(property_name)
-        ]
+    def find(self, origin: str) -> dict[str, Properties]:
+        """Return the objects that a call created, by id."""
+        return {
+            object_id: cloud_object
+            for object_id, cloud_object in self.memory.objects.items()
+            if cloud_object["origin"] == origin
+        }
 
     def _find_object(self, object_id: str) -> Properties:
         cloud_object = self.memory.objects.get(object_id)
@@ -297,6 +297,19 @@ class SimulatedCloud:
             # Templates are JSON, so an output may be a list or an object.
             object_outputs[output_name] = json.loads(filled_text)
         return object_outputs
+
+
+def immutable_changes(
+    resource_type: str, prior_inputs: Properties, target_inputs: Properties
+) -> list[str]:
+    """Return the changed properties that force a replacement."""
+    immutable_names = _immutable_names().get(resource_type, frozenset())
+    return [
+        property_name
+        for property_name in sorted({*prior_inputs, *target_inputs})
+        if property_name in immutable_names
+        and prior_inputs.get(property_name) != target_inputs.get(property_name)
+    ]
 
 
 def _refers_to(input_value: Any, object_id: str) -> bool:

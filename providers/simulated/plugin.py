@@ -9,24 +9,37 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
-from filelock import FileLock
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from providers.simulated import world
-from providers.simulated.cloud import CloudError, SimulatedCloud
+from providers.simulated.cloud import (
+    CloudError,
+    SimulatedCloud,
+    immutable_changes,
+)
+from providers.simulated.shared import (
+    FOLDER_VARIABLE,
+    WORLD_VARIABLE,
+    SharedWorld,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from planner.plan.types import Properties
 
-FOLDER_VARIABLE: Final = "TONNAGE_SIMULATED_FOLDER"
-WORLD_VARIABLE: Final = "TONNAGE_SIMULATED_WORLD"
 STOP_GRACE_S: Final = 20.0
+# How often a plugin looks whether the engine that started it is still there.
+PARENT_CHECK_S: Final = 0.5
 
 
 def struct_to_dict(protobuf_struct: struct_pb2.Struct) -> Properties:
@@ -76,8 +89,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
         self, plugin_version: str, folder: Path, world_rules: world.World
     ) -> None:
         self.plugin_version = plugin_version
-        self.folder = folder
-        self.world_rules = world_rules
+        self.world = SharedWorld(world_rules, folder)
         self.region = ""
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
@@ -135,11 +147,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
             if prior_inputs.get(property_name)
             != target_inputs.get(property_name)
         )
-        # A diff depends on the rules only, so no state is loaded.
-        cloud = SimulatedCloud(
-            self.world_rules, world.WorldMemory(), self.region
-        )
-        replacing_keys = cloud.immutable_changes(
+        replacing_keys = immutable_changes(
             request.type, prior_inputs, target_inputs
         )
         property_diff = provider_pb2.PropertyDiff
@@ -172,10 +180,10 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.CreateResponse(
                 id="", properties=request.properties
             )
-        with self._open_cloud(context) as cloud:
+        with self._call(context) as cloud:
             resource_name = request.urn.rsplit("::", 1)[-1]
             object_id, outputs = cloud.create(
-                request.type, resource_name, inputs
+                request.type, resource_name, inputs, request.urn
             )
             return provider_pb2.CreateResponse(
                 id=object_id, properties=dict_to_struct(outputs)
@@ -190,7 +198,7 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.UpdateResponse(
                 properties=dict_to_struct(outputs)
             )
-        with self._open_cloud(context) as cloud:
+        with self._call(context) as cloud:
             outputs = cloud.update(request.id, inputs)
             return provider_pb2.UpdateResponse(
                 properties=dict_to_struct(outputs)
@@ -198,13 +206,13 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Delete an object; an absent one is no error."""
-        with self._open_cloud(context) as cloud:
+        with self._call(context) as cloud:
             cloud.delete(request.id)
         return empty_pb2.Empty()
 
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Return an object; an empty response means that it does not exist."""
-        with self._open_cloud(context) as cloud:
+        with self._call(context) as cloud:
             cloud_object = cloud.read(request.id)
         if cloud_object is None:
             return provider_pb2.ReadResponse()
@@ -218,40 +226,14 @@ class SimulatedProvider(provider_pb2_grpc.ResourceProviderServicer):
         """Do nothing: no call is long enough to be canceled."""
         return empty_pb2.Empty()
 
-    def _open_cloud(self, context: Any) -> _WorldTransaction:
-        return _WorldTransaction(self, context)
-
-
-class _WorldTransaction:
-    """A transaction on the shared world, under its file lock.
-
-    The state is saved also when the cloud refuses a call.
-    """
-
-    def __init__(self, provider: SimulatedProvider, context: Any) -> None:
-        self.provider = provider
-        self.context = context
-        self.path = provider.folder / "world.json"
-        self.lock = FileLock(provider.folder / "world.lock", timeout=60)
-
-    def __enter__(self) -> SimulatedCloud:
-        self.provider.folder.mkdir(parents=True, exist_ok=True)
-        self.lock.acquire()
-        self.memory = world.load_memory(self.path)
-        return SimulatedCloud(
-            self.provider.world_rules, self.memory, self.provider.region
-        )
-
-    def __exit__(
-        self, error_type: object, error: object, traceback: object
-    ) -> None:
+    @contextmanager
+    def _call(self, context: Any) -> Iterator[SimulatedCloud]:
+        """Make a call; the engine reports a refusal as an error of the resource."""
         try:
-            world.save_memory(self.path, self.memory)
-        finally:
-            self.lock.release()
-        # The engine reports the refusal as an error of the resource.
-        if isinstance(error, CloudError):
-            self.context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            with self.world.call(self.region) as cloud:
+                yield cloud
+        except CloudError as refusal:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
 
 
 def main(plugin_version: str) -> None:
@@ -278,4 +260,14 @@ def main(plugin_version: str) -> None:
     sys.stdout.flush()
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, lambda *_: grpc_server.stop(STOP_GRACE_S))
+    threading.Thread(
+        target=_end_with_parent, args=(grpc_server, os.getppid()), daemon=True
+    ).start()
     grpc_server.wait_for_termination()
+
+
+def _end_with_parent(grpc_server: grpc.Server, parent_id: int) -> None:
+    """End this process when the engine is gone: one that is killed ends nothing itself."""
+    while os.getppid() == parent_id:
+        time.sleep(PARENT_CHECK_S)
+    grpc_server.stop(STOP_GRACE_S)

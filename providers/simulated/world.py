@@ -15,14 +15,17 @@ Patterns take * and ?. Offers that match no row are unlimited and have the catal
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from planner.errors import Problem, SpecError
+from planner.plan.part import (
+    Properties,  # noqa: TC001 - msgspec reads the annotations
+)
 from planner.spec import unit
 from planner.spec.field import (
     MISSING,
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.market.offer import Catalog, Offer
-    from planner.plan.types import Properties
     from providers.base import PriceSource
 
 DEFAULT_CLOCK: Final = "2026-01-01T00:00:00Z"
@@ -309,34 +311,47 @@ class WorldMemory(Struct):
     fired: dict[str, int] = field(default_factory=dict)
 
 
+class _Envelope(Struct):
+    """The state of a world in its file, with its checksum."""
+
+    sha256: str
+    world: msgspec.Raw
+
+
 def load_memory(memory_path: Path) -> WorldMemory:
     """Return the state in a file, or an empty state without a file.
 
     Raises SpecError for a damaged file.
     """
-    if not memory_path.exists():
+    try:
+        content = memory_path.read_bytes()
+    except FileNotFoundError:
         return WorldMemory()
     try:
-        memory_fields = json.loads(memory_path.read_text(encoding="utf-8"))
-        return WorldMemory(**memory_fields)
-    except (ValueError, TypeError) as read_error:
-        next_step = (
-            "restore the file, or remove it to forget the simulated clouds"
-        )
-        problem = Problem(
-            code="world",
-            message=f"{memory_path} is damaged: {read_error}",
-            next_step=next_step,
-        )
-        raise SpecError(problem) from read_error
+        envelope = msgspec.json.decode(content, type=_Envelope)
+        if envelope.sha256 != hashlib.sha256(envelope.world).hexdigest():
+            raise _damaged_error(memory_path, "its checksum differs")
+        return msgspec.json.decode(envelope.world, type=WorldMemory)
+    except (msgspec.MsgspecError, RecursionError) as read_error:
+        raise _damaged_error(memory_path, str(read_error)) from read_error
 
 
 def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
     """Write the state atomically."""
-    memory_fields = {
-        "seconds": world_memory.seconds,
-        "serial": world_memory.serial,
-        "objects": world_memory.objects,
-        "fired": world_memory.fired,
-    }
-    write_atomically(memory_path, json.dumps(memory_fields, sort_keys=True))
+    world_bytes = msgspec.json.encode(world_memory, order="sorted")
+    envelope = _Envelope(
+        sha256=hashlib.sha256(world_bytes).hexdigest(),
+        world=msgspec.Raw(world_bytes),
+    )
+    write_atomically(memory_path, msgspec.json.encode(envelope))
+
+
+def _damaged_error(memory_path: Path, cause: str) -> SpecError:
+    return SpecError(
+        Problem(
+            code="world",
+            message=f"{memory_path} is damaged",
+            cause=cause,
+            next_step="restore the file, or remove it to forget the simulated clouds",
+        )
+    )

@@ -2,85 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from providers.resource_type import name_properties
 from stacks.engine.protocol import ResourceStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from planner.plan.types import Properties
     from stacks.engine.protocol import Action
+    from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph, Resource
-
-
-# Why a resource is deleted before it is created anew.
-DELETE_FIRST: Final = ("delete before replace",)
 
 
 def diff_steps(
     resource_graph: Graph,
-    state: Properties,
+    prior_resources: Mapping[str, ResourceRecord],
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
 ) -> tuple[ResourceStep, ...]:
     """Return a step for every resource of graph and state, in the order of names.
 
-    Compares the inputs of the graph, references unfilled, with those the state was made from. A
-    resource that is deleted before it is replaced takes along everything that needs it. In another
-    region or cloud everything is another thing, so all of it is replaced.
+    Compares the inputs of the graph, references unfilled, with those the state was made from. In
+    another region or cloud everything is another thing, so all of it is replaced. The new comes
+    before the old goes, except where both would have one name: such a resource is deleted first,
+    and takes along everything that needs it.
     """
-    prior_resources = state["resources"]
-    planned_steps = {}
-    for resource in resource_graph.resources:
-        prior_record = prior_resources.get(resource.name)
-        if prior_record is not None and is_relocated(
-            prior_record, resource_graph
-        ):
-            planned_steps[resource.name] = ResourceStep(
-                "replace", resource.type, resource.name, DELETE_FIRST
-            )
-        else:
-            planned_steps[resource.name] = _resource_step(
-                resource, prior_record, immutable_changes
-            )
+    planned_steps = {
+        resource.name: _resource_step(
+            resource,
+            prior_resources.get(resource.name),
+            resource_graph,
+            immutable_changes,
+        )
+        for resource in resource_graph.resources
+    }
     _cascade_replaces(resource_graph, prior_resources, planned_steps)
     for resource_name, prior_record in prior_resources.items():
         if resource_name not in planned_steps:
             planned_steps[resource_name] = ResourceStep(
-                "delete", prior_record["type"], resource_name
+                "delete", prior_record.type, resource_name
             )
     return tuple(
         planned_steps[resource_name] for resource_name in sorted(planned_steps)
     )
 
 
-def is_relocated(prior_record: Properties, resource_graph: Graph) -> bool:
-    """Whether a resource was made in another cloud or region than the graph's."""
-    return list(prior_record["place"]) != [
-        resource_graph.provider,
-        resource_graph.region,
-    ]
-
-
 def _cascade_replaces(
     resource_graph: Graph,
-    prior_resources: Properties,
+    prior_resources: Mapping[str, ResourceRecord],
     planned_steps: dict[str, ResourceStep],
 ) -> None:
     """Mark what must be deleted before something it needs is replaced."""
     deleted_names = {
-        candidate.name
-        for candidate in resource_graph.resources
-        if planned_steps[candidate.name].action == "replace"
-        and candidate.options.get("delete_before_replace")
+        planned_step.name
+        for planned_step in planned_steps.values()
+        if planned_step.deletes_first
     }
     for resource in resource_graph.resources:
-        if resource.name in prior_resources and (
-            resource.name in deleted_names
-            or _depends_on_any(resource, resource_graph, deleted_names)
+        if resource.name in prior_resources and _depends_on_any(
+            resource, resource_graph, deleted_names
         ):
-            planned_steps[resource.name] = ResourceStep(
-                "replace", resource.type, resource.name, DELETE_FIRST
+            prior_step = planned_steps[resource.name]
+            planned_steps[resource.name] = replace(
+                prior_step,
+                action="replace",
+                reasons=prior_step.reasons or ("needs what is replaced",),
+                deletes_first=True,
             )
 
 
@@ -106,29 +96,66 @@ def _depends_on_any(
 
 def _resource_step(
     resource: Resource,
-    prior_record: Properties | None,
+    prior_record: ResourceRecord | None,
+    resource_graph: Graph,
     immutable_changes: Callable[[str, Properties, Properties], list[str]],
 ) -> ResourceStep:
+    step = ResourceStep("create", resource.type, resource.name)
     if prior_record is None:
-        return ResourceStep("create", resource.type, resource.name)
-    if prior_record["type"] != resource.type:
-        return ResourceStep("replace", resource.type, resource.name, ("type",))
-    prior_inputs = prior_record["inputs"]
-    target_inputs = {
-        **resource.inputs,
-        **{
-            property_name: prior_inputs[property_name]
-            for property_name in resource.options.get("ignore_changes", [])
-            if property_name in prior_inputs
-        },
+        return step
+    prior_provider, prior_region = prior_record.place
+    keeps_name = _keeps_name(resource, prior_record)
+    if prior_record.type != resource.type:
+        # Things of two types may have one name.
+        return replace(step, action="replace", reasons=("type",))
+    if (prior_provider, prior_region) != (
+        resource_graph.provider,
+        resource_graph.region,
+    ):
+        return replace(
+            step,
+            action="replace",
+            reasons=("region",),
+            deletes_first=keeps_name,
+        )
+    changed_keys, replacing_keys = _changed_properties(
+        resource, prior_record.inputs, immutable_changes
+    )
+    if not changed_keys:
+        return replace(step, action="same")
+    action: Action = "replace" if replacing_keys else "update"
+    return replace(
+        step,
+        action=action,
+        reasons=replacing_keys or changed_keys,
+        deletes_first=bool(replacing_keys) and keeps_name,
+    )
+
+
+def _keeps_name(resource: Resource, prior_record: ResourceRecord) -> bool:
+    """Whether the old object has the name that the new one needs."""
+    name_property = name_properties().get(resource.type, "")
+    name = resource.inputs.get(name_property)
+    return name is not None and name == prior_record.inputs.get(name_property)
+
+
+def _changed_properties(
+    resource: Resource,
+    prior_inputs: Properties,
+    immutable_changes: Callable[[str, Properties, Properties], list[str]],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the properties that change, and those of them that force a replacement."""
+    kept_values = {
+        property_name: prior_inputs[property_name]
+        for property_name in resource.options.get("ignore_changes", [])
+        if property_name in prior_inputs
     }
+    target_inputs = {**resource.inputs, **kept_values}
     changed_keys = tuple(
         property_name
         for property_name in sorted({*prior_inputs, *target_inputs})
         if prior_inputs.get(property_name) != target_inputs.get(property_name)
     )
-    if not changed_keys:
-        return ResourceStep("same", resource.type, resource.name)
     replacing_keys = immutable_changes(
         resource.type, prior_inputs, target_inputs
     )
@@ -137,10 +164,4 @@ def _resource_step(
         for property_name in resource.options.get("replace_on_changes", [])
         if property_name in changed_keys
     ]
-    step_action: Action = "replace" if replacing_keys else "update"
-    return ResourceStep(
-        step_action,
-        resource.type,
-        resource.name,
-        tuple(replacing_keys) or changed_keys,
-    )
+    return changed_keys, tuple(replacing_keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,9 @@ NEXT_STEPS: Final = {
     "throttle": "wait a minute, then apply the same plan",
     "resource": "correct what the cloud names, then apply the same plan",
 }
+# A call that a cloud refuses for a moment is made this often, with a growing pause.
+MAX_ATTEMPTS: Final = 5
+FIRST_PAUSE_S: Final = 2.0
 CODE_PATTERN: Final = re.compile(r"[A-Za-z_]+")
 
 
@@ -37,6 +41,21 @@ def classify_error(message: str) -> str:
         ),
         "resource",
     )
+
+
+def is_transient(message: str) -> bool:
+    """Whether the same call may succeed a moment later."""
+    return classify_error(message) == "throttle"
+
+
+def retry_delay_s(attempt: int, seed: str) -> float:
+    """Return the pause after an attempt, seconds.
+
+    pause = 2^attempt * jitter, jitter between 0.5 and 1.5. The same seed gives the same pause;
+    those of different steps differ, so that they do not all come back at once.
+    """
+    jitter = 0.5 + random.Random(f"{seed}/{attempt}").random()  # noqa: S311 - spreads load
+    return FIRST_PAUSE_S * 2.0 ** (attempt - 1) * jitter
 
 
 def combined_error(failures: list[tuple[str, str]]) -> TonnageError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
+
+from stacks.engine.stop import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,24 +14,38 @@ if TYPE_CHECKING:
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan, Properties
 
-Action: TypeAlias = Literal["same", "create", "update", "replace", "delete"]
+# "keep" leaves an object that holds data in the cloud; "adopt" takes it back into the stack.
+Action: TypeAlias = Literal[
+    "same", "create", "update", "replace", "delete", "keep", "adopt"
+]
+# What a run may do beside what is always allowed.
+Permission: TypeAlias = Literal["delete-data", "outage"]
 
 
 class ResourceStep(Struct, frozen=True):
-    """What is done to one resource, and why: the properties that changed."""
+    """What is done to one resource.
+
+    reasons        properties that changed
+    deletes_first  the old object goes before the new one comes: both would have one name
+    """
 
     action: Action
     type: str
     name: str
     reasons: tuple[str, ...] = ()
+    deletes_first: bool = False
 
 
 class ProgressEvent(Struct, frozen=True):
-    """Progress: a step began, was done, or failed; seconds since the start of the run."""
+    """Progress of a step; seconds since the start of the run.
+
+    phase  begin, done or failed; retry: it was refused and is tried again; found: an earlier run
+           had begun it, and its end was looked up
+    """
 
     elapsed_s: float
     step: ResourceStep
-    phase: Literal["begin", "done", "failed"]
+    phase: Literal["begin", "done", "failed", "retry", "found"]
     detail: str = ""
 
 
@@ -42,6 +58,26 @@ class EngineOutcome(Struct, frozen=True, kw_only=True):
 
 
 Listener: TypeAlias = "Callable[[ProgressEvent], None]"
+
+
+def accept_any(status: StackStatus | None) -> None:
+    """Accept a stack as it is."""
+
+
+class RunControl(Struct, frozen=True, kw_only=True):
+    """What a run has to heed.
+
+    stop   whether it was asked to end
+    check  is called with the stack as it is under the lock, and raises where it may not go on
+    allow  what it may do beside what is always allowed
+    """
+
+    stop: StopRequest = field(default_factory=StopRequest)
+    check: Callable[[StackStatus | None], None] = accept_any
+    allow: frozenset[Permission] = frozenset()
+
+
+UNCONTROLLED: Final = RunControl()
 
 
 class StackEngine(Protocol):
@@ -59,12 +95,36 @@ class StackEngine(Protocol):
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, in the order of names, without doing it."""
 
-    def apply(self, plan: Plan, listener: Listener) -> EngineOutcome:
+    def apply(
+        self,
+        plan: Plan,
+        listener: Listener,
+        control: RunControl = UNCONTROLLED,
+    ) -> EngineOutcome:
         """Make the stack what the plan says.
 
-        A second call changes nothing. What was done is saved step by step, so that a failure
-        (ResourceError, CapacityError) loses nothing and the next call goes on from there.
+        A second call changes nothing. Every call to the cloud is written down before it is made,
+        so that whatever ends the run (ResourceError, CapacityError, CancelledError, a crash), the
+        next one goes on from there. Objects that hold data are left in the cloud, unless
+        delete-data is allowed.
         """
 
-    def destroy(self, stack_name: str, listener: Listener) -> EngineOutcome:
-        """Delete everything of the stack, dependents first. Raises MissingError without one."""
+    def destroy(
+        self,
+        stack_name: str,
+        listener: Listener,
+        control: RunControl = UNCONTROLLED,
+    ) -> EngineOutcome:
+        """Delete everything of the stack, dependents first. Raises MissingError without one.
+
+        What holds data stays, and the stack with it, unless delete-data is allowed.
+        """
+
+    def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
+        """Look up every call whose end is not known. Raises MissingError without a stack."""
+
+    def unlock(self, stack_name: str) -> bool:
+        """Free the lock that a dead run has left; return whether there was one.
+
+        Raises LockedError while its holder lives.
+        """

@@ -1,98 +1,178 @@
-"""The state of a stack in a file: written whole or not at all, with a checksum, behind a lock."""
+"""The state of a stack: what stands, and the calls to the cloud whose end is not known yet.
+
+A call is written down before it is made and its outcome after it. Whatever ends the process, the
+state names every call that may have happened, and the next run looks each of them up.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Literal
 
-from filelock import FileLock, Timeout
+import msgspec
+from msgspec import Struct, field
 
-from planner.errors import LockedError, Problem, UsageError
-from providers.files import write_atomically
+from planner.errors import Problem, UsageError
+from planner.plan.part import Properties  # noqa: TC001 - msgspec reads the annotations
+from planner.plan.status import (  # noqa: TC001 - msgspec reads the annotations
+    Operation,
+    StackFacts,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from planner.plan.types import Properties
-
-STATE_SCHEMA: Final = "tonnage.state/1"
-
-
-def empty_state(stack_name: str) -> Properties:
-    """Return the state of a stack that does not exist yet."""
-    return {
-        "schema": STATE_SCHEMA,
-        "stack": stack_name,
-        "serial": 0,
-        "plan": "",
-        "started": "",
-        "complete": False,
-        "resources": {},
-        "outputs": {},
-        "facts": None,
-    }
+STATE_SCHEMA: Final = "tonnage.state/2"
+# Where records of replaced objects are kept until they are deleted: old:SERIAL:NAME.
+REPLACED_PREFIX: Final = "old:"
 
 
-def state_digest(stack_state: Properties) -> str:
+class ResourceRecord(Struct, frozen=True, kw_only=True):
+    """A resource as it was made.
+
+    id       of the object in the cloud; empty while it is being created
+    inputs   of the graph, with references unfilled
+    outputs  of the object
+    needs    names of the resources that it depends on
+    place    cloud and region
+    options  of the graph
+    """
+
+    type: str
+    id: str
+    inputs: Properties
+    outputs: Properties
+    needs: tuple[str, ...]
+    place: tuple[str, str]
+    options: Properties = field(default_factory=dict)
+
+
+class PendingCall(Struct, frozen=True, kw_only=True):
+    """A call that was about to be made when the state was written.
+
+    action  what was asked of the cloud
+    key     name of the record that it changes
+    token   identifies the call: a cloud that gets it twice acts once
+    record  what the record becomes when the call has succeeded; its id and outputs are unknown
+            for a creation
+    sent_sha256  of the inputs that were sent; empty for a deletion
+    """
+
+    action: Literal["create", "update", "delete"]
+    key: str
+    token: str
+    record: ResourceRecord
+    sent_sha256: str = ""
+
+
+class StackState(Struct, kw_only=True):
+    """Everything that is known of a stack.
+
+    serial     grows with every write
+    plan       digest of the plan applied last
+    started    first apply, ISO 8601
+    resources  by name; what a replacement left behind has a prefix
+    retained   objects that were left in the cloud because they hold data, by name
+    pending    calls whose end is not known, by the key of their record
+    """
+
+    schema: Literal["tonnage.state/2"] = "tonnage.state/2"
+    stack: str
+    serial: int = 0
+    plan: str = ""
+    started: str = ""
+    operation: Operation = "applying"
+    resources: dict[str, ResourceRecord] = field(default_factory=dict)
+    retained: dict[str, ResourceRecord] = field(default_factory=dict)
+    pending: dict[str, PendingCall] = field(default_factory=dict)
+    outputs: Properties = field(default_factory=dict)
+    facts: StackFacts | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last run ended well, and left the stack standing."""
+        return self.operation == "applied"
+
+
+def resource_name(record_key: str) -> str:
+    """Return the name of a resource by the key of its record."""
+    return record_key.rsplit(":", maxsplit=1)[-1]
+
+
+def settle(stack_state: StackState, call: PendingCall) -> None:
+    """Enter the outcome of a call that has succeeded into a state.
+
+    `call.record` is the record as it is then. What was replaced stays until it is deleted.
+    """
+    resources = stack_state.resources
+    if call.action == "delete":
+        resources.pop(call.key, None)
+    else:
+        prior_record = resources.get(call.key)
+        if call.action == "create" and prior_record is not None:
+            replaced_key = f"{REPLACED_PREFIX}{stack_state.serial}:{call.key}"
+            resources[replaced_key] = prior_record
+        resources[call.key] = call.record
+    stack_state.pending.pop(call.key, None)
+
+
+def state_digest(stack_state: StackState) -> str:
     """SHA-256 of a state."""
-    state_json = json.dumps(
-        stack_state, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-    return hashlib.sha256(state_json.encode()).hexdigest()
+    return hashlib.sha256(_state_bytes(stack_state)).hexdigest()
 
 
-def load_state(state_path: Path) -> Properties | None:
-    """Read a state; nothing when there is none. Raises UsageError when it is damaged."""
-    if not state_path.exists():
-        return None
-    try:
-        envelope = json.loads(state_path.read_text(encoding="utf-8"))
-        stack_state: Properties = envelope["state"]
-        is_intact = (
-            envelope["sha256"] == state_digest(stack_state)
-            and stack_state["schema"] == STATE_SCHEMA
+def encode_state(stack_state: StackState) -> bytes:
+    """Return a state as the bytes of its file, with a checksum."""
+    state_bytes = _state_bytes(stack_state)
+    return msgspec.json.encode(
+        _Envelope(
+            sha256=hashlib.sha256(state_bytes).hexdigest(),
+            state=msgspec.Raw(state_bytes),
         )
-    except (ValueError, KeyError, TypeError) as read_error:
-        raise _damaged_error(state_path) from read_error
-    if not is_intact:
-        raise _damaged_error(state_path)
-    return stack_state
-
-
-def save_state(state_path: Path, stack_state: Properties) -> None:
-    """Write a state: to a file beside, flushed to the disk, then renamed over the old one."""
-    envelope = {"sha256": state_digest(stack_state), "state": stack_state}
-    write_atomically(
-        state_path, json.dumps(envelope, sort_keys=True, ensure_ascii=False)
     )
 
 
-@contextmanager
-def exclusive_lock(locked_path: Path, lock_subject: str) -> Iterator[None]:
-    """Hold the lock of a file; the system frees it when the process ends, however it ends."""
-    locked_path.parent.mkdir(parents=True, exist_ok=True)
-    file_lock = FileLock(locked_path.with_suffix(".lock"), timeout=0)
+def decode_state(content: bytes, location: str) -> StackState:
+    """Return the state of a file.
+
+    Raises UsageError for one that is damaged, or of another version.
+    """
     try:
-        file_lock.acquire()
-    except Timeout as timeout_error:
-        problem = Problem(
-            code="locked",
-            message=f"another process works on {lock_subject}",
-            next_step="wait for it to end, then try again",
+        envelope = msgspec.json.decode(content, type=_Envelope)
+        header = msgspec.json.decode(envelope.state, type=_Header)
+    except (msgspec.MsgspecError, RecursionError) as read_error:
+        raise _damaged_error(location) from read_error
+    if envelope.sha256 != hashlib.sha256(envelope.state).hexdigest():
+        raise _damaged_error(location)
+    if header.schema != STATE_SCHEMA:
+        message = f"the state {location} is of another version: {header.schema}"
+        next_step = "use the version of tonnage that wrote it, or a newer one"
+        raise UsageError(
+            Problem(code="state", message=message, next_step=next_step)
         )
-        raise LockedError(problem) from timeout_error
     try:
-        yield
-    finally:
-        file_lock.release()
+        return msgspec.json.decode(envelope.state, type=StackState)
+    except msgspec.ValidationError as read_error:
+        raise _damaged_error(location) from read_error
 
 
-def _damaged_error(state_path: Path) -> UsageError:
+class _Envelope(Struct):
+    """A state in its file."""
+
+    sha256: str
+    state: msgspec.Raw
+
+
+class _Header(Struct):
+    """What every version of a state has."""
+
+    schema: str
+
+
+def _state_bytes(stack_state: StackState) -> bytes:
+    return msgspec.json.encode(stack_state, order="sorted")
+
+
+def _damaged_error(location: str) -> UsageError:
     next_step = "restore the file from a copy; nothing was changed"
-    message = f"the state {state_path} is damaged: its checksum differs"
+    message = f"the state {location} is damaged: its checksum differs"
     return UsageError(
         Problem(code="state", message=message, next_step=next_step)
     )

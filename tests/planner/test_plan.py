@@ -234,6 +234,7 @@ def standing(plan_digest: str) -> StackStatus:
         plan=plan_digest,
         state_sha256="x",
         complete=True,
+        operation="applied",
         resources=(),
         outputs={},
         facts=None,

@@ -20,7 +20,7 @@ from stacks import registry
 from stacks.build import build_stack
 from stacks.cloud import group_outputs
 from stacks.engine.protocol import StackEngine
-from stacks.engine.pulumi import PulumiEngine
+from stacks.engine.pulumi.engine import PulumiEngine
 from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import referenced_names
 from stacks.spec.stack import derive_stack

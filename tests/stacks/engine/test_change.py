@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stacks.engine.change import diff_steps
+from stacks.engine.state import ResourceRecord
 from stacks.graph import Graph, Resource
 
 
@@ -18,12 +19,15 @@ def graph_of(kept: list[str], **inputs: object) -> Graph:
     return Graph(provider="gcp", region="us-east4", resources=(disk,))
 
 
-def record_of(**inputs: object) -> dict[str, object]:
-    return {
-        "type": "gcp:compute/disk:Disk",
-        "inputs": dict(inputs),
-        "place": ["gcp", "us-east4"],
-    }
+def record_of(**inputs: object) -> ResourceRecord:
+    return ResourceRecord(
+        type="gcp:compute/disk:Disk",
+        id="disk-1",
+        inputs=dict(inputs),
+        outputs={},
+        needs=(),
+        place=("gcp", "us-east4"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,7 @@ def test_what_is_kept_is_not_changed(
 ) -> None:
     steps = diff_steps(
         graph_of(kept, **target),
-        {"resources": {"home": record_of(size=200, zone="a")}},
+        {"home": record_of(size=200, zone="a")},
         lambda _, before, after: [
             name for name in ("zone",) if before[name] != after[name]
         ],

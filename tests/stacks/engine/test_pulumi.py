@@ -14,7 +14,7 @@ from tests.stacks.engine.test_simulated import TEXT, plan_of, quiet
 from tests.stacks.spec.test_fleet import plan_of_pools, three_pools
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
-from stacks.engine.pulumi import PulumiEngine
+from stacks.engine.pulumi.engine import PulumiEngine
 
 pytestmark = [
     pytest.mark.engine,
@@ -98,7 +98,7 @@ def test_both_engines_put_the_same_inputs_into_the_world(here, catalog) -> None:
     ours.apply(plan, quiet)
     mine = {
         o["name"]: o
-        for o in world.load_memory(ours.memory_path).objects.values()
+        for o in world.load_memory(ours.shared_world.path).objects.values()
     }
     theirs = {o["name"]: o for o in objects(real).values()}
     assert mine.keys() == theirs.keys()

@@ -25,7 +25,6 @@ from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
 from stacks.build import planned_stack
-from stacks.engine import state as states
 from stacks.engine.failure import classify_error
 from stacks.engine.fill import (
     PLACEHOLDER,
@@ -33,8 +32,9 @@ from stacks.engine.fill import (
     output_at,
     placeholder_values,
 )
-from stacks.engine.protocol import ProgressEvent
-from stacks.engine.simulated import MAX_PARALLEL, SimulatedEngine
+from stacks.engine.protocol import ProgressEvent, RunControl
+from stacks.engine.run import MAX_PARALLEL
+from stacks.engine.simulated import SimulatedEngine
 from stacks.graph import Graph, Resource, parse_graph, ref
 from tests.conftest import (
     BLUEPRINTS,
@@ -72,8 +72,17 @@ def quiet(event) -> None:
     """Listens to nothing."""
 
 
+EVERYTHING = RunControl(allow=frozenset({"delete-data"}))
+
+
 def objects(engine: SimulatedEngine) -> dict:
-    return world.load_memory(engine.memory_path).objects
+    return world.load_memory(engine.shared_world.path).objects
+
+
+def assert_only_plan_and_data(engine: SimulatedEngine, plan: Plan) -> None:
+    """The clouds have what the plan says, and what an earlier plan left for its data."""
+    retained = present(engine.stack_status(plan.stack.name)).retained
+    assert len(objects(engine)) == len(plan.graph.resources) + len(retained)
 
 
 def assert_nothing_to_do(engine: SimulatedEngine, plan: Plan) -> None:
@@ -92,9 +101,9 @@ def test_apply_creates_everything_and_a_second_apply_nothing(
     first = engine.apply(plan, quiet)
     assert {s.action for s in first.steps} == {"create"}
     assert len(objects(engine)) == len(plan.graph.resources)
-    before = engine.memory_path.read_bytes()
+    before = engine.shared_world.path.read_bytes()
     assert engine.apply(plan, quiet).steps == ()
-    assert engine.memory_path.read_bytes() == before
+    assert engine.shared_world.path.read_bytes() == before
     assert_nothing_to_do(engine, plan)
     assert set(first.outputs) == set(plan.graph.outputs)
 
@@ -121,14 +130,14 @@ def test_a_job_with_its_file_system_applies_and_leaves_nothing(
     steps = [s.name for s in engine.apply(plan, quiet).steps]
     assert steps.index("data-files") < steps.index("train-spot-nodes")
     assert engine.apply(plan, quiet).steps == ()
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
 def test_destroy_leaves_nothing(engine, catalog, cloud) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", cloud)), quiet)
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
     assert engine.stack_status("chat") is None
     assert engine.stack_names() == []
@@ -149,7 +158,7 @@ def test_every_blueprint_applies_shows_diffs_and_destroys(
     assert standing.complete
     assert standing.plan == plan.digest
     assert len(standing.resources) == len(plan.graph.resources)
-    engine.destroy(plan.stack.name, quiet)
+    engine.destroy(plan.stack.name, quiet, EVERYTHING)
     assert objects(engine) == {}
 
 
@@ -175,21 +184,21 @@ def test_a_stack_can_move_to_another_cloud(engine, catalog, pair) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", pair[0])), quiet)
     there = plan_of(catalog, TEXT.replace("CLOUD", pair[1]))
     engine.apply(there, quiet)
-    assert len(objects(engine)) == len(there.graph.resources)
+    assert_only_plan_and_data(engine, there)
     assert_nothing_to_do(engine, there)
 
 
 def test_a_move_that_fails_halfway_is_finished_by_the_next_apply(
     here, catalog
 ) -> None:
-    rule = "faults: [{on: create, name: '*-nodes', code: ServiceUnavailable, after: 1}]"
+    rule = "faults: [{on: create, name: '*-nodes', code: InvalidParameterValue, after: 1}]"
     engine = SimulatedEngine(world_of(rule), here / "clouds")
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
     there = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
     with pytest.raises(ResourceError):
         engine.apply(there, quiet)
     engine.apply(there, quiet)
-    assert len(objects(engine)) == len(there.graph.resources)
+    assert_only_plan_and_data(engine, there)
     assert present(engine.stack_status("chat")).complete
 
 
@@ -200,7 +209,7 @@ def test_replaced_names_go_before_they_come_and_take_dependents_along(
     engine.apply(plan_of(catalog, text), quiet)
     spot = plan_of(catalog, text + "buy: {spot: only}\n")
     engine.apply(spot, quiet)
-    assert len(objects(engine)) == len(spot.graph.resources)
+    assert_only_plan_and_data(engine, spot)
 
 
 def test_order_follows_dependencies_and_independent_work_overlaps(
@@ -237,10 +246,10 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
 ) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     broken = world_of(
-        "faults: [{on: create, name: '*-nodes', code: InternalError}]"
+        "faults: [{on: create, name: '*-nodes', code: InvalidParameterValue}]"
     )
     engine = SimulatedEngine(broken, here / "clouds")
-    with pytest.raises(ResourceError, match="InternalError"):
+    with pytest.raises(ResourceError, match="InvalidParameterValue"):
         engine.apply(plan, quiet)
     standing = present(engine.stack_status("chat"))
     assert not standing.complete
@@ -248,7 +257,7 @@ def test_a_failed_apply_saves_what_was_done_and_the_next_goes_on(
     rest = engine.apply(plan, quiet)
     assert 0 < len(rest.steps) < 20
     assert present(engine.stack_status("chat")).complete
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
 
 
@@ -257,13 +266,13 @@ def test_every_single_failure_recovers_without_a_leftover(
 ) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "gcp"))
     for index, resource in enumerate(plan.graph.resources):
-        rule = f"faults: [{{on: create, name: {resource.name}, code: ServiceUnavailable}}]"
+        rule = f"faults: [{{on: create, name: {resource.name}, code: InvalidParameterValue}}]"
         engine = SimulatedEngine(world_of(rule), here / str(index))
         with pytest.raises(ResourceError):
             engine.apply(plan, quiet)
         engine.apply(plan, quiet)
         assert len(objects(engine)) == len(plan.graph.resources)
-        engine.destroy("chat", quiet)
+        engine.destroy("chat", quiet, EVERYTHING)
         assert objects(engine) == {}
 
 
@@ -321,7 +330,7 @@ def test_the_deadline_counts_from_the_first_apply(engine, catalog) -> None:
 def test_two_at_a_time_is_refused(engine, catalog) -> None:
     plan = plan_of(catalog, TEXT.replace("CLOUD", "aws"))
     with (
-        states.exclusive_lock(engine.state_path("chat"), "chat"),
+        engine.store.lock("chat", "a test"),
         pytest.raises(LockedError) as caught,
     ):
         engine.apply(plan, quiet)
@@ -331,7 +340,7 @@ def test_two_at_a_time_is_refused(engine, catalog) -> None:
 
 def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
     engine.apply(plan_of(catalog, TEXT.replace("CLOUD", "aws")), quiet)
-    path = engine.state_path("chat")
+    path = engine.store.path("chat")
     whole = path.read_bytes()
     for damaged in (
         whole[: len(whole) // 2],
@@ -347,7 +356,7 @@ def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
 
 def test_destroying_what_does_not_exist_is_not_found(engine) -> None:
     with pytest.raises(MissingError):
-        engine.destroy("nothing", quiet)
+        engine.destroy("nothing", quiet, EVERYTHING)
 
 
 def test_world_files_report_all_their_problems() -> None:

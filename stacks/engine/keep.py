@@ -1,0 +1,93 @@
+"""Objects that hold data: which they are, and what must stay with them when they are kept."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from planner.errors import PolicyError, Problem
+from planner.facts import table
+from stacks.graph import referenced_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stacks.engine.protocol import ResourceStep
+    from stacks.engine.state import ResourceRecord
+
+
+class DataType(Struct, frozen=True, kw_only=True):
+    """A type of resource that holds data, or that protects them.
+
+    holds     what people call it; empty for settings of one that holds data
+    lives_in  properties that refer to what it cannot exist without
+    """
+
+    holds: str
+    lives_in: tuple[str, ...]
+
+
+@cache
+def data_types() -> dict[str, DataType]:
+    """Return the types that hold or protect data."""
+    columns = {
+        "type": table.nonempty_text,
+        "holds": table.any_text,
+        "lives_in": lambda cell: tuple(cell.split("|")) if cell else (),
+        **table.SOURCE_COLUMNS,
+    }
+    return {
+        row["type"]: DataType(holds=row["holds"], lives_in=row["lives_in"])
+        for row in table.load_rows("stacks", "data_types.csv", columns)
+    }
+
+
+def held_data(resource_type: str) -> str:
+    """Say what a type of resource holds, such as bucket or disk; empty when it holds no data."""
+    data_type = data_types().get(resource_type)
+    return data_type.holds if data_type else ""
+
+
+def kept_keys(
+    records: Mapping[str, ResourceRecord], deleted_keys: Iterable[str]
+) -> set[str]:
+    """Return which of the records that would be deleted stay, because of the data.
+
+    These are the objects that hold data, their settings, and all that they cannot exist without.
+    """
+    candidate_keys = set(deleted_keys)
+    kept: set[str] = set()
+    pending_keys = sorted(
+        key for key in candidate_keys if records[key].type in data_types()
+    )
+    while pending_keys:
+        key = pending_keys.pop()
+        if key in kept or key not in candidate_keys:
+            continue
+        kept.add(key)
+        record = records[key]
+        data_type = data_types().get(record.type)
+        if data_type is None:
+            pending_keys += record.needs
+            continue
+        for property_name in data_type.lives_in:
+            pending_keys += referenced_names(record.inputs.get(property_name))
+    return kept
+
+
+def refuse_replaced_data(steps: Iterable[ResourceStep]) -> None:
+    """Raise PolicyError when something that holds data must go before its replacement comes."""
+    problems = [
+        Problem(
+            code="delete-data",
+            message=f"{step.name} ({held_data(step.type)}) would be deleted with its data",
+            cause=f"{', '.join(step.reasons)} cannot be changed, and both would have one name",
+            next_step="copy the data, then apply with --allow delete-data",
+        )
+        for step in steps
+        if step.deletes_first and held_data(step.type)
+    ]
+    if problems:
+        raise PolicyError(*problems)

@@ -1,0 +1,390 @@
+"""The engine that applies plans with the Pulumi program.
+
+The backend holds the truth. What tonnage must know of a stack (by which plan, since when) is
+exported by the stack itself, so it is wherever the state is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.json import decode as json_decode
+from msgspec.json import encode as json_encode
+
+from planner.errors import MissingError, Problem
+from planner.facts.cloud import clouds
+from planner.plan.status import ResourceRef, StackFacts, StackStatus
+from providers import registry
+from stacks.engine.fill import fill_text, placeholder_values
+from stacks.engine.protocol import UNCONTROLLED, EngineOutcome, ResourceStep
+from stacks.engine.pulumi.checkpoint import folder_backend, pending_operations
+from stacks.engine.pulumi.event import EventRecorder
+from stacks.engine.pulumi.recovery import SimulatedFinder, recover_stack
+from stacks.engine.pulumi.session import PulumiSession
+from stacks.engine.stop import StopRequest, cancelled_error
+from stacks.engine.store import FolderStore
+from stacks.graph import parse_graph
+from stacks.spec.table import lookup_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.plan.status import Operation
+    from planner.plan.types import Plan, Properties
+    from providers.base import IdentitySource
+    from providers.simulated.world import World
+    from stacks.engine.protocol import Listener, RunControl
+    from stacks.engine.pulumi.program import Program
+    from stacks.graph import Graph
+
+PLAN_OUTPUT = "tonnage:plan"
+STARTED_OUTPUT = "tonnage:started"
+FACTS_OUTPUT = "tonnage:facts"
+OPERATION_KEY = "tonnage:operation"
+RESERVED_OUTPUTS = (PLAN_OUTPUT, STARTED_OUTPUT, FACTS_OUTPUT)
+
+
+class PulumiEngine:
+    """Applies plans with the Pulumi CLI. `world_source` makes the clouds simulated ones."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        backend: str | None,
+        world_source: str | None,
+        environment: dict[str, str],
+    ) -> None:
+        self.folder = folder.resolve()
+        self.world_source = world_source
+        self.environment = environment
+        self.session = PulumiSession(
+            self.folder,
+            backend=backend,
+            world_source=world_source,
+            environment=environment,
+        )
+        self.store = FolderStore(self.folder / "stacks")
+
+    def stack_names(self) -> list[str]:
+        """Return the names of all stacks of the backend."""
+        return self.session.stack_names()
+
+    def stack_status(self, stack_name: str) -> StackStatus | None:
+        """Return the stack as the backend has it."""
+        pulumi_stack = self.session.open_stack(stack_name, create=False)
+        return None if pulumi_stack is None else _status(pulumi_stack)
+
+    def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
+        """Return what apply would do, as Pulumi's own preview sees it."""
+        steps_by_name: dict[str, ResourceStep] = {}
+
+        def record_step(resource_step: ResourceStep) -> None:
+            if (
+                resource_step.name not in steps_by_name
+                or resource_step.action != "same"
+            ):
+                steps_by_name[resource_step.name] = resource_step
+
+        pulumi_stack = self.session.open_stack(plan.stack.name, create=True)
+        event_recorder = EventRecorder(
+            lambda progress_event: record_step(progress_event.step)
+        )
+        with closing(self._program(plan, _start_time(pulumi_stack))) as program:
+            self.session.run(
+                lambda: pulumi_stack.preview(
+                    program=program, on_event=event_recorder, color="never"
+                ),
+                event_recorder,
+                plan.stack.name,
+                StopRequest(),
+            )
+        return tuple(
+            steps_by_name[resource_name]
+            for resource_name in sorted(steps_by_name)
+        )
+
+    def apply(
+        self,
+        plan: Plan,
+        listener: Listener,
+        control: RunControl = UNCONTROLLED,
+    ) -> EngineOutcome:
+        """Make the stack what the plan says."""
+        stack_name = plan.stack.name
+        with self.store.lock(stack_name, f"tonnage apply {stack_name}"):
+            control.check(self.stack_status(stack_name))
+            self._recover(stack_name, listener)
+            pulumi_stack = self.session.open_stack(stack_name, create=True)
+            started_at = _start_time(pulumi_stack)
+            event_recorder = EventRecorder(listener)
+            self._record_start(pulumi_stack, plan.digest, started_at)
+            with closing(self._program(plan, started_at)) as program:
+                self.session.run(
+                    lambda: pulumi_stack.up(
+                        program=program, on_event=event_recorder, color="never"
+                    ),
+                    event_recorder,
+                    stack_name,
+                    control.stop,
+                )
+            # Pulumi says of some runs that were interrupted that they succeeded.
+            if control.stop.is_made and not _status(pulumi_stack).complete:
+                raise cancelled_error(stack_name, "apply")
+            stack_outputs = _user_outputs(_entry_values(pulumi_stack.outputs()))
+        return EngineOutcome(
+            steps=event_recorder.changed_steps(),
+            outputs=stack_outputs,
+            elapsed_s=event_recorder.elapsed_s(),
+        )
+
+    def destroy(
+        self,
+        stack_name: str,
+        listener: Listener,
+        control: RunControl = UNCONTROLLED,
+    ) -> EngineOutcome:
+        """Delete everything of the stack, and the stack itself."""
+        with self.store.lock(stack_name, f"tonnage destroy {stack_name}"):
+            self._recover(stack_name, listener)
+            pulumi_stack = self._present_stack(stack_name)
+            control.check(_status(pulumi_stack))
+            event_recorder = EventRecorder(listener)
+            self._set_config(pulumi_stack, {OPERATION_KEY: "destroying"})
+            self.session.run(
+                lambda: pulumi_stack.destroy(
+                    on_event=event_recorder, color="never"
+                ),
+                event_recorder,
+                stack_name,
+                control.stop,
+            )
+            if control.stop.is_made and _status(pulumi_stack).resources:
+                raise cancelled_error(stack_name, "destroy")
+            pulumi_stack.workspace.remove_stack(stack_name)
+        return EngineOutcome(
+            steps=event_recorder.changed_steps(),
+            elapsed_s=event_recorder.elapsed_s(),
+        )
+
+    def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
+        """Look up every call whose end is not known."""
+        with self.store.lock(stack_name, f"tonnage recover {stack_name}"):
+            found_steps = self._recover(stack_name, listener)
+            self._present_stack(stack_name)
+        return EngineOutcome(steps=found_steps)
+
+    def unlock(self, stack_name: str) -> bool:
+        """Free the locks that a dead run has left: ours, and Pulumi's."""
+        was_locked = self.store.unlock(stack_name)
+        files = folder_backend(self.session.backend)
+        freed_locks = files.free_dead_locks(stack_name) if files else 0
+        return was_locked or freed_locks > 0
+
+    def _recover(
+        self, stack_name: str, listener: Listener
+    ) -> tuple[ResourceStep, ...]:
+        from providers.simulated.shared import SharedWorld
+        from providers.simulated.world import default_world
+
+        finder = SimulatedFinder(SharedWorld(default_world(), self.folder))
+        return recover_stack(self.session, stack_name, finder, listener)
+
+    def _present_stack(self, stack_name: str) -> Any:
+        pulumi_stack = self.session.open_stack(stack_name, create=False)
+        if pulumi_stack is None:
+            raise MissingError(
+                Problem(
+                    code="stack",
+                    message=f"no stack is named {stack_name}",
+                    next_step="run: tonnage status",
+                )
+            )
+        return pulumi_stack
+
+    def _record_start(
+        self, pulumi_stack: Any, plan_digest: str, started_at: str
+    ) -> None:
+        """Write down by which plan and since when, before anything is created.
+
+        A run that fails exports nothing, and the same plan must be able to go on.
+        """
+        self._set_config(
+            pulumi_stack,
+            {
+                PLAN_OUTPUT: plan_digest,
+                STARTED_OUTPUT: started_at,
+                OPERATION_KEY: "applying",
+            },
+        )
+
+    def _set_config(
+        self, pulumi_stack: Any, config_values: dict[str, str]
+    ) -> None:
+        automation = self.session.automation()
+        pulumi_stack.set_all_config(
+            {
+                config_key: automation.ConfigValue(config_value)
+                for config_key, config_value in config_values.items()
+            }
+        )
+
+    def _program(self, plan: Plan, started_at: str) -> Program:
+        """Return the program that registers what a plan asks for. It must be closed."""
+        self.session.automation()
+        from stacks.engine.pulumi.program import Program
+
+        resource_graph = parse_graph(plan.graph)
+        return Program(
+            resource_graph,
+            self._text_filler(plan, resource_graph, started_at),
+            lookup_table("plugins.csv", "package", "version")[
+                clouds()[resource_graph.provider].package
+            ],
+            {
+                PLAN_OUTPUT: plan.digest,
+                STARTED_OUTPUT: started_at,
+                FACTS_OUTPUT: json_encode(
+                    StackFacts.of(plan), order="sorted"
+                ).decode(),
+            },
+        )
+
+    def _text_filler(
+        self, plan: Plan, resource_graph: Graph, started_at: str
+    ) -> Callable[[str], str]:
+        identity: IdentitySource = self._load_world() or registry.provider(
+            resource_graph.provider
+        ).identity(self.environment)
+        placeholders = placeholder_values(
+            identity.project,
+            datetime.fromisoformat(started_at),
+            plan.shutdown.ttl,
+        )
+        return lambda template_text: fill_text(template_text, placeholders)
+
+    def _load_world(self) -> World | None:
+        if self.world_source is None:
+            return None
+        from providers.simulated import world
+
+        if self.world_source == "default":
+            return world.default_world()
+        return world.read_world(
+            Path(self.world_source).read_bytes(), self.world_source
+        )
+
+
+def _status(pulumi_stack: Any) -> StackStatus:
+    """Return a stack as its checkpoint and its configuration have it."""
+    deployment = pulumi_stack.export_stack().deployment or {}
+    start_config = _entry_values(pulumi_stack.get_all_config())
+    state_records = [
+        state_record
+        for state_record in deployment.get("resources", [])
+        if state_record.get("custom")
+        and "id" in state_record
+        and not state_record["type"].startswith("pulumi:")
+    ]
+    stack_outputs = _stack_outputs(deployment)
+    state_json = json.dumps(
+        [
+            [
+                state_record["urn"],
+                state_record["id"],
+                state_record.get("inputs"),
+            ]
+            for state_record in state_records
+        ],
+        sort_keys=True,
+    )
+    operation = _operation(stack_outputs, start_config, deployment)
+    return StackStatus(
+        stack=pulumi_stack.name,
+        plan=str(
+            start_config.get(PLAN_OUTPUT) or stack_outputs.get(PLAN_OUTPUT, "")
+        ),
+        state_sha256=hashlib.sha256(state_json.encode()).hexdigest(),
+        complete=operation == "applied",
+        operation=operation,
+        resources=tuple(
+            sorted(
+                (
+                    ResourceRef(
+                        type=state_record["type"],
+                        name=_name_of(state_record),
+                    )
+                    for state_record in state_records
+                ),
+                key=lambda resource: (resource.type, resource.name),
+            )
+        ),
+        pending=tuple(
+            sorted(
+                _name_of(operation["resource"])
+                for operation in pending_operations(deployment)
+            )
+        ),
+        outputs=_user_outputs(stack_outputs),
+        facts=json_decode(
+            stack_outputs.get(FACTS_OUTPUT, "null"), type=StackFacts | None
+        ),
+    )
+
+
+def _name_of(state_record: Properties) -> str:
+    return str(state_record["urn"]).rsplit("::", 1)[-1]
+
+
+def _operation(
+    stack_outputs: Properties,
+    start_config: dict[str, str],
+    deployment: Properties,
+) -> Operation:
+    """Return what is done with a stack; it stands when it exported what the run began with."""
+    if start_config.get(OPERATION_KEY) == "destroying":
+        return "destroying"
+    same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
+        PLAN_OUTPUT, stack_outputs.get(PLAN_OUTPUT)
+    )
+    is_applied = (
+        PLAN_OUTPUT in stack_outputs
+        and same_plan
+        and not pending_operations(deployment)
+    )
+    return "applied" if is_applied else "applying"
+
+
+def _user_outputs(stack_outputs: Properties) -> Properties:
+    return {
+        output_name: output_value
+        for output_name, output_value in stack_outputs.items()
+        if output_name not in RESERVED_OUTPUTS
+    }
+
+
+def _entry_values(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of outputs, or of a configuration."""
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def _start_time(pulumi_stack: Any) -> str:
+    """When a stack was first applied, as it wrote down; the present time for a new one."""
+    return str(
+        _entry_values(pulumi_stack.outputs()).get(STARTED_OUTPUT)
+        or _entry_values(pulumi_stack.get_all_config()).get(STARTED_OUTPUT)
+        or datetime.now(UTC).isoformat()
+    )
+
+
+def _stack_outputs(deployment: Properties) -> Properties:
+    for state_record in deployment.get("resources", []):
+        if state_record["type"] == "pulumi:pulumi:Stack":
+            stack_outputs: Properties = state_record.get("outputs", {})
+            return stack_outputs
+    return {}

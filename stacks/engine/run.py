@@ -1,0 +1,373 @@
+"""One run of the in-process engine: steps in the order of dependencies, in simulated time.
+
+A call is in the state before it is made. Its outcome is written with the next call, or at the end
+of the phase; whatever ends the process in between, the next run looks the call up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from datetime import datetime, timedelta
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from providers.simulated.cloud import CloudError, durations_s
+from stacks.engine.failure import (
+    MAX_ATTEMPTS,
+    combined_error,
+    is_transient,
+    retry_delay_s,
+)
+from stacks.engine.fill import fill_references, output_at
+from stacks.engine.keep import kept_keys
+from stacks.engine.protocol import ProgressEvent, ResourceStep
+from stacks.engine.recovery import inputs_digest
+from stacks.engine.state import (
+    PendingCall,
+    ResourceRecord,
+    resource_name,
+    settle,
+)
+from stacks.engine.stop import cancelled_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.plan.types import Properties
+    from providers.simulated.shared import SharedWorld
+    from stacks.engine.protocol import Listener, RunControl
+    from stacks.engine.state_file import StateFile
+    from stacks.graph import Graph
+
+MAX_PARALLEL: Final = 10
+CHANGE_ACTIONS: Final = ("create", "update", "replace")
+
+
+class StepFailure(Struct, frozen=True):
+    """A step that the cloud refused."""
+
+    step: ResourceStep
+    refusal: CloudError
+
+
+class StackRun(Struct, kw_only=True):
+    """A run over the steps of a stack.
+
+    placeholders  what `${...}` in texts stands for
+    elapsed_s     simulated time since the run began
+    unsaved_s     the part of it that the world does not know yet
+    attempts      how often a step was refused so far
+    """
+
+    resource_graph: Graph
+    state_file: StateFile
+    world: SharedWorld
+    listener: Listener
+    control: RunControl
+    placeholders: dict[str, str] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    unsaved_s: float = 0.0
+    failures: list[StepFailure] = field(default_factory=list)
+    attempts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def records(self) -> dict[str, ResourceRecord]:
+        """What stands."""
+        return self.state_file.state.resources
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Cloud and region of the graph."""
+        return (self.resource_graph.provider, self.resource_graph.region)
+
+    def simulated_now(self) -> datetime:
+        """Return the time in the world."""
+        world = self.world.view()
+        return world.world.clock + timedelta(seconds=world.memory.seconds)
+
+    def adopt_retained(self) -> None:
+        """Take back what was left in the cloud for its data, where the graph has it again."""
+        state = self.state_file.state
+        for resource in self.resource_graph.resources:
+            retained_key = _retained_key(resource.name, self.place)
+            record = state.retained.get(retained_key)
+            if (
+                record is not None
+                and record.type == resource.type
+                and resource.name not in state.resources
+            ):
+                state.resources[resource.name] = record
+                del state.retained[retained_key]
+                step = ResourceStep("adopt", resource.type, resource.name)
+                self._tell(step, "done")
+
+    def keep_data(
+        self, planned_steps: tuple[ResourceStep, ...]
+    ) -> tuple[ResourceStep, ...]:
+        """Return steps that keep what holds data, where they would delete it."""
+        if "delete-data" in self.control.allow:
+            return planned_steps
+        kept = kept_keys(
+            self.records,
+            [step.name for step in planned_steps if step.action == "delete"],
+        )
+        return tuple(
+            replace(step, action="keep") if step.name in kept else step
+            for step in planned_steps
+        )
+
+    def delete_all(self) -> tuple[ResourceStep, ...]:
+        """Delete everything that stands, but what holds data; return the steps."""
+        steps = self._deletions(sorted(self.records))
+        self._run_phase(steps, is_backwards=True)
+        return tuple(steps)
+
+    def run_steps(self, planned_steps: tuple[ResourceStep, ...]) -> None:
+        """Delete what must go first, make the new, then delete the old."""
+        self._run_phase(
+            self._deletions(
+                step.name for step in planned_steps if step.deletes_first
+            ),
+            is_backwards=True,
+        )
+        self._run_phase(
+            [
+                replace(step, action="create") if step.deletes_first else step
+                for step in planned_steps
+                if step.action in CHANGE_ACTIONS
+            ],
+            is_backwards=False,
+        )
+        graph_names = {
+            resource.name for resource in self.resource_graph.resources
+        }
+        self._run_phase(
+            self._deletions(
+                key for key in sorted(self.records) if key not in graph_names
+            ),
+            is_backwards=True,
+        )
+
+    def _deletions(self, keys: Iterable[str]) -> list[ResourceStep]:
+        """Return the steps that delete records, or keep them for their data."""
+        deleted_keys = [key for key in keys if key in self.records]
+        kept: set[str] = set()
+        if "delete-data" not in self.control.allow:
+            kept = kept_keys(self.records, deleted_keys)
+        return [
+            ResourceStep(
+                "keep" if key in kept else "delete", self.records[key].type, key
+            )
+            for key in deleted_keys
+        ]
+
+    def _run_phase(
+        self, phase_steps: list[ResourceStep], *, is_backwards: bool
+    ) -> None:
+        """Run steps in the order of dependencies, as parallel as that allows."""
+        steps_by_name = {step.name: step for step in phase_steps}
+        sorter = TopologicalSorter(
+            {
+                name: self._prerequisites(
+                    name, steps_by_name, is_backwards=is_backwards
+                )
+                for name in steps_by_name
+            }
+        )
+        sorter.prepare()
+        ready_names: list[str] = []
+        running_steps: list[tuple[float, str]] = []
+        while True:
+            ready_names = sorted([*ready_names, *sorter.get_ready()])
+            while (
+                ready_names
+                and len(running_steps) < MAX_PARALLEL
+                and not self.failures
+                and not self.control.stop.is_made
+            ):
+                started_step = steps_by_name[ready_names.pop(0)]
+                self._begin_step(started_step, running_steps)
+            if not running_steps:
+                break
+            finish_s, finished_name = heapq.heappop(running_steps)
+            self.unsaved_s += finish_s - self.elapsed_s
+            self.elapsed_s = finish_s
+            if self._try_step(steps_by_name[finished_name], running_steps):
+                sorter.done(finished_name)
+        if steps_by_name:
+            self.state_file.save()
+        self._raise_failures()
+        if self.control.stop.is_made:
+            raise cancelled_error(self.state_file.state.stack, "the run")
+
+    def _raise_failures(self) -> None:
+        if self.failures:
+            raise combined_error(
+                [
+                    (
+                        f"{failure.step.action} of {failure.step.name}",
+                        str(failure.refusal),
+                    )
+                    for failure in self.failures
+                ]
+            )
+
+    def _begin_step(
+        self, step: ResourceStep, running_steps: list[tuple[float, str]]
+    ) -> None:
+        """Start a step; it ends when the simulated clock says so."""
+        self._tell(step, "begin")
+        duration_s = (
+            0.0
+            if step.action == "keep"
+            else durations_s().get(step.type, durations_s()["*"])
+        )
+        heapq.heappush(running_steps, (self.elapsed_s + duration_s, step.name))
+
+    def _prerequisites(
+        self,
+        step_name: str,
+        steps_by_name: dict[str, ResourceStep],
+        *,
+        is_backwards: bool,
+    ) -> set[str]:
+        """Names in the same phase that must be done first."""
+        if not is_backwards:
+            needs_by_name = {
+                resource.name: set(resource.dependencies())
+                for resource in self.resource_graph.resources
+            }
+            return needs_by_name.get(step_name, set()) & steps_by_name.keys()
+        return {
+            phase_name
+            for phase_name in steps_by_name
+            if phase_name != step_name
+            and resource_name(step_name) in self.records[phase_name].needs
+        }
+
+    def _try_step(
+        self, step: ResourceStep, running_steps: list[tuple[float, str]]
+    ) -> bool:
+        """Carry out a step; return whether it is over, or will be tried again."""
+        try:
+            self._execute_step(step)
+        except CloudError as refusal:
+            attempt = self.attempts[step.name] = (
+                self.attempts.get(step.name, 0) + 1
+            )
+            if is_transient(str(refusal)) and attempt < MAX_ATTEMPTS:
+                delay_s = retry_delay_s(
+                    attempt, f"{self.state_file.state.stack}/{step.name}"
+                )
+                heapq.heappush(
+                    running_steps, (self.elapsed_s + delay_s, step.name)
+                )
+                self._tell(step, "retry", str(refusal))
+                return False
+            self.failures.append(StepFailure(step, refusal))
+            self._tell(step, "failed", str(refusal))
+        else:
+            self._tell(step, "done")
+        return True
+
+    def _execute_step(self, step: ResourceStep) -> None:
+        if step.action == "keep":
+            record = self.records.pop(step.name)
+            retained_key = _retained_key(resource_name(step.name), record.place)
+            self.state_file.state.retained[retained_key] = record
+            return
+        call, filled_inputs = self._planned_call(step)
+        pending = self.state_file.state.pending
+        pending[step.name] = call
+        self.state_file.save()
+        try:
+            made_record = self._make_call(call, filled_inputs)
+        except CloudError:
+            del pending[step.name]
+            raise
+        settle(self.state_file.state, replace(call, record=made_record))
+
+    def _planned_call(self, step: ResourceStep) -> tuple[PendingCall, Any]:
+        """Return the call that a step makes, and the inputs that it sends."""
+        state = self.state_file.state
+        token = f"{state.stack}/{step.name}/{state.serial}"
+        if step.action == "delete":
+            call = PendingCall(
+                action="delete",
+                key=step.name,
+                token=token,
+                record=self.records[step.name],
+            )
+            return call, None
+        resource = next(
+            resource
+            for resource in self.resource_graph.resources
+            if resource.name == step.name
+        )
+        record = ResourceRecord(
+            type=resource.type,
+            id="",
+            inputs=resource.inputs,
+            outputs={},
+            needs=tuple(resource.dependencies()),
+            place=self.place,
+            options=resource.options,
+        )
+        is_update = step.action == "update"
+        if is_update:
+            record = replace(record, id=self.records[step.name].id)
+        filled_inputs = fill_references(
+            resource.inputs,
+            self.placeholders,
+            {name: known.outputs for name, known in self.records.items()},
+        )
+        call = PendingCall(
+            action="update" if is_update else "create",
+            key=step.name,
+            token=token,
+            record=record,
+            sent_sha256=inputs_digest(filled_inputs),
+        )
+        return call, filled_inputs
+
+    def _make_call(
+        self, call: PendingCall, filled_inputs: Properties
+    ) -> ResourceRecord:
+        """Make a call and return the record as it then is. Raises CloudError."""
+        record = call.record
+        with self.world.call(record.place[1]) as cloud:
+            cloud.memory.seconds += self.unsaved_s
+            self.unsaved_s = 0.0
+            if call.action == "delete":
+                cloud.delete(record.id)
+                return record
+            if call.action == "update":
+                outputs = cloud.update(record.id, filled_inputs)
+                return replace(record, outputs=outputs)
+            object_id, outputs = cloud.create(
+                record.type, call.key, filled_inputs, call.token
+            )
+            return replace(record, id=object_id, outputs=outputs)
+
+    def record_outputs(self, graph_outputs: Properties) -> None:
+        """Write down what the stack tells, and that it is complete."""
+        state = self.state_file.state
+        state.outputs = {
+            output_name: output_at(
+                self.records[output_reference["$ref"]].outputs,
+                output_reference["output"],
+            )
+            for output_name, output_reference in graph_outputs.items()
+        }
+        state.operation = "applied"
+        self.state_file.save()
+
+    def _tell(self, step: ResourceStep, phase: Any, detail: str = "") -> None:
+        self.listener(ProgressEvent(self.elapsed_s, step, phase, detail))
+
+
+def _retained_key(name: str, place: tuple[str, str]) -> str:
+    return "/".join((*place, name))

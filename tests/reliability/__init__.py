@@ -1,0 +1,1 @@
+"""What tonnage promises when processes die, clouds refuse and people work side by side."""
