@@ -2,9 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from planner.facts import table
+
+if TYPE_CHECKING:
+    from planner.plan.types import Properties
+
+
+class NameRule(Struct, frozen=True, kw_only=True):
+    """How a property is written, and within what it must be unique.
+
+    property  path of the property
+    parent    properties that together identify what it is unique in, for that scope
+    """
+
+    property: str
+    pattern: re.Pattern[str]
+    min_length: int
+    max_length: int
+    scope: Literal["global", "account", "region", "parent"]
+    parent: tuple[str, ...]
+
+    def refusal(self, name: str) -> str | None:
+        """Say why a name is refused; nothing when it is allowed."""
+        if not self.min_length <= len(name) <= self.max_length:
+            return (
+                f"{self.property}: {name!r} has {len(name)} characters, "
+                f"{self.min_length} to {self.max_length} are allowed"
+            )
+        if not self.pattern.fullmatch(name):
+            return f"{self.property}: {name!r} is not a valid name"
+        return None
+
+    def scope_key(self, inputs: Properties, region: str) -> tuple[object, ...]:
+        """Return what identifies the scope of an object."""
+        if self.scope == "parent":
+            return tuple(str(inputs.get(name)) for name in self.parent)
+        return (region,) if self.scope == "region" else ()
 
 
 @cache
@@ -18,4 +57,35 @@ def name_properties() -> dict[str, str]:
     return {
         name_row["type"]: name_row["property"]
         for name_row in table.load_rows("providers", "names.csv", columns)
+    }
+
+
+@cache
+def name_rules() -> dict[str, tuple[NameRule, ...]]:
+    """Return by type how its names are written, and in what they are unique."""
+    columns: table.Columns = {
+        "type": table.nonempty_text,
+        "property": table.nonempty_text,
+        "pattern": re.compile,
+        "min_length": table.integer_between(0, 1000),
+        "max_length": table.integer_between(1, 10_000),
+        "scope": table.one_of("global", "account", "region", "parent"),
+        "parent": lambda cell: tuple(filter(None, cell.split(";"))),
+        "meaning": table.any_text,
+        **table.SOURCE_COLUMNS,
+    }
+    rules: dict[str, list[NameRule]] = {}
+    for row in table.load_rows("providers", "name_rules.csv", columns):
+        rules.setdefault(row["type"], []).append(
+            NameRule(
+                property=row["property"],
+                pattern=row["pattern"],
+                min_length=row["min_length"],
+                max_length=row["max_length"],
+                scope=row["scope"],
+                parent=row["parent"],
+            )
+        )
+    return {
+        resource_type: tuple(found) for resource_type, found in rules.items()
     }

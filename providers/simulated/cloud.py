@@ -10,35 +10,23 @@ import hashlib
 import json
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from planner.facts import table
 from planner.facts.cloud import clouds
+from providers.catalog.load import SnapshotPrices
 from providers.registry import all_providers
-from providers.resource_type import name_properties
+from providers.resource_type import name_properties, name_rules
+from providers.simulated.check import input_problems
+from providers.simulated.relation import blocking_objects
 
 if TYPE_CHECKING:
     from planner.plan.types import Properties
     from providers.base import CapacitySource, NodeGroup, NodeLimit, QuotaSource
     from providers.simulated.world import World, WorldMemory
 
-# Objects that live inside others and go with them; they never hold a deletion up.
-NON_BLOCKING: Final = (
-    "authorization",
-    "monitor",
-    "iam/",
-    "projects/",
-    "cloudwatch",
-    "Association",
-    "autoscaling/schedule",
-    "autoscaling/policy",
-    "scheduler",
-    "cloudscheduler",
-    "BlobContainer",
-    "IAMMember",
-    "Rule",
-    "ManagementPolicy",
-)
+# How the clouds call a request that is wrong in itself.
+INVALID_CODE: Final = "InvalidParameterValue"
 
 
 class CloudError(Exception):
@@ -70,6 +58,7 @@ class SimulatedCloud:
         `origin` identifies the call, so that its object is found when the answer was lost.
         """
         self._inject_fault("create", resource_type, resource_name)
+        self._check_inputs(resource_type, inputs)
         self._check_unique(resource_type, inputs)
         self._check_limits(resource_type, inputs, None)
         self.memory.serial += 1
@@ -97,6 +86,8 @@ class SimulatedCloud:
         """Change an object in place and return its outputs. Raises CloudError."""
         cloud_object = self._find_object(object_id)
         self._inject_fault("update", cloud_object["type"], cloud_object["name"])
+        self._check_immutable(cloud_object, inputs)
+        self._check_inputs(cloud_object["type"], inputs)
         self._check_limits(cloud_object["type"], inputs, object_id)
         fixed_name = inputs.get(name_properties().get(cloud_object["type"], ""))
         outputs = self._object_outputs(
@@ -128,18 +119,11 @@ class SimulatedCloud:
         self._inject_fault(
             "delete", target_object["type"], target_object["name"]
         )
-        dependent_names = [
-            dependent["name"]
-            for dependent_id, dependent in self.memory.objects.items()
-            if dependent_id != object_id
-            # A reference is an id anywhere in the inputs.
-            and _refers_to(dependent["inputs"], object_id)
-            and not _is_non_blocking(dependent["type"])
-        ]
-        if dependent_names:
+        blocked = blocking_objects(object_id, self.memory.objects)
+        if blocked is not None:
+            error_code, dependent_names = blocked
             raise CloudError(
-                "DependencyViolation",
-                f"still used by {', '.join(sorted(dependent_names))}",
+                error_code, f"still used by {', '.join(dependent_names)}"
             )
         del self.memory.objects[object_id]
 
@@ -177,21 +161,41 @@ class SimulatedCloud:
             if fault.after <= call_count < fault.after + fault.times:
                 raise CloudError(fault.code, "injected by the world file")
 
+    def _check_inputs(self, resource_type: str, inputs: Properties) -> None:
+        problems = input_problems(
+            resource_type, inputs, self.memory.objects, self.region
+        )
+        if problems:
+            raise CloudError(INVALID_CODE, "; ".join(problems))
+
+    def _check_immutable(
+        self, cloud_object: Properties, inputs: Properties
+    ) -> None:
+        changed_names = immutable_changes(
+            cloud_object["type"], cloud_object["inputs"], inputs
+        )
+        if changed_names:
+            raise CloudError(
+                INVALID_CODE, f"{', '.join(changed_names)} cannot be changed"
+            )
+
     def _check_unique(self, resource_type: str, inputs: Properties) -> None:
-        name_property = name_properties().get(resource_type, "")
-        requested_name = inputs.get(name_property)
-        if requested_name is None:
-            return
-        for existing_object in self.memory.objects.values():
-            if (
-                existing_object["type"] == resource_type
-                and existing_object["inputs"].get(name_property)
-                == requested_name
-            ):
-                raise CloudError(
-                    "AlreadyExists",
-                    f"{name_property} {requested_name} is taken",
-                )
+        for rule in name_rules().get(resource_type, ()):
+            name = inputs.get(rule.property)
+            # A name that is its own scope need not be unique.
+            if not isinstance(name, str) or rule.property in rule.parent:
+                continue
+            own_scope = rule.scope_key(inputs, self.region)
+            for existing in self.memory.objects.values():
+                if (
+                    existing["type"] == resource_type
+                    and existing["inputs"].get(rule.property) == name
+                    and rule.scope_key(existing["inputs"], existing["region"])
+                    == own_scope
+                ):
+                    raise CloudError(
+                        "AlreadyExists", f"{rule.property} {name} is taken"
+                    )
 
     def _check_limits(
         self, resource_type: str, inputs: Properties, own_id: str | None
@@ -216,6 +220,7 @@ class SimulatedCloud:
                 )
             )
         ]
+        self._check_machine_type(node_group)
         facts = clouds()[node_group.offer_key[0]]
         quota_source: QuotaSource = self.world
         capacity_source: CapacitySource = self.world
@@ -242,6 +247,17 @@ class SimulatedCloud:
             if node_group is not None:
                 return node_group
         return None
+
+    def _check_machine_type(self, node_group: NodeGroup) -> None:
+        """Refuse a machine type that no cloud sells, or that a region does not have."""
+        provider, region, instance_type, _ = node_group.offer_key
+        regions = _regions_of_types().get(
+            (provider, instance_type), frozenset()
+        )
+        if region not in regions:
+            raise CloudError(
+                INVALID_CODE, f"there is no {instance_type!r} in {region}"
+            )
 
     def _check_limit(
         self,
@@ -312,21 +328,14 @@ def immutable_changes(
     ]
 
 
-def _refers_to(input_value: Any, object_id: str) -> bool:
-    if isinstance(input_value, dict):
-        return any(
-            _refers_to(nested_value, object_id)
-            for nested_value in input_value.values()
-        )
-    if isinstance(input_value, list):
-        return any(
-            _refers_to(nested_value, object_id) for nested_value in input_value
-        )
-    return isinstance(input_value, str) and object_id in input_value
-
-
-def _is_non_blocking(resource_type: str) -> bool:
-    return any(type_fragment in resource_type for type_fragment in NON_BLOCKING)
+@cache
+def _regions_of_types() -> dict[tuple[str, str], frozenset[str]]:
+    """Return the regions that each machine type is sold in, by cloud and type."""
+    regions: dict[tuple[str, str], set[str]] = {}
+    for offer in SnapshotPrices().catalog().offers:
+        type_key = (offer.provider, offer.instance.instance_type)
+        regions.setdefault(type_key, set()).add(offer.region)
+    return {key: frozenset(names) for key, names in regions.items()}
 
 
 @cache

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from planner.plan.types import Properties
 
+# The schema of launch templates counts versions in integers and takes them as text.
+TEXT_OUTPUTS: Final = ("latestVersion",)
 PLACEHOLDER = re.compile(r"\$\{(project|started\.month|deadline\.[a-z0-9]+)\}")
 PATH_PART = re.compile(r"([A-Za-z0-9_]+)|\[(\d+)\]")
 
@@ -55,8 +57,14 @@ def fill_references(
     """
     if isinstance(input_value, dict):
         if "$ref" in input_value:
-            return output_at(
-                resource_outputs[input_value["$ref"]], input_value["output"]
+            output_path = input_value["output"]
+            output_value = output_at(
+                resource_outputs[input_value["$ref"]], output_path
+            )
+            return (
+                str(output_value)
+                if output_path in TEXT_OUTPUTS
+                else output_value
             )
         return {
             property_name: fill_references(

@@ -1,7 +1,7 @@
 """The input schemas of the official Pulumi SDKs as JSON Schema, for validating graphs.
 
-tests/schemas holds the input properties of the resource types that the stacks use, taken from
-pulumi-aws 7.51.1, pulumi-gcp 10.2.0 and pulumi-azure-native 3.29.0.
+providers/simulated/data/schemas holds the input properties of the resource types that the stacks
+use, taken from pulumi-aws 7.51.1, pulumi-gcp 10.2.0 and pulumi-azure-native 3.29.0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 
-FOLDER = Path(__file__).parents[1] / "schemas"
+FOLDER = Path(__file__).parents[2] / "providers/simulated/data/schemas"
 ANYTHING: dict[str, Any] = {}
 PLAIN = {
     "string": "string",

@@ -1,7 +1,7 @@
 """The checkpoint of a stack, as Pulumi keeps it in a folder or a bucket.
 
 Pulumi writes it whole, after a copy of the one before. Its lock is a file that names a process;
-one that was killed leaves it. A call that was cut off stays in the checkpoint as a pending operation.
+one that was killed leaves it. A call that was cut off is a pending operation in the checkpoint.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class StoppableCommand(PulumiCommand):  # type: ignore[misc]  # it has no types
         on_output: Callable[[str], object] | None = None,
         on_error: Callable[[str], object] | None = None,
     ) -> CommandResult:
-        """Run a command of the program and return its output; raises CommandError when it fails."""
+        """Run a command of the program and return its output; raises CommandError if it fails."""
         with subprocess.Popen(  # noqa: S603 - the program that the user has installed
             [self.command, "--non-interactive", *args],
             stdout=subprocess.PIPE,

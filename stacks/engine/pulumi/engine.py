@@ -25,6 +25,7 @@ from stacks.engine.protocol import UNCONTROLLED, EngineOutcome, ResourceStep
 from stacks.engine.pulumi.checkpoint import folder_backend, pending_operations
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.recovery import SimulatedFinder, recover_stack
+from stacks.engine.pulumi.retention import RetainedObjects, clear_flags
 from stacks.engine.pulumi.session import PulumiSession
 from stacks.engine.stop import StopRequest, cancelled_error
 from stacks.engine.store import FolderStore
@@ -32,7 +33,7 @@ from stacks.graph import parse_graph
 from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from planner.plan.status import Operation
     from planner.plan.types import Plan, Properties
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from providers.simulated.world import World
     from stacks.engine.protocol import Listener, RunControl
     from stacks.engine.pulumi.program import Program
+    from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph
 
 PLAN_OUTPUT = "tonnage:plan"
@@ -78,7 +80,10 @@ class PulumiEngine:
     def stack_status(self, stack_name: str) -> StackStatus | None:
         """Return the stack as the backend has it."""
         pulumi_stack = self.session.open_stack(stack_name, create=False)
-        return None if pulumi_stack is None else _status(pulumi_stack)
+        if pulumi_stack is None:
+            return None
+        retained = RetainedObjects(self.store, stack_name)
+        return _status(pulumi_stack, retained.left())
 
     def preview(self, plan: Plan) -> tuple[ResourceStep, ...]:
         """Return what apply would do, as Pulumi's own preview sees it."""
@@ -95,7 +100,8 @@ class PulumiEngine:
         event_recorder = EventRecorder(
             lambda progress_event: record_step(progress_event.step)
         )
-        with closing(self._program(plan, _start_time(pulumi_stack))) as program:
+        program = self._program(plan, _start_time(pulumi_stack), {})
+        with closing(program):
             self.session.run(
                 lambda: pulumi_stack.preview(
                     program=program, on_event=event_recorder, color="never"
@@ -121,18 +127,11 @@ class PulumiEngine:
             control.check(self.stack_status(stack_name))
             self._recover(stack_name, listener)
             pulumi_stack = self.session.open_stack(stack_name, create=True)
-            started_at = _start_time(pulumi_stack)
+            self._record_start(
+                pulumi_stack, plan.digest, _start_time(pulumi_stack)
+            )
             event_recorder = EventRecorder(listener)
-            self._record_start(pulumi_stack, plan.digest, started_at)
-            with closing(self._program(plan, started_at)) as program:
-                self.session.run(
-                    lambda: pulumi_stack.up(
-                        program=program, on_event=event_recorder, color="never"
-                    ),
-                    event_recorder,
-                    stack_name,
-                    control.stop,
-                )
+            self._up(pulumi_stack, plan, event_recorder, control)
             # Pulumi says of some runs that were interrupted that they succeeded.
             if control.stop.is_made and not _status(pulumi_stack).complete:
                 raise cancelled_error(stack_name, "apply")
@@ -141,6 +140,45 @@ class PulumiEngine:
             steps=event_recorder.changed_steps(),
             outputs=stack_outputs,
             elapsed_s=event_recorder.elapsed_s(),
+        )
+
+    def _up(
+        self,
+        pulumi_stack: Any,
+        plan: Plan,
+        event_recorder: EventRecorder,
+        control: RunControl,
+    ) -> None:
+        """Bring a stack up to a plan, and take back what an earlier run has left for its data."""
+        stack_name = plan.stack.name
+        retained = RetainedObjects(self.store, stack_name)
+        if "delete-data" in control.allow:
+            clear_flags(pulumi_stack)
+        else:
+            retained.remember(_deployment(pulumi_stack))
+        import_ids = retained.import_ids(parse_graph(plan.graph))
+        # What is imported is as it was, so a second round changes what differs.
+        for round_ids in [import_ids, {}] if import_ids else [{}]:
+            with closing(
+                self._program(plan, _start_time(pulumi_stack), round_ids)
+            ) as program:
+                self._call_up(pulumi_stack, program, event_recorder, control)
+            retained.settle(_deployment(pulumi_stack))
+
+    def _call_up(
+        self,
+        pulumi_stack: Any,
+        program: Program,
+        event_recorder: EventRecorder,
+        control: RunControl,
+    ) -> None:
+        self.session.run(
+            lambda: pulumi_stack.up(
+                program=program, on_event=event_recorder, color="never"
+            ),
+            event_recorder,
+            pulumi_stack.name,
+            control.stop,
         )
 
     def destroy(
@@ -154,23 +192,70 @@ class PulumiEngine:
             self._recover(stack_name, listener)
             pulumi_stack = self._present_stack(stack_name)
             control.check(_status(pulumi_stack))
-            event_recorder = EventRecorder(listener)
+            retained = RetainedObjects(self.store, stack_name)
             self._set_config(pulumi_stack, {OPERATION_KEY: "destroying"})
-            self.session.run(
-                lambda: pulumi_stack.destroy(
-                    on_event=event_recorder, color="never"
-                ),
-                event_recorder,
-                stack_name,
-                control.stop,
-            )
-            if control.stop.is_made and _status(pulumi_stack).resources:
-                raise cancelled_error(stack_name, "destroy")
-            pulumi_stack.workspace.remove_stack(stack_name)
+            kept_names: list[str] = []
+            if "delete-data" in control.allow:
+                clear_flags(pulumi_stack)
+            else:
+                kept_names = retained.remember(_deployment(pulumi_stack))
+            event_recorder = EventRecorder(listener, kept_names)
+            self._call_destroy(pulumi_stack, event_recorder, control)
+            retained.settle(_deployment(pulumi_stack), "destroyed")
+            if "delete-data" in control.allow:
+                self._delete_retained(
+                    pulumi_stack, retained, event_recorder, control
+                )
+            if retained.records:
+                self._set_config(pulumi_stack, {OPERATION_KEY: "destroyed"})
+            else:
+                pulumi_stack.workspace.remove_stack(stack_name)
         return EngineOutcome(
             steps=event_recorder.changed_steps(),
             elapsed_s=event_recorder.elapsed_s(),
         )
+
+    def _call_destroy(
+        self,
+        pulumi_stack: Any,
+        event_recorder: EventRecorder,
+        control: RunControl,
+    ) -> None:
+        self.session.run(
+            lambda: pulumi_stack.destroy(
+                on_event=event_recorder, color="never"
+            ),
+            event_recorder,
+            pulumi_stack.name,
+            control.stop,
+        )
+        # Pulumi says of some runs that were interrupted that they succeeded.
+        if control.stop.is_made and _status(pulumi_stack).resources:
+            raise cancelled_error(pulumi_stack.name, "destroy")
+
+    def _delete_retained(
+        self,
+        pulumi_stack: Any,
+        retained: RetainedObjects,
+        event_recorder: EventRecorder,
+        control: RunControl,
+    ) -> None:
+        """Import what earlier runs have left for its data, and delete it."""
+        from stacks.engine.pulumi.program import Program
+
+        for graph in retained.graphs():
+            program = Program(
+                graph,
+                lambda text: text,
+                _plugin_version(graph),
+                {},
+                retained.import_ids(graph),
+            )
+            with closing(program):
+                self._call_up(pulumi_stack, program, event_recorder, control)
+            clear_flags(pulumi_stack)
+            self._call_destroy(pulumi_stack, event_recorder, control)
+            retained.forget(graph)
 
     def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Look up every call whose end is not known."""
@@ -234,7 +319,9 @@ class PulumiEngine:
             }
         )
 
-    def _program(self, plan: Plan, started_at: str) -> Program:
+    def _program(
+        self, plan: Plan, started_at: str, import_ids: Mapping[str, str]
+    ) -> Program:
         """Return the program that registers what a plan asks for. It must be closed."""
         self.session.automation()
         from stacks.engine.pulumi.program import Program
@@ -243,9 +330,7 @@ class PulumiEngine:
         return Program(
             resource_graph,
             self._text_filler(plan, resource_graph, started_at),
-            lookup_table("plugins.csv", "package", "version")[
-                clouds()[resource_graph.provider].package
-            ],
+            _plugin_version(resource_graph),
             {
                 PLAN_OUTPUT: plan.digest,
                 STARTED_OUTPUT: started_at,
@@ -253,6 +338,7 @@ class PulumiEngine:
                     StackFacts.of(plan), order="sorted"
                 ).decode(),
             },
+            import_ids,
         )
 
     def _text_filler(
@@ -280,9 +366,21 @@ class PulumiEngine:
         )
 
 
-def _status(pulumi_stack: Any) -> StackStatus:
+def _plugin_version(resource_graph: Graph) -> str:
+    package = clouds()[resource_graph.provider].package
+    return lookup_table("plugins.csv", "package", "version")[package]
+
+
+def _deployment(pulumi_stack: Any) -> Properties:
+    deployment: Properties = pulumi_stack.export_stack().deployment or {}
+    return deployment
+
+
+def _status(
+    pulumi_stack: Any, retained: Iterable[ResourceRecord] = ()
+) -> StackStatus:
     """Return a stack as its checkpoint and its configuration have it."""
-    deployment = pulumi_stack.export_stack().deployment or {}
+    deployment = _deployment(pulumi_stack)
     start_config = _entry_values(pulumi_stack.get_all_config())
     state_records = [
         state_record
@@ -324,6 +422,15 @@ def _status(pulumi_stack: Any) -> StackStatus:
                 key=lambda resource: (resource.type, resource.name),
             )
         ),
+        retained=tuple(
+            sorted(
+                (
+                    ResourceRef(type=record.type, name=record.id)
+                    for record in retained
+                ),
+                key=lambda resource: (resource.type, resource.name),
+            )
+        ),
         pending=tuple(
             sorted(
                 _name_of(operation["resource"])
@@ -349,6 +456,8 @@ def _operation(
     """Return what is done with a stack; it stands when it exported what the run began with."""
     if start_config.get(OPERATION_KEY) == "destroying":
         return "destroying"
+    if start_config.get(OPERATION_KEY) == "destroyed":
+        return "destroyed"
     same_plan = stack_outputs.get(PLAN_OUTPUT) == start_config.get(
         PLAN_OUTPUT, stack_outputs.get(PLAN_OUTPUT)
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stacks.engine.protocol import Action, Listener
 
 ACTION_BY_OP: Final[dict[str, Action]] = {
@@ -24,8 +26,11 @@ ACTION_BY_OP: Final[dict[str, Action]] = {
 class EventRecorder:
     """Turns the engine's structured events into ours, and keeps its errors by resource."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(
+        self, listener: Listener, kept_names: Iterable[str] = ()
+    ) -> None:
         self.listener = listener
+        self.kept_names = frozenset(kept_names)
         self.start_s = time.monotonic()
         self.steps_by_name: dict[str, ResourceStep] = {}
         self.errors_by_urn: dict[str, list[str]] = {}
@@ -51,6 +56,9 @@ class EventRecorder:
         if step_action is None or step_metadata.type.startswith("pulumi:"):
             return
         resource_name = step_metadata.urn.rsplit("::", 1)[-1]
+        # Pulumi calls it a deletion when it forgets an object that it leaves.
+        if step_action == "delete" and resource_name in self.kept_names:
+            step_action = "keep"
         resource_step = ResourceStep(
             step_action,
             step_metadata.type,

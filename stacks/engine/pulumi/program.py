@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from planner.facts.cloud import clouds
-from stacks.engine.fill import output_at
+from stacks.engine.fill import TEXT_OUTPUTS, output_at
+from stacks.engine.pulumi.retention import retained_names
 from stacks.graph import creation_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from planner.plan.types import Properties
     from stacks.graph import Graph, Resource
-
-# The schema of launch templates counts versions in integers and takes them as text.
-TEXT_OUTPUTS: Final = ("latestVersion",)
 
 
 class Program:
@@ -40,8 +38,11 @@ class Program:
         fill_text: Callable[[str], str],
         version: str,
         exports: Properties,
+        import_ids: Mapping[str, str],
     ) -> None:
         self.resource_graph = resource_graph
+        self.import_ids = import_ids
+        self.retained_names = retained_names(resource_graph)
         self.fill_text = fill_text
         self.version = version
         self.exports = exports
@@ -102,7 +103,12 @@ class Program:
                 self.registered[dependency_name]
                 for dependency_name in resource.depends_on
             ],
-            ignore_changes=graph_options.get("ignore_changes"),
+            # What is imported is taken as it is; the next run changes what differs.
+            ignore_changes=["*"]
+            if resource.name in self.import_ids
+            else graph_options.get("ignore_changes"),
+            import_=self.import_ids.get(resource.name),
+            retain_on_delete=resource.name in self.retained_names,
             replace_on_changes=graph_options.get("replace_on_changes"),
             delete_before_replace=graph_options.get("delete_before_replace"),
             custom_timeouts=pulumi.CustomTimeouts(delete=delete_timeout)

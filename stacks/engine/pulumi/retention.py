@@ -1,0 +1,175 @@
+"""What Pulumi leaves in the cloud for its data, remembered beside its state.
+
+Pulumi forgets an object that it retains. So each run first writes down all objects that it might
+leave, and afterwards those that it did leave; a later apply imports them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.facts.cloud import clouds
+from stacks.engine.keep import kept_keys
+from stacks.engine.state import ResourceRecord
+from stacks.engine.state_file import StateFile
+from stacks.graph import Graph, Resource
+
+if TYPE_CHECKING:
+    from planner.plan.status import Operation
+    from planner.plan.types import Properties
+    from stacks.engine.store import StateStore
+
+RETAINED_FLAG: Final = "retainOnDelete"
+
+
+def retained_names(resource_graph: Graph) -> set[str]:
+    """Return the resources of a graph that are left in the cloud when they go."""
+    records = {
+        resource.name: ResourceRecord(
+            type=resource.type,
+            id="",
+            inputs=resource.inputs,
+            outputs={},
+            needs=tuple(resource.dependencies()),
+            place=(resource_graph.provider, resource_graph.region),
+        )
+        for resource in resource_graph.resources
+    }
+    return kept_keys(records, records)
+
+
+class RetainedObjects:
+    """The objects of a stack that Pulumi has left, or may leave, by their ids."""
+
+    def __init__(self, store: StateStore, stack_name: str) -> None:
+        self.file = StateFile(store, stack_name)
+
+    @property
+    def records(self) -> dict[str, ResourceRecord]:
+        """Retained objects by their ids."""
+        return self.file.state.retained
+
+    def left(self) -> list[ResourceRecord]:
+        """Return what was left for good: not what a run may leave that has not ended."""
+        is_settled = self.file.state.operation in ("applied", "destroyed")
+        return list(self.records.values()) if is_settled else []
+
+    def graphs(self) -> list[Graph]:
+        """Return the retained objects as graphs, one for each place."""
+        return [
+            Graph(
+                provider=place[0],
+                region=place[1],
+                resources=tuple(
+                    self._resource(record)
+                    for record in self.records.values()
+                    if record.place == place
+                ),
+            )
+            for place in sorted(
+                {record.place for record in self.records.values()}
+            )
+        ]
+
+    def forget(self, resource_graph: Graph) -> None:
+        """Forget what was deleted."""
+        for object_id in self.import_ids(resource_graph).values():
+            del self.records[object_id]
+        self._write("destroyed")
+
+    def _resource(self, record: ResourceRecord) -> Resource:
+        """Return a retained object as a resource that needs what it needed, if that is left."""
+        left_names = {
+            left.options["name"]
+            for left in self.records.values()
+            if left.place == record.place
+        }
+        return Resource(
+            type=record.type,
+            name=str(record.options["name"]),
+            inputs=record.inputs,
+            depends_on=tuple(sorted(left_names.intersection(record.needs))),
+        )
+
+    def remember(self, deployment: Properties) -> list[str]:
+        """Write down every object that the next run may leave, and return their names."""
+        place = _place(deployment)
+        for state_record in deployment.get("resources") or ():
+            if state_record.get(RETAINED_FLAG) and state_record.get("id"):
+                self.records[str(state_record["id"])] = _record(
+                    state_record, place
+                )
+        if self.records:
+            self.file.state.operation = "destroying"
+            self.file.save()
+        return [str(record.options["name"]) for record in self.records.values()]
+
+    def settle(
+        self, deployment: Properties, operation: Operation = "applied"
+    ) -> None:
+        """Forget what is still in the state of Pulumi: it was not left."""
+        for state_record in deployment.get("resources") or ():
+            self.records.pop(str(state_record.get("id")), None)
+        self._write(operation)
+
+    def _write(self, operation: Operation) -> None:
+        self.file.state.operation = operation
+        if self.records:
+            self.file.save()
+        elif self.file.exists:
+            self.file.delete()
+            self.file.exists = False
+            self.file.version = None
+
+    def import_ids(self, resource_graph: Graph) -> dict[str, str]:
+        """Return the ids of retained objects that a graph has again, by resource."""
+        place = (resource_graph.provider, resource_graph.region)
+        types = {
+            resource.name: resource.type
+            for resource in resource_graph.resources
+        }
+        return {
+            name: object_id
+            for object_id, record in self.records.items()
+            if record.place == place
+            and types.get(name := str(record.options["name"])) == record.type
+        }
+
+
+def clear_flags(pulumi_stack: Any) -> None:
+    """Let the next run delete what it would leave."""
+    exported = pulumi_stack.export_stack()
+    records = (exported.deployment or {}).get("resources") or []
+    if not any(record.get(RETAINED_FLAG) for record in records):
+        return
+    for state_record in records:
+        state_record.pop(RETAINED_FLAG, None)
+    pulumi_stack.import_stack(exported)
+
+
+def _record(state_record: Properties, place: tuple[str, str]) -> ResourceRecord:
+    return ResourceRecord(
+        type=state_record["type"],
+        id=state_record["id"],
+        inputs=state_record.get("inputs") or {},
+        outputs=state_record.get("outputs") or {},
+        needs=tuple(
+            _resource_name(urn) for urn in state_record.get("dependencies", ())
+        ),
+        place=place,
+        options={"name": _resource_name(state_record["urn"])},
+    )
+
+
+def _resource_name(urn: str) -> str:
+    return urn.rsplit("::", 1)[-1]
+
+
+def _place(deployment: Properties) -> tuple[str, str]:
+    """Return cloud and region of a checkpoint, as its provider has them."""
+    for state_record in deployment.get("resources") or ():
+        for cloud, facts in clouds().items():
+            if state_record["type"] == f"pulumi:providers:{facts.package}":
+                region = state_record["inputs"].get(facts.region_property, "")
+                return (cloud, str(region))
+    return ("", "")
