@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct, field
 
+from planner.facts.cloud import clouds
 from planner.plan.types import PlannedGraph, PlannedResource
+from stacks.spec.table import lookup_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +104,14 @@ def parse_graph(planned_graph: PlannedGraph) -> Graph:
         ),
         outputs=planned_graph.outputs,
     )
+
+
+def plugin_versions(provider: str) -> dict[str, str]:
+    """Return the version of the provider's package that a graph of a cloud is made for."""
+    if not provider:
+        return {}
+    package = clouds()[provider].package
+    return {package: lookup_table("plugins.csv", "package", "version")[package]}
 
 
 # The key of a reference is no name of Python, so the class is written as a call.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from planner import figures
 from planner.cli import option, progress
+from planner.cli.binding import find_spec, present_inputs, refuse_underived
 from planner.cli.compose import (
     PlanningOptions,
     SpecFile,
@@ -18,7 +20,12 @@ from planner.cli.compose import (
     open_world,
     read_file,
 )
-from planner.errors import InfeasibleError, Problem, UsageError
+from planner.errors import (
+    InfeasibleError,
+    PolicyError,
+    Problem,
+    UsageError,
+)
 from planner.plan.staleness import check_staleness
 
 if TYPE_CHECKING:
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
     from planner.market.offer import Catalog
     from planner.plan.status import StackStatus
     from planner.plan.types import Plan
+
+# What a saved plan has already settled.
+PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
 
 
 @click.command("apply")
@@ -35,53 +45,73 @@ if TYPE_CHECKING:
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
-def command(path: str, **option_values: Any) -> int:
-    """Create or change a stack. A PLAN asks only before data or service go; a SPEC always asks.
+@click.pass_context
+def command(context: click.Context, /, path: str, **option_values: Any) -> int:
+    """Create or change a stack. A PLAN asks only before an outage; a SPEC shows its plan and asks.
 
     A plan that no longer matches what it was made from is refused (exit 11), and nothing is
-    touched. A second apply changes nothing, and one after a crash goes on from there.
+    touched. A second apply changes nothing, and one after a crash goes on from there. What holds
+    data is kept, unless --allow delete-data.
 
     Example: tonnage apply chat.plan.json --simulate
     """
     from planner.plan.canonical import is_plan, parse_plan
-    from stacks.engine.protocol import RunControl
 
     options = option.planning_options(option_values)
     catalog = open_catalog(options.catalog, open_world(options.simulate))
     file_bytes = read_file(path)
     # A saved plan is the approval, so only a spec needs a question.
-    if is_plan(file_bytes):
+    is_saved = is_plan(file_bytes)
+    if is_saved:
+        _refuse_planning_flags(context)
         plan = parse_plan(file_bytes, path)
-        spec_sha256 = _spec_sha256(plan, path)
+        spec_file = find_spec(plan, path)
+        if spec_file is None:
+            click.echo(
+                f"warning: {plan.spec.path} is not here, so it was not compared "
+                "with the plan",
+                err=True,
+            )
     else:
+        spec_file = _parsed_spec(path, file_bytes)
         reviewed_plan = _plan_and_confirm(
-            path, file_bytes, catalog, (options, option_values)
+            spec_file, catalog, options, option_values
         )
         if reviewed_plan is None:
             click.echo("declined: nothing was done", err=True)
             return 0
         plan = reviewed_plan
-        spec_sha256 = plan.spec.sha256
-    if not plan.solution.pools:
-        next_step = "relax what tonnage plan shows"
-        raise InfeasibleError(
-            Problem(
-                code="infeasible",
-                message="the plan has nothing to create",
-                next_step=next_step,
-            )
-        )
+    _refuse_infeasible(plan)
+    return _carry_out(
+        plan, spec_file, catalog, options, option_values, is_saved=is_saved
+    )
+
+
+def _carry_out(
+    plan: Plan,
+    spec_file: SpecFile | None,
+    catalog: Catalog,
+    options: PlanningOptions,
+    option_values: OptionValues,
+    *,
+    is_saved: bool,
+) -> int:
+    """Check a plan against all that it was made from, and apply it."""
+    from stacks.engine.protocol import RunControl
+
+    present = present_inputs(plan, spec_file, catalog)
+    engine = open_engine(options)
+    check_staleness(plan, present, engine.stack_status(plan.stack.name))
+    # A spec was planned this moment; a document may say anything.
+    if is_saved and spec_file is not None:
+        refuse_underived(plan, spec_file, catalog, options)
+    _confirm_outage(plan, option_values)
 
     def check(stack_status: StackStatus | None) -> None:
-        check_staleness(
-            plan,
-            spec_sha256=spec_sha256,
-            catalog_sha256=catalog.sha256,
-            stack_status=stack_status,
-        )
+        check_staleness(plan, present, stack_status)
 
     return progress.run_engine(
-        lambda listener, stop: open_engine(options).apply(
+        lambda listener, stop: engine.apply(
             plan,
             listener,
             RunControl(stop=stop, check=check, allow=option_values["allow"]),
@@ -93,22 +123,76 @@ def command(path: str, **option_values: Any) -> int:
     )
 
 
+def _parsed_spec(path: str, file_bytes: bytes) -> SpecFile:
+    from planner.spec.load import load_spec
+
+    return SpecFile(
+        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
+    )
+
+
+def _refuse_planning_flags(context: click.Context) -> None:
+    """Raise UsageError for a flag that would change how a saved plan is made."""
+    for name in PLANNING_FLAGS:
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise UsageError(
+                Problem(
+                    code="flag",
+                    message=f"--{name} changes how a plan is made, and this one is",
+                    next_step="leave it out, or plan again with it: tonnage plan SPEC",
+                )
+            )
+
+
+def _refuse_infeasible(plan: Plan) -> None:
+    if not plan.solution.pools:
+        raise InfeasibleError(
+            Problem(
+                code="infeasible",
+                message="the plan has nothing to create",
+                next_step="relax what tonnage plan shows",
+            )
+        )
+
+
+def _confirm_outage(plan: Plan, option_values: OptionValues) -> None:
+    """Ask before nothing answers for a while. Raises PolicyError where nobody can be asked."""
+    changes = plan.changes
+    if (
+        changes is None
+        or not changes.outage_s
+        or "outage" in option_values["allow"]
+    ):
+        return
+    outage_text = (
+        f"nothing answers for about {figures.duration(changes.outage_s)}"
+    )
+    can_ask = sys.stdin.isatty() and not option_values["no_input"]
+    if can_ask and click.confirm(
+        f"{outage_text}. Go on?", default=False, err=True
+    ):
+        return
+    raise PolicyError(
+        Problem(
+            code="outage",
+            message=f"{plan.stack.name}: {outage_text}",
+            cause="old machines go before new ones come: both would have one name",
+            next_step="apply it when that is all right: --allow outage",
+        )
+    )
+
+
 def _plan_and_confirm(
-    path: str,
-    file_bytes: bytes,
+    spec_file: SpecFile,
     catalog: Catalog,
-    option_pair: tuple[PlanningOptions, OptionValues],
+    options: PlanningOptions,
+    option_values: OptionValues,
 ) -> Plan | None:
     """Plan a spec on its stack, show the plan and ask; None when the answer is no."""
     from msgspec.structs import replace
 
     from planner.render.plan import plan_page
-    from planner.spec.load import load_spec
 
-    options, option_values = option_pair
-    spec_file = SpecFile(
-        path=path, file_bytes=file_bytes, spec=load_spec(file_bytes, path)
-    )
     plan = make_plan(
         spec_file,
         catalog,
@@ -130,20 +214,3 @@ def _plan_and_confirm(
     return (
         plan if click.confirm("Create this?", default=False, err=True) else None
     )
-
-
-def _spec_sha256(plan: Plan, path: str) -> str | None:
-    """Return the SHA-256 of the plan's spec as it is now; None when there is no file.
-
-    It looks at the path in the plan, then for a file of that name beside the plan.
-    """
-    planned_path = Path(plan.spec.path)
-    # Plan and spec may have moved to another folder together.
-    for candidate_path in (planned_path, Path(path).parent / planned_path.name):
-        if candidate_path.is_file():
-            return hashlib.sha256(candidate_path.read_bytes()).hexdigest()
-    click.echo(
-        f"warning: {planned_path} is not here, so it was not compared with the plan",
-        err=True,
-    )
-    return None

@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from planner.cli import option, progress
 from planner.cli.compose import open_bucket, standing_stack
 from planner.errors import Problem, UsageError
+from planner.plan.canonical import STACK_NAME
 
 if TYPE_CHECKING:
     from stacks.operate.bucket import Bucket
@@ -201,7 +202,7 @@ def _batch_bucket(
 def _job_name(path: Path) -> str:
     """Return the name of a batch that a file gives it. Raises UsageError."""
     name = path.stem.lower().replace("_", "-").replace(".", "-")
-    if not option.STACK_NAME.fullmatch(name):
+    if not STACK_NAME.fullmatch(name):
         raise UsageError(
             Problem(
                 code="batch",

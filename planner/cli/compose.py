@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -14,10 +14,12 @@ from planner.cli.parallel import run_in_parallel
 from planner.errors import MissingError, Place, Problem, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.market.offer import Catalog
     from planner.perf.serving.replica import Confidence
     from planner.plan.status import StackStatus
-    from planner.plan.types import Plan
+    from planner.plan.types import Plan, PlanInputs
     from planner.solve.settings import Memory
     from planner.solve.solution import Solution
     from planner.spec.model import Spec
@@ -77,8 +79,13 @@ def read_spec(path: str) -> SpecFile:
     )
 
 
-def spec_folder_reader(path: str) -> Any:
-    """Return a function that reads files, but only from the folder of the spec."""
+def spec_folder_reader(
+    path: str, digests: dict[str, str] | None = None
+) -> Callable[[str], bytes]:
+    """Return a function that reads files, but only from the folder of the spec.
+
+    The SHA-256 of each file that it reads is entered into `digests`.
+    """
     spec_folder = (Path(path).parent if path != "-" else Path()).resolve()
 
     def read_beside(file_name: str) -> bytes:
@@ -92,7 +99,10 @@ def spec_folder_reader(path: str) -> Any:
                 next_step="put the file beside the spec",
             )
             raise UsageError(problem)
-        return read_file(str(file_path))
+        file_bytes = read_file(str(file_path))
+        if digests is not None:
+            digests[file_name] = hashlib.sha256(file_bytes).hexdigest()
+        return file_bytes
 
     return read_beside
 
@@ -143,11 +153,12 @@ def find_solution(
     catalog: Catalog,
     options: PlanningOptions,
     memory: Memory | None = None,
+    digests: dict[str, str] | None = None,
 ) -> Solution:
     """Return the solution of a spec, with offers that a stack can be built from.
 
     What each wish of the spec costs may still be to plan. `memory` is what other specs have
-    left for this one.
+    left for this one. The SHA-256 of each file that it names is entered into `digests`.
     """
     from planner.market.region import check_regions
     from planner.solve.settings import Memory, SolveSettings
@@ -159,7 +170,7 @@ def find_solution(
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
-        read_file=spec_folder_reader(spec_file.path),
+        read_file=spec_folder_reader(spec_file.path, digests),
         alternative_count=options.alternatives,
         confidence=load_confidence(options),
         run_all=run_in_parallel,
@@ -243,7 +254,8 @@ def find_plan(
     from planner.plan.document import PlannedStack, SpecSource, assemble
     from stacks.build import planned_stack
 
-    solution = find_solution(spec_file, catalog, options, memory)
+    digests: dict[str, str] = {}
+    solution = find_solution(spec_file, catalog, options, memory, digests)
     stack_name = options.stack or spec_file.spec.name
     stack_status = None
     # Without a stack no engine is opened, so no account is needed.
@@ -260,8 +272,44 @@ def find_plan(
         catalog,
         source=SpecSource(spec_file.path, spec_file.sha256),
         stack=stack,
+        inputs=_plan_inputs(stack.graph.provider, options, digests),
     )
+    if stack_status is not None and solution.pools:
+        plan = _with_changes(plan, stack_status, options)
     return FoundPlan(plan, solution)
+
+
+def _plan_inputs(
+    provider: str, options: PlanningOptions, digests: dict[str, str]
+) -> PlanInputs:
+    """Return what a plan was made from beside its spec and the catalog."""
+    from planner.plan.types import PlanInputs
+    from stacks.graph import plugin_versions
+
+    calibration = options.calibration
+    return PlanInputs(
+        files=digests,
+        calibration=calibration,
+        calibration_sha256=(
+            hashlib.sha256(read_file(calibration)).hexdigest()
+            if calibration
+            else None
+        ),
+        alternatives=options.alternatives,
+        confidence=options.confidence,
+        plugins=plugin_versions(provider),
+    )
+
+
+def _with_changes(
+    plan: Plan, stack_status: StackStatus, options: PlanningOptions
+) -> Plan:
+    """Return a plan with what it does to the stack that stands."""
+    from planner.plan.document import with_changes
+    from stacks.engine.impact import changes_of
+
+    steps = open_engine(options).preview(plan)
+    return with_changes(plan, changes_of(plan, steps, stack_status))
 
 
 def standing_stack(stack_name: str, options: PlanningOptions) -> StackStatus:
@@ -308,9 +356,13 @@ def open_engine(options: PlanningOptions) -> StackEngine:
                 next_step="add --simulate",
             )
             raise UsageError(problem)
+        from stacks.engine.backend import open_store
         from stacks.engine.simulated import SimulatedEngine
 
-        return SimulatedEngine(world, STATE_FOLDER / "simulated")
+        folder = STATE_FOLDER / "simulated"
+        return SimulatedEngine(
+            world, folder, open_store(options.backend, folder)
+        )
     from stacks.engine.pulumi.engine import PulumiEngine
 
     return PulumiEngine(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 # Flags by name, as click has read them.
 OptionValues: TypeAlias = dict[str, Any]
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
-STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-
 catalog = click.option(
     "--catalog", metavar="FILE", help="Use the catalog of this manifest.json."
 )
@@ -52,6 +49,8 @@ def check_stack_name(
 
     A stack name becomes a file name and a tag, so the rules are those of a spec's name.
     """
+    from planner.plan.canonical import STACK_NAME
+
     if name_text is not None and not STACK_NAME.fullmatch(name_text):
         raise click.BadParameter(
             "use 1 to 40 lowercase letters, digits and inner hyphens"

@@ -21,6 +21,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     package          its package of Pulumi
     region_property  what that package calls the region
     url_schemes      schemes of addresses of its object storage
+    state_scheme     scheme of buckets in which states are kept, as Pulumi writes it
     secret_form      how a secret of its store is named
     door             where a port that people reach from outside listens: loopback or address
     mixes_on_fabric  whether machines on InfiniBand may be bought in several ways
@@ -33,6 +34,7 @@ class CloudFacts(Struct, frozen=True, kw_only=True):
     package: str
     region_property: str
     url_schemes: tuple[str, ...]
+    state_scheme: str
     secret_form: str
     door: Literal["loopback", "address"]
     mixes_on_fabric: bool
@@ -51,6 +53,7 @@ def clouds() -> dict[str, CloudFacts]:
         "package": table.nonempty_text,
         "region_property": table.nonempty_text,
         "url_schemes": lambda cell: tuple(cell.split("|")),
+        "state_scheme": table.nonempty_text,
         "secret_form": table.nonempty_text,
         "door": table.one_of("loopback", "address"),
         "mixes_on_fabric": table.yes_or_no,

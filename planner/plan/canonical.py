@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Final
 
 import msgspec
@@ -12,6 +13,8 @@ from planner.errors import Place, Problem, UsageError
 from planner.plan.types import Plan, Properties
 
 SCHEMA: Final = "tonnage.plan/1"
+# What a stack may be called, as the name of a spec.
+STACK_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 MAX_BYTES: Final = 16 * 2**20
 
 
@@ -81,9 +84,13 @@ def parse_plan(file_bytes: bytes, path: str) -> Plan:
             path, "the plan was changed after it was made: its digest differs"
         )
     try:
-        return msgspec.convert(document, Plan)
+        plan = msgspec.convert(document, Plan)
     except msgspec.ValidationError as error:
         raise _unreadable_plan(path, f"not a plan: {error}") from error
+    # The name becomes that of files and of things in a cloud.
+    if not STACK_NAME.fullmatch(plan.stack.name):
+        raise _unreadable_plan(path, "not a plan: its stack has no valid name")
+    return plan
 
 
 def plan_schema() -> Properties:

@@ -91,8 +91,12 @@ def assemble(
     *,
     source: SpecSource,
     stack: PlannedStack,
+    inputs: types.PlanInputs | None = None,
 ) -> types.Plan:
-    """Return the plan document of a solution, with its digest."""
+    """Return the plan document of a solution, with its digest.
+
+    `inputs` is what was read beside the spec and the catalog.
+    """
     llm = solution.llm
     workload = workload_of(spec)
     plan = types.Plan(
@@ -101,8 +105,9 @@ def assemble(
         spec=types.SpecRef(
             path=source.path,
             sha256=source.sha256,
-            normalized=_normalized_spec(spec),
+            normalized=normalized_spec(spec),
         ),
+        inputs=inputs or types.PlanInputs(),
         workload=types.WorkloadRef(
             kind=workload.name,
             name=spec.name,
@@ -131,6 +136,11 @@ def assemble(
     return seal(plan)
 
 
+def with_changes(plan: types.Plan, changes: types.Changes) -> types.Plan:
+    """Return a plan with what it does to the stack that stands."""
+    return seal(replace(plan, changes=changes))
+
+
 def with_reasons(plan: types.Plan, solution: Solution) -> types.Plan:
     """Return a plan with what each wish of the spec costs, as its solution has it now."""
     return seal(
@@ -146,7 +156,8 @@ def with_reasons(plan: types.Plan, solution: Solution) -> types.Plan:
     )
 
 
-def _normalized_spec(spec: Spec) -> Properties:
+def normalized_spec(spec: Spec) -> Properties:
+    """Return a spec with its defaults filled in, as a plan has it: comments make no difference."""
     return {
         "apiVersion": "tonnage/v1",
         "kind": type(spec).__name__,
@@ -217,6 +228,7 @@ def _pool(pool: SizedPool, week: Week) -> types.Pool:
         purchases=tuple(_purchase(part) for part in pool.purchases),
         role=pool.role,
         replicas=pool.replicas,
+        startup_s=rounded(pool.startup_s),
         layout=None
         if layout is None
         else types.Layout(

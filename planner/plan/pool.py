@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from planner.plan.part import DocumentPart, Role
+from planner.plan.part import DocumentPart, Number, Role
 
 
 class Layout(DocumentPart, frozen=True, kw_only=True):
@@ -77,6 +77,12 @@ class Pool(DocumentPart, frozen=True, kw_only=True):
     replicas: Annotated[
         int, Meta(description="copies of the model at the peak")
     ]
+    startup_s: Annotated[
+        Number,
+        Meta(
+            description="seconds until a new node serves; 0 where nothing does"
+        ),
+    ] = 0
     layout: Annotated[
         Layout | None,
         Meta(description="how one replica is spread; none for workspaces"),

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from planner.plan.change import Changes, PlanInputs, ResourceChange
 from planner.plan.part import (
     Basis,
     DocumentPart,
@@ -38,6 +39,7 @@ __all__ = [
     "Binding",
     "Calibration",
     "CatalogRef",
+    "Changes",
     "CheckpointRule",
     "Cost",
     "CostLine",
@@ -57,6 +59,7 @@ __all__ = [
     "PercentileBand",
     "Period",
     "Plan",
+    "PlanInputs",
     "PlannedGraph",
     "PlannedResource",
     "Pool",
@@ -64,6 +67,7 @@ __all__ = [
     "Properties",
     "Purchase",
     "Reason",
+    "ResourceChange",
     "RivalPool",
     "Role",
     "Run",
@@ -554,6 +558,13 @@ class Plan(DocumentPart, frozen=True, kw_only=True):
     graph: Annotated[PlannedGraph, Meta(description="what apply creates")]
     launch: Annotated[Launch | None, Meta(description="of a training job")]
     stack: Annotated[StackRef, Meta(description="the stack that apply changes")]
+    inputs: Annotated[
+        PlanInputs, Meta(description="what was read beside spec and catalog")
+    ]
+    changes: Annotated[
+        Changes | None,
+        Meta(description="what happens to what stands; none for a new stack"),
+    ] = None
     shutdown: Annotated[
         Shutdown, Meta(description="when machines are given back")
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from planner import figures
 from planner.render import period, training
 from planner.render.bill import cost_blocks, total_text
+from planner.render.change import change_blocks
 from planner.render.page import (
     LINE_WIDTH,
     Block,
@@ -431,8 +432,13 @@ def _resource_blocks(plan: Plan, *, full: bool) -> list[Block]:
     """Return the number of resources and what ends them; all of them when the page is full."""
     resources = plan.graph.resources
     noun = "resource" if len(resources) == 1 else "resources"
-    summary = [f"{len(resources)} {noun} to create", *_shutdown_phrases(plan)]
-    page_blocks: list[Block] = [Paragraph(""), phrases(summary)]
+    summary = _shutdown_phrases(plan)
+    page_blocks: list[Block] = [Paragraph("")]
+    if plan.changes is None:
+        summary = [f"{len(resources)} {noun} to create", *summary]
+    else:
+        page_blocks += change_blocks(plan, plan.changes, full=full)
+    page_blocks.append(phrases(summary))
     page_blocks.append(
         Paragraph(
             f"catalog of {plan.catalog.as_of} ({plan.catalog.sha256[:8]}), "

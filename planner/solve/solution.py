@@ -48,6 +48,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     groups that availability adds, or the spare nodes of a training job, `context_tokens` the
     longest sequence in tokens, `run_window_s` the seconds of a daily batch run, 0 for everything
     else. `token_budget` is the most tokens of one step of a serving engine, 0 without one.
+    `startup_s` is the time from the request of a node until its replica serves, else 0.
     """
 
     name: str
@@ -65,6 +66,7 @@ class SizedPool(Struct, frozen=True, kw_only=True):
     context_tokens: int
     run_window_s: int
     token_budget: int = 0
+    startup_s: float = 0.0
 
     @property
     def nodes(self) -> int:

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import os
+
 from azure.identity import DefaultAzureCredential
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
 from stacks.azure.node import container_of
+
+
+def open_state(
+    container: str, prefix: str, options: dict[str, str]
+) -> AzureStore:
+    """Return a folder for states; `storage_account` is an option of Pulumi's URLs."""
+    account = options.get("storage_account") or os.environ.get(
+        "AZURE_STORAGE_ACCOUNT", ""
+    )
+    return AzureStore(
+        container,
+        account_name=account,
+        prefix=prefix,
+        credential_provider=AzureCredentialProvider(DefaultAzureCredential()),
+    )
 
 
 def open_folder(account: str, _region: str, prefix: str) -> AzureStore:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from planner.errors import (
     CapacityError,
@@ -12,7 +15,7 @@ from planner.errors import (
     Problem,
     ResourceError,
 )
-from stacks.spec.table import lookup_table
+from planner.facts import table
 
 if TYPE_CHECKING:
     from planner.errors import TonnageError
@@ -20,24 +23,67 @@ if TYPE_CHECKING:
 NEXT_STEPS: Final = {
     "capacity": "plan again with other regions or machine types",
     "quota": "ask the cloud for quota, or plan with other regions or purchase options",
+    "permission": "ask for the right that the message names, then apply the same plan",
     "credentials": "log in to the cloud again, then apply the same plan",
     "throttle": "wait a minute, then apply the same plan",
+    "transient": "wait a minute, then apply the same plan",
+    "conflict": "find out whose it is; rename the stack, or delete what is in the way",
+    "api": "switch the service on that the message names, then apply the same plan",
+    "policy": "ask those who set the policy that the message names",
+    "in_use": "delete what uses it, then apply the same plan",
+    "gone": "somebody else has deleted it: apply the same plan",
+    "invalid": "this is a fault of tonnage: report it with the message",
     "resource": "correct what the cloud names, then apply the same plan",
 }
+# Answers after which the same call may succeed a moment later.
+TRANSIENT_CLASSES: Final = frozenset({"throttle", "transient"})
 # A call that a cloud refuses for a moment is made this often, with a growing pause.
 MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 2.0
-CODE_PATTERN: Final = re.compile(r"[A-Za-z_]+")
+CODE_PATTERN: Final = re.compile(r"[A-Za-z_.]+")
+
+
+class ErrorRule(Struct, frozen=True):
+    """How an answer is recognized: by its code, by a text in it, or by both."""
+
+    code: str
+    text: str
+    error_class: str
+
+    def applies(self, codes: set[str], lower_message: str) -> bool:
+        """Whether an answer is meant."""
+        has_code = not self.code or self.code in codes
+        return has_code and self.text in lower_message
+
+
+@cache
+def _error_rules() -> tuple[ErrorRule, ...]:
+    """Return the rules in the order in which they are tried: those with a text decide first."""
+    columns = {
+        "cloud": table.nonempty_text,
+        "code": table.any_text,
+        "text": table.any_text,
+        "class": table.one_of(*NEXT_STEPS),
+        "http": table.any_text,
+        "retry_s": table.any_text,
+        **table.SOURCE_COLUMNS,
+    }
+    rules = [
+        ErrorRule(row["code"], row["text"], row["class"])
+        for row in table.load_rows("stacks", "errors.csv", columns)
+    ]
+    return tuple(sorted(rules, key=lambda rule: not rule.text))
 
 
 def classify_error(message: str) -> str:
-    """Return capacity, quota, credentials, throttle or resource, by the code in a message."""
-    class_by_code = lookup_table("errors.csv", "code", "class")
+    """Return what kind of refusal a message is, of those in NEXT_STEPS."""
+    codes = {word.strip(".") for word in CODE_PATTERN.findall(message)}
+    lower_message = message.lower()
     return next(
         (
-            class_by_code[code_word]
-            for code_word in CODE_PATTERN.findall(message)
-            if code_word in class_by_code
+            rule.error_class
+            for rule in _error_rules()
+            if rule.applies(codes, lower_message)
         ),
         "resource",
     )
@@ -45,7 +91,7 @@ def classify_error(message: str) -> str:
 
 def is_transient(message: str) -> bool:
     """Whether the same call may succeed a moment later."""
-    return classify_error(message) == "throttle"
+    return classify_error(message) in TRANSIENT_CLASSES
 
 
 def retry_delay_s(attempt: int, seed: str) -> float:
@@ -79,6 +125,9 @@ def combined_error(failures: list[tuple[str, str]]) -> TonnageError:
         error_class in ("capacity", "quota") for error_class in failure_classes
     ):
         return CapacityError(*problems)
-    if all(error_class == "credentials" for error_class in failure_classes):
+    if all(
+        error_class in ("credentials", "permission")
+        for error_class in failure_classes
+    ):
         return CredentialError(*problems)
     return ResourceError(*problems)

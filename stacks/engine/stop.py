@@ -20,6 +20,7 @@ STOP_SIGNALS: Final = tuple(
 )
 # CI systems kill a process 7.5 s after they have asked it to end.
 GRACE_S: Final = 5.0
+WAIT_STEP_S: Final = 0.1
 
 
 class StopRequest:
@@ -36,6 +37,12 @@ class StopRequest:
         """Ask the run to end after what is in flight."""
         self.is_made = True
         self.overdue_s = overdue_s
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but no longer than until the request is made."""
+        end_s = time.monotonic() + seconds
+        while not self.is_made and time.monotonic() < end_s:
+            time.sleep(WAIT_STEP_S)
 
     def is_overdue(self, monotonic_s: float) -> bool:
         """Whether what is in flight can be waited for no longer."""

@@ -23,6 +23,7 @@ from obstore import put as put_object
 
 from planner.errors import LockedError, Problem
 from providers.files import write_atomically
+from stacks.bucket_error import bucket_errors
 from stacks.engine.lock import (
     RENEWAL_S,
     decode_holder,
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 STATE_SUFFIX: Final = ".json"
 LOCK_SUFFIX: Final = ".lock"
 HOLDER_SUFFIX: Final = ".holder"
+# How buckets say that an object is there already, or is another version.
+CONFLICTS: Final = (
+    exceptions.AlreadyExistsError,
+    exceptions.PreconditionError,
+)
 
 
 class StoredState(Struct, frozen=True):
@@ -195,11 +201,13 @@ class BucketStore:
     def __init__(
         self,
         objects: ObjectStore,
+        provider: str,
         url: str,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.objects = objects
-        self.url = url.rstrip("/")
+        self.provider = provider
+        self.url = url
         self.clock = clock or _now
         self.versions: dict[str, UpdateVersion] = {}
 
@@ -209,12 +217,13 @@ class BucketStore:
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks."""
-        return sorted(
-            found["path"].removesuffix(STATE_SUFFIX)
-            for page in list_objects(self.objects)
-            for found in page
-            if found["path"].endswith(STATE_SUFFIX)
-        )
+        with self._errors():
+            return sorted(
+                found["path"].rpartition("/")[2].removesuffix(STATE_SUFFIX)
+                for page in list_objects(self.objects)
+                for found in page
+                if found["path"].endswith(STATE_SUFFIX)
+            )
 
     def read(self, stack_name: str) -> StoredState | None:
         """Return the state of a stack."""
@@ -225,20 +234,23 @@ class BucketStore:
         self, stack_name: str, content: bytes, version: str | None
     ) -> str:
         """Write a state if nobody has written since."""
-        try:
-            written = put_object(
-                self.objects,
-                f"{stack_name}{STATE_SUFFIX}",
-                content,
-                mode="create" if version is None else self.versions[version],
-            )
-        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-            raise _overtaken_error(stack_name) from None
+        with self._errors():
+            try:
+                written = put_object(
+                    self.objects,
+                    f"{stack_name}{STATE_SUFFIX}",
+                    content,
+                    mode="create"
+                    if version is None
+                    else self.versions[version],
+                )
+            except CONFLICTS:
+                raise _overtaken_error(stack_name) from None
         return self._remember(written)
 
     def delete(self, stack_name: str) -> None:
         """Delete a state."""
-        with suppress(FileNotFoundError):
+        with self._errors(), suppress(FileNotFoundError):
             delete_object(self.objects, f"{stack_name}{STATE_SUFFIX}")
 
     @contextmanager
@@ -273,7 +285,8 @@ class BucketStore:
         key = f"{stack_name}{LOCK_SUFFIX}"
         if self._get(key) is None:
             return False
-        delete_object(self.objects, key)
+        with self._errors():
+            delete_object(self.objects, key)
         return True
 
     def _take(
@@ -281,21 +294,28 @@ class BucketStore:
     ) -> UpdateVersion:
         """Write a lock that does not exist, or over that of a run that is dead."""
         content = encode_holder(holder)
-        try:
-            return _update_version(
-                put_object(self.objects, key, content, mode="create")
-            )
-        except exceptions.AlreadyExistsError:
-            found = self._get(key)
-        prior_holder = decode_holder(found[0]) if found else None
-        if found is None or (prior_holder and not self._is_gone(prior_holder)):
-            raise locked_error(stack_name, prior_holder)
-        try:
-            return _update_version(
-                put_object(self.objects, key, content, mode=found[1])
-            )
-        except exceptions.PreconditionError:
-            raise locked_error(stack_name, self.holder(stack_name)) from None
+        with self._errors():
+            try:
+                return _update_version(
+                    put_object(self.objects, key, content, mode="create")
+                )
+            except CONFLICTS:
+                found = self._get(key)
+            prior_holder = decode_holder(found[0]) if found else None
+            if found is None or (
+                prior_holder and not self._is_gone(prior_holder)
+            ):
+                raise locked_error(stack_name, prior_holder)
+            try:
+                return _update_version(
+                    put_object(self.objects, key, content, mode=found[1])
+                )
+            except CONFLICTS:
+                holder_now = self.holder(stack_name)
+                raise locked_error(stack_name, holder_now) from None
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return bucket_errors(self.provider, self.url)
 
     def _is_gone(self, holder: LockHolder) -> bool:
         return holder.is_dead() or holder.is_expired(self.clock())
@@ -314,7 +334,7 @@ class BucketStore:
                 version = _update_version(
                     put_object(self.objects, key, renewed, mode=version)
                 )
-            except exceptions.PreconditionError:
+            except CONFLICTS:
                 return
             except (exceptions.BaseError, OSError):
                 continue
@@ -328,11 +348,12 @@ class BucketStore:
                 delete_object(self.objects, key)
 
     def _get(self, key: str) -> tuple[bytes, UpdateVersion] | None:
-        try:
-            answer = get_object(self.objects, key)
-        except FileNotFoundError:
-            return None
-        return bytes(answer.bytes()), _update_version(answer.meta)
+        with self._errors():
+            try:
+                answer = get_object(self.objects, key)
+            except FileNotFoundError:
+                return None
+            return bytes(answer.bytes()), _update_version(answer.meta)
 
     def _remember(self, written: PutResult | UpdateVersion) -> str:
         version = f"{written.get('e_tag')}/{written.get('version')}"

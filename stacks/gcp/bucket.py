@@ -7,6 +7,11 @@ from obstore.auth.google import GoogleCredentialProvider
 from obstore.store import GCSStore
 
 
+def open_state(bucket: str, prefix: str, _options: dict[str, str]) -> GCSStore:
+    """Return a folder for states."""
+    return open_folder(bucket, "", prefix)
+
+
 def open_folder(bucket: str, _region: str, prefix: str) -> GCSStore:
     """Return the objects of a bucket under a prefix. Raises PermissionError without an account."""
     try:

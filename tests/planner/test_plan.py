@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from typing import Any
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from planner.errors import StaleError, UsageError
 from planner.plan.canonical import (
@@ -20,8 +21,9 @@ from planner.plan.canonical import (
     to_document,
 )
 from planner.plan.diff import compare_plans
-from planner.plan.staleness import check_staleness
+from planner.plan.staleness import PresentInputs, check_staleness
 from planner.plan.status import StackStatus
+from planner.plan.types import PlanInputs
 from planner.render import markdown, text
 from planner.render.diff import diff_page
 from planner.render.page import Heading, PageTable, Paragraph
@@ -203,29 +205,44 @@ SAMPLE = _sample()
 
 def test_stale_plans_are_told_by_what_changed(catalog) -> None:
     plan = plan_of(catalog, chat())
-    check = partial(
-        check_staleness,
+    plan = replace(
         plan,
-        spec_sha256=plan.spec.sha256,
-        catalog_sha256=plan.catalog.sha256,
-        stack_status=None,
-    )
-    check()
-    check(spec_sha256=None)
-    check(stack_status=standing(plan_digest=plan.digest))
-    for check_changed, reason in (
-        (partial(check, spec_sha256="x"), "spec.yaml has changed"),
-        (partial(check, catalog_sha256="x"), "the catalog has changed"),
-        (
-            partial(check, stack_status=standing(plan_digest="other")),
-            "stack chat has changed",
+        inputs=PlanInputs(
+            files={"config.json": "a"},
+            calibration="mine.json",
+            calibration_sha256="b",
+            plugins={"aws": "7.1.0"},
         ),
-    ):
+    )
+    present = PresentInputs(
+        normalized=plan.spec.normalized,
+        files={"config.json": "a"},
+        calibration_sha256="b",
+        catalog_sha256=plan.catalog.sha256,
+        plugins={"aws": "7.1.0"},
+    )
+    check_staleness(plan, present, None)
+    check_staleness(plan, replace(present, normalized=None, files={}), None)
+    check_staleness(plan, present, standing(plan_digest=plan.digest))
+    changed_inputs: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"normalized": {}}, "spec.yaml has changed"),
+        ({"files": {"config.json": "x"}}, "config.json has changed"),
+        ({"files": {"config.json": None}}, "config.json has changed"),
+        ({"calibration_sha256": None}, "mine.json has changed"),
+        ({"catalog_sha256": "x"}, "the catalog has changed"),
+        (
+            {"plugins": {"aws": "8.0.0"}},
+            "it was made for aws 7.1.0, this is 8.0.0",
+        ),
+    )
+    for changed, reason in changed_inputs:
         with pytest.raises(StaleError) as caught:
-            check_changed()
+            check_staleness(plan, replace(present, **changed), None)
         assert caught.value.exit_code == 11
         (problem,) = caught.value.problems
         assert problem.message == f"the plan is stale: {reason}"
+    with pytest.raises(StaleError, match="stack chat has changed"):
+        check_staleness(plan, present, standing(plan_digest="other"))
 
 
 def standing(plan_digest: str) -> StackStatus:

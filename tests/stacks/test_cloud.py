@@ -165,6 +165,7 @@ def nimbus(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         url_schemes=("shelf",),
         mixes_on_fabric=True,
         spread_zones=1,
+        state_scheme="nim",
         secret_form="NAME",
         door="loopback",
         capacity_code="NO_BIRDS",

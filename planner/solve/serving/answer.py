@@ -24,6 +24,7 @@ from planner.solve.serving.search import (
 from planner.solve.serving.sizing import (
     FleetSizing,
     size_fleet,
+    startup_time_s,
 )
 from planner.solve.serving.token_volume import token_volume
 from planner.solve.solution import (
@@ -187,6 +188,7 @@ def _serving_pool(
         spares=sizing.spares,
         context_tokens=requirement.load.max_context_tokens,
         token_budget=sizing.replica.startup_memory.max_step_tokens,
+        startup_s=startup_time_s(sizing.replica),
         run_window_s=int(requirement.deadline_s)
         if requirement.runs_daily
         else 0,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from planner.errors import LockedError, Problem
+from planner.facts.cloud import clouds
 from providers.files import write_atomically
 from stacks.engine.lock import host_name, is_running
 from stacks.engine.pulumi.session import PROJECT_NAME
@@ -88,6 +89,16 @@ def resource_ids(deployment: Properties) -> set[str]:
         for record in deployment.get("resources") or ()
         if record.get("id")
     }
+
+
+def place_of(deployment: Properties) -> tuple[str, str]:
+    """Return cloud and region of a checkpoint, as its provider has them."""
+    for state_record in deployment.get("resources") or ():
+        for cloud, facts in clouds().items():
+            if state_record["type"] == f"pulumi:providers:{facts.package}":
+                region = state_record["inputs"].get(facts.region_property, "")
+                return (cloud, str(region))
+    return ("", "")
 
 
 def _read_json(path: Path) -> Any:

@@ -16,21 +16,27 @@ from typing import TYPE_CHECKING, Any
 from msgspec.json import decode as json_decode
 from msgspec.json import encode as json_encode
 
-from planner.errors import MissingError, Problem
-from planner.facts.cloud import clouds
+from planner.errors import MissingError, Problem, ResourceError
 from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from providers import registry
+from providers.simulated.shared import SharedWorld
+from providers.simulated.world import default_world
+from stacks.engine.backend import open_store
+from stacks.engine.failure import (
+    MAX_ATTEMPTS,
+    TRANSIENT_CLASSES,
+    retry_delay_s,
+)
 from stacks.engine.fill import fill_text, placeholder_values
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome, ResourceStep
 from stacks.engine.pulumi.checkpoint import folder_backend, pending_operations
 from stacks.engine.pulumi.event import EventRecorder
-from stacks.engine.pulumi.recovery import SimulatedFinder, recover_stack
+from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
+from stacks.engine.pulumi.recovery import recover_stack
 from stacks.engine.pulumi.retention import RetainedObjects, clear_flags
 from stacks.engine.pulumi.session import PulumiSession
 from stacks.engine.stop import StopRequest, cancelled_error
-from stacks.engine.store import FolderStore
-from stacks.graph import parse_graph
-from stacks.spec.table import lookup_table
+from stacks.graph import parse_graph, plugin_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from providers.base import IdentitySource
     from providers.simulated.world import World
     from stacks.engine.protocol import Listener, RunControl
+    from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.program import Program
     from stacks.engine.state import ResourceRecord
     from stacks.graph import Graph
@@ -71,7 +78,7 @@ class PulumiEngine:
             world_source=world_source,
             environment=environment,
         )
-        self.store = FolderStore(self.folder / "stacks")
+        self.store = open_store(backend, self.folder)
 
     def stack_names(self) -> list[str]:
         """Return the names of all stacks of the backend."""
@@ -172,14 +179,30 @@ class PulumiEngine:
         event_recorder: EventRecorder,
         control: RunControl,
     ) -> None:
-        self.session.run(
-            lambda: pulumi_stack.up(
-                program=program, on_event=event_recorder, color="never"
-            ),
-            event_recorder,
-            pulumi_stack.name,
-            control.stop,
-        )
+        """Bring a stack up; what a cloud refuses for a moment is tried again after a pause."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                self.session.run(
+                    lambda: pulumi_stack.up(
+                        program=program, on_event=event_recorder, color="never"
+                    ),
+                    event_recorder,
+                    pulumi_stack.name,
+                    control.stop,
+                )
+            except ResourceError as error:
+                is_worth_it = attempt < MAX_ATTEMPTS and all(
+                    problem.code in TRANSIENT_CLASSES
+                    for problem in error.problems
+                )
+                if not is_worth_it:
+                    raise
+                event_recorder.errors_by_urn.clear()
+                control.stop.wait(retry_delay_s(attempt, pulumi_stack.name))
+                if control.stop.is_made:
+                    raise
+            else:
+                return
 
     def destroy(
         self,
@@ -274,11 +297,23 @@ class PulumiEngine:
     def _recover(
         self, stack_name: str, listener: Listener
     ) -> tuple[ResourceStep, ...]:
-        from providers.simulated.shared import SharedWorld
-        from providers.simulated.world import default_world
+        def finder_of(place: tuple[str, str]) -> ObjectFinder:
+            if self.world_source is None:
+                variables = self._id_variables(*place)
+                return CloudFinder(place[0], variables)
+            return SimulatedFinder(SharedWorld(default_world(), self.folder))
 
-        finder = SimulatedFinder(SharedWorld(default_world(), self.folder))
-        return recover_stack(self.session, stack_name, finder, listener)
+        return recover_stack(self.session, stack_name, finder_of, listener)
+
+    def _id_variables(self, cloud: str, region: str) -> dict[str, str]:
+        """Return what ids name beside inputs, as the environment has it."""
+        project = registry.provider(cloud).identity(self.environment).project
+        return {
+            "project": project,
+            "region": region,
+            "subscription": self.environment.get("ARM_SUBSCRIPTION_ID", ""),
+            "account": self.environment.get("AWS_ACCOUNT_ID", ""),
+        }
 
     def _present_stack(self, stack_name: str) -> Any:
         pulumi_stack = self.session.open_stack(stack_name, create=False)
@@ -367,8 +402,7 @@ class PulumiEngine:
 
 
 def _plugin_version(resource_graph: Graph) -> str:
-    package = clouds()[resource_graph.provider].package
-    return lookup_table("plugins.csv", "package", "version")[package]
+    return plugin_versions(resource_graph.provider).popitem()[1]
 
 
 def _deployment(pulumi_stack: Any) -> Properties:

@@ -59,11 +59,17 @@ class EventRecorder:
         # Pulumi calls it a deletion when it forgets an object that it leaves.
         if step_action == "delete" and resource_name in self.kept_names:
             step_action = "keep"
+        prior_step = self.steps_by_name.get(resource_name)
+        is_old_object = step_metadata.op.value == "delete-replaced"
         resource_step = ResourceStep(
             step_action,
             step_metadata.type,
             resource_name,
             tuple(sorted(step_metadata.detailed_diff or {})),
+            # The order of the events is that of the calls.
+            deletes_first=prior_step.deletes_first
+            if prior_step
+            else is_old_object,
         )
         if step_action != "same":
             self.steps_by_name[resource_name] = resource_step

@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from stacks.engine.protocol import ProgressEvent, ResourceStep
 from stacks.engine.pulumi.checkpoint import (
     folder_backend,
     pending_operations,
+    place_of,
     resource_ids,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.plan.types import Properties
-    from providers.simulated.shared import SharedWorld
     from stacks.engine.protocol import Action, Listener
+    from stacks.engine.pulumi.finder import ObjectFinder
     from stacks.engine.pulumi.session import PulumiSession
-
-
-class ObjectFinder(Protocol):
-    """Finds what a creation made whose answer was lost."""
-
-    def find(self, operation: Properties, known_ids: set[str]) -> str | None:
-        """Return the id of the object of a pending creation; nothing when there is none.
-
-        An object whose id is known belongs to another resource.
-        """
-
-
-class SimulatedFinder(Struct, frozen=True):
-    """Finds objects of the simulated clouds by the resource that they were created for."""
-
-    world: SharedWorld
-
-    def find(self, operation: Properties, known_ids: set[str]) -> str | None:
-        """Return the id of the object of a pending creation."""
-        found_ids = self.world.view().find(operation["resource"]["urn"])
-        return next(
-            (found_id for found_id in found_ids if found_id not in known_ids),
-            None,
-        )
 
 
 def recover_stack(
     session: PulumiSession,
     stack_name: str,
-    finder: ObjectFinder,
+    finder_of: Callable[[tuple[str, str]], ObjectFinder],
     listener: Listener,
 ) -> tuple[ResourceStep, ...]:
     """Make the checkpoint of a stack true again, and return what a dead run had begun.
 
-    Objects that were created are imported by their ids. Updates and deletions are settled by
-    reading the objects that they were for.
+    An object that was found takes its place in the checkpoint with its id; then it, and all that
+    updates and deletions were for, are read from the cloud.
     """
     files = folder_backend(session.backend)
     if files is not None:
@@ -62,66 +39,56 @@ def recover_stack(
     pulumi_stack = session.open_stack(stack_name, create=False)
     if pulumi_stack is None:
         return ()
-    deployment = pulumi_stack.export_stack().deployment or {}
+    exported = pulumi_stack.export_stack()
+    deployment = exported.deployment or {}
     operations = pending_operations(deployment)
     if not operations:
         return ()
-    known_ids = resource_ids(deployment)
-    refresh_arguments = []
-    for operation in operations:
-        urn = operation["resource"]["urn"]
-        if operation["type"] == "creating":
-            found_id = finder.find(operation, known_ids)
-            # What was never made is in no state, and cannot be read.
-            if found_id is None:
-                continue
-            refresh_arguments += [
-                "--import-pending-creates",
-                urn,
-                "--import-pending-creates",
-                found_id,
-            ]
-        refresh_arguments += ["--target", urn]
-    if refresh_arguments:
-        _refresh(session, pulumi_stack, refresh_arguments)
-    _clear_pending(pulumi_stack)
+    finder = finder_of(place_of(deployment))
+    read_urns = _settle_operations(deployment, operations, finder)
+    pulumi_stack.import_stack(exported)
+    if read_urns:
+        pulumi_stack.refresh(target=read_urns, color="never")
     steps = tuple(_step_of(operation) for operation in operations)
     for step in steps:
         listener(ProgressEvent(0.0, step, "found"))
     return steps
 
 
-def _refresh(
-    session: PulumiSession, pulumi_stack: Any, arguments: list[str]
+def _settle_operations(
+    deployment: Properties, operations: list[Properties], finder: ObjectFinder
+) -> list[str]:
+    """Enter created objects into a checkpoint, and return the resources that are to be read."""
+    known_ids = resource_ids(deployment)
+    read_urns = []
+    for operation in operations:
+        resource = operation["resource"]
+        if operation["type"] == "creating":
+            found_id = finder.find(resource, known_ids)
+            # What was never made is in no state, and cannot be read.
+            if found_id is None:
+                continue
+            _enter_object(deployment, resource, found_id)
+        read_urns.append(resource["urn"])
+    deployment["pending_operations"] = []
+    return sorted(set(read_urns))
+
+
+def _enter_object(
+    deployment: Properties, resource: Properties, found_id: str
 ) -> None:
-    """Read the objects of some resources; the Automation API has no option for imports."""
-    workspace = pulumi_stack.workspace
-    environment = dict(workspace.env_vars)
-    if workspace.pulumi_home:
-        environment["PULUMI_HOME"] = workspace.pulumi_home
-    session.command.run(
-        [
-            "refresh",
-            "--yes",
-            "--skip-preview",
-            "--clear-pending-creates",
-            "--color",
-            "never",
-            "--stack",
-            pulumi_stack.name,
-            *arguments,
-        ],
-        workspace.work_dir,
-        environment,
+    """Add an object to a checkpoint; an older one of the same resource waits for its deletion."""
+    for state_record in deployment["resources"]:
+        if state_record["urn"] == resource["urn"]:
+            state_record["delete"] = True
+    deployment["resources"].append(
+        {
+            **resource,
+            "id": found_id,
+            # Some providers read an object by more than its id, and find the rest in here.
+            "outputs": {**resource.get("inputs", {}), "id": found_id},
+        }
     )
-
-
-def _clear_pending(pulumi_stack: Any) -> None:
-    """Drop operations that a refresh leaves: it has read what they were for."""
-    exported = pulumi_stack.export_stack()
-    if pending_operations(exported.deployment or {}):
-        exported.deployment["pending_operations"] = []
-        pulumi_stack.import_stack(exported)
 
 
 def _step_of(operation: Properties) -> ResourceStep:

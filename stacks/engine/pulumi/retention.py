@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.facts.cloud import clouds
 from stacks.engine.keep import kept_keys
+from stacks.engine.pulumi.checkpoint import place_of
 from stacks.engine.state import ResourceRecord
 from stacks.engine.state_file import StateFile
 from stacks.graph import Graph, Resource
@@ -93,7 +93,7 @@ class RetainedObjects:
 
     def remember(self, deployment: Properties) -> list[str]:
         """Write down every object that the next run may leave, and return their names."""
-        place = _place(deployment)
+        place = place_of(deployment)
         for state_record in deployment.get("resources") or ():
             if state_record.get(RETAINED_FLAG) and state_record.get("id"):
                 self.records[str(state_record["id"])] = _record(
@@ -163,13 +163,3 @@ def _record(state_record: Properties, place: tuple[str, str]) -> ResourceRecord:
 
 def _resource_name(urn: str) -> str:
     return urn.rsplit("::", 1)[-1]
-
-
-def _place(deployment: Properties) -> tuple[str, str]:
-    """Return cloud and region of a checkpoint, as its provider has them."""
-    for state_record in deployment.get("resources") or ():
-        for cloud, facts in clouds().items():
-            if state_record["type"] == f"pulumi:providers:{facts.package}":
-                region = state_record["inputs"].get(facts.region_property, "")
-                return (cloud, str(region))
-    return ("", "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,12 @@ from planner.errors import CapacityError, MissingError
 from providers.simulated import world
 from stacks.engine.simulated import SimulatedEngine
 from tests.conftest import present
-from tests.stacks.engine.test_simulated import TEXT, plan_of, quiet
+from tests.stacks.engine.test_simulated import (
+    EVERYTHING,
+    TEXT,
+    plan_of,
+    quiet,
+)
 from tests.stacks.spec.test_fleet import plan_of_pools, three_pools
 
 pytest.importorskip("pulumi", reason="the pulumi extra is not installed")
@@ -62,10 +69,10 @@ def test_the_real_engine_creates_keeps_changes_and_destroys(
     assert standing.complete
     assert standing.plan == plan.digest
     assert engine.stack_names() == ["chat"]
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
     with pytest.raises(MissingError):
-        engine.destroy("chat", quiet)
+        engine.destroy("chat", quiet, EVERYTHING)
 
 
 def test_the_real_engine_builds_three_pools_and_takes_one_away(
@@ -86,7 +93,7 @@ def test_the_real_engine_builds_three_pools_and_takes_one_away(
     ]
     assert "notebooks-nodes" in gone
     assert all(name.startswith("notebooks-") for name in gone)
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
 
 
@@ -118,5 +125,74 @@ def test_no_capacity_is_told_by_the_real_engine_too(here, catalog) -> None:
     (here / "world.yaml").write_text("capacity: [{nodes: 99}]\n")
     engine.apply(plan, quiet)
     assert present(engine.stack_status("chat")).complete
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_calls_that_were_cut_off_are_looked_up(
+    here: Path, catalog, cloud: str
+) -> None:
+    """A creation whose object is there is taken over, one whose object is not is made."""
+    engine = engine_in(here)
+    plan = plan_of(catalog, TEXT.replace("CLOUD", cloud))
+    engine.apply(plan, quiet)
+    before = objects(engine)
+    checkpoint_path = engine.folder / "state/.pulumi/stacks/tonnage/chat.json"
+    document = json.loads(checkpoint_path.read_text())
+    latest = document["checkpoint"]["latest"]
+    needed = {
+        urn
+        for record in latest["resources"]
+        for urn in record.get("dependencies", ())
+    }
+    cut_records = [
+        record
+        for record in latest["resources"]
+        if record.get("custom")
+        and not record["type"].startswith("pulumi:")
+        and record["urn"] not in needed
+    ]
+    assert len(cut_records) >= 5
+    latest["resources"] = [
+        record for record in latest["resources"] if record not in cut_records
+    ]
+    latest["pending_operations"] = [
+        {
+            "type": "creating",
+            "resource": {
+                key: value
+                for key, value in record.items()
+                if key not in ("id", "outputs", "created", "modified")
+            },
+        }
+        for record in cut_records
+    ]
+    checkpoint_path.write_text(json.dumps(document))
+    assert len(present(engine.stack_status("chat")).pending) == len(cut_records)
+    # The cloud has forgotten one of them.
+    lost_name = cut_records[0]["urn"].rsplit("::", 1)[-1]
+    remaining = world.load_memory(engine.folder / "world.json")
+    [lost_id] = [
+        object_id
+        for object_id, found in remaining.objects.items()
+        if found["name"] == lost_name
+    ]
+    del remaining.objects[lost_id]
+    world.save_memory(engine.folder / "world.json", remaining)
+
+    found = engine.recover("chat", quiet)
+    assert {step.name for step in found.steps} == {
+        record["urn"].rsplit("::", 1)[-1] for record in cut_records
+    }
+    created = [
+        step.name
+        for step in engine.apply(plan, quiet).steps
+        if step.action == "create"
+    ]
+    assert created == [lost_name]
+    after = objects(engine)
+    assert sorted(found["name"] for found in after.values()) == sorted(
+        found["name"] for found in before.values()
+    )
+    assert present(engine.stack_status("chat")).complete

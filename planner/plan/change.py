@@ -1,0 +1,105 @@
+"""What a plan does to a stack that stands, and what it was made from."""
+
+from __future__ import annotations
+
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from planner.plan.part import (
+    DocumentPart,
+    Number,
+    Period,
+)
+
+
+class ResourceChange(DocumentPart, frozen=True, kw_only=True):
+    """One resource that changes."""
+
+    type: Annotated[str, Meta(description="Pulumi type token")]
+    name: Annotated[str, Meta(description="unique in the stack")]
+    reason: Annotated[
+        str, Meta(description="properties that change; empty without any")
+    ]
+
+
+class Changes(DocumentPart, frozen=True, kw_only=True):
+    """What happens to a stack that stands. It starts from the state that `stack` names."""
+
+    create: Annotated[
+        tuple[ResourceChange, ...], Meta(description="what is new")
+    ]
+    update: Annotated[
+        tuple[ResourceChange, ...], Meta(description="changed in place")
+    ]
+    replace: Annotated[
+        tuple[ResourceChange, ...],
+        Meta(description="made anew: the new comes before the old goes"),
+    ]
+    replace_first: Annotated[
+        tuple[ResourceChange, ...],
+        Meta(description="made anew: the old goes before the new comes"),
+    ]
+    delete: Annotated[tuple[ResourceChange, ...], Meta(description="what goes")]
+    keep: Annotated[
+        tuple[ResourceChange, ...],
+        Meta(
+            description="left in the cloud for its data; deleted with --allow delete-data"
+        ),
+    ]
+    unchanged: Annotated[int, Meta(description="resources that stay")]
+    outage_s: Annotated[
+        Number,
+        Meta(description="seconds in which nothing answers, about; 0: none"),
+    ]
+    deletes_data: Annotated[
+        tuple[str, ...],
+        Meta(description="what would be deleted with its data, each named"),
+    ]
+    usd_before: Annotated[
+        Decimal | None, Meta(description="total of what stands, as planned")
+    ]
+    period_before: Annotated[
+        Period | None, Meta(description="what that total is for")
+    ]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether an apply changes nothing."""
+        return not (
+            self.create
+            or self.update
+            or self.replace
+            or self.replace_first
+            or self.delete
+            or self.keep
+        )
+
+
+class PlanInputs(DocumentPart, frozen=True, kw_only=True):
+    """What was read for a plan beside its spec and the catalog.
+
+    With the spec and the catalog they settle the plan: the same inputs give the same bytes.
+    """
+
+    files: Annotated[
+        dict[str, str],
+        Meta(description="SHA-256 of each file that the spec names"),
+    ] = field(default_factory=dict)
+    calibration: Annotated[
+        str | None, Meta(description="file of a calibration")
+    ] = None
+    calibration_sha256: Annotated[
+        str | None, Meta(description="SHA-256 of that file")
+    ] = None
+    alternatives: Annotated[
+        int, Meta(description="alternatives of each sort")
+    ] = 3
+    confidence: Annotated[
+        int, Meta(description="confidence that limits are met, percent")
+    ] = 90
+    plugins: Annotated[
+        dict[str, str],
+        Meta(description="version of each provider that the graph needs"),
+    ] = field(default_factory=dict)

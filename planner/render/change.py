@@ -1,0 +1,94 @@
+"""What a plan does to a stack that stands: the change of its cost, and of each resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from planner import figures
+from planner.render import period
+from planner.render.page import LINE_WIDTH, Block, PageTable, Paragraph
+
+if TYPE_CHECKING:
+    from planner.plan.types import Changes, Plan, ResourceChange
+
+# More changes of a kind than a reader takes in are counted.
+SHOWN_CHANGES: Final = 5
+INDENT: Final = "  "
+
+
+def change_blocks(
+    plan: Plan, changes: Changes, *, full: bool = False
+) -> list[Block]:
+    """Return what happens to a stack that stands."""
+    if changes.is_empty:
+        return [
+            Paragraph(
+                f"stack {plan.stack.name} stands already: nothing changes"
+            )
+        ]
+    return [
+        Paragraph(_headline(plan, changes), "strong", LINE_WIDTH),
+        *_danger_lines(changes),
+        PageTable(
+            ("", "", "", ""),
+            tuple(_rows(changes, full=full)),
+            width=LINE_WIDTH,
+        ),
+        Paragraph(f"{INDENT}= {changes.unchanged} unchanged"),
+    ]
+
+
+def _headline(plan: Plan, changes: Changes) -> str:
+    """Return what it costs before and after."""
+    usd_before = changes.usd_before
+    if usd_before is None or changes.period_before != plan.cost.period:
+        return f"stack {plan.stack.name} stands, and changes"
+    delta_usd = plan.cost.total - usd_before
+    rate = period.RATES[plan.cost.period]
+    return (
+        f"stack {plan.stack.name} stands: {figures.dollars(usd_before)} to "
+        f"{figures.dollars(plan.cost.total)}{rate} ({figures.signed_dollars(delta_usd)})"
+    )
+
+
+def _danger_lines(changes: Changes) -> list[Paragraph]:
+    """Return what is lost, and for how long nothing answers."""
+    lines = []
+    if changes.outage_s:
+        lines.append(
+            f"outage of about {figures.duration(changes.outage_s)}: old machines go "
+            "before new ones come (apply asks, or --allow outage)"
+        )
+    if changes.deletes_data:
+        lines.append(
+            f"data: {', '.join(changes.deletes_data)} would be deleted; kept "
+            "unless you say --allow delete-data"
+        )
+    return [
+        Paragraph(f"{INDENT}! {line}", "warn", LINE_WIDTH) for line in lines
+    ]
+
+
+def _rows(changes: Changes, *, full: bool) -> list[tuple[str, str, str, str]]:
+    marked_changes: tuple[tuple[str, str, tuple[ResourceChange, ...]], ...] = (
+        ("-", "delete", changes.delete),
+        ("=", "keep", changes.keep),
+        ("-+", "replace, the old first", changes.replace_first),
+        ("+-", "replace", changes.replace),
+        ("~", "update", changes.update),
+        ("+", "create", changes.create),
+    )
+    rows = []
+    for mark, verb, changed in marked_changes:
+        is_long = len(changed) > SHOWN_CHANGES and not full
+        shown_changes = changed[: SHOWN_CHANGES - 1] if is_long else changed
+        rows += [
+            (f"{INDENT}{mark}", verb, change.name, change.reason)
+            for change in shown_changes
+        ]
+        if is_long:
+            hidden_count = len(changed) - len(shown_changes)
+            rows.append(
+                (f"{INDENT}{mark}", verb, f"{hidden_count} more", "--full")
+            )
+    return rows
