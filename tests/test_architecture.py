@@ -160,6 +160,7 @@ def test_every_cloud_has_the_same_rooms() -> None:
         "dashboard",
         "home",
         "identity",
+        "find",
         "cloud",
         "node",
         "__init__",

@@ -364,10 +364,14 @@ class BucketStore:
 def _update_version(
     written: PutResult | ObjectMeta | UpdateVersion,
 ) -> UpdateVersion:
-    return {
-        "e_tag": written.get("e_tag"),
-        "version": written.get("version"),
-    }
+    """Return what identifies a version: some clouds have tags of contents, others numbers."""
+    version: UpdateVersion = {}
+    e_tag, number = written.get("e_tag"), written.get("version")
+    if e_tag is not None:
+        version["e_tag"] = e_tag
+    if number is not None:
+        version["version"] = number
+    return version
 
 
 def _content_version(content: bytes) -> str:

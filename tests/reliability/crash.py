@@ -167,11 +167,12 @@ def crash_cases(small: Plan, large: Plan, moved: Plan) -> tuple[CrashCase, ...]:
 
 
 def crash_moments(case: CrashCase, folder: Path) -> int:
-    """Prepare what stands before, run a case once uncut, and return its moments."""
+    """Prepare a case, run it once uncut, and return its moments."""
     start = folder / "start"
     start.mkdir(parents=True)
     if case.before is not None:
         case.before(_engine_in(start, Fuse()))
+    case.recovery(_engine_in(_copy_of(start, folder / "wanted"), Fuse()))
     fuse = Fuse()
     case.work(_engine_in(_copy_of(start, folder / "whole"), fuse))
     return fuse.moments
@@ -189,9 +190,7 @@ def differences_after(case: CrashCase, folder: Path, cut: int) -> list[str]:
         return [f"moment {cut} was not reached"]
     recovered = _engine_in(cut_folder, Fuse())
     case.recovery(recovered)
-    wanted = _engine_in(_copy_of(start, folder / "wanted"), Fuse())
-    case.recovery(wanted)
-    return _differences(recovered, wanted)
+    return _differences(recovered, _engine_in(folder / "wanted", Fuse()))
 
 
 def _differences(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
@@ -62,7 +61,7 @@ class CloudFinder(Struct, frozen=True):
         if rule is None or rule["again"] == "same":
             return None
         inputs = resource.get("inputs", {})
-        if rule["lookup"] and find_spec(f"stacks.{self.cloud}.find"):
+        if rule["lookup"]:
             room = import_module(f"stacks.{self.cloud}.find")
             found_ids = room.object_ids(
                 rule["lookup"], inputs, self.variables.get("region", "")

@@ -1,0 +1,55 @@
+"""Finds objects of Cloud Monitoring, whose ids the cloud has made up, by what they are called.
+
+A lookup of stacks/data/import_ids.csv is VERSION/COLLECTION|FIELD=input|LIST.FIELD.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from stacks.gcp.client import open_account
+from stacks.operate.rest import send
+
+if TYPE_CHECKING:
+    from planner.plan.types import Properties
+
+MONITORING_URL: Final = "https://monitoring.googleapis.com"
+
+
+def object_ids(lookup: str, inputs: Properties, _region: str) -> list[str]:
+    """Return the ids of the objects that are called as a resource is."""
+    collection_path, condition, path = lookup.split("|")
+    version, collection = collection_path.split("/")
+    field_name, input_path = condition.split("=")
+    list_name, id_field = path.split(".")
+    wanted = _input_at(inputs, input_path)
+    account = open_account()
+    url = f"{MONITORING_URL}/{version}/projects/{account.project}/{collection}"
+    found_ids = []
+    page_token = ""
+    while True:
+        page = send(
+            account.session, "GET", f"{url}?pageToken={quote(page_token)}"
+        )
+        found_ids += [
+            str(found[id_field])
+            for found in page.get(list_name, ())
+            if found.get(field_name) == wanted
+        ]
+        next_token = page.get("nextPageToken", "")
+        # A token that comes again would never end.
+        if not next_token or next_token == page_token:
+            return found_ids
+        page_token = next_token
+
+
+def _input_at(inputs: Properties, input_path: str) -> Any:
+    """Return an input; a document that is written as text is read."""
+    value: Any = inputs
+    for part in input_path.split("."):
+        if isinstance(value, str):
+            value = json.loads(value)
+        value = value.get(part)
+    return value
