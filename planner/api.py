@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from planner.market.region import check_regions
 from planner.plan.diff import compare_plans
 from planner.plan.document import PlannedStack, SpecSource, assemble
+from planner.plan.types import PlanInputs
 from planner.solve.settings import (
     DEFAULT_CONFIDENCE,
     DEFAULT_LEVEL,
@@ -70,15 +71,17 @@ def plan(
     An infeasible spec gives a plan without pools. Raises SpecError for a spec that is wrong.
     """
     from stacks.build import planned_stack
+    from stacks.graph import plugin_versions
     from stacks.spec.table import unsupported_reason
 
     catalog = catalog or load_catalog()
+    digests: dict[str, str] = {}
     parsed_spec = load_spec(spec, path)
     check_regions(parsed_spec.where, catalog)
     settings = SolveSettings(
         catalog=catalog,
         unbuilt_reason=unsupported_reason,
-        read_file=read_file or _beside(path),
+        read_file=_recorded(read_file or _beside(path), digests),
         alternative_count=alternatives,
         confidence=replace(DEFAULT_CONFIDENCE, level=confidence),
     )
@@ -92,6 +95,12 @@ def plan(
         catalog,
         source=SpecSource(path, hashlib.sha256(spec).hexdigest()),
         stack=stack,
+        inputs=PlanInputs(
+            files=digests,
+            alternatives=alternatives,
+            confidence=round(confidence * 100),
+            plugins=plugin_versions(stack.graph.provider),
+        ),
     )
 
 
@@ -109,6 +118,19 @@ def estimate(table: str, *, path: str = "rows.csv") -> str:
 def diff(before: Plan, after: Plan) -> PlanDiff:
     """Compare two plans: pools and cost lines by their names."""
     return compare_plans(before, after)
+
+
+def _recorded(
+    read_file: Callable[[str], bytes], digests: dict[str, str]
+) -> Callable[[str], bytes]:
+    """Return a reader that enters the SHA-256 of what it reads into `digests`."""
+
+    def read(name: str) -> bytes:
+        content = read_file(name)
+        digests[name] = hashlib.sha256(content).hexdigest()
+        return content
+
+    return read
 
 
 def _beside(path: str) -> Callable[[str], bytes]:

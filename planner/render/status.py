@@ -16,7 +16,12 @@ from planner.render.page import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.plan.status import BatchJob, Operation, StackStatus
+    from planner.plan.status import (
+        BatchJob,
+        Operation,
+        ResourceRef,
+        StackStatus,
+    )
 
 OPERATION_PHRASES: Final[dict[Operation, str]] = {
     "applied": "complete",
@@ -35,7 +40,6 @@ def stacks_page(stack_names: list[str]) -> Page:
 
 def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
     """Return the page of one stack; `full` lists its resources."""
-    stack_facts = stack_status.facts
     headline = (
         f"{stack_status.stack}  ·  {len(stack_status.resources)} resources  "
         f"·  {OPERATION_PHRASES[stack_status.operation]}"
@@ -44,21 +48,8 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
         Paragraph(headline, "strong" if stack_status.complete else "bad")
     ]
     is_gone = stack_status.operation == "destroyed"
-    if stack_facts and not is_gone:
-        page_blocks.append(
-            PageTable(
-                ("", "", "", ">"),
-                tuple(
-                    (
-                        f"{pool_entry.provider} {pool_entry.region}",
-                        f"{pool_entry.nodes} x {pool_entry.instance_type}",
-                        pool_entry.purchase_text,
-                        f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h",
-                    )
-                    for pool_entry in stack_facts.pools
-                ),
-            )
-        )
+    if not is_gone:
+        page_blocks += _machine_blocks(stack_status)
     if stack_status.pending:
         page_blocks.append(
             Paragraph(
@@ -70,13 +61,7 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
         )
     if stack_status.retained:
         page_blocks.append(
-            PageTable(
-                ("kept for its data", "type"),
-                tuple(
-                    (resource.name, resource.type)
-                    for resource in stack_status.retained
-                ),
-            )
+            _resource_table("kept for its data", stack_status.retained)
         )
     output_rows = tuple(
         (output_name, str(output_value))
@@ -85,16 +70,35 @@ def status_page(stack_status: StackStatus, *, full: bool = False) -> Page:
     if output_rows and not is_gone:
         page_blocks.append(PageTable(("output", "value"), output_rows))
     if full:
-        page_blocks.append(
-            PageTable(
-                ("resource", "type"),
-                tuple(
-                    (resource.name, resource.type)
-                    for resource in stack_status.resources
-                ),
-            )
-        )
+        page_blocks.append(_resource_table("resource", stack_status.resources))
     return tuple(page_blocks)
+
+
+def _machine_blocks(stack_status: StackStatus) -> list[Block]:
+    stack_facts = stack_status.facts
+    if stack_facts is None:
+        return []
+    return [
+        PageTable(
+            ("", "", "", ">"),
+            tuple(
+                (
+                    f"{pool.provider} {pool.region}",
+                    f"{pool.nodes} x {pool.instance_type}",
+                    pool.purchase_text,
+                    f"{figures.dollars(stack_facts.usd_hour, cents=True)}/h",
+                )
+                for pool in stack_facts.pools
+            ),
+        )
+    ]
+
+
+def _resource_table(title: str, resources: Sequence[ResourceRef]) -> PageTable:
+    return PageTable(
+        (title, "type"),
+        tuple((resource.name, resource.type) for resource in resources),
+    )
 
 
 def batch_page(stack_name: str, jobs: Sequence[BatchJob]) -> Page:

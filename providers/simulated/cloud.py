@@ -251,10 +251,11 @@ class SimulatedCloud:
     def _check_machine_type(self, node_group: NodeGroup) -> None:
         """Refuse a machine type that no cloud sells, or that a region does not have."""
         provider, region, instance_type, _ = node_group.offer_key
-        regions = _regions_of_types().get(
-            (provider, instance_type), frozenset()
-        )
-        if region not in regions:
+        known_regions = _regions_of_types()
+        # What the catalog does not have at all cannot be compared with it.
+        if provider not in {cloud for cloud, _ in known_regions}:
+            return
+        if region not in known_regions.get((provider, instance_type), ()):
             raise CloudError(
                 INVALID_CODE, f"there is no {instance_type!r} in {region}"
             )

@@ -1,6 +1,7 @@
 """What the official schemas say against the inputs of a resource.
 
-data/schemas has the input properties of the types that stacks use, taken from the official SDKs.
+Each cloud's room has the input properties of the types that stacks use, taken from its official
+SDK.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.facts import table
+from planner.facts.cloud import clouds
 from planner.suggest import closest
 
 if TYPE_CHECKING:
@@ -80,31 +82,30 @@ def _object_problems(
 def _value_problems(
     value: Any, rule: dict[str, Any], types: dict[str, Any], place: str
 ) -> Iterator[str]:
+    if "enum" in rule or "enum" in types.get(rule.get("ref", ""), {}):
+        yield from _choice_problems(value, rule, types, place)
+        return
     if "ref" in rule:
         named_rule = types[rule["ref"]]
-        if "enum" in named_rule:
-            yield from _choice_problems(value, rule, types, place)
-        else:
-            named_rules = (named_rule["properties"], named_rule["required"])
-            yield from _object_problems(value, named_rules, types, place)
-    elif "enum" in rule:
-        yield from _choice_problems(value, rule, types, place)
-    elif "oneOf" in rule:
+        named_rules = (named_rule["properties"], named_rule["required"])
+        yield from _object_problems(value, named_rules, types, place)
+        return
+    if "oneOf" in rule:
         choices = [
             list(_value_problems(value, choice, types, place))
             for choice in rule["oneOf"]
         ]
         if all(choices):
             yield choices[0][0]
-    elif rule.get("type") in ("array", "object"):
+        return
+    if rule.get("type") in ("array", "object"):
         yield from _container_problems(value, rule, types, place)
-    elif rule.get("type") in PYTHON_TYPES:
-        is_boolean = isinstance(value, bool)
-        wants_boolean = rule["type"] == "boolean"
-        if is_boolean != wants_boolean or not isinstance(
-            value, PYTHON_TYPES[rule["type"]]
-        ):
-            yield f"{place}: must be a {rule['type']}"
+        return
+    wanted_types = PYTHON_TYPES.get(rule.get("type", ""))
+    # A truth value is a number in Python, and nowhere else.
+    is_mixed_up = isinstance(value, bool) != (rule.get("type") == "boolean")
+    if wanted_types and (is_mixed_up or not isinstance(value, wanted_types)):
+        yield f"{place}: must be a {rule['type']}"
 
 
 def _container_problems(
@@ -171,9 +172,10 @@ def _join(place: str, property_name: str) -> str:
 
 @cache
 def _package(name: str) -> dict[str, Any] | None:
-    try:
-        text = table.data_text("providers.simulated", f"schemas/{name}.json")
-    except FileNotFoundError:
-        return None
-    package: dict[str, Any] = json.loads(text)
-    return package
+    """Return the schema of a package; nothing when no cloud has it."""
+    for cloud, facts in clouds().items():
+        if facts.package == name:
+            text = table.data_text(f"providers.{cloud}", "schema.json")
+            package: dict[str, Any] = json.loads(text)
+            return package
+    return None

@@ -311,7 +311,7 @@ class WorldMemory(Struct):
     fired: dict[str, int] = field(default_factory=dict)
 
 
-class _Envelope(Struct):
+class WorldEnvelope(Struct):
     """The state of a world in its file, with its checksum."""
 
     sha256: str
@@ -328,7 +328,7 @@ def load_memory(memory_path: Path) -> WorldMemory:
     except FileNotFoundError:
         return WorldMemory()
     try:
-        envelope = msgspec.json.decode(content, type=_Envelope)
+        envelope = msgspec.json.decode(content, type=WorldEnvelope)
         if envelope.sha256 != hashlib.sha256(envelope.world).hexdigest():
             raise _damaged_error(memory_path, "its checksum differs")
         return msgspec.json.decode(envelope.world, type=WorldMemory)
@@ -339,7 +339,7 @@ def load_memory(memory_path: Path) -> WorldMemory:
 def save_memory(memory_path: Path, world_memory: WorldMemory) -> None:
     """Write the state atomically."""
     world_bytes = msgspec.json.encode(world_memory, order="sorted")
-    envelope = _Envelope(
+    envelope = WorldEnvelope(
         sha256=hashlib.sha256(world_bytes).hexdigest(),
         world=msgspec.Raw(world_bytes),
     )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from planner.facts.cloud import clouds
-from stacks.bucket_error import bucket_errors
 from stacks.engine.store import BucketStore, FolderStore
+from stacks.operate.bucket_error import bucket_errors
 
 if TYPE_CHECKING:
     from stacks.engine.store import StateStore

@@ -122,7 +122,7 @@ def encode_state(stack_state: StackState) -> bytes:
     """Return a state as the bytes of its file, with a checksum."""
     state_bytes = _state_bytes(stack_state)
     return msgspec.json.encode(
-        _Envelope(
+        StateEnvelope(
             sha256=hashlib.sha256(state_bytes).hexdigest(),
             state=msgspec.Raw(state_bytes),
         )
@@ -135,8 +135,8 @@ def decode_state(content: bytes, location: str) -> StackState:
     Raises UsageError for one that is damaged, or of another version.
     """
     try:
-        envelope = msgspec.json.decode(content, type=_Envelope)
-        header = msgspec.json.decode(envelope.state, type=_Header)
+        envelope = msgspec.json.decode(content, type=StateEnvelope)
+        header = msgspec.json.decode(envelope.state, type=StateHeader)
     except (msgspec.MsgspecError, RecursionError) as read_error:
         raise _damaged_error(location) from read_error
     if envelope.sha256 != hashlib.sha256(envelope.state).hexdigest():
@@ -153,14 +153,14 @@ def decode_state(content: bytes, location: str) -> StackState:
         raise _damaged_error(location) from read_error
 
 
-class _Envelope(Struct):
+class StateEnvelope(Struct):
     """A state in its file."""
 
     sha256: str
     state: msgspec.Raw
 
 
-class _Header(Struct):
+class StateHeader(Struct):
     """What every version of a state has."""
 
     schema: str

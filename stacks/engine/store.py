@@ -23,7 +23,6 @@ from obstore import put as put_object
 
 from planner.errors import LockedError, Problem
 from providers.files import write_atomically
-from stacks.bucket_error import bucket_errors
 from stacks.engine.lock import (
     RENEWAL_S,
     decode_holder,
@@ -31,6 +30,7 @@ from stacks.engine.lock import (
     locked_error,
     this_run,
 )
+from stacks.operate.bucket_error import bucket_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

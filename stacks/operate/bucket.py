@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from obstore.store import LocalStore
 
-from stacks.bucket_error import bucket_errors
+from stacks.operate.bucket_error import bucket_errors
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -1,6 +1,6 @@
 """The input schemas of the official Pulumi SDKs as JSON Schema, for validating graphs.
 
-providers/simulated/data/schemas holds the input properties of the resource types that the stacks
+providers/<cloud>/data/schema.json holds the input properties of the resource types that the stacks
 use, taken from pulumi-aws 7.51.1, pulumi-gcp 10.2.0 and pulumi-azure-native 3.29.0.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import jsonschema
 
-FOLDER = Path(__file__).parents[2] / "providers/simulated/data/schemas"
+FOLDER = Path(__file__).parents[2] / "providers"
+ROOMS = {"aws": "aws", "gcp": "gcp", "azure-native": "azure"}
 ANYTHING: dict[str, Any] = {}
 PLAIN = {
     "string": "string",
@@ -26,7 +27,9 @@ PLAIN = {
 @cache
 def package(name: str) -> dict[str, Any]:
     """The extract of one SDK."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (FOLDER / ROOMS[name] / "data/schema.json").read_text()
+    )
     return found
 
 

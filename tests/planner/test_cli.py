@@ -65,7 +65,14 @@ def test_plan_apply_status_change_diff_destroy(tonnage, spec) -> None:
     assert "+$" in out
     assert tonnage("apply", "two.json", "--simulate")[0] == 0
     assert "up to date" in tonnage("apply", "two.json", "--simulate")[1]
-    assert tonnage("destroy", "chat", "--simulate", "--yes")[0] == 0
+    code, out, _ = tonnage("destroy", "chat", "--simulate", "--yes")
+    assert (code, "kept for their data" in out) == (0, True)
+    assert (
+        "destroyed, but for its data"
+        in tonnage("status", "chat", "--simulate")[1]
+    )
+    everything = ("--simulate", "--yes", "--allow", "delete-data")
+    assert tonnage("destroy", "chat", *everything)[0] == 0
     assert tonnage("status", "chat", "--simulate")[0] == 6
 
 
@@ -95,11 +102,15 @@ def test_a_stack_name_is_refused_where_it_could_leave_its_directory(
 
 def test_a_stale_plan_exits_11_and_touches_nothing(tonnage, spec, here) -> None:
     tonnage("plan", "chat.yaml", "-o", "p.json")
-    spec.write_text(spec.read_text() + "# changed\n")
+    whole = spec.read_text()
+    spec.write_text(whole.replace("peak_rps: 2", "peak_rps: 3"))
     code, _, err = tonnage("apply", "p.json", "--simulate")
     assert code == 11
     assert "chat.yaml has changed" in err
-    assert not (here / ".tonnage").exists()
+    assert not list((here / ".tonnage").rglob("*.json"))
+    # A comment is no change of what is asked.
+    spec.write_text(whole + "# a comment\n")
+    assert tonnage("apply", "p.json", "--simulate")[0] == 0
 
 
 def test_a_plan_for_another_state_exits_11(tonnage, spec) -> None:
@@ -186,7 +197,7 @@ def test_capacity_and_faults_of_a_world_reach_the_exit_code(
 ) -> None:
     (here / "full.yaml").write_text("capacity: [{nodes: 0}]\n")
     (here / "broken.yaml").write_text(
-        "faults: [{on: create, name: serve-nodes, code: InternalError}]\n"
+        "faults: [{on: create, name: serve-nodes, code: InvalidParameterValue}]\n"
     )
     assert (
         tonnage("apply", "chat.yaml", "--simulate", "full.yaml", "--yes")[0]
@@ -382,7 +393,7 @@ def test_two_stacks_of_one_spec_live_side_by_side(tonnage, spec) -> None:
 
 def test_the_same_plan_goes_on_after_a_failure(tonnage, spec, here) -> None:
     (here / "w.yaml").write_text(
-        "faults: [{on: create, name: serve-nodes, code: InternalError}]\n"
+        "faults: [{on: create, name: serve-nodes, code: InvalidParameterValue}]\n"
     )
     tonnage("plan", "chat.yaml", "-o", "p.json")
     assert tonnage("apply", "p.json", "--simulate", "w.yaml")[0] == 4

@@ -136,7 +136,9 @@ ENGINE_METHODS = {
     "destroy",
     "preview",
     "stack_names",
+    "recover",
     "stack_status",
+    "unlock",
 }
 
 

@@ -25,7 +25,6 @@ from providers.catalog.load import SnapshotPrices
 from providers.simulated import world
 from providers.simulated.cloud import CloudError, SimulatedCloud
 from stacks.build import planned_stack
-from stacks.engine.failure import classify_error
 from stacks.engine.fill import (
     PLACEHOLDER,
     fill_references,
@@ -344,7 +343,7 @@ def test_a_damaged_state_is_refused_and_left_alone(engine, catalog) -> None:
     whole = path.read_bytes()
     for damaged in (
         whole[: len(whole) // 2],
-        whole.replace(b'"serial": 4', b'"serial": 5'),
+        whole.replace(b'"serial":', b'"serial":1'),
         b"",
         b"[]",
     ):
@@ -428,20 +427,3 @@ def test_references_and_texts_are_filled() -> None:
     }
     assert output_at({"a": {"b": 1}}, "a.b") == 1
     assert not PLACEHOLDER.search("${deadline} ${N##*_}")
-
-
-@pytest.mark.parametrize(
-    ("message", "found"),
-    [
-        ("InsufficientInstanceCapacity: no p5 in us-east-1a", "capacity"),
-        ("error: ZONE_RESOURCE_POOL_EXHAUSTED", "capacity"),
-        ("Code=AllocationFailed", "capacity"),
-        ("VcpuLimitExceeded: you have requested more", "quota"),
-        ("Quota 'GPUS_ALL_REGIONS' exceeded", "quota"),
-        ("UnauthorizedOperation: not allowed", "credentials"),
-        ("Throttling: rate exceeded", "throttle"),
-        ("InvalidParameterValue: bad", "resource"),
-    ],
-)
-def test_answers_of_the_clouds_are_classified(message: str, found: str) -> None:
-    assert classify_error(message) == found

@@ -30,6 +30,7 @@ from stacks.runtime.vm.serving import serving_work
 from stacks.spec.stack import derive_stack
 from tests.conftest import TODAY, chat, only, present, solve, spec_of
 from tests.stacks.engine.test_simulated import (
+    EVERYTHING,
     assert_nothing_to_do,
     objects,
     quiet,
@@ -164,7 +165,7 @@ def test_three_pools_are_built_applied_compared_and_destroyed(
     assert "notebooks-nodes" in gone
     assert all(name.startswith("notebooks-") for name in gone)
     assert_nothing_to_do(engine, third)
-    engine.destroy("chat", quiet)
+    engine.destroy("chat", quiet, EVERYTHING)
     assert objects(engine) == {}
 
 

@@ -72,9 +72,9 @@ def test_ids_follow_from_inputs(
 def test_every_type_has_one_row_that_its_schema_knows() -> None:
     known = {
         name
-        for package in ("aws", "gcp", "azure-native")
+        for cloud in ("aws", "gcp", "azure")
         for name in json.loads(
-            table.data_text("providers.simulated", f"schemas/{package}.json")
+            table.data_text(f"providers.{cloud}", "schema.json")
         )["resources"]
     }
     assert {row["type"] for row in ROWS} == known
