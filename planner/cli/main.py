@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "apply": "create or change what a plan says",
     "destroy": "delete everything of a stack but its data",
     "status": "what a stack has and costs now",
+    "drift": "what in the cloud is not as the last apply left it",
     "recover": "look up what a run that was cut off had begun",
     "unlock": "free the lock that a dead run has left",
     "upload": "bring weights, or the job of a training, to a stack",

@@ -49,6 +49,19 @@ class ProgressEvent(Struct, frozen=True):
     detail: str = ""
 
 
+class DriftedResource(Struct, frozen=True):
+    """A resource that is not as the last apply left it.
+
+    kind     gone: somebody has deleted it; changed: somebody has changed it
+    details  properties that differ
+    """
+
+    kind: Literal["gone", "changed"]
+    type: str
+    name: str
+    details: tuple[str, ...] = ()
+
+
 class EngineOutcome(Struct, frozen=True, kw_only=True):
     """What a run did: steps that changed something, and the outputs of the stack."""
 
@@ -122,6 +135,9 @@ class StackEngine(Protocol):
 
     def recover(self, stack_name: str, listener: Listener) -> EngineOutcome:
         """Look up every call whose end is not known. Raises MissingError without a stack."""
+
+    def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
+        """Compare the stack with the cloud, changing neither. Raises MissingError without one."""
 
     def unlock(self, stack_name: str) -> bool:
         """Free the lock that a dead run has left; return whether there was one.

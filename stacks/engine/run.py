@@ -88,6 +88,14 @@ class StackRun(Struct, kw_only=True):
         world = self.world.view()
         return world.world.clock + timedelta(seconds=world.memory.seconds)
 
+    def forget_gone(self) -> None:
+        """Forget what somebody has deleted, so that it is made again."""
+        for key, record in list(self.records.items()):
+            if self.world.view(record.place[1]).read(record.id) is None:
+                del self.records[key]
+                step = ResourceStep("delete", record.type, resource_name(key))
+                self._tell(step, "done", "somebody has deleted it")
+
     def adopt_retained(self) -> None:
         """Take back what was left in the cloud for its data, where the graph has it again."""
         state = self.state_file.state

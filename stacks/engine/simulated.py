@@ -11,6 +11,7 @@ from planner.plan.status import ResourceRef, StackFacts, StackStatus
 from providers.simulated.cloud import immutable_changes
 from providers.simulated.shared import SharedWorld
 from stacks.engine.change import diff_steps
+from stacks.engine.drift import find_drift
 from stacks.engine.fill import placeholder_values
 from stacks.engine.keep import refuse_replaced_data
 from stacks.engine.protocol import UNCONTROLLED, EngineOutcome
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from planner.plan.types import Plan
     from providers.simulated.world import World
     from stacks.engine.protocol import (
+        DriftedResource,
         Listener,
         ResourceStep,
         RunControl,
@@ -76,6 +78,7 @@ class SimulatedEngine:
             state = run.state_file.state
             control.check(_status(run.state_file))
             found_steps = recover(run.state_file, self.shared_world, listener)
+            run.forget_gone()
             run.adopt_retained()
             planned_steps = self._planned_steps(run)
             changed_steps = tuple(
@@ -91,11 +94,7 @@ class SimulatedEngine:
             state.plan = plan.digest
             state.facts = StackFacts.of(plan)
             run.state_file.save()
-            run.placeholders = placeholder_values(
-                self.world.project,
-                datetime.fromisoformat(state.started),
-                plan.shutdown.ttl,
-            )
+            run.placeholders = self._placeholders(run)
             run.run_steps(planned_steps)
             run.record_outputs(plan.graph.outputs)
         return EngineOutcome(
@@ -143,6 +142,27 @@ class SimulatedEngine:
             found_steps = recover(run.state_file, self.shared_world, listener)
         return EngineOutcome(
             steps=found_steps, outputs=run.state_file.state.outputs
+        )
+
+    def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
+        """Compare the stack with the clouds."""
+        nothing = Graph(provider="", region="", resources=())
+        run = self._open_run(stack_name, nothing)
+        if not run.state_file.exists:
+            raise _missing_error(stack_name)
+        return find_drift(
+            run.records, self.shared_world, self._placeholders(run)
+        )
+
+    def _placeholders(self, run: StackRun) -> dict[str, str]:
+        """Return what `${...}` in texts stands for: dates count from the first apply."""
+        state = run.state_file.state
+        if not state.started or state.facts is None:
+            return {}
+        return placeholder_values(
+            self.world.project,
+            datetime.fromisoformat(state.started),
+            state.facts.shutdown.ttl,
         )
 
     def unlock(self, stack_name: str) -> bool:

@@ -134,6 +134,7 @@ ENGINES: tuple[type[StackEngine], ...] = (SimulatedEngine, PulumiEngine)
 ENGINE_METHODS = {
     "apply",
     "destroy",
+    "drift",
     "preview",
     "stack_names",
     "recover",

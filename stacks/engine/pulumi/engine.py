@@ -28,7 +28,12 @@ from stacks.engine.failure import (
     retry_delay_s,
 )
 from stacks.engine.fill import fill_text, placeholder_values
-from stacks.engine.protocol import UNCONTROLLED, EngineOutcome, ResourceStep
+from stacks.engine.protocol import (
+    UNCONTROLLED,
+    DriftedResource,
+    EngineOutcome,
+    ResourceStep,
+)
 from stacks.engine.pulumi.checkpoint import folder_backend, pending_operations
 from stacks.engine.pulumi.event import EventRecorder
 from stacks.engine.pulumi.finder import CloudFinder, SimulatedFinder
@@ -134,6 +139,7 @@ class PulumiEngine:
             control.check(self.stack_status(stack_name))
             self._recover(stack_name, listener)
             pulumi_stack = self.session.open_stack(stack_name, create=True)
+            self._forget_gone(pulumi_stack, listener)
             self._record_start(
                 pulumi_stack, plan.digest, _start_time(pulumi_stack)
             )
@@ -286,6 +292,52 @@ class PulumiEngine:
             found_steps = self._recover(stack_name, listener)
             self._present_stack(stack_name)
         return EngineOutcome(steps=found_steps)
+
+    def drift(self, stack_name: str) -> tuple[DriftedResource, ...]:
+        """Compare the stack with the clouds, as Pulumi's own refresh sees them."""
+        pulumi_stack = self._present_stack(stack_name)
+        return self._drift(pulumi_stack)
+
+    def _drift(self, pulumi_stack: Any) -> tuple[DriftedResource, ...]:
+        event_recorder = EventRecorder(lambda _: None)
+        self.session.run(
+            lambda: pulumi_stack.preview_refresh(
+                on_event=event_recorder, color="never"
+            ),
+            event_recorder,
+            pulumi_stack.name,
+            StopRequest(),
+        )
+        return tuple(
+            DriftedResource(
+                "gone" if step.action == "delete" else "changed",
+                step.type,
+                step.name,
+                step.reasons,
+            )
+            for step in event_recorder.changed_steps()
+        )
+
+    def _forget_gone(self, pulumi_stack: Any, listener: Listener) -> None:
+        """Let the state forget what somebody has deleted, so that it is made again."""
+        deployment = _deployment(pulumi_stack)
+        if not deployment.get("resources"):
+            return
+        gone_names = {
+            resource.name
+            for resource in self._drift(pulumi_stack)
+            if resource.kind == "gone"
+        }
+        gone_urns = [
+            state_record["urn"]
+            for state_record in deployment["resources"]
+            if _name_of(state_record) in gone_names
+        ]
+        if gone_urns:
+            event_recorder = EventRecorder(listener)
+            pulumi_stack.refresh(
+                target=gone_urns, on_event=event_recorder, color="never"
+            )
 
     def unlock(self, stack_name: str) -> bool:
         """Free the locks that a dead run has left: ours, and Pulumi's."""
