@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +26,7 @@ from planner.errors import (
     InfeasibleError,
     PolicyError,
     Problem,
+    StaleError,
     UsageError,
 )
 from planner.plan.staleness import check_staleness
@@ -42,6 +45,24 @@ PLANNING_FLAGS = ("stack", "alternatives", "calibration", "confidence")
 @click.argument("path", metavar="PLAN|SPEC")
 @option.planning_flags
 @option.allow
+@click.option(
+    "--require-approval",
+    metavar="SIGNERS",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Apply a PLAN only if one of these signers of SSH has approved it.",
+)
+@click.option(
+    "--max-cost-per-hour",
+    metavar="USD",
+    type=click.FloatRange(min=0),
+    help="Refuse what costs more an hour (exit 5).",
+)
+@click.option(
+    "--max-changes",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Refuse what changes more resources of a standing stack (exit 5).",
+)
 @option.color
 @option.no_input
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for a SPEC.")
@@ -66,12 +87,6 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
         _refuse_planning_flags(context)
         plan = parse_plan(file_bytes, path)
         spec_file = find_spec(plan, path)
-        if spec_file is None:
-            click.echo(
-                f"warning: {plan.spec.path} is not here, so it was not compared "
-                "with the plan",
-                err=True,
-            )
     else:
         spec_file = _parsed_spec(path, file_bytes)
         reviewed_plan = _plan_and_confirm(
@@ -82,6 +97,9 @@ def command(context: click.Context, /, path: str, **option_values: Any) -> int:
             return 0
         plan = reviewed_plan
     _refuse_infeasible(plan)
+    if option_values["require_approval"]:
+        _check_approval(path, file_bytes, option_values["require_approval"])
+    _refuse_beyond_limits(plan, option_values)
     return _carry_out(
         plan, spec_file, catalog, options, option_values, is_saved=is_saved
     )
@@ -99,6 +117,8 @@ def _carry_out(
     """Check a plan against all that it was made from, and apply it."""
     from stacks.engine.protocol import RunControl
 
+    if is_saved and spec_file is None and not option_values["require_approval"]:
+        raise _underivable(plan)
     present = present_inputs(plan, spec_file, catalog)
     engine = open_engine(options)
     check_staleness(plan, present, engine.stack_status(plan.stack.name))
@@ -120,6 +140,18 @@ def _carry_out(
         plan.stack.name,
         options,
         usd_hour=plan.cost.usd_hour,
+    )
+
+
+def _underivable(plan: Plan) -> StaleError:
+    return StaleError(
+        Problem(
+            code="derived",
+            message=f"{plan.spec.path} is not here, so the plan cannot be derived again",
+            cause="without its spec, only a signature tells that it was reviewed",
+            next_step="apply it beside its spec, or sign it with tonnage approve "
+            "and apply with --require-approval",
+        )
     )
 
 
@@ -151,6 +183,40 @@ def _refuse_infeasible(plan: Plan) -> None:
                 code="infeasible",
                 message="the plan has nothing to create",
                 next_step="relax what tonnage plan shows",
+            )
+        )
+
+
+def _check_approval(path: str, file_bytes: bytes, signers_path: str) -> None:
+    """Say who approved a plan. Raises PolicyError when nobody did who may."""
+    from stacks.operate.signature import verify
+
+    signer = verify(Path(path), file_bytes, Path(signers_path))
+    click.echo(f"approved by {signer}", err=True)
+
+
+def _refuse_beyond_limits(plan: Plan, option_values: OptionValues) -> None:
+    """Raise PolicyError for a plan that costs or changes more than a caller allows."""
+    most_usd = option_values["max_cost_per_hour"]
+    if most_usd is not None and plan.cost.usd_hour > Decimal(str(most_usd)):
+        cost_text = figures.dollars(plan.cost.usd_hour, cents=True)
+        raise PolicyError(
+            Problem(
+                code="max-cost",
+                message=f"{plan.stack.name} costs {cost_text} an hour, "
+                f"and --max-cost-per-hour is {most_usd:g}",
+                next_step="ask for less, or raise the limit",
+            )
+        )
+    most_changes = option_values["max_changes"]
+    change_count = plan.changes.count if plan.changes else 0
+    if most_changes is not None and change_count > most_changes:
+        raise PolicyError(
+            Problem(
+                code="max-changes",
+                message=f"{change_count} resources of {plan.stack.name} change, "
+                f"and --max-changes is {most_changes}",
+                next_step="review them: tonnage show PLAN --full",
             )
         )
 

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "estimate": "what an exactly given fleet, or a table of them, would do",
     "diff": "cost difference of two specs or two plans",
     "apply": "create or change what a plan says",
+    "approve": "sign a reviewed plan",
     "destroy": "delete everything of a stack but its data",
     "status": "what a stack has and costs now",
     "drift": "what in the cloud is not as the last apply left it",

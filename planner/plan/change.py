@@ -65,16 +65,26 @@ class Changes(DocumentPart, frozen=True, kw_only=True):
     ]
 
     @property
+    def count(self) -> int:
+        """How many resources change."""
+        return sum(
+            map(
+                len,
+                (
+                    self.create,
+                    self.update,
+                    self.replace,
+                    self.replace_first,
+                    self.delete,
+                    self.keep,
+                ),
+            )
+        )
+
+    @property
     def is_empty(self) -> bool:
         """Whether an apply changes nothing."""
-        return not (
-            self.create
-            or self.update
-            or self.replace
-            or self.replace_first
-            or self.delete
-            or self.keep
-        )
+        return self.count == 0
 
 
 class PlanInputs(DocumentPart, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from providers.resource_type import name_properties
 from stacks.engine.protocol import ResourceStep
+from stacks.graph import creation_order, referenced_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,6 +40,9 @@ def diff_steps(
         )
         for resource in resource_graph.resources
     }
+    _follow_references(
+        resource_graph, prior_resources, planned_steps, immutable_changes
+    )
     _cascade_replaces(resource_graph, prior_resources, planned_steps)
     for resource_name, prior_record in prior_resources.items():
         if resource_name not in planned_steps:
@@ -48,6 +52,44 @@ def diff_steps(
     return tuple(
         planned_steps[resource_name] for resource_name in sorted(planned_steps)
     )
+
+
+def _follow_references(
+    resource_graph: Graph,
+    prior_resources: Mapping[str, ResourceRecord],
+    planned_steps: dict[str, ResourceStep],
+    immutable_changes: Callable[[str, Properties, Properties], list[str]],
+) -> None:
+    """Mark what refers to objects that are made anew: those have other ids and outputs."""
+    for resource in creation_order(resource_graph):
+        step = planned_steps[resource.name]
+        prior_record = prior_resources.get(resource.name)
+        if prior_record is None or step.action not in ("same", "update"):
+            continue
+        ignored = resource.options.get("ignore_changes", ())
+        changed_keys = [
+            property_name
+            for property_name, value in resource.inputs.items()
+            if property_name not in ignored
+            and any(
+                planned_steps[name].action in ("create", "replace")
+                for name in referenced_names(value)
+            )
+        ]
+        if not changed_keys:
+            continue
+        replacing_keys = immutable_changes(
+            resource.type,
+            dict.fromkeys(changed_keys, "before"),
+            dict.fromkeys(changed_keys, "after"),
+        )
+        planned_steps[resource.name] = replace(
+            step,
+            action="replace" if replacing_keys else "update",
+            reasons=tuple(sorted({*step.reasons, *changed_keys})),
+            deletes_first=bool(replacing_keys)
+            and _keeps_name(resource, prior_record),
+        )
 
 
 def _cascade_replaces(

@@ -476,11 +476,15 @@ class Replica:
         first_moment, second_moment, third_moment = self.prompt_moments
         # The limit avoids the pole at 1.
         utilization = min(0.98, rate_per_s * self.mean_prompt_s)
-        busy_variation = second_moment / first_moment**2 - 1
+        # Below 0 only by rounding, where all prompts take the same time.
+        busy_variation = max(0.0, second_moment / first_moment**2 - 1)
         # Ratio of Allen and Cunneen to Poisson arrivals; 1 for ca^2 = 1.
         burst_factor = (arrival_variation + busy_variation) / (
             1 + busy_variation
         )
+        # Equal prompts at equal intervals never wait for each other.
+        if burst_factor == 0:
+            return Wait(0.0, 0.0)
         mean_wait_s = (
             second_moment
             / (2 * first_moment)

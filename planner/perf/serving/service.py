@@ -68,21 +68,21 @@ class Wait(Struct, frozen=True):
     def phases(self) -> tuple[tuple[float, float], ...]:
         """Return weight and mean (s) of each exponential phase of a wait.
 
-        p     = (1 + sqrt((c^2 - 1) / (c^2 + 1))) / 2
+        p     = (1 + r) / 2,  r = sqrt((c^2 - 1) / (c^2 + 1))
+        1 - p = 1 / ((c^2 + 1) (1 + r)), which is above 0 for any finite c
         means = mean / (2 p) with weight p, mean / (2 (1 - p)) with weight 1 - p
         """
         if self.squared_variation <= 1:
             return ((1.0, self.mean_s),)
         # Balanced means: both phases contribute half of the mean.
-        short_weight = (
-            1
-            + math.sqrt(
-                (self.squared_variation - 1) / (self.squared_variation + 1)
-            )
-        ) / 2
+        root = math.sqrt(
+            (self.squared_variation - 1) / (self.squared_variation + 1)
+        )
+        short_weight = (1 + root) / 2
+        long_weight = 1 / ((self.squared_variation + 1) * (1 + root))
         return (
             (short_weight, self.mean_s / 2 / short_weight),
-            (1 - short_weight, self.mean_s / 2 / (1 - short_weight)),
+            (long_weight, self.mean_s / 2 / long_weight),
         )
 
 
